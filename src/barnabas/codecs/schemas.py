@@ -81,26 +81,40 @@ def json_value(data: bytes) -> Any:
         raise Mismatch(f"the record is not JSON: {error}") from None
 
 
+def mapped_value(codec: Codec, data: bytes) -> Any:
+    """The JSON value of a payload as Confluent's REST proxy writes it: Protobuf with the JSON names of its fields, and with
+    those that have their default values. Raises Mismatch.
+    """
+    if isinstance(codec, RuledCodec):
+        data = codec.read(data)
+        codec = codec.plain
+    return codec.mapped(data) if isinstance(codec, ProtobufCodec) else codec.decode(data)
+
+
 class RuledCodec:
     """A codec that applies the rules of the schema to its records."""
 
     def __init__(self, plain: Codec, schema: Schema, rules: Contract) -> None:
         self.name = plain.name
-        self._plain, self._schema, self._rules = plain, schema, rules
+        self.plain, self._schema, self._rules = plain, schema, rules
 
     def encode(self, value: Any) -> bytes:
         """See Codec. JSON is validated by its schema after the rules have been applied."""
-        if self._rules.writes and isinstance(self._plain, JsonCodec):
+        if self._rules.writes and isinstance(self.plain, JsonCodec):
             try:
                 plain = json_bytes(value)
             except RecursionError:
                 raise Mismatch("the value is nested too deeply") from None
-            return self._plain.encode(json_value(self._rules.written(plain)))
-        return self._rules.written(self._plain.encode(value))
+            return self.plain.encode(json_value(self._rules.written(plain)))
+        return self._rules.written(self.plain.encode(value))
 
     def decode(self, data: bytes) -> Any:
         """See Codec."""
-        return self._plain.decode(self._rules.read(data, self._schema)[0])
+        return self.plain.decode(self.read(data))
+
+    def read(self, data: bytes) -> bytes:
+        """A payload after the rules for readers. Raises Mismatch."""
+        return self._rules.read(data, self._schema)[0]
 
 
 class JsonCodec:
@@ -157,11 +171,20 @@ class ProtobufCodec:
 
     def decode(self, data: bytes) -> Any:
         """See Codec."""
+        return self._json(data, preserving_proto_field_name=True)
+
+    def mapped(self, data: bytes) -> Any:
+        """See mapped_value."""
+        return self._json(data, always_print_fields_with_no_presence=True)
+
+    def _json(self, data: bytes, **how: bool) -> Any:
         from google.protobuf import json_format
 
         message = self.message(data)[1]
         try:
-            return json_format.MessageToDict(message, preserving_proto_field_name=True)
+            if "always_print_fields_with_no_presence" in how:
+                _set_defaults(message)
+            return json_format.MessageToDict(message, **how)
         except (ValueError, TypeError, RecursionError) as error:
             raise Mismatch(f"the bytes do not suit the schema: {_reason(error)}") from None
 
@@ -214,6 +237,26 @@ class ProtobufCodec:
         except IndexError:
             raise Mismatch("the record names a message that its schema does not have") from None
         return found
+
+
+def _set_defaults(message: Any) -> None:
+    """Set the fields of proto2 that are missing to their defaults, also in messages inside. Those of proto3 need no help."""
+    for field in message.DESCRIPTOR.fields:
+        is_message = field.cpp_type == field.CPPTYPE_MESSAGE
+        if field.is_repeated:
+            if not is_message:
+                continue
+            held = getattr(message, field.name)
+            if field.message_type.GetOptions().map_entry:
+                inside = field.message_type.fields_by_name["value"]
+                held = held.values() if inside.cpp_type == inside.CPPTYPE_MESSAGE else ()
+            for one in held:
+                _set_defaults(one)
+        elif is_message:
+            if message.HasField(field.name):
+                _set_defaults(getattr(message, field.name))
+        elif field.has_presence and field.containing_oneof is None and not message.HasField(field.name):
+            setattr(message, field.name, getattr(message, field.name))
 
 
 def path_bytes(path: Sequence[int]) -> bytes:

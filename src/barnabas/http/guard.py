@@ -104,6 +104,7 @@ class Guard:
             if scope["type"] != "lifespan":  # a WebSocket, which no service supports
                 await send({"type": "websocket.close", "code": 1000})
             return
+        _drop_slash(scope)
         streaming = self.is_streaming(scope)
         exchange = Exchange(scope, receive, send, None if streaming else self.limits.body_bytes)
         try:
@@ -210,6 +211,13 @@ class Guard:
                 "request_id": exchange.id,
             },
         )
+
+
+def _drop_slash(scope: Scope) -> None:
+    """Remove the slash at the end of a path: `/topics/` means `/topics`. A slash inside a name is encoded, and stays."""
+    raw = scope.get("raw_path") or scope["path"].encode()
+    if len(raw) > 1 and raw.endswith(b"/"):
+        scope["raw_path"], scope["path"] = raw[:-1], scope["path"].removesuffix("/")
 
 
 def _busy(what: str) -> HttpError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -79,6 +79,8 @@ class Call:
     async def body(self) -> dict[str, Any]:
         """The body, a JSON object. Raises HttpError 400, 422."""
         raw = await read_body(self.request)
+        if not raw.strip():
+            raise HttpError(422, "the request has no body", INVALID_PAYLOAD)
         value = await parse(raw)
         if not isinstance(value, dict):
             raise HttpError(422, "the body is not a JSON object", INVALID_PAYLOAD)
@@ -87,6 +89,32 @@ class Call:
     async def optional_body(self) -> dict[str, Any] | None:
         """The body, a JSON object; None if it is empty. Raises HttpError 400, 422."""
         return await self.body() if (await read_body(self.request)).strip() else None
+
+
+def negotiate(accept: str | None, offered: Sequence[str]) -> str:
+    """The one of the offered media types that an Accept header wants most; the first of those wanted equally.
+
+    Raises HttpError 406 if it allows none of them.
+    """
+    if not (accept or "").strip():
+        return offered[0]
+    wanted: dict[str, float] = {}
+    for item in (accept or "").split(","):
+        name, *parameters = (part.strip().lower() for part in item.split(";"))
+        quality = next((p.removeprefix("q=") for p in parameters if p.startswith("q=")), "1")
+        try:
+            wanted[name] = float(quality)
+        except ValueError:
+            wanted[name] = 0.0
+    best, best_quality = None, 0.0
+    for media_type in offered:
+        ranges = (media_type, f"{media_type.partition('/')[0]}/*", "*/*")
+        quality_of = next((wanted[name] for name in ranges if name in wanted), 0.0)
+        if quality_of > best_quality:
+            best, best_quality = media_type, quality_of
+    if best is None:
+        raise HttpError(406, f"HTTP 406 Not Acceptable: this answer is available as {', '.join(offered)}")
+    return best
 
 
 async def parse(raw: bytes) -> Any:
@@ -138,8 +166,17 @@ def require_list(body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     return rows
 
 
+def require_known(body: Mapping[str, Any], names: frozenset[str]) -> None:
+    """Raises HttpError 422 for a field that is not in `names`; a misspelt one would be lost without a word otherwise."""
+    for name in body:
+        if name not in names:
+            raise HttpError(422, f"Unrecognized field: {name[:100]}")
+
+
 def as_number(value: Any, what: str, limit: int = PARTITION_MAX) -> int:
-    """A number from 0 to `limit`. what: names it in the error. Raises HttpError 422."""
+    """A number from 0 to `limit`, or its digits as a text. what: names it in the error. Raises HttpError 422."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= limit:
         raise HttpError(422, f"{what} is not a number from 0 to {limit}", INVALID_PAYLOAD)
     return value

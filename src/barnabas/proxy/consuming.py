@@ -206,9 +206,9 @@ class Consuming:
     async def subscribe(self, instance: Instance, topics: list[str], pattern: str | None) -> None:
         """Subscribe to topics or to a pattern. Raises HttpError 40903 if that contradicts an earlier choice."""
         if instance.assigned:
-            raise _exclusive()
+            raise exclusive()
         if (instance.pattern is not None and topics) or (instance.topics and pattern is not None):
-            raise _exclusive()
+            raise exclusive()
         names = topics if pattern is None else [pattern if pattern.startswith("^") else f"^{pattern}"]
         await self._run(instance.consumer.subscribe, names)
         instance.topics, instance.pattern = topics, pattern
@@ -227,7 +227,7 @@ class Consuming:
     async def assign(self, instance: Instance, partitions: list[TopicPartition]) -> None:
         """Assign partitions by hand. Raises HttpError 40903 if the instance has a subscription."""
         if instance.topics or instance.pattern is not None:
-            raise _exclusive()
+            raise exclusive()
         await self._run(instance.consumer.assign, partitions)
         instance.assigned = partitions
         instance.positions.clear()
@@ -244,7 +244,7 @@ class Consuming:
             if (place.topic, place.partition) not in assigned:
                 raise HttpError(
                     409,
-                    f"No current assignment for partition {place.topic}-{place.partition}",
+                    f"Illegal state: No current assignment for partition {place.topic}-{place.partition}",
                     ILLEGAL_STATE,
                 )
         await self._run(self._seek, instance, places)
@@ -395,7 +395,10 @@ def _size(message: Any) -> int:
     return len(message.key() or b"") + len(message.value() or b"")
 
 
-def _exclusive() -> HttpError:
+def exclusive() -> HttpError:
+    """The error of an instance that is to read by two of: topics, a pattern, partitions."""
     return HttpError(
-        409, "Subscription to topics, partitions and pattern are mutually exclusive", ILLEGAL_STATE
+        409,
+        "Illegal state: Subscription to topics, partitions and pattern are mutually exclusive",
+        ILLEGAL_STATE,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,9 +17,9 @@ from barnabas.http.errors import HttpError
 from barnabas.http.listening import ServiceError
 from barnabas.http.server import HttpOptions, HttpServer, Service
 from barnabas.proxy import v2, v2_consumers, v3_acls, v3_cluster, v3_groups, v3_records, v3_topics
-from barnabas.proxy.call import Call, Services
+from barnabas.proxy.call import Call, Services, negotiate
 from barnabas.proxy.consuming import IDLE_S, INSTANCES_MAX, Consuming
-from barnabas.proxy.errors import V2_MEDIA_TYPE, error_shape
+from barnabas.proxy.errors import INVALID_PAYLOAD, JSON_MEDIA_TYPE, V2_MEDIA_TYPE, error_shape
 from barnabas.proxy.kafka import Kafka
 from barnabas.proxy.producing import Producing
 from barnabas.proxy.schemas import Schemas
@@ -123,14 +123,22 @@ def _endpoint(
     services: Services, works: Mapping[str, Work], path: str
 ) -> Callable[[Request], Awaitable[Response]]:
     old = not path.startswith("/v3/")
+    offered: Sequence[str] = (JSON_MEDIA_TYPE,)
+    if old:
+        offered = v2.RECORDS if path.startswith("/consumers/") else v2.GENERAL
 
     async def endpoint(request: Request) -> Response:
         work = works["GET" if request.method == "HEAD" else request.method]
         try:
-            return await work(Call(services, request))
+            wanted = negotiate(request.headers.get("accept"), offered)
+            made = await work(Call(services, request))
         except HttpError as error:
             if old:
                 error.headers.setdefault("content-type", V2_MEDIA_TYPE)
+                error.code = error.status if error.code == INVALID_PAYLOAD else error.code
             raise
+        if made.media_type == V2_MEDIA_TYPE:
+            made.headers["content-type"] = wanted
+        return made
 
     return endpoint

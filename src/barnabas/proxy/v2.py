@@ -12,7 +12,7 @@ from starlette.responses import Response
 from barnabas.codecs.rules import RuleFailed
 from barnabas.codecs.schemas import RuledCodec
 from barnabas.http.errors import HttpError
-from barnabas.proxy.call import Call, answer, as_number, require_list
+from barnabas.proxy.call import Call, answer, as_number, require_known, require_list
 from barnabas.proxy.dead_letters import DeadLetter, send
 from barnabas.proxy.direct import Kind, Owner
 from barnabas.proxy.errors import (
@@ -33,6 +33,8 @@ Work = Callable[[Call], Awaitable[Response]]
 
 SET_FOR_TOPIC: Final = 1
 """The source of an option's value: it was set for the topic."""
+PRODUCED: Final = frozenset({"records", "key_schema", "key_schema_id", "value_schema", "value_schema_id"})
+RECORD: Final = frozenset({"key", "value", "partition", "timestamp"})
 _TYPE: Final = re.compile(r"application/vnd\.kafka(?:\.([a-z]+))?\.v2\+json")
 _GENERIC: Final = frozenset(
     {"", "application/vnd.kafka+json", "application/json", "application/octet-stream"}
@@ -52,6 +54,17 @@ def content_format(call: Call) -> str:
             f"content type {given[:100]} is not accepted; send application/vnd.kafka.{{{formats}}}.v2+json",
         )
     return match[1] or BINARY
+
+
+def embedded(format: str) -> str:
+    """The media type of answers with records of a format."""
+    return f"application/vnd.kafka.{format}.v2+json"
+
+
+GENERAL: Final = (V2_MEDIA_TYPE, "application/json", "application/vnd.kafka+json")
+"""The media types of answers without records."""
+RECORDS: Final = (*GENERAL, *(embedded(format) for format in V2_FORMATS))
+"""Those of answers about consumer instances: clients may send the one of their records with every request."""
 
 
 def json_answer(value: Any) -> Response:
@@ -162,7 +175,10 @@ async def produce_to_partition(call: Call) -> Response:
 async def _produce(call: Call, partition: int | None) -> Response:
     format = content_format(call)
     body = await call.body()
+    require_known(body, PRODUCED)
     rows = require_list(body, "records")
+    for row in rows:
+        require_known(row, RECORD)
     if not rows:
         raise HttpError(422, "records must not be empty", INVALID_PAYLOAD)
     topic = call.part("topic")
@@ -253,7 +269,9 @@ def _encode(format: str, schema: Known | None, value: Any, where: str, subject: 
     except Mismatch as error:
         if isinstance(error, RuleFailed) and error.dead_letters is not None:
             raise DeadLetter(error, where, subject) from error
-        raise HttpError(422, f"{where}: {error}", CONVERSION_FAILED) from error
+        raise HttpError(
+            422, f"{where}: {error}", CONVERSION_FAILED if format in WITH_SCHEMA else 422
+        ) from error
 
 
 def _refused(message: str) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 from starlette.responses import Response
 
+from barnabas.codecs.schemas import mapped_value
 from barnabas.http.errors import HttpError
 from barnabas.proxy import formats
 from barnabas.proxy.call import (
@@ -17,12 +17,14 @@ from barnabas.proxy.call import (
     Call,
     as_number,
     dump,
+    negotiate,
     no_content,
     quoted,
+    require_known,
     require_list,
     require_text,
 )
-from barnabas.proxy.consuming import DEFAULT_TIMEOUT_MS, RESPONSE_BYTES_MAX, Instance
+from barnabas.proxy.consuming import DEFAULT_TIMEOUT_MS, RESPONSE_BYTES_MAX, Instance, exclusive
 from barnabas.proxy.errors import (
     BAD_CONSUMER_CONFIG,
     CONVERSION_FAILED,
@@ -32,22 +34,31 @@ from barnabas.proxy.errors import (
 )
 from barnabas.proxy.formats import V2_FORMATS, WITH_SCHEMA, Mismatch
 from barnabas.proxy.schemas import Known
-from barnabas.proxy.v2 import json_answer
+from barnabas.proxy.v2 import GENERAL, RECORDS, embedded, json_answer
 
 Work = Callable[[Call], Awaitable[Response]]
 
 RESETS: Final = ("earliest", "latest", "none", "smallest", "largest")
+SETTINGS: Final = frozenset(
+    {
+        "id", "name", "format", "auto.offset.reset", "auto.commit.enable", "enable.auto.commit",
+        "fetch.min.bytes", "responseMinBytes", "consumer.request.timeout.ms", "requestWaitMs",
+    }
+)  # fmt: skip
+SUBSCRIPTION: Final = frozenset({"topics", "topic_pattern"})
+PLACE: Final = frozenset({"topic", "partition"})
+PLACE_WITH_OFFSET: Final = PLACE | {"offset", "metadata"}
 NAME_MAX: Final = 255
 MARGIN_S: Final = 5.0
-_ACCEPTED: Final = re.compile(r"application/vnd\.kafka(?:\.([a-z]+))?\.v2\+json")
 
 
 async def create(call: Call) -> Response:
     """POST /consumers/{group}: creates a consumer instance."""
     body = await call.optional_body() or {}
+    require_known(body, SETTINGS)
     format = body.get("format", formats.BINARY)
     if format not in V2_FORMATS:
-        raise _bad_config(f"format {_shown(format)} is not one of {', '.join(V2_FORMATS)}")
+        raise HttpError(422, f"format {_shown(format)} is not one of {', '.join(V2_FORMATS)}")
     name = body.get("name", body.get("id"))
     if name is not None and (not isinstance(name, str) or not 0 < len(name) <= NAME_MAX):
         raise _bad_config(f"name {_shown(name)} must be a text of 1 to {NAME_MAX} characters")
@@ -70,15 +81,15 @@ def _settings(body: dict[str, Any]) -> dict[str, Any]:
     return {
         "auto.offset.reset": "error" if reset == "none" else reset,
         "enable.auto.commit": commit,
-        "fetch.min.bytes": _number(body, "fetch.min.bytes", 1, 10 << 20),
+        "fetch.min.bytes": _number(body, "fetch.min.bytes", "responseMinBytes", 1, 10 << 20),
         "consumer.request.timeout.ms": _number(
-            body, "consumer.request.timeout.ms", DEFAULT_TIMEOUT_MS, 30_000
+            body, "consumer.request.timeout.ms", "requestWaitMs", DEFAULT_TIMEOUT_MS, 30_000
         ),
     }
 
 
-def _number(body: dict[str, Any], name: str, default: int, limit: int) -> int:
-    value = body.get(name)
+def _number(body: dict[str, Any], name: str, alias: str, default: int, limit: int) -> int:
+    value = body.get(name, body.get(alias))
     if value is None or value in (-1, "-1"):
         return default
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
@@ -108,9 +119,12 @@ async def delete(call: Call) -> Response:
 async def subscribe(call: Call) -> Response:
     """POST .../subscription: topics by their names or by a pattern."""
     body = await call.body()
+    require_known(body, SUBSCRIPTION)
     topics, pattern = body.get("topics"), body.get("topic_pattern")
-    if (topics is None) == (pattern is None):
-        raise HttpError(422, "exactly one of topics and topic_pattern is needed", INVALID_PAYLOAD)
+    if topics is not None and pattern is not None:
+        raise exclusive()
+    if topics is None and pattern is None:
+        raise HttpError(422, "topics or topic_pattern is needed", INVALID_PAYLOAD)
     if pattern is not None and (not isinstance(pattern, str) or not pattern):
         raise HttpError(422, "topic_pattern is not a regular expression", INVALID_PAYLOAD)
     if topics is not None and (
@@ -204,16 +218,16 @@ async def records(call: Call) -> Response:
 
 
 def _accepted(call: Call, instance: Instance) -> str:
-    """The media type of the answer. Raises HttpError 40601 if the client accepts only other formats."""
-    own = f"application/vnd.kafka.{instance.format}.v2+json"
-    given = call.request.headers.get("accept", "")
-    named = [item.partition(";")[0].strip().lower() for item in given.split(",") if item.strip()]
-    others = [match for match in map(_ACCEPTED.fullmatch, named) if match and match[1]]
-    if not named or own in named or len(others) < len(named):
-        return own
+    """The media type of the answer. Raises HttpError 40601 if the client accepts only those of other instances, or 406."""
+    given = call.request.headers.get("accept")
+    try:
+        return negotiate(given, (embedded(instance.format), *GENERAL))
+    except HttpError:
+        negotiate(given, RECORDS)  # raises it for what no instance has
     raise HttpError(
         406,
-        f"the format of the instance is {instance.format}, but the Accept header allows only {given[:100]}",
+        "The requested embedded data format does not match the deserializer for this consumer instance, which has "
+        f"the format {instance.format}",
         FORMAT_MISMATCH,
     )
 
@@ -277,21 +291,30 @@ def _decode(format: str, known: Named, record: Any, part: str) -> Any:
     if format not in WITH_SCHEMA:
         return formats.decode_plain(format, data)
     name, payload = formats.schema_of(record, part)
-    return known[name].codec.decode(payload)
+    return mapped_value(known[name].codec, payload)
 
 
 # --- offsets ------------------------------------------------------------------------------------------
 
 
 async def commit(call: Call) -> Response:
-    """POST .../offsets: commits these offsets, or those of all records read if the body is empty."""
+    """POST .../offsets: commits that these records were processed, or all records read if the body is empty.
+
+    As in Confluent's proxy, the offsets in the body are those of the last records; the group goes on after them.
+    """
     body = await call.optional_body()
-    places = _places(body, "offsets", with_offset=True) if body and "offsets" in body else None
+    places = (
+        None
+        if body is None or not body
+        else _places(body, "offsets", with_offset=True, offset_max=OFFSET_MAX - 1)
+    )
+    for place in places or ():
+        place.offset += 1
     async with _using(call) as instance:
         if places:
             await _require_partitions(call, places)
         await call.services.consuming.commit(instance, places)
-    return no_content()
+    return json_answer([])
 
 
 async def committed(call: Call) -> Response:
@@ -301,6 +324,8 @@ async def committed(call: Call) -> Response:
         query = call.request.query_params
         pairs = zip(query.getlist("topic"), query.getlist("partition"), strict=False)
         body = {"partitions": [{"topic": t, "partition": int(p)} for t, p in pairs if p.isdigit()]}
+        if not body["partitions"]:
+            raise HttpError(404, "Partition not found: the request names none.", PARTITION_NOT_FOUND)
     places = _places(body, "partitions")
     async with _using(call) as instance:
         await _require_partitions(call, places)
@@ -322,14 +347,18 @@ async def _require_partitions(call: Call, places: Sequence[TopicPartition]) -> N
             raise HttpError(404, f"Partition {place.topic}-{place.partition} not found.", PARTITION_NOT_FOUND)
 
 
-def _places(body: dict[str, Any], name: str, *, with_offset: bool = False) -> list[TopicPartition]:
+def _places(
+    body: dict[str, Any], name: str, *, with_offset: bool = False, offset_max: int = OFFSET_MAX
+) -> list[TopicPartition]:
     """The partitions, with offsets if needed, in the list `name` of a body. Raises HttpError 422."""
     made = []
+    require_known(body, frozenset({name}))
     for index, row in enumerate(require_list(body, name)):
+        require_known(row, PLACE_WITH_OFFSET if with_offset else PLACE)
         topic = require_text(row, "topic")
         partition = as_number(row.get("partition"), f"{name}[{index}].partition")
         if with_offset:
-            offset = as_number(row.get("offset"), f"{name}[{index}].offset", OFFSET_MAX)
+            offset = as_number(row.get("offset"), f"{name}[{index}].offset", offset_max)
             metadata = row.get("metadata")
             if metadata is not None and not isinstance(metadata, str):
                 raise HttpError(422, f"{name}[{index}].metadata must be a text", INVALID_PAYLOAD)

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 from starlette.responses import Response
 
 from barnabas.http.errors import HttpError
-from barnabas.proxy.call import Call, answer, require_list, require_text
+from barnabas.proxy.call import Call, answer, require_known, require_list, require_text
 from barnabas.proxy.kafka import REQUEST_TIMEOUT_S
 from barnabas.proxy.v3_cluster import BASE, Work
 from barnabas.proxy.v3_shapes import Shapes, collection, shapes_of
@@ -103,8 +103,14 @@ async def search(call: Call) -> Response:
     return collection("KafkaAclList", url, [_row(shapes, held) for held in found])
 
 
+BINDING: Final = frozenset(
+    {"resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission"}
+)
+
+
 def _binding(row: dict[str, Any]) -> Any:
     """The ACL that a row of a request describes. Raises HttpError."""
+    require_known(row, BINDING)
     exact = {name: kind for name, kind in TYPES.items() if name != "ANY"}
     return AclBinding(
         _one_of(exact, "resource_type", row.get("resource_type")),

@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from barnabas.http.errors import HttpError
-from barnabas.proxy.call import Call, answer, no_content, require_list, require_text
+from barnabas.proxy.call import Call, answer, no_content, require_known, require_list, require_text
 from barnabas.proxy.direct import Kind, Owner
 from barnabas.proxy.errors import INVALID_PAYLOAD
 from barnabas.proxy.kafka import REQUEST_TIMEOUT_S
@@ -154,7 +154,9 @@ def _value(row: dict[str, Any], name: str) -> str | None:
 def read_changes(body: dict[str, Any]) -> tuple[list[tuple[str, str | None]], bool]:
     """The changes of an :alter request, and whether they are only to be checked. Raises HttpError 422."""
     changes: list[tuple[str, str | None]] = []
+    require_known(body, frozenset({"data", "validate_only"}))
     for index, row in enumerate(require_list(body, "data")):
+        require_known(row, frozenset({"name", "value", "operation"}))
         operation = str(row.get("operation") or "SET").upper()
         name = require_text(row, "name")
         if operation not in ("SET", "DELETE"):

@@ -19,7 +19,7 @@ from barnabas.codecs.schemas import RuledCodec
 from barnabas.http.errors import HttpError
 from barnabas.http.json_text import BadJson, parse_json
 from barnabas.http.streaming import DuplexResponse
-from barnabas.proxy.call import Call, answer, as_number, dump, require_list, require_text
+from barnabas.proxy.call import Call, answer, as_number, dump, require_known, require_list, require_text
 from barnabas.proxy.dead_letters import DeadLetter, send
 from barnabas.proxy.errors import INVALID_PAYLOAD, JSON_MEDIA_TYPE, from_kafka
 from barnabas.proxy.formats import (
@@ -55,6 +55,10 @@ TYPES: Final = {
     "PROTOBUF": PROTOBUF,
 }
 NAMES: Final = {format: name for name, format in TYPES.items()}
+RECORD: Final = frozenset({"partition_id", "headers", "key", "value", "timestamp"})
+PART: Final = frozenset(
+    {"type", "subject", "subject_name_strategy", "schema_id", "schema_version", "schema", "data"}
+)
 PLAIN: Final = ("BINARY", "JSON", "STRING")
 PARTS: Final = ("key", "value")
 STRATEGIES: Final = ("TOPIC_NAME", "RECORD_NAME", "TOPIC_RECORD_NAME")
@@ -190,6 +194,10 @@ def given(part: Any) -> Any:
 
 async def _begin(call: Call, topic: str, row: dict[str, Any], turn: asyncio.Lock) -> tuple[Part, Part, Batch]:
     """Encode a record and hand it to the producer. Raises HttpError, DeadLetter."""
+    try:
+        require_known(row, RECORD)
+    except HttpError as error:  # one record of a stream, not the request
+        raise HttpError(400, error.message) from None
     producing = call.services.producing
     async with turn:
         count = await _partitions(call, topic)
@@ -237,17 +245,21 @@ async def produce_batch(call: Call) -> Response:
     """POST .../topics/{topic}/records:batch: produces records; returns the success or failure of each by its id."""
     shapes = await shapes_of(call)
     topic = call.part("topic")
-    entries = require_list(await call.body(), "entries")
+    body = await call.body()
+    require_known(body, frozenset({"entries"}))
+    entries = require_list(body, "entries")
     if not 0 < len(entries) <= BATCH_MAX:
         raise HttpError(
             422, f"entries has {len(entries)} records; 1 to {BATCH_MAX} are allowed", INVALID_PAYLOAD
         )
+    for entry in entries:
+        require_known(entry, RECORD | {"id"})
     ids = [require_text(entry, "id") for entry in entries]
     if len(set(ids)) != len(ids):
         raise HttpError(422, "two entries have the same id", INVALID_PAYLOAD)
     turn = asyncio.Lock()
     made = await asyncio.gather(
-        *(_produce_row(call, shapes.cluster_id, topic, entry, turn) for entry in entries),
+        *(_produce_row(call, shapes.cluster_id, topic, _without_id(entry), turn) for entry in entries),
         return_exceptions=True,
     )
     successes, failures = [], []
@@ -259,6 +271,10 @@ async def produce_batch(call: Call) -> Response:
         else:
             successes.append({"id": entry_id, **{n: v for n, v in result.items() if n != "error_code"}})
     return answer({"successes": successes, "failures": failures}, status=207)
+
+
+def _without_id(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name != "id"}
 
 
 # --- the parts of a record ----------------------------------------------------------------------------
@@ -307,6 +323,8 @@ async def _part(call: Call, given: Any, part: str, topic: str) -> Part:
         return ABSENT
     if not isinstance(given, dict):
         raise HttpError(400, f"{part} must be an object with type and data", 400)
+    if not PART.issuperset(given):
+        raise HttpError(400, f"Unrecognized field: {', '.join(sorted(set(given) - PART))[:100]} in {part}")
     kind, data = given.get("type"), given.get("data")
     if kind is not None and kind not in TYPES:
         raise HttpError(400, f"{part}.type {str(kind)[:40]!r} is not one of {', '.join(TYPES)}", 400)

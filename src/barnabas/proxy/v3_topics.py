@@ -9,7 +9,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 from starlette.responses import Response
 
 from barnabas.http.errors import HttpError
-from barnabas.proxy.call import Call, answer, as_number, no_content, require_list, require_text
+from barnabas.proxy.call import Call, answer, as_number, no_content, require_known, require_list, require_text
 from barnabas.proxy.direct import Kind, Move, Owner
 from barnabas.proxy.errors import INVALID_PAYLOAD
 from barnabas.proxy.kafka import REQUEST_TIMEOUT_S
@@ -54,10 +54,23 @@ async def get_topic(call: Call) -> Response:
     return answer(_held_topic(shapes, await call.services.kafka.topic(call.part("topic"))))
 
 
+TOPIC_FIELDS: Final = frozenset(
+    {
+        "topic_name",
+        "partitions_count",
+        "replication_factor",
+        "replicas_assignments",
+        "configs",
+        "validate_only",
+    }
+)
+
+
 async def create_topic(call: Call) -> Response:
     """POST .../topics."""
     shapes = await shapes_of(call)
     body = await call.body()
+    require_known(body, TOPIC_FIELDS)
     name = require_text(body, "topic_name")
     assignment = _assignment(body)
     partitions = _count(body, "partitions_count")

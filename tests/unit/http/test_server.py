@@ -178,6 +178,16 @@ def test_errors_have_the_shape_of_the_api(raw: bytes, status: int, code: int) ->
     assert "Traceback" not in body.decode()
 
 
+def test_a_slash_at_the_end_of_a_path_is_ignored() -> None:
+    async def work(server: HttpServer, api: Api) -> Any:
+        return [
+            (await exchange(server, get(path)))[0]
+            for path in ("/refuse/", "/health/", "/refuse%2F", "/refuse//", "/")
+        ]
+
+    assert served(work) == [422, 200, 404, 404, 404]
+
+
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_that_is_too_large_is_refused_and_others_are_served(chunked: bool) -> None:
     async def work(server: HttpServer, api: Api) -> Any:

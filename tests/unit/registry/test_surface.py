@@ -215,6 +215,7 @@ def test_deletion(api: Api) -> None:
     assert api("DELETE", "/subjects/a") == (200, [1, 3])
     assert code(api("DELETE", "/subjects/a")) == 40404
     assert api("GET", "/subjects")[1] == []
+    assert api("GET", "/subjects/")[1] == []
     assert api("DELETE", "/subjects/a?permanent=true") == (200, [1, 2, 3, 4])
     assert api("GET", "/subjects?deleted=true")[1] == []
     assert api.register("a", '"boolean"')[1]["id"] == 4  # an id is given once
