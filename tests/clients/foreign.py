@@ -110,16 +110,17 @@ def kafka_jars() -> Path:
     return made(name, lambda folder: maven(pom, folder, "Kafka's server and tools"))
 
 
-def kafkajs_modules() -> Path:
-    """node_modules with kafkajs."""
+def kafkajs_modules(version: str = "") -> Path:
+    """node_modules with kafkajs: as package.json says, or in another version."""
     package, npm = HERE / "node" / "package.json", need("npm")
 
     def install(folder: Path) -> None:
         shutil.copy(package, folder)
         command = [npm, "install", "--no-audit", "--no-fund", "--no-package-lock"]
-        fetch_or_skip(command, folder, "npm cannot fetch kafkajs")
+        command += [f"kafkajs@{version}"] if version else []
+        fetch_or_skip(command, folder, f"npm cannot fetch kafkajs {version}".rstrip())
 
-    return made(f"node-{fingerprint(package.parent, 'package.json')}", install)
+    return made(f"node-{version or fingerprint(package.parent, 'package.json')}", install)
 
 
 def go_program(

@@ -25,6 +25,6 @@ def test_what_is_produced_comes_back(probe: list[str], bootstrap: str, codec: st
     assert foreign.run(probe, bootstrap, "roundtrip", codec, str(RECORDS))["records"] == 4 * RECORDS
 
 
-@pytest.mark.parametrize("scenario", ["group", "admin"])
+@pytest.mark.parametrize("scenario", ["group", "admin", "transactions"])
 def test_scenario(probe: list[str], bootstrap: str, scenario: str) -> None:
     foreign.run(probe, bootstrap, scenario)

@@ -172,6 +172,40 @@ async function admin(kafka) {
   return { parts: 5 }
 }
 
+/** Commits, aborts, offsets in a transaction; only what was committed is read. */
+async function transactions(kafka) {
+  const topic = await newTopic(kafka, 'node-transactions')
+  const producer = kafka.producer({ transactionalId: topic, maxInFlightRequests: 1, idempotent: true })
+  await producer.connect()
+  const wanted = []
+  for (let number = 1; number <= 6; number++) {
+    const transaction = await producer.transaction()
+    const value = `number ${number}`
+    await transaction.send({ topic, messages: [{ partition: 0, value }] })
+    const offsets = [{ topic, partitions: [{ partition: 0, offset: String(number) }] }]
+    await transaction.sendOffsets({ consumerGroupId: topic, topics: offsets })
+    if (number % 2 === 0) {
+      await transaction.commit()
+      wanted.push(value)
+    } else {
+      await transaction.abort()
+    }
+    const [committed] = await withAdmin(kafka, (admin) => admin.fetchOffsets({ groupId: topic, topics: [topic] }))
+    const offset = Number(committed.partitions.find((one) => one.partition === 0).offset)
+    assert.strictEqual(Math.max(0, offset), number - (number % 2))
+  }
+  await producer.disconnect()
+  const consumer = kafka.consumer(memberOptions(unique('node-transactions')))
+  await consumer.connect()
+  await consumer.subscribe({ topics: [topic], fromBeginning: true })
+  const found = []
+  await consumer.run({ eachMessage: async ({ message }) => void found.push(text(message.value)) })
+  await until('all that was committed', async () => found.length >= wanted.length)
+  await consumer.disconnect()
+  assert.deepStrictEqual(found, wanted)
+  return { committed: wanted.length }
+}
+
 /** The argument is a file with a JSON list of ways to log in. One record there and back by each. */
 async function logins(_, file) {
   const rows = JSON.parse(fs.readFileSync(file, 'utf8'))
@@ -214,7 +248,7 @@ async function thereAndBack(row) {
   await consumer.disconnect()
 }
 
-const scenarios = { roundtrip, group, admin, logins }
+const scenarios = { roundtrip, group, admin, transactions, logins }
 
 async function main() {
   const [bootstrap, scenario, ...rest] = process.argv.slice(2)

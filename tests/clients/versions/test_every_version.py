@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Container, Iterable
+from typing import Any
 
 import pytest
 
 from tests.clients import foreign
-from tests.clients.versions import jars
+from tests.clients.versions import jars, others
 from tests.support.admin import create_topic
 
 # The first run fetches and builds them all.
@@ -25,16 +27,41 @@ def prepared(bootstrap: str, name: str) -> str:
     return prefix
 
 
+def some(versions: Iterable[Any], at_once: Container[Any]) -> list[Any]:
+    """Those that are not in `at_once` are left to `make soak`."""
+    return [pytest.param(one, marks=[] if one in at_once else [pytest.mark.soak]) for one in versions]
+
+
 @pytest.mark.java
-@pytest.mark.parametrize(
-    "version",
-    [
-        pytest.param(version, marks=[] if version in jars.BORDERS else [pytest.mark.soak])
-        for version in jars.VERSIONS
-    ],
-)
+@pytest.mark.parametrize("version", some(jars.VERSIONS, jars.BORDERS))
 def test_java(bootstrap: str, version: str) -> None:
     steps = jars.steps(version)
     program = jars.program(version)
     found = foreign.run(program, bootstrap, prepared(bootstrap, f"java-{version}"), *steps)
     assert (found["version"], found["done"]) == (version, steps)
+
+
+@pytest.mark.parametrize(
+    "client", some(others.PYTHON, others.PYTHON_BORDERS), ids=[client.name for client in others.PYTHON]
+)
+def test_python(bootstrap: str, client: others.PythonClient) -> None:
+    found = foreign.run(client.program(), bootstrap, prepared(bootstrap, client.name), *client.steps)
+    assert (found["version"], found["done"]) == (client.version, [*client.steps])
+
+
+@pytest.mark.node
+@pytest.mark.parametrize("version", some(others.KAFKAJS, others.KAFKAJS[-1:]))
+def test_kafkajs(bootstrap: str, version: str) -> None:
+    """tests/clients/test_node.py runs the newest."""
+    program = others.kafkajs(version)
+    for step in others.KAFKAJS_STEPS:
+        foreign.run(program, bootstrap, *step)
+
+
+@pytest.mark.go
+@pytest.mark.soak  # each is built for minutes
+@pytest.mark.parametrize("client", others.GO, ids=lambda client: client.name)
+def test_go(bootstrap: str, client: others.GoClient) -> None:
+    program = client.program()
+    for step in client.steps:
+        foreign.run(program, bootstrap, *step)
