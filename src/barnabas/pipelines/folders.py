@@ -132,9 +132,13 @@ class Folder:
 
     def read_note(self, name: str) -> Any:
         """The contents of a JSON file."""
+        return json.loads(self.read(name))
+
+    def read(self, name: str) -> bytes:
+        """The contents of a small file."""
         stream = self._fs.open(self._at(name))
         try:
-            return json.loads(bytes(stream.readAllBytes()))
+            return bytes(stream.readAllBytes())
         finally:
             stream.close()
 

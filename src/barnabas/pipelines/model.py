@@ -225,13 +225,18 @@ class PipelineSpec:
         """The sources that read topics."""
         return tuple(source for source in self.sources if source.topics or source.pattern is not None)
 
-    def queries(self, apart: Collection[str] = ()) -> tuple[Query, ...]:
+    def queries(
+        self, apart: Collection[str] = (), senders: Mapping[str, str] | None = None
+    ) -> tuple[Query, ...]:
         """The queries to run: one for the outputs that can share it (`sharing`), one for each other output, and queries
-        that only send failed records that reach no output. apart: outputs that have their own query nevertheless.
+        that only send failed records that no output's query sends. apart: outputs that have their own query nevertheless.
+        senders: by relation, the name of the query that has sent its failed records so far.
 
-        A record that fails in a relation is sent to the dead letters once: by the first output that it reaches.
+        A record that fails in a relation is sent to the dead letters once: by the query that has done so before, else by
+        the first that the relation's rows reach. If that query is gone, with its output, the relation gets a query that
+        only sends its failed records; other outputs may already have passed some of them.
         """
-        plan = self.plan
+        plan, before = self.plan, senders or {}
         found: list[Query] = []
         together = self.sharing(apart)
         covered: frozenset[str] = frozenset()
@@ -239,9 +244,10 @@ class PipelineSpec:
             if output in together[1:]:
                 continue
             shared = output in together
-            sends = plan.carried(output.relation) - covered if output.aggregate is None else frozenset()
-            covered |= sends
             name = self.shared_name if shared else output.name
+            carried = plan.carried(output.relation) - covered if output.aggregate is None else frozenset()
+            sends = frozenset(relation for relation in carried if before.get(relation, name) == name)
+            covered |= sends
             found.append(Query(name, output, sends, more=together[1:] if shared else ()))
             if output.aggregate is not None and output.steps:
                 found.append(Query(f"{output.name}.dead-letters", output, only_dead=True))

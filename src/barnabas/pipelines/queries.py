@@ -24,6 +24,7 @@ from barnabas.pipelines.folders import Folder, join
 from barnabas.pipelines.model import PipelineSpec, Query, Source
 from barnabas.pipelines.options import client_options
 from barnabas.pipelines.plan import Relation, Scan
+from barnabas.pipelines.senders import SOURCES_NOTE, note_senders, noted_senders
 from barnabas.pipelines.sources import SOURCES, Reading
 from barnabas.pipelines.spark_private import progress_since
 
@@ -193,25 +194,35 @@ def sink_settings(
 def planned_queries(spark: SparkSession, spec: PipelineSpec, checkpoint: str) -> tuple[Query, ...]:
     """The queries of a pipeline, divided as in its checkpoints.
 
-    Outputs that share a query are noted in its checkpoint. An output added later has its own query, which begins where
-    the pipeline says; so has an output that already has a checkpoint of its own. Raises PipelineError.
+    Who sends which dead letters is noted there (senders.py), and outputs that share a query in that query's checkpoint.
+    An output added later has its own query, which begins where the pipeline says; so has an output that already has a
+    checkpoint of its own. Raises PipelineError.
     """
-    if not spec.sharing():
-        return spec.queries()
     folder = Folder(spark, checkpoint)
-    note = f"{spec.shared_name}/barnabas-outputs.json"
     try:
-        if folder.exists(note):
-            shared = set(folder.read_note(note))
-            return spec.queries([o.name for o in spec.outputs if o.name not in shared])
-        apart = [output.name for output in spec.sharing() if folder.exists(f"{output.name}/offsets")]
-        if spec.sharing(apart):
-            folder.write_note(note, [output.name for output in spec.sharing(apart)])
+        apart = _outputs_apart(folder, spec)
+        before = noted_senders(folder)
+        queries = spec.queries(apart, before)
+        note_senders(folder, spec, queries, before)
     except Exception as error:
         raise PipelineError(
             f"the checkpoints {checkpoint} cannot be used: {str(error).splitlines()[0]}"
         ) from error
-    return spec.queries(apart)
+    return queries
+
+
+def _outputs_apart(folder: Folder, spec: PipelineSpec) -> list[str]:
+    """The outputs that could share a query with others, but have one of their own in the checkpoints."""
+    if not spec.sharing():
+        return []
+    note = f"{spec.shared_name}/barnabas-outputs.json"
+    if folder.exists(note):
+        shared = set(folder.read_note(note))
+        return [output.name for output in spec.outputs if output.name not in shared]
+    apart = [output.name for output in spec.sharing() if folder.exists(f"{output.name}/offsets")]
+    if spec.sharing(apart):
+        folder.write_note(note, [output.name for output in spec.sharing(apart)])
+    return apart
 
 
 def rows_per_batch(spec: PipelineSpec, bootstrap: str) -> int:
@@ -364,7 +375,7 @@ def source_loader(
 def _keep_order(spark: SparkSession, place: str, names: list[str]) -> None:
     """Raises PipelineError if the sources or their order have changed: checkpoints identify them by number."""
     folder = Folder(spark, place)
-    note = "barnabas-sources.json"
+    note = SOURCES_NOTE
     if not folder.exists(note):
         folder.write_note(note, names)
     elif (before := folder.read_note(note)) != names:
