@@ -6,6 +6,8 @@ One cluster for the whole module: each test leaves three live brokers behind, al
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +19,16 @@ from kafka import TopicPartition as KafkaPartition
 from kafka.admin import KafkaAdminClient
 from kazoo.client import KazooClient
 
+from barnabas.records.partitioner import partition_for_name
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.header import encode_request
+from barnabas.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
 from tests.support.cluster import Cluster, until
+from tests.support.raw import Raw
 from tests.support.zookeeper import ZooKeeperServer
 
 ALL = [1, 2, 3]
@@ -399,6 +410,43 @@ def test_replicas_move_under_load_and_through_the_loss_of_the_controller(cluster
         assert sorted(read(cluster, "moved")) == sorted([*first, *load.acknowledged])
     finally:
         admin.close()
+
+
+def test_a_group_coordinator_that_stood_still_answers_no_old_offsets(cluster: Cluster) -> None:
+    """Requests wait in its sockets when it goes on, from clients that have not heard of the next coordinator."""
+    group, place = "stood-still", partition_for_name("stood-still", 5)
+    create(cluster, "read-on")
+
+    def commit(offset: int, brokers: list[int]) -> None:
+        addresses = ",".join(cluster.brokers[broker].bootstrap for broker in brokers)
+        consumer = Consumer({"bootstrap.servers": addresses, "group.id": group})
+        try:
+            consumer.commit(offsets=[TopicPartition("read-on", 0, offset)], asynchronous=False)
+        finally:
+            consumer.close()
+
+    until(lambda: commit(5, ALL) is None, "an offset is committed")
+    cluster.until_in_sync("__consumer_offsets", ALL)
+    first = cluster.leader("__consumer_offsets", place)
+    others = [broker for broker in ALL if broker != first]
+    connections = [Raw(cluster.brokers[first]) for _ in range(20)]
+    os.kill(cluster.brokers[first].pid, signal.SIGSTOP)
+    try:
+        until(lambda: cluster.leader("__consumer_offsets", place) in others, "another broker takes over")
+        commit(7, others)
+        topic = OffsetFetchRequestTopic(name="read-on", partition_indexes=[0])
+        for connection in connections:
+            connection.send(encode_request(OffsetFetchRequest(group_id=group, topics=[topic]), 5, 7, "raw"))
+    finally:
+        os.kill(cluster.brokers[first].pid, signal.SIGCONT)
+    for connection in connections:
+        answer = OffsetFetchResponse.decode(connection.frame(), 5, 4)
+        assert isinstance(answer, OffsetFetchResponse)
+        if answer.error_code != ErrorCode.NOT_COORDINATOR:
+            assert answer.topics[0].partitions[0].committed_offset == 7
+        connection.sock.close()
+    cluster.until_in_sync("__consumer_offsets", ALL)
+    cluster.until_in_sync("read-on", ALL)
 
 
 def test_a_topic_is_deleted_everywhere(cluster: Cluster) -> None:

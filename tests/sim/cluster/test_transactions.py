@@ -59,8 +59,8 @@ class ReplacedCoordinatorWorld(StoryWorld):
         assert await self.answers == {
             "records": ErrorCode.NOT_ENOUGH_REPLICAS,
             "another broker's records": ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            "abort": ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            "commit": ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            "abort": ErrorCode.NOT_COORDINATOR,
+            "commit": ErrorCode.NOT_COORDINATOR,
         }
         await until(lambda: self._coordinators() == [second])
         assert (await successor.end(NAME, producer, True, TV_0, 2)).error is ErrorCode.NONE

@@ -43,9 +43,15 @@ def test_a_broker_without_a_session_refuses_nothing_for_good_and_promises_nothin
                     with pytest.raises(ApiError) as refused:
                         transactions.check_for("x", producer, WHERE)
                     assert refused.value.code is E.COORDINATOR_NOT_AVAILABLE
-                for producer, commit in ((who, True), (who, False), (older, True), (stranger, True)):
+                # An entry that changes nothing proves these answers: all in-sync replicas, this broker alone, have it.
+                for producer, commit, error in (
+                    (who, True, E.NONE),
+                    (who, False, E.INVALID_TXN_STATE),
+                    (older, True, E.PRODUCER_FENCED),
+                    (stranger, True, E.INVALID_PRODUCER_ID_MAPPING),
+                ):
                     reply = await transactions.end("x", producer, commit, TV_0, 1)
-                    assert reply.error is E.COORDINATOR_NOT_AVAILABLE
+                    assert reply.error is error
                 # What is written proves itself: a broker that was replaced cannot commit it.
                 assert (await transactions.add_partitions("x", who, WHERE, TV_0)).error is E.NONE
                 produce(server, who, 1)

@@ -18,6 +18,7 @@ from barnabas.broker.coordinators.runtime import CoordinatorRuntime, Kind, MakeE
 from barnabas.config import broker_groups
 from barnabas.cores.group import GroupCoordinatorCore, TopicInfo
 from barnabas.cores.group.consumer.topic_regex import InvalidRegex, compile_topic_regex
+from barnabas.cores.group.records import offset_tombstone
 from barnabas.records.compression import Codec
 from barnabas.records.partitioner import partition_for_name
 from barnabas.runtime.pace import in_pieces
@@ -57,10 +58,13 @@ class GroupCoordinator:
             self._make_core,
             Codec(config.get(broker_groups.OFFSETS_TOPIC_COMPRESSION_CODEC)),
             config.get(broker_groups.OFFSETS_LOAD_BUFFER_SIZE),
+            proof=offset_tombstone("", ("", -1)),
             before_step=self._refresh_topics,
             on_effect=lambda effect: self.on_effect(effect),
         )
-        self.runtime = CoordinatorRuntime(kind, loop, clock, partitions, controller.ensure_internal_topic)
+        self.runtime = CoordinatorRuntime(
+            kind, loop, clock, partitions, controller.ensure_internal_topic, lambda: controller.is_certain
+        )
 
     def _make_core(self, index: int) -> GroupCoordinatorCore:
         core = GroupCoordinatorCore(self._limits)

@@ -18,8 +18,9 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, M
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from barnabas.broker.coordinators.doubt import Doubts, Prove
 from barnabas.broker.coordinators.loading import replay_log
-from barnabas.cores.decision import Decision, Entry, TimerFired
+from barnabas.cores.decision import Decision, DoneReply, Entry, TimerFired
 from barnabas.records.batch import Record, build_batch
 from barnabas.records.compression import Codec
 from barnabas.records.partitioner import partition_for_name
@@ -88,10 +89,9 @@ C = TypeVar("C", bound=Core)
 class Kind(Generic[C]):
     """What distinguishes one coordinator from another.
 
-    make_core: creates the core of a partition. before_step: called before each event. on_effect: carries out an effect that
-    a core has decided. on_records: called with entries that were replayed or appended, and the offset of the first.
-    is_doubtful: whether a reply may be wrong, and must not be sent unless entries are committed with it. A broker that has
-    been replaced without knowing it cannot commit entries, so replies with entries are certain.
+    make_core: creates the core of a partition. proof: an entry that changes nothing (see doubt.py). before_step: called
+    before each event. on_effect: carries out an effect that a core has decided. on_records: called with entries that were
+    replayed or appended, and the offset of the first.
     """
 
     name: str
@@ -99,10 +99,10 @@ class Kind(Generic[C]):
     make_core: Callable[[int], C]
     codec: Codec
     load_bytes: int
+    proof: Entry
     before_step: Callable[[C], None] = lambda core: None
     on_effect: Callable[[Any], None] = lambda effect: None
     on_records: Callable[[C, int, Sequence[Entry]], None] = lambda core, offset, entries: None
-    is_doubtful: Callable[[Any], bool] = lambda reply: False
 
 
 @dataclass(eq=False)
@@ -133,8 +133,11 @@ class CoordinatorRuntime(Generic[C]):
         clock: Clock,
         partitions: Partitions,
         ensure_topic: Callable[[str], Awaitable[int]],
+        is_certain: Callable[[], bool],
     ) -> None:
+        """is_certain: whether no other broker can have taken over from this one unnoticed (Controller.is_certain)."""
         self._kind = kind
+        self._doubts: Doubts[Seat[C]] = Doubts(loop, is_certain, self._prove)
         self.loop = loop
         self.clock = clock
         self._partitions = partitions
@@ -273,6 +276,7 @@ class CoordinatorRuntime(Generic[C]):
             if not token.done():
                 token.set_result(event.refused(error))
         seat.held.clear()
+        self._doubts.forget(seat)
 
     def _fail(self, seat: Seat[C], what: str) -> None:
         """Called in an exception handler for a bug in a core. Its memory cannot be trusted, so it is loaded again."""
@@ -404,6 +408,10 @@ class CoordinatorRuntime(Generic[C]):
             self._step(seat, event)
         return token
 
+    def prove(self, indexes: Iterable[int]) -> asyncio.Future[list[DoneReply]]:
+        """Whether what was just read from some cores is certain to be right; an error for each core of which it is not."""
+        return asyncio.gather(*(self.request_at(index, Prove) for index in indexes))
+
     @property
     def is_whole(self) -> bool:
         """Whether this broker holds every partition of the topic, so that a name missing here does not exist."""
@@ -463,6 +471,9 @@ class CoordinatorRuntime(Generic[C]):
 
     def _step(self, seat: Seat[C], event: Any) -> None:
         try:
+            if type(event) is Prove:
+                self._append_and_carry_out(seat, Decision(event, replies=((event.token, DoneReply()),)))
+                return
             self._kind.before_step(seat.core)
             decision = seat.core.step(event)
             self._append_and_carry_out(seat, decision)
@@ -474,6 +485,7 @@ class CoordinatorRuntime(Generic[C]):
 
     def _append_and_carry_out(self, seat: Seat[C], decision: Decision) -> None:
         acknowledgement: Acknowledgement | None = None
+        is_doubtful = self._doubts.concern(decision)
         if decision.records:
             try:
                 acknowledgement = self._append(seat, decision)
@@ -487,9 +499,6 @@ class CoordinatorRuntime(Generic[C]):
                     )
                 code = AS_COORDINATORS_SAY.get(error.code, error.code)
                 decision = seat.core.abandon([decision], code, self.clock.now_ms())
-        elif any(self._kind.is_doubtful(reply) for _, reply in decision.replies):
-            refused = decision.event.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            decision.replies = tuple((token, refused) for token, _ in decision.replies)
         for timer in decision.timers:
             if timer.deadline_ms is None:
                 seat.armed.discard(timer.key)
@@ -499,7 +508,9 @@ class CoordinatorRuntime(Generic[C]):
                 self._timers.set((seat.index, timer.key), timer.deadline_ms)
         for note in decision.notes:
             log.info(note.text, extra=dict(note.fields))
-        if acknowledgement is not None and not acknowledgement.is_ready:
+        if is_doubtful:
+            self._doubts.prove_later(seat, decision)
+        elif acknowledgement is not None and not acknowledgement.is_ready:
             self._hold(seat, acknowledgement, decision)
         elif seat.held:  # an answer must not show what a crash could still undo
             seat.held.append((seat.held[-1][0], decision))
@@ -515,6 +526,17 @@ class CoordinatorRuntime(Generic[C]):
         seat.refused_for = ""
         self._kind.on_records(seat.core, acknowledgement.base_offset, decision.records)
         return acknowledgement
+
+    def _prove(self, seat: Seat[C], doubtful: Decision) -> None:
+        """Append an entry that changes nothing: once it is committed, the replies are known to be right."""
+        try:
+            acknowledgement = self._append(seat, Decision(records=(self._kind.proof,)))
+        except ApiError as error:
+            code = AS_COORDINATORS_SAY.get(error.code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            refused = ((token, seat.waiting[token].refused(code)) for token, _ in doubtful.replies)
+            self._give_out(seat, Decision(replies=tuple(refused), effects=doubtful.effects))
+        else:
+            self._hold(seat, acknowledgement, doubtful)
 
     def _release(self, seat: Seat[C]) -> None:
         """Release what waited, as far as the high watermark has advanced."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.cluster.internal_topics import TRANSACTION_TOPIC
+from barnabas.broker.coordinators.doubt import TO_BE_TRIED_AGAIN
 from barnabas.broker.coordinators.markers import MarkerWriter
 from barnabas.broker.coordinators.runtime import CoordinatorRuntime, Kind
 from barnabas.broker.net.peers import PeerLost
@@ -29,6 +30,7 @@ from barnabas.cores.transactions import (
     TxnState,
     WriteMarkers,
 )
+from barnabas.cores.transactions.records import tombstone_of
 from barnabas.cores.transactions.state import ENDING, TV_2, TopicPartition
 from barnabas.records.compression import Codec
 from barnabas.records.partitioner import partition_for_name
@@ -51,15 +53,6 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
 
 HINTS_MAX: Final = 10_000
-TO_BE_TRIED_AGAIN: Final = frozenset(
-    {
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
-"""Errors that do a client no harm if they are wrong: it tries again."""
 ADD_VERSION: Final = 5
 ADD_TIMEOUT_S: Final = 10.0
 
@@ -106,10 +99,12 @@ class Transactions:
             lambda index: TransactionCore(retry_ms),
             Codec.NONE,
             config.get(broker_share.TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE),
+            proof=tombstone_of(""),
             on_effect=self._write_markers,
-            is_doubtful=self._is_doubtful,
         )
-        self.runtime = CoordinatorRuntime(kind, loop, clock, partitions, controller.ensure_internal_topic)
+        self.runtime = CoordinatorRuntime(
+            kind, loop, clock, partitions, controller.ensure_internal_topic, lambda: controller.is_certain
+        )
 
     def configure(self) -> None:
         """Options have changed."""
@@ -227,19 +222,7 @@ class Transactions:
         coordinator, so that `check` knows everything, or because nothing is verified."""
         return not self._verifies or self.runtime.core_of(transactional_id) is not None
 
-    # --- what a broker that may have been replaced must not say ------------------------------------------
-
-    def _is_doubtful(self, reply: Any) -> bool:
-        """Whether a reply is final for its client, but may be wrong.
-
-        A broker that was stopped for longer than its session lasts, and continues, believes for some milliseconds that it is
-        still the coordinator. In its sockets there are requests of producers that have found the new coordinator meanwhile.
-        What the broker knows of their transactions is out of date; but a producer that receives INVALID_TXN_STATE, or is
-        told that it is fenced, gives up for good.
-        """
-        if not isinstance(reply, InitReply | TxnReply) or reply.needs_id or reply.error in TO_BE_TRIED_AGAIN:
-            return False
-        return not (isinstance(reply, TxnReply) and reply.is_stale) and not self._controller.is_certain
+    # --- what a broker that may have been replaced must not say (see doubt.py) ----------------------------
 
     def _final(self, code: ErrorCode, message: str) -> ApiError:
         """The error for refused records; one after which clients try again if this broker cannot be sure."""

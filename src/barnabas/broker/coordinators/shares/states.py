@@ -15,6 +15,7 @@ from barnabas.broker.coordinators.runtime import CoordinatorRuntime, Kind
 from barnabas.broker.coordinators.shares.state_requests import StateEvent
 from barnabas.config import broker_groups, broker_share
 from barnabas.cores.group.share.state import (
+    NO_ENTRY,
     DeleteState,
     ShareKey,
     ShareState,
@@ -68,11 +69,14 @@ class ShareStates:
             lambda index: ShareStateCore(self._updates),
             Codec.NONE,
             config.get(broker_groups.OFFSETS_LOAD_BUFFER_SIZE),
+            proof=NO_ENTRY,
             on_records=ShareStateCore.note_offsets,
         )
         self._due: dict[int, Due] = {}
         """By partition: deletions found by the last `prune` that have to wait."""
-        self.runtime = CoordinatorRuntime(kind, loop, clock, partitions, controller.ensure_internal_topic)
+        self.runtime = CoordinatorRuntime(
+            kind, loop, clock, partitions, controller.ensure_internal_topic, lambda: controller.is_certain
+        )
 
     async def prepare(self) -> None:
         """Create and load the topic, once. Raises ApiError."""

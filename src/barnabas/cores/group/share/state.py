@@ -448,6 +448,10 @@ def _snapshot_key(key: ShareKey) -> bytes:
     return record_key.encode_versioned(0)
 
 
+NO_ENTRY: Final[Entry] = (_snapshot_key(ShareKey("", UUID(int=0), -1)), None)
+"""An entry that changes no state: the tombstone of one that cannot exist."""
+
+
 def _update_key(key: ShareKey) -> bytes:
     record_key = schemas.ShareUpdateKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
     return record_key.encode_versioned(1)

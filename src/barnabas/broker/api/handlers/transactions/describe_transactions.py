@@ -29,7 +29,22 @@ async def handle(context: Context, request: DescribeTransactionsRequest) -> Desc
             yield
 
     await in_pieces(asyncio.get_running_loop(), context.services.clock, describe())
+    await _prove(context, rows)
     return DescribeTransactionsResponse(transaction_states=rows)
+
+
+async def _prove(context: Context, rows: list[TransactionState]) -> None:
+    """Refuse what another broker may know better by now."""
+    runtime = context.services.transactions.runtime
+    if not runtime.partition_count:
+        return
+    homes = {row.transactional_id: runtime.index_of(row.transactional_id) for row in rows}
+    held = sorted({*homes.values()} & {index for index, _ in runtime.cores()})
+    errors = dict(zip(held, (proof.error for proof in await runtime.prove(held)), strict=True))
+    for number, row in enumerate(rows):
+        error = errors.get(homes[row.transactional_id])
+        if error:
+            rows[number] = _refused(row.transactional_id, error)
 
 
 def _described(context: Context, name: str) -> TransactionState:
@@ -45,15 +60,7 @@ def _described(context: Context, name: str) -> TransactionState:
                 ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"transactional id {name!r} was never used here"
             )
     except ApiError as error:
-        return TransactionState(
-            error_code=error.code,
-            transactional_id=name,
-            transaction_state="",
-            transaction_timeout_ms=0,
-            transaction_start_time_ms=-1,
-            producer_id=-1,
-            producer_epoch=-1,
-        )
+        return _refused(name, error.code)
     return TransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=name,
@@ -63,6 +70,18 @@ def _described(context: Context, name: str) -> TransactionState:
         producer_id=known.producer_id,
         producer_epoch=known.epoch,
         topics=[topic for topic in _topics(known) if context.sees_topic(topic.topic)],
+    )
+
+
+def _refused(name: str, code: ErrorCode) -> TransactionState:
+    return TransactionState(
+        error_code=code,
+        transactional_id=name,
+        transaction_state="",
+        transaction_timeout_ms=0,
+        transaction_start_time_ms=-1,
+        producer_id=-1,
+        producer_epoch=-1,
     )
 
 

@@ -56,9 +56,10 @@ async def handle(context: Context, request: ListTransactionsRequest) -> ListTran
         )
 
     rows: list[TransactionState] = []
+    cores = list(runtime.cores())
 
     def look() -> Iterator[None]:
-        for _, core in runtime.cores():
+        for _, core in cores:
             for known in list(core.transactions.values()):
                 if is_wanted(known):
                     rows.append(
@@ -71,6 +72,8 @@ async def handle(context: Context, request: ListTransactionsRequest) -> ListTran
                 yield
 
     await in_pieces(asyncio.get_running_loop(), context.services.clock, look())
+    if any(proof.error for proof in await runtime.prove(index for index, _ in cores)):
+        return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=rows)
 
 
