@@ -6,9 +6,11 @@ import base64
 import hashlib
 import hmac
 import json
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import (
@@ -18,6 +20,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+import barnabas.security.sasl.listener as sasl_listener
 from barnabas.cli.kafka.operations import delegation_tokens
 from barnabas.cores.acl import Operation, Pattern, Permission, Resource, ResourceType, Rule
 from barnabas.testing import Broker
@@ -148,6 +151,28 @@ def test_a_token_is_no_user_and_a_user_no_token(broker: Broker) -> None:
         assert log_in(peer, "alice", "alice", ",tokenauth=true") == ErrorCode.SASL_AUTHENTICATION_FAILED
     with Peer(f"127.0.0.1:{broker.ports['SASL']}") as peer:  # RFC 5802: unknown extensions are ignored
         assert log_in(peer, "alice", "alice", ",x=1") == 0
+
+
+def test_a_token_that_exists_takes_the_same_way_as_one_that_does_not(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One derivation of a key, in a thread: neither the time of the answer nor the loop shows which tokens exist."""
+    made = create(broker, USERS[0])
+    loops_thread = broker._call(threading.get_ident)
+    derive, threads = sasl_listener.new_credential, []
+
+    def noting(*args: Any) -> Any:
+        threads.append(threading.get_ident())
+        return derive(*args)
+
+    monkeypatch.setattr(sasl_listener, "new_credential", noting)
+    for token_id, password, error in (
+        (made.token_id, made.hmac, 0), (made.token_id, b"wrong", 58), ("no-such-token", b"x", 58)
+    ):  # fmt: skip
+        threads.clear()
+        assert try_token(broker, token_id, password) == error
+        assert len(threads) == 1
+        assert loops_thread not in threads
 
 
 def test_owners_and_renewers_renew_and_end_tokens(broker: Broker) -> None:

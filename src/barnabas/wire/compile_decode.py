@@ -29,6 +29,7 @@ from barnabas.wire.primitives import (
     decode_uvarint,
     decode_uvarint_rest,
     length_error,
+    require_tag_count,
     skip_tags,
 )
 
@@ -36,6 +37,7 @@ _NAMES: Final[dict[str, Any]] = {
     **NAMES,
     "varint": decode_uvarint,
     "varint_rest": decode_uvarint_rest,
+    "require_tag_count": require_tag_count,
     "skip_tags": skip_tags,
     "uuid": decode_uuid,
     "refuse": length_error,
@@ -271,6 +273,7 @@ class _Writer:
     def tag_loop(self, known: list[tuple[str, Field]], target: str, owner: str) -> None:
         source = self.source
         limit = source.temp("limit")
+        source.line("require_tag_count(n)")
         with source.block("for _ in range(n):"):
             source.line("tag, p = varint(b, p)")
             source.line("n, p = varint(b, p)")

@@ -82,9 +82,20 @@ def decode_varint(buf: Buffer, pos: int) -> tuple[int, int]:
     return (raw >> 1) ^ -(raw & 1), pos
 
 
+TAGGED_FIELDS_MAX: Final = 1000
+"""Of one struct. Kafka declares fewer than ten; without a limit, a small message could hold the loop for long."""
+
+
+def require_tag_count(count: int) -> None:
+    """Raises WireError for more tagged fields than a struct may have."""
+    if count > TAGGED_FIELDS_MAX:
+        raise WireError(f"a struct with {count} tagged fields; at most {TAGGED_FIELDS_MAX} are read")
+
+
 def skip_tags(buf: Buffer, pos: int, end: int) -> int:
     """The position after a tagged section in which no tag is known. Raises WireError or IndexError."""
     count, pos = decode_uvarint(buf, pos)
+    require_tag_count(count)
     for _ in range(count):
         _tag, pos = decode_uvarint(buf, pos)
         size, pos = decode_uvarint(buf, pos)

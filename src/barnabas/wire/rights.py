@@ -81,7 +81,10 @@ RIGHTS: Final[Mapping[int, tuple[Right, ...]]] = {
     16: (Asked("DESCRIBE", "CLUSTER"), Asked("DESCRIBE", "GROUP")),
     17: OPEN,
     18: OPEN,
-    19: (Each("CREATE", "TOPIC", "topics", "topics", or_cluster="CREATE"),),
+    19: (
+        Each("CREATE", "TOPIC", "topics", "topics", or_cluster="CREATE"),
+        Asked("DESCRIBE_CONFIGS", "TOPIC"),
+    ),
     20: (
         Each("DELETE", "TOPIC", "topics", "responses"),
         Each("DELETE", "TOPIC", "topic_names", "responses"),

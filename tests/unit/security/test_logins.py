@@ -137,7 +137,7 @@ def bearer(claims: str) -> bytes:
         *(f'{{"sub": "u", "scope": "a", "exp": {time}}}' for time in ("Infinity", "NaN", "1e400", "-1", "true", "1e17")),
         *(f'{{"sub": "u", "scope": "a", "exp": 2e9, "nbf": {time}}}' for time in ("NaN", "-Infinity", '"x"')),
         *(f'{{"sub": "u", "scope": {scope}, "exp": 2e9}}' for scope in ("5", "null", "true", '{"a": 1}')),
-        '{"sub": "\\ud800", "scope": "a", "exp": 2e9}', '{"sub": 5, "scope": "a", "exp": 2e9}', "[1]", "[" * 100_000,
+        '{"sub": "\\ud800", "scope": "a", "exp": 2e9}', '{"sub": 5, "scope": "a", "exp": 2e9}', "[1]", "[" * 40_000,
         '{"exp": ' + "9" * 5000 + "}",
     ],
     ids=lambda claims: claims[:60],

@@ -25,6 +25,8 @@ MODULE: Final = "Krb5LoginModule"
 REFUSED: Final = (
     "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
 )
+TOKEN_BYTES_MAX: Final = 1 << 17
+"""Tickets with the groups of a large directory have up to 64 KB."""
 NO_LAYER: Final = 1
 """The security layer that is offered: none."""
 OFFER: Final = bytes((NO_LAYER, 0, 0, 0))
@@ -102,6 +104,8 @@ class Gssapi:
         return self._stepped(token)
 
     async def _stepped(self, token: bytes) -> Outcome:
+        if len(token) > TOKEN_BYTES_MAX:
+            raise SaslError(REFUSED)
         errors = library().exceptions.GSSError
         try:
             return await asyncio.get_running_loop().run_in_executor(None, self._next, token)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 from barnabas.config import broker_security as options
 from barnabas.config.option import ConfigError
 from barnabas.cores.znode_layout import sanitize
-from barnabas.extras import how_to_install
 from barnabas.security import kerberos_names
 from barnabas.security.listener_options import ListenerOptions
 from barnabas.security.sasl import Exchange, jaas
@@ -86,6 +86,7 @@ class SaslListener:
         self._made: dict[str, tuple[object, Any]] = {}
         """What `_once` has made, by purpose: (the option texts that it was made of, the object)."""
         self._spares: dict[str, Spare] = {}
+        self._deriving = asyncio.Semaphore()
         for mechanism in self.mechanisms:
             self.begin(mechanism)
 
@@ -109,13 +110,10 @@ class SaslListener:
             return OAuthBearer(*self._token_rules(), self._clock.now_ms)
         if mechanism == GSSAPI:
             return Gssapi(*self._kerberos())
-        try:
-            return Scram(
-                mechanism,
-                lambda user, is_token: (self._token_known if is_token else self._known)(mechanism, user),
-            )
-        except ImportError:
-            raise ConfigError(f"{mechanism} needs {how_to_install('security')}") from None
+        return Scram(
+            mechanism,
+            lambda user, is_token: (self._token_known if is_token else self._known)(mechanism, user),
+        )
 
     def reauthentication_ms(self, mechanism: str) -> int:
         """connections.max.reauth.ms; 0 if clients need not log in again."""
@@ -142,14 +140,20 @@ class SaslListener:
         found: Check = self._once(PLAIN, entry, lambda: check_of(jaas.users_of(entry)))
         return found
 
-    def _token_known(self, mechanism: str, token_id: str) -> Known:
+    async def _token_known(self, mechanism: str, token_id: str) -> Known:
+        """The credential for a login with a token. A key is derived in a thread, whether the token exists or not: neither
+        the time that this takes, nor other connections, notice the difference. One at a time, because the peer has not
+        logged in yet.
+        """
         instead = stand_in(mechanism, f"token {token_id}", self._secret(), {})
         found = self._token(token_id)
+        password = found[1] if found is not None else instead.stored_key.hex()
+        async with self._deriving:
+            derived = await asyncio.to_thread(new_credential, mechanism, password, instead.salt)
         if found is None:
             return Known(instead, False, "")
-        token, password = found
-        credential = new_credential(mechanism, password, instead.salt)
-        return Known(credential, True, token.owner.partition(":")[2], token.expiry_ms)
+        token = found[0]
+        return Known(derived, True, token.owner.partition(":")[2], token.expiry_ms)
 
     def _known(self, mechanism: str, user: str) -> Known:
         """The credential for a login; does the same work whether the user exists or not."""

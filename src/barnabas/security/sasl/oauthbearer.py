@@ -28,6 +28,12 @@ UNSECURED: Final = (
 )
 FIRST: Final = re.compile(rb"n,(?:a=([^,]*))?,\x01(.*)\x01\x01", re.DOTALL)
 BEARER: Final = re.compile(r"(?i)bearer +([-_.+/=A-Za-z0-9]+)")
+MESSAGE_BYTES_MAX: Final = 1 << 16
+"""Of the client's message: tokens with many roles have 30 KB."""
+PAIRS_MAX: Final = 100
+"""Of the pairs in the message: the token, and what RFC 7628 and KIP-342 let a client add."""
+HEADER_CHARS_MAX: Final = 1 << 14
+"""Of a token's first part, which is read before the signature is checked; it may contain certificates."""
 JWKS_BYTES_MAX: Final = 1 << 20
 FETCH_S_MAX: Final = 10.0
 TIME_S_END: Final = 253_402_300_800
@@ -135,14 +141,14 @@ class OAuthBearer:
     def step(self, token: bytes) -> Outcome | Awaitable[Outcome]:
         if self._refusal:  # the client answers the reason with one byte, as RFC 7628 requires
             raise SaslError(self._refusal)
-        match = FIRST.fullmatch(token)
-        if match is None:
+        match = FIRST.fullmatch(token) if len(token) <= MESSAGE_BYTES_MAX else None
+        if match is None or match[2].count(b"\x01") > PAIRS_MAX:
             raise SaslError("Invalid OAUTHBEARER client first message")
         pairs = dict(
             part.split("=", 1) for part in match[2].decode("utf-8", "replace").split("\x01") if "=" in part
         )
         bearer = BEARER.fullmatch(pairs.get("auth", ""))
-        if bearer is None:
+        if bearer is None or len(bearer[1].partition(".")[0]) > HEADER_CHARS_MAX:
             raise SaslError("Invalid OAUTHBEARER client first message: invalid scheme in auth")
         other = (match[1] or b"").decode("utf-8", "replace")
         if self._keys is None:
@@ -199,7 +205,7 @@ class OAuthBearer:
                     token, key, algorithms=[key.algorithm_name], audience=list(rules.audience) or None,
                     issuer=rules.issuer, leeway=rules.skew_s, options=options,
                 )  # fmt: skip
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, RecursionError) as error:
             raise ValueError(str(error)) from None
         self._check_times(claims)
         return claims
@@ -229,6 +235,9 @@ def _header(token: str) -> dict[str, Any]:
 
     try:
         found: dict[str, Any] = jwt.get_unverified_header(token)
-    except jwt.PyJWTError:
+    except (
+        jwt.PyJWTError,
+        RecursionError,
+    ):  # JSON in brackets a thousand deep is not worth an error of its own
         return {}
     return found

@@ -22,6 +22,9 @@ from barnabas.security.sasl import Outcome, SaslError
 log = logging.getLogger("barnabas.login")
 
 REFUSED: Final = "Authentication failed: Invalid username or password"
+MESSAGE_BYTES_MAX: Final = 1 << 16
+"""Of the client's message. Passwords can be long: some installations use tokens."""
+NAME_CHARS_MAX: Final = 512
 ANSWER_S_MAX: Final = 30.0
 """How long the function may take."""
 
@@ -36,13 +39,18 @@ class Plain:
         self._check = check
 
     def step(self, token: bytes) -> Outcome | Awaitable[Outcome]:
+        if len(token) > MESSAGE_BYTES_MAX:
+            raise SaslError(f"Invalid SASL/PLAIN response: it is longer than {MESSAGE_BYTES_MAX} bytes")
         try:
-            parts = token.decode("utf-8").split("\0")
+            parts = token.decode("utf-8").split("\0", 3)
         except UnicodeDecodeError:
             raise SaslError("Invalid SASL/PLAIN response: it is not UTF-8") from None
         if len(parts) != 3:
-            raise SaslError(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+            count = token.count(b"\0") + 1
+            raise SaslError(f"Invalid SASL/PLAIN response: expected 3 tokens, got {count}")
         other, user, password = parts
+        if len(user) > NAME_CHARS_MAX:
+            raise SaslError(REFUSED)
         self.claimed = user
         if not user:
             raise SaslError("Authentication failed: username not specified")

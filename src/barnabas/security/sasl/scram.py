@@ -11,8 +11,10 @@ import binascii
 import hashlib
 import hmac
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple, TypeVar
 
 from barnabas.security.sasl import Outcome, SaslError
 
@@ -161,59 +163,116 @@ def _text_salt(seed: bytes, count: int) -> bytes:
     return bytes(digits)
 
 
-def split_extensions(text: str) -> tuple[str, str, dict[str, str]]:
-    """Split a client's first message: (message without extensions, message without its header, extensions).
+# --- the exchange ----------------------------------------------------------------------------------------------------
 
-    RFC 5802 requires that unknown extensions are ignored, but the library refuses them. Kafka's clients send
-    `tokenauth=true`.
+MESSAGE_BYTES_MAX: Final = 4096
+"""Of each message of a client. Clients send 50 to 300."""
+NAME_BYTES_MAX: Final = 512
+"""Of a user's name, or a token's id, as it is sent."""
+NONCE_BYTES: Final = 32
+_NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
+_EXTENSIONS: Final = r"(?:,[A-Za-z]+=[^,\0]+)*"
+FIRST: Final = re.compile(
+    rf"(?P<header>[ny],(?:a=(?P<other>[^,\0]+))?,)"
+    rf"(?P<bare>n=(?P<name>[^,\0]+),r=(?P<nonce>{_NONCE})(?P<extensions>{_EXTENSIONS}))"
+)
+FINAL: Final = re.compile(
+    rf"(?P<unproved>c=(?P<binding>[A-Za-z0-9+/=]+),r=(?P<nonce>{_NONCE}){_EXTENSIONS}),p=(?P<proof>[A-Za-z0-9+/=]+)"
+)
+BY_TOKEN: Final = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)
+ESCAPE: Final = re.compile(r"=(?!2C|3D)")
+
+
+class First(NamedTuple):
+    """A client's first message. header: before the bare message, which both sides sign. nonce: the client's part."""
+
+    header: str
+    bare: str
+    user: str
+    nonce: str
+    by_token: bool
+
+
+def read_first(token: bytes) -> First:
+    """A client's first message. Raises ValueError.
+
+    A long message is refused before anything is done with it: the client has not shown yet who it is. Names are compared
+    byte by byte, as in Kafka, which does not prepare them (RFC 4013): a prepared name can be eighteen times as long.
+    Extensions are ignored, as RFC 5802 requires; Kafka's clients send `tokenauth=true`. The client may name the user a
+    second time, as the one to act for; nobody acts for anybody else.
     """
-    header = ",".join(text.split(",", 2)[:2])
-    bare = text[len(header) + 1 :]
-    parts = bare.split(",")
-    count = next((at + 1 for at, part in enumerate(parts) if part.startswith("r=")), len(parts))
-    extensions = dict(part.split("=", 1) for part in parts[count:] if "=" in part)
-    return f"{header},{','.join(parts[:count])}", bare, extensions
+    found = FIRST.fullmatch(_text(token))
+    if found is None:
+        raise ValueError("not a first message")
+    user = unescaped(found["name"])
+    if found["other"] is not None and unescaped(found["other"]) != user:
+        raise ValueError("the user to act for is another one")
+    by_token = BY_TOKEN.search(found["extensions"]) is not None
+    return First(found["header"], found["bare"], user, found["nonce"], by_token)
+
+
+def unescaped(name: str) -> str:
+    """A name without its escapes, which stand for "," and "=". Raises ValueError."""
+    if len(name.encode()) > NAME_BYTES_MAX or ESCAPE.search(name):
+        raise ValueError("not a name")
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def _text(token: bytes) -> str:
+    if len(token) > MESSAGE_BYTES_MAX:
+        raise ValueError(f"a message of {len(token)} bytes")
+    return token.decode()
 
 
 class Scram:
     """See Exchange. find: (user or id of a token, whether it is a token) -> what the login is checked against."""
 
-    def __init__(self, mechanism: str, find: Callable[[str, bool], Known]) -> None:
-        from scramp import ScramMechanism
-
+    def __init__(self, mechanism: str, find: Callable[[str, bool], Known | Awaitable[Known]]) -> None:
         self.claimed = ""
         self._mechanism = mechanism
+        self._hash = HASHES[mechanism]
         self._find = find
+        self._first: First | None = None
         self._known: Known | None = None
-        self._by_token = False
-        self._server: Any = ScramMechanism(mechanism).make_server(self._credential)
-        self._has_begun = False
+        self._nonce = self._server_first = ""
 
-    def _credential(self, user: object) -> tuple[bytes, bytes, bytes, int]:
-        self.claimed = str(user)
-        self._known = self._find(self.claimed, self._by_token)
-        return self._known.credential
-
-    def step(self, token: bytes) -> Outcome:
-        from scramp import ScramException
-
+    def step(self, token: bytes) -> Outcome | Awaitable[Outcome]:
         try:
-            text = token.decode("utf-8")
-            if not self._has_begun:
-                self._has_begun = True
-                first, bare, extensions = split_extensions(text)
-                self._by_token = extensions.get("tokenauth", "").lower() == "true"
-                self._server.set_client_first(first)
-                self._server.client_first_bare = bare  # both sides sign it with the extensions
-                return Outcome(self._server.get_server_first().encode())
-            self._server.set_client_final(text)
-            known = self._known
-            if known is None or not known.exists:
-                raise SaslError(self._refusal())
-            proof = self._server.get_server_final().encode()
-            return Outcome(proof, known.user, known.expires_ms, self._by_token)
-        except (ScramException, UnicodeDecodeError, ValueError):
+            if self._first is not None:
+                return self._end(self._first, FINAL.fullmatch(_text(token)))
+            self._first = first = read_first(token)
+        except ValueError:
             raise SaslError(self._refusal()) from None
+        self.claimed = first.user
+        known = self._find(first.user, first.by_token)
+        return self._begin(first, known) if isinstance(known, Known) else self._begin_later(first, known)
+
+    async def _begin_later(self, first: First, known: Awaitable[Known]) -> Outcome:
+        return self._begin(first, await known)
+
+    def _begin(self, first: First, known: Known) -> Outcome:
+        self._known = known
+        self._nonce = first.nonce + secrets.token_hex(NONCE_BYTES)
+        salt = base64.b64encode(known.credential.salt).decode()
+        self._server_first = f"r={self._nonce},s={salt},i={known.credential.iterations}"
+        return Outcome(self._server_first.encode())
+
+    def _end(self, first: First, final: re.Match[str] | None) -> Outcome:
+        """Check the client's proof. Raises SaslError, and ValueError for a message that is malformed."""
+        known, self._known = self._known, None
+        if final is None or known is None:
+            raise ValueError("not a final message")
+        binding, proof = (base64.b64decode(final[name], validate=True) for name in ("binding", "proof"))
+        stored, server_key = known.credential.stored_key, known.credential.server_key
+        signed = f"{first.bare},{self._server_first},{final['unproved']}".encode()
+        signature = hmac.digest(stored, signed, self._hash)
+        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        is_right = hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), stored)
+        is_whole = binding == first.header.encode() and final["nonce"] == self._nonce
+        if not (is_right and is_whole and known.exists):
+            raise SaslError(self._refusal())
+        verifier = base64.b64encode(hmac.digest(server_key, signed, self._hash))
+        return Outcome(b"v=" + verifier, known.user, known.expires_ms, first.by_token)
 
     def _refusal(self) -> str:
         return (

@@ -13,6 +13,7 @@ from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+SOFTWARE_CHARS_MAX = 512
 SOFTWARE_SENT_FROM = 3
 OWN_SOFTWARE = "barnabas"
 
@@ -23,7 +24,9 @@ def handle(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse
     """
     if context.version >= SOFTWARE_SENT_FROM:
         name, version = request.client_software_name, request.client_software_version
-        if not SOFTWARE_NAME.fullmatch(name) or not SOFTWARE_NAME.fullmatch(version):
+        if not all(
+            len(text) <= SOFTWARE_CHARS_MAX and SOFTWARE_NAME.fullmatch(text) for text in (name, version)
+        ):
             return ApiVersionsResponse(
                 error_code=ErrorCode.INVALID_REQUEST, api_keys=context.services.apis.to()
             )

@@ -8,6 +8,7 @@ from typing import Final
 
 from barnabas.broker.api.context import Context
 from barnabas.broker.api.handlers.once import TOPIC_TWICE
+from barnabas.cores.acl import Operation, ResourceType
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.create_topics import (
     CreatableTopic,
@@ -50,6 +51,15 @@ async def _create(context: Context, topic: CreatableTopic, validate_only: bool) 
         )
     except ApiError as error:
         return _refused(topic.name, error.code, error.message)
+    if not context.allows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name, quietly=True):
+        # Who may create a topic may not see for that reason what the brokers' defaults are (KIP-525).
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=created.topic_id,
+            error_message=None,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            configs=[],
+        )
     return CreatableTopicResult(
         name=topic.name,
         topic_id=created.topic_id,
