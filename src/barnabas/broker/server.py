@@ -146,6 +146,8 @@ class BrokerServer:
         services.groups.on_effect = services.shares.carry_out
         partitions.check_transaction = services.transactions.check
         partitions.in_sync_changed = services.in_sync.change_soon
+        partitions.broker_epoch = controller.epoch_of
+        services.replication.broker_epoch = lambda: controller.broker_epoch
         partitions.on_roles_changed = self._on_roles_changed
         controller.create_elsewhere = self._create_elsewhere
         controller.on_topics_deleted = self._on_topics_deleted

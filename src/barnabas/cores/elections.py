@@ -14,7 +14,7 @@ from uuid import UUID
 from barnabas.cores import znode_layout as layout
 from barnabas.cores.cluster_image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from barnabas.cores.controller import Replicas, fenced, state_of
-from barnabas.cores.znode_ops import Delete, LazyOps, Op, Ops, Set
+from barnabas.cores.znode_ops import Check, Delete, LazyOps, Op, Ops, Set
 from barnabas.wire.errors import ApiError, ErrorCode
 
 PARTITIONS_PER_PIECE: Final = 500
@@ -205,10 +205,13 @@ class AlterIsr:
     partition_epoch: int
     isr: Replicas
     recovering: bool = False
+    epochs: tuple[int, ...] = ()
+    """The broker epochs of `isr`, one for each: the registrations that the leader means; -1 for any."""
 
 
 def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Ops:
-    """Change the in-sync set. Raises ApiError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
+    """Change the in-sync set. The change checks the registrations of its members (KIP-903): a follower that has come back
+    since may have another disk. Raises ApiError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
     FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA.
     """
     topic = image.by_id.get(event.topic_id)
@@ -240,9 +243,21 @@ def decide_alter_isr(image: ClusterImage, event: AlterIsr) -> Ops:
         raise ApiError(
             ErrorCode.INELIGIBLE_REPLICA, f"broker {dead[0]} is not alive; it cannot be in sync for {where}"
         )
+    for broker, epoch in zip(event.isr, event.epochs, strict=False):
+        if broker != event.broker_id and epoch not in (-1, image.brokers[broker].epoch):
+            raise ApiError(
+                ErrorCode.INELIGIBLE_REPLICA,
+                f"broker {broker} has registered anew; what {where}'s leader knows is about its registration {epoch}, and "
+                f"{image.brokers[broker].epoch} is the present one",
+            )
     # The leader has requested this and stays leader: the leader epoch does not change.
     new = replace(partition, isr=event.isr, recovering=event.recovering)
-    return fenced(image, (state_op(image, topic.name, event.partition, new),))
+    present = [
+        Check(layout.incarnation_path(broker), image.brokers[broker].incarnation)
+        for broker in event.isr
+        if broker != event.broker_id and image.brokers[broker].incarnation >= 0
+    ]
+    return fenced(image, (*present, state_op(image, topic.name, event.partition, new)))
 
 
 def decide_balance(image: ClusterImage) -> LazyOps[Op | None]:

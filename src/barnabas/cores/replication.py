@@ -21,12 +21,14 @@ class Follower:
     """What a leader knows of one follower in its leader epoch.
 
     end: the offset that it last fetched from. asked_ms, leader_end: the time of that fetch, and the leader's end then.
-    caught_up_ms: the latest time at which it had everything that the leader had then.
+    caught_up_ms: the latest time at which it had everything that the leader had then. epoch: the registration of the broker
+    that this is about, -1 as long as that is unknown.
     """
 
-    __slots__ = ("asked_ms", "caught_up_ms", "end", "leader_end")
+    __slots__ = ("asked_ms", "caught_up_ms", "end", "epoch", "leader_end")
 
-    def __init__(self, caught_up_ms: float) -> None:
+    def __init__(self, caught_up_ms: float, epoch: int = -1) -> None:
+        self.epoch = epoch
         self.end = NOTHING
         self.asked_ms = NEVER_MS
         self.leader_end = NOTHING
@@ -89,12 +91,37 @@ class InSyncReplicas:
         """False while a change of the in-sync set is under way."""
         return not self._wanted
 
-    def note_fetch(self, node: int, offset: Offset, leader_end: Offset, now_ms: float) -> None:
-        """A follower has everything below `offset`."""
+    def note_fetch(
+        self, node: int, offset: Offset, leader_end: Offset, now_ms: float, epoch: int = -1
+    ) -> None:
+        """A follower has everything below `offset`. epoch: the broker epoch with which it asks, -1 if it does not say.
+
+        A request of an earlier registration than the newest that has asked says nothing about the follower's present log.
+        """
         known = self._known.get(node)
+        if known is not None and known.epoch >= 0 and known.epoch != epoch:
+            if 0 <= epoch < known.epoch:
+                return
+            self.forget(node, epoch, now_ms)
+            known = self._known.get(node)
         if known is None:
             known = self._known[node] = Follower(NEVER_MS)
+        known.epoch = epoch
         known.note_fetch(offset, leader_end, now_ms)
+
+    def forget(self, node: int, epoch: int, now_ms: float) -> None:
+        """A follower's broker has registered anew, and may have come back with another disk: nothing is known of its log.
+
+        If it counts as in sync, it gets time to show that it is, as when a term begins.
+        """
+        self._known.pop(node, None)
+        if node in self.followers:
+            self._known[node] = Follower(now_ms, epoch)
+
+    def epoch_of(self, node: int) -> int:
+        """The broker epoch of the follower that is known; -1 if it has not said."""
+        known = self._known.get(node)
+        return -1 if known is None else known.epoch
 
     def retain(self, replicas: Iterable[int]) -> None:
         """The partition now has these replicas: forget all others."""

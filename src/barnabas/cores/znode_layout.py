@@ -17,6 +17,9 @@ from uuid import UUID
 from barnabas.cores import acl, tokens
 
 BROKER_IDS: Final = "/brokers/ids"
+INCARNATIONS: Final = "/brokers/incarnations"
+"""Ours, not Kafka's: below it, one node per broker that ever was. The node's version counts the broker's registrations, and
+a change that depends on a broker's present registration checks it."""
 TOPICS: Final = "/brokers/topics"
 CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_CHANGE_PREFIX: Final = "/config/changes/config_change_"
@@ -47,6 +50,7 @@ PERSISTENT: Final = (
     "/cluster",
     "/brokers",
     BROKER_IDS,
+    INCARNATIONS,
     TOPICS,
     "/config",
     *(f"/config/{kind}" for kind in CONFIG_TYPES),
@@ -71,6 +75,11 @@ class BadPayload(Exception):
 def broker_path(broker_id: int) -> str:
     """The ephemeral node of a live broker."""
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def incarnation_path(broker_id: int) -> str:
+    """The node whose version counts a broker's registrations."""
+    return f"{INCARNATIONS}/{broker_id}"
 
 
 def topic_path(topic: str) -> str:
@@ -117,8 +126,8 @@ def entity_of(path: str) -> str | None:
         return topic_path(parts[2])
     if parts[:2] == ["admin", "delete_topics"] and len(parts) == 3:
         return topic_path(parts[2])
-    if parts[:2] == ["brokers", "ids"] and len(parts) == 3 and parts[2].isdecimal():
-        return path
+    if parts[:2] in (["brokers", "ids"], ["brokers", "incarnations"]):
+        return broker_path(int(parts[2])) if len(parts) == 3 and parts[2].isdecimal() else None
     if parts[0] == "config" and len(parts) >= 3 and parts[1] in CONFIG_TYPES:
         return path
     if parts[0] in acl.ROOTS:
@@ -201,13 +210,17 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A live broker. epoch: czxid of its node, which orders the broker's registrations; not part of the payload."""
+    """A live broker. epoch: czxid of its node, which orders the broker's registrations; not part of the payload.
+
+    incarnation: the version that its node below INCARNATIONS got with this registration; -1 if it did not say.
+    """
 
     id: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     timestamp_ms: int = 0
     epoch: int = -1
+    incarnation: int = -1
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """The client address of a listener, or None."""
@@ -219,6 +232,7 @@ def encode_broker(broker: Broker) -> bytes:
     plain = next(
         (endpoint for endpoint in broker.endpoints if endpoint.security_protocol == "PLAINTEXT"), None
     )
+    incarnation = {"incarnation": broker.incarnation} if broker.incarnation >= 0 else {}
     return _dump(
         {
             "version": 5,
@@ -235,6 +249,7 @@ def encode_broker(broker: Broker) -> bytes:
             },
             "rack": broker.rack,
             "features": {},
+            **incarnation,
         }
     )
 
@@ -254,7 +269,14 @@ def decode_broker(broker_id: int, data: bytes, epoch: int = -1) -> Broker:
             name, _, address = text.partition("://")
             host, _, port = address.rpartition(":")
             endpoints.append(Endpoint(name, host.strip("[]"), int(port), protocols.get(name, name)))
-        return Broker(broker_id, tuple(endpoints), value.get("rack"), int(value.get("timestamp", 0)), epoch)
+        return Broker(
+            broker_id,
+            tuple(endpoints),
+            value.get("rack"),
+            int(value.get("timestamp", 0)),
+            epoch,
+            int(value.get("incarnation", -1)),
+        )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadPayload(f"{path}: {error!r}") from None
 

@@ -94,20 +94,22 @@ def chunks(
 ) -> Iterator[list[Op]]:
     """The changes in the same order, in lists that are small enough for one multi and for one turn of the loop.
 
-    A check at the beginning is repeated in every list. A change that is too large by itself gets its own list, which the
+    Checks at the beginning are repeated in every list. A change that is too large by itself gets its own list, which the
     tree refuses. `ops` is read only as far as lists are requested; an empty list is a point to pause, when much has been
     examined and nothing is to be changed yet.
     """
     guard: list[Op] = []
     chunk: list[Op] = []
     used = 0
-    for count, op in enumerate(ops):
+    has_begun = False
+    for op in ops:
         if op is None:
             yield []
             continue
-        if count == 0 and isinstance(op, Check):
-            guard = [op]
+        if isinstance(op, Check) and not has_begun:
+            guard.append(op)
             continue
+        has_begun = True
         size = size_bytes(op)
         if chunk and (used + size > bytes_max or len(chunk) >= ops_max):
             yield [*guard, *chunk]

@@ -206,6 +206,16 @@ class SimDisk:
                 target.write_bytes(data)
         self.forget_the_past()
 
+    def replace(self) -> None:
+        """The disk is replaced by an empty one, while no process uses it."""
+        self._at_work = True
+        try:
+            _empty(self.root)
+        finally:
+            self._at_work = False
+        self.forget_the_past()
+        self._note("replaced")
+
     def _paths_now(self) -> dict[int, str]:
         """The path of each existing file and folder, by identity."""
         here = {}

@@ -73,9 +73,7 @@ class HoleWorld(StoryWorld):
         self._judge()
 
     def _in_sync_without(self, broker: int) -> bool:
-        return all(
-            broker not in p.image.isr for index in range(PARTITIONS) for _, p in self._partitions(index)
-        )
+        return all(broker not in p.image.isr for index in range(PARTITIONS) for _, p in self.replicas(index))
 
 
 class HeldBackWorld(StoryWorld):
@@ -85,11 +83,11 @@ class HeldBackWorld(StoryWorld):
         writers = await self._begin(5)
         index = 0
         leader, led = next(
-            (node, partition) for node, partition in self._partitions(index) if partition.is_leader
+            (node, partition) for node, partition in self.replicas(index) if partition.is_leader
         )
         follower = [number for number in led.image.replicas if number != int(leader.name[1:])][-1]
         victim = self.nodes[follower - 1]  # the other one will lead
-        log = next(partition.log for node, partition in self._partitions(index) if node is victim)
+        log = next(partition.log for node, partition in self.replicas(index) if node is victim)
         log.hole_from = Offset(log.log_end_offset // 2)
         await leader.stop()
         left: list[bool] = []
@@ -109,8 +107,8 @@ class HeldBackWorld(StoryWorld):
         """Whether the victim is out of the in-sync replicas; before, its log must be as long as it was."""
         number = int(victim.name[1:])
         committed = max(place for at, place in self.acknowledged if at == index)
-        ends = {node: partition.log_end_offset for node, partition in self._partitions(index)}
-        newest = max((p.image for _, p in self._partitions(index)), key=lambda image: image.partition_epoch)
+        ends = {node: partition.log_end_offset for node, partition in self.replicas(index)}
+        newest = max((p.image for _, p in self.replicas(index)), key=lambda image: image.partition_epoch)
         if number in newest.isr:
             if ends[victim] <= committed:
                 self.fail("lost", "it is in sync and lacks what was acknowledged")
@@ -124,7 +122,7 @@ class LongerWorld(StoryWorld):
     async def _live(self) -> None:
         writers = await self._begin(3)
         index = 0
-        leader, partition = next((n, p) for n, p in self._partitions(index) if p.is_leader)
+        leader, partition = next((n, p) for n, p in self.replicas(index) if p.is_leader)
         for other in self.nodes:
             if other is not leader:
                 self.network.part(leader.name, other.name)
@@ -133,14 +131,14 @@ class LongerWorld(StoryWorld):
             self._append(leader, partition, acks_all=False)
         alone = partition.log_end_offset
         self.faults.kill(leader)
-        await until(lambda: any(p.is_leader for n, p in self._partitions(index) if n is not leader))
+        await until(lambda: any(p.is_leader for n, p in self.replicas(index) if n is not leader))
         self.network.heal()
-        successor = next((n, p) for n, p in self._partitions(index) if p.is_leader)
+        successor = next((n, p) for n, p in self.replicas(index) if p.is_leader)
         self._append(*successor, acks_all=True)
         await leader.start()
         self.faults.away.clear()
         await self._become_well()
-        ends = {int(p.log_end_offset) for _, p in self._partitions(index)}
+        ends = {int(p.log_end_offset) for _, p in self.replicas(index)}
         if len(ends) != 1 or ends.pop() >= alone:
             self.fail("differ", f"what only {leader.name} had was not cut off")
         self._judge()
@@ -152,7 +150,7 @@ class EmptyWorld(StoryWorld):
     async def _live(self) -> None:
         writers = await self._begin(2)
         await self._end_of_writing(writers)
-        await self._lose_disks([next(node for node, partition in self._partitions(0) if partition.is_leader)])
+        await self._lose_disks([next(node for node, partition in self.replicas(0) if partition.is_leader)])
 
     async def _lose_disks(self, victims: list[Node]) -> None:
         """All of `victims` die, and come back; the disk of the first, which is also the first to come back, is empty."""

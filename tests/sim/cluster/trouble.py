@@ -21,9 +21,11 @@ CHAOS_S_MIN: Final = 1.5
 CHAOS_S_MAX: Final = 6.0
 KINDS: Final = (
     "kill", "kill in the middle", "stop", "pause", "lost session", "cut from the tree", "cut network", "power cut",
-    "full disk", "failing disk", "slow disk", "gives up", "move",
+    "full disk", "failing disk", "slow disk", "gives up", "move", "disk replaced",
 )  # fmt: skip
 """What `Faults.happened` counts."""
+REPLACED_CHANCE: Final = 0.05
+"""How often a broker that comes back has an empty disk, where that may be."""
 TOGETHER_S: Final = 0.05
 """How close together faults are that come at once."""
 
@@ -43,13 +45,17 @@ class Faults:
         """How many sessions may end soon, of nodes that have died or been silent."""
         self.bad_disks: set[str] = set()
         """The nodes whose present process has met, or may have met, a disk that fails."""
+        self.emptied: set[str] = set()
+        """The nodes that have an empty disk and may count as in sync still: they have not come back with it yet."""
+        self._sessions_quiet_s = 0.0
+        """When everybody has heard of the last session that has ended by itself."""
         self._usual = Trouble(short_chance=chance.choice([0.0, 0.0, 0.05]))
         """How disks behave when nothing is wrong with them."""
         self._session_s = world.session_s
         self._kinds: list[Callable[[Node], Awaitable[None]]] = [
             self._kill, self._kill_in_the_middle, self._stop, self._pause, self._pause, self._lose_session, self._cut_tree,
             self._part, self._isolate, self._power_cut, self._full_disk, self._failing_disk, self._slow_disk, self._move,
-            self._move, self._kill_controller,
+            self._move, self._kill_controller, self._replace_disk, self._replace_disk_unseen,
         ]  # fmt: skip
 
     async def come(self) -> None:
@@ -74,6 +80,7 @@ class Faults:
                 moments[number] = moments[number - 1] + chance.random() * TOGETHER_S
         for moment_s in sorted(moments):
             await asyncio.sleep(max(begin_s + moment_s - world.loop.time(), 0))
+            await self._until_none_is_empty()
             await chance.choice(self._kinds)(self._victim())
         await asyncio.sleep(max(begin_s + chaos_s - world.loop.time(), 0.5))
 
@@ -192,11 +199,16 @@ class Faults:
         if await node.stop():  # else it was killed meanwhile, and comes back after that
             self.come_back(node)
 
-    def come_back(self, node: Node) -> None:
-        delay_s = self.chance.choice([0.05, 0.5, 2.0]) * (0.5 + self.chance.random())
+    def come_back(self, node: Node, *, at_once: bool = False, with_empty_disk: bool = False) -> None:
+        delay_s = 0.0 if at_once else self.chance.choice([0.05, 0.5, 2.0]) * (0.5 + self.chance.random())
+        is_replaced = self.chance.random() < REPLACED_CHANCE or with_empty_disk
 
         async def start() -> None:
             await asyncio.sleep(delay_s)
+            if is_replaced and self._may_lose_disk(node):
+                self.note("disk replaced", node.name)
+                self.emptied.add(node.name)
+                node.disk.replace()
             self.world.note(f"start {node.name}")
             self._join_tree(node)
             node.disk.trouble = self._usual
@@ -209,10 +221,97 @@ class Faults:
                 self.world.fail("start", f"{node.name} does not start: {error}")
                 return
             self.world.note(f"started {node.name}")
+            self.emptied.discard(node.name)
             self.away.discard(node.name)
             self.world.stir()
 
         self.world.loop.spawn(None, start())
+
+    def _may_lose_disk(self, node: Node) -> bool:
+        """Whether others that are well count as in sync in each partition where this one does: they have all that was
+        acknowledged, and will count as in sync until this one is back and has left the sets.
+        """
+        others = [other for other in self.world.nodes if other is not node]
+        well = {other.name for other in others} - self.away - self.cut_off - self.emptied
+        is_quiet = self.world.loop.time() > self._sessions_quiet_s and not any(
+            other.disk.kill_after >= 0 or other.disk.trouble is not self._usual for other in others
+        )
+        in_sync = [self.world.in_sync(index) for index in self.world.partitions]
+        return all(node.name not in names or (is_quiet and names & well) for names in in_sync)
+
+    async def _until_none_is_empty(self) -> None:
+        """Nothing else happens until a broker with an empty disk is back: those that keep what it lost are needed."""
+        for _ in range(100):
+            if not self.emptied:
+                return
+            await asyncio.sleep(0.1)
+
+    async def _replace_disk(self, node: Node) -> None:
+        """It stops or dies, and comes back with an empty disk, perhaps before anybody has noticed."""
+        if node.name in self.away or node.name in self.cut_off:
+            return
+        self.away.add(node.name)
+        if self.chance.random() < 0.5:
+            self.kill(node)
+        elif not await node.stop():
+            return  # it was killed meanwhile
+        self.come_back(node, at_once=self.chance.random() < 0.5, with_empty_disk=True)
+
+    async def _replace_disk_unseen(self, _: Node) -> None:
+        """The disk of a follower that has caught up is replaced while its leader stands still or does not reach the tree.
+
+        The leader dies soon after it goes on: whoever it has added to the in-sync replicas meanwhile may lead next.
+        """
+        found = [
+            (leader, follower)
+            for leader, partition in self.world.served()
+            for follower in self.world.nodes
+            if partition.is_leader
+            and follower is not leader
+            and int(follower.name[1:]) in partition.image.replicas
+            and not {leader.name, follower.name} & (self.away | self.cut_off)
+        ]
+        if not found:
+            return
+        leader, follower = self.chance.choice(found)
+        apart_s = self.world.lag_s * 1.6
+        self._apart(follower, [leader], for_s=apart_s)
+        await asyncio.sleep(apart_s)
+        if {leader.name, follower.name} & (self.away | self.cut_off):
+            return
+        life = leader.life
+        if self.chance.random() < 0.5:
+            await self._cut_tree(leader)
+            await self._until_caught_up(follower, leader)
+            await asyncio.sleep(self.chance.random() * 0.1)
+        else:
+            await self._until_caught_up(follower, leader)
+            await self._pause(leader)
+        if follower.name not in self.away:
+            self.away.add(follower.name)
+            if await follower.stop():
+                self.come_back(follower, at_once=True, with_empty_disk=True)
+        for _ in range(50):
+            if leader.name not in self.away | self.cut_off:
+                break
+            await asyncio.sleep(0.1)
+        await self._until_none_is_empty()
+        await asyncio.sleep(self.chance.random() * 0.6)
+        if leader.life is life:
+            await self._kill(leader)
+
+    async def _until_caught_up(self, follower: Node, leader: Node) -> None:
+        """Wait, not for ever, until a follower has all that a leader has of some partition, which may not know it yet."""
+        for _ in range(1_000):
+            ends = [
+                {node.name: int(p.log_end_offset) for node, p in self.world.replicas(index)}
+                for index in self.world.partitions
+                if leader in [node for node, _ in self.world.leaders_of(index)]
+                and follower.name not in self.world.in_sync(index)
+            ]
+            if not ends or any(end.get(follower.name, -1) >= end[leader.name] for end in ends):
+                return
+            await asyncio.sleep(0.001)
 
     async def _pause(self, node: Node) -> None:
         """It stands still, as after SIGSTOP, and may be taken for dead meanwhile."""
@@ -237,6 +336,7 @@ class Faults:
     async def _lose_session(self, node: Node) -> None:
         if node.name not in self.away and node.name not in self.cut_off:
             self.note("lost session", node.name)
+            self._sessions_quiet_s = self.world.loop.time() + 0.5
             self.world.expire(self.world.sessions[node.name])
 
     async def _cut_tree(self, node: Node) -> None:
@@ -270,8 +370,8 @@ class Faults:
         if self.chance.random() < 0.5:
             await self._cut_tree(node)
 
-    def _apart(self, node: Node, others: list[Node]) -> None:
-        for_s = self._for_s()
+    def _apart(self, node: Node, others: list[Node], for_s: float | None = None) -> None:
+        for_s = self._for_s() if for_s is None else for_s
         self.note("cut network", f"{node.name} and {[other.name for other in others]} for {for_s:.3f} s")
         for other in others:
             self.world.network.part(node.name, other.name)

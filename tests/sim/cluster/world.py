@@ -40,6 +40,7 @@ from tests.sim.cluster.trouble import Faults
 
 BROKERS: Final = 3
 SESSION_S: Final = 1.5
+LAG_S: Final = 1.0
 QUIET_S_MAX: Final = 120.0
 TURNS_MAX: Final = 1_000_000
 REST_S: Final = 0.6
@@ -94,6 +95,8 @@ class World:
         self.sessions: dict[str, SimTree] = {}
         self.trees: list[SimTree] = []
         self.session_s = SESSION_S
+        self.lag_s = LAG_S
+        self.partitions = range(PARTITIONS)
         self.faults = Faults(self, self.stream("faults"))
         self.bodies: dict[bytes, bytes] = {}
         """What a producer sent -> value of its only record: logs hold this to the byte."""
@@ -129,7 +132,7 @@ class World:
             "node.id": str(number),
             "zookeeper.connect": "simulated",
             "zookeeper.session.timeout.ms": str(int(SESSION_S * 1000)),
-            "replica.lag.time.max.ms": "1000",
+            "replica.lag.time.max.ms": str(int(LAG_S * 1000)),
             "replica.socket.timeout.ms": "1000",
             "replica.fetch.backoff.ms": "300",
             "log.flush.offset.checkpoint.interval.ms": "1500",
@@ -232,9 +235,10 @@ class World:
     def served(self) -> Iterator[tuple[Node, Partition]]:
         """All replicas that run."""
         for index in range(PARTITIONS):
-            yield from self._partitions(index)
+            yield from self.replicas(index)
 
-    def _partitions(self, index: int) -> list[tuple[Node, Partition]]:
+    def replicas(self, index: int) -> list[tuple[Node, Partition]]:
+        """The replicas of a partition that run."""
         found = []
         for node in self.nodes:
             partition = None if node.running is None else node.running.services.partitions.get(TOPIC, index)
@@ -257,7 +261,7 @@ class World:
 
     def leaders_of(self, index: int) -> list[tuple[Node, Partition]]:
         """The brokers that answer and take themselves for the leader."""
-        return [(node, p) for node, p in self._partitions(index) if p.is_leader and not stands_still(node)]
+        return [(node, p) for node, p in self.replicas(index) if p.is_leader and not stands_still(node)]
 
     def note_body(self, batch: bytes, value: bytes) -> None:
         """A batch that holds the one record `value` is sent."""
@@ -341,7 +345,7 @@ class World:
         if state is None:
             return
         in_sync = {f"b{number}" for number in state.isr}
-        replicas = self._partitions(index)
+        replicas = self.replicas(index)
         highest = max(int(partition.high_watermark) for _, partition in replicas)
         for node, partition in replicas:
             if node.name in in_sync and partition.offline is None and partition.log_end_offset < highest:
@@ -356,6 +360,11 @@ class World:
         path = layout.state_path(TOPIC, index)
         found = self.store.row(path)
         return None if found is None else layout.decode_state(path, found[0], found[1].version)
+
+    def in_sync(self, index: int) -> set[str]:
+        """The nodes that the tree counts as in sync."""
+        state = self._state(index)
+        return set() if state is None else {f"b{number}" for number in state.isr}
 
     def is_in_office(self, node: Node, partition: Partition) -> bool:
         """Whether the tree has the node, which takes itself for the leader, for the leader in the same epoch as well."""
@@ -380,7 +389,7 @@ class World:
         for index in range(PARTITIONS):
             found = [
                 f"{n.name}: leader {p.image.leader} isr {p.image.isr} end {p.log_end_offset}"
-                for n, p in self._partitions(index)
+                for n, p in self.replicas(index)
             ]
             self.fail(
                 "stuck",
@@ -390,7 +399,7 @@ class World:
     def all_in_sync(self) -> bool:
         """Every running broker knows the same of each partition, none of which is on its way to other brokers."""
         for index in range(PARTITIONS):
-            served = self._partitions(index)
+            served = self.replicas(index)
             images = {server.services.image.partition(TOPIC, index) for server in self._running()}
             if len(images) != 1 or any(p.image not in images for _, p in served):
                 return False
@@ -408,8 +417,8 @@ class World:
             self.fail("silent", "nothing was acknowledged in all this time")
         for index in range(PARTITIONS):
             logs: dict[str, dict[int, bytes]] = {}
-            low = min((int(p.high_watermark) for _, p in self._partitions(index)), default=0)
-            for node, partition in self._partitions(index):
+            low = min((int(p.high_watermark) for _, p in self.replicas(index)), default=0)
+            for node, partition in self.replicas(index):
                 partition.log.core.check()
                 begin, end = int(partition.log_start_offset), int(partition.log_end_offset)
                 self._see(node, partition, begin)
@@ -426,7 +435,7 @@ class World:
                     "differ",
                     f"the logs of {TOPIC}-{index} differ below their high watermarks at {differ[:5]}: {rows}",
                 )
-            leading = next(((n, p) for n, p in self._partitions(index) if p.is_leader), None)
+            leading = next(((n, p) for n, p in self.replicas(index) if p.is_leader), None)
             if leading is None:
                 self.fail("stuck", f"{TOPIC}-{index} has no leader")
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import settings
@@ -37,7 +38,7 @@ from barnabas.cores.elections import (
     decide_unclean_restart,
 )
 from barnabas.cores.znode_layout import Broker, Endpoint
-from barnabas.cores.znode_ops import Create, Delete, Op
+from barnabas.cores.znode_ops import Check, Create, Delete, Op, Set, chunks
 from barnabas.wire.errors import ApiError, ErrorCode
 
 
@@ -317,6 +318,38 @@ def test_in_sync_sets_change_only_for_who_knows_the_present() -> None:
     cluster.stop(2)
     with refused(ErrorCode.INELIGIBLE_REPLICA, "not alive"):
         decide_alter_isr(cluster.image, AlterIsr(1, topic_id, 0, 0, 0, (1, 2)))
+
+
+def test_a_broker_that_has_registered_anew_is_not_the_one_that_was_in_sync() -> None:
+    """The leader's image may not have heard of it: then the tree refuses, since the registrations are counted there."""
+    cluster = Cluster([1])
+    cluster.create("t", assignments={0: (1,)})
+    cluster.image.topics["t"].partitions[0] = replace(
+        cluster.image.topics["t"].partitions[0], replicas=(1, 2)
+    )
+    counter = layout.incarnation_path(2)
+    cluster.change([Create(counter)])
+    endpoints = (Endpoint("PLAINTEXT", "h", 9002, "PLAINTEXT"),)
+    cluster.image.brokers[2] = Broker(2, endpoints, epoch=50, incarnation=0)
+    topic_id = cluster.image.topics["t"].topic_id
+    for epochs, is_refused in (((-1, 49), True), ((-1, 51), True), ((-1, 50), False), ((-1, -1), False)):
+        asked = AlterIsr(1, topic_id, 0, 0, 0, (1, 2), epochs=epochs)
+        if is_refused:
+            with refused(ErrorCode.INELIGIBLE_REPLICA, "broker 2 has registered anew"):
+                decide_alter_isr(cluster.image, asked)
+        else:
+            assert Check(counter, 0) in decide_alter_isr(cluster.image, asked)
+    asyncio.run(cluster.tree.multi([Set(counter, b"", 0)]))
+    with pytest.raises(BadVersion, match="incarnations/2"):
+        asyncio.run(cluster.tree.multi(decide_alter_isr(cluster.image, asked)))
+
+
+def test_checks_at_the_beginning_guard_every_list_of_changes() -> None:
+    checks = [Check("/a", 1), Check("/b", 2)]
+    changes = [Set(f"/c/{number}", b"") for number in range(25)]
+    lists = list(chunks([*checks, *changes], ops_max=10))
+    assert [part[:2] for part in lists] == [checks] * 3
+    assert [op for part in lists for op in part[2:]] == changes
 
 
 def test_shutdown_moves_what_can_move_and_an_unclean_restart_counts_epochs_up() -> None:

@@ -94,9 +94,10 @@ endpoints = st.builds(Endpoint, st.text("ABC_", min_size=1), hosts, st.integers(
     st.none() | st.text(),
     ids,
     ids,
+    st.integers(-1, 2**31 - 1),
 )
-def test_brokers_round_trip(broker_id, found, rack, timestamp_ms, epoch) -> None:
-    broker = Broker(broker_id, tuple(found), rack, timestamp_ms, epoch)
+def test_brokers_round_trip(broker_id, found, rack, timestamp_ms, epoch, incarnation) -> None:
+    broker = Broker(broker_id, tuple(found), rack, timestamp_ms, epoch, incarnation)
     assert layout.decode_broker(broker_id, layout.encode_broker(broker), epoch) == broker
 
 

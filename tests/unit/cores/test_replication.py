@@ -50,6 +50,29 @@ def test_a_follower_joins_with_what_is_committed_and_what_the_term_began_with() 
     assert not replicas.may_join(2, Offset(9), Offset(8))
 
 
+def test_what_is_known_of_a_follower_is_about_one_registration_of_its_broker() -> None:
+    replicas = InSyncReplicas(1, (1, 2))
+    for node in (2, 3):
+        replicas.note_fetch(node, Offset(10), Offset(10), 0, 70)
+    assert replicas.may_join(3, Offset(10), Offset(0))
+    for node in (2, 3):
+        replicas.forget(node, 80, 5)
+    assert not replicas.may_join(3, Offset(0), Offset(0))
+    assert replicas.high_watermark(Offset(10)) == 0
+    assert replicas.lagging(Offset(10), 100, 100) == ()  # who is in sync gets time to show it again
+    replicas.note_fetch(
+        2, Offset(10), Offset(10), 50, 70
+    )  # sent before the broker registered anew, and read late
+    assert (replicas.epoch_of(2), replicas.end_of(2)) == (80, 0)
+    replicas.note_fetch(2, Offset(4), Offset(10), 60, 80)
+    assert (replicas.epoch_of(2), replicas.end_of(2)) == (80, 4)
+    replicas.note_fetch(
+        2, Offset(5), Offset(10), 70, 90
+    )  # the request is here before the news of the registration
+    assert (replicas.epoch_of(2), replicas.end_of(2)) == (90, 5)
+    assert not replicas.is_caught_up(3, 100, 1_000)
+
+
 def test_a_follower_lags_when_it_was_not_caught_up_for_too_long() -> None:
     replicas = InSyncReplicas(1)
     replicas.begin((1, 2, 3), 1_000)

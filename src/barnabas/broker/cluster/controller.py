@@ -174,6 +174,16 @@ class Controller:
         return self._executor.is_current and now_s < self.tree.safe_until_s
 
     @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's present registration, -1 before the first."""
+        return -1 if self._registration is None else self._registration.epoch
+
+    def epoch_of(self, broker_id: int) -> int | None:
+        """The epoch of a live broker's registration as far as known here; None if it is not alive."""
+        broker = self.image.brokers.get(broker_id)
+        return None if broker is None else broker.epoch
+
+    @property
     def cluster_id(self) -> str:
         """The id that the cluster got when its tree was created."""
         return self.image.cluster_id
@@ -342,6 +352,11 @@ class Controller:
         """Whether a partition was assigned a leader that has died meanwhile."""
         image = self.image.partition(topic, index)
         return image is not None and elect(image, self.image.brokers.keys(), False) is not image
+
+    def broker_registered(self, broker_id: int, epoch: int) -> None:
+        """A broker has registered, perhaps with another disk than before."""
+        if broker_id != self.node_id:
+            self._partitions.broker_registered(broker_id, epoch)
 
     async def topic_changed(self, topic: TopicImage) -> None:
         """A topic is new, or its partitions have changed."""

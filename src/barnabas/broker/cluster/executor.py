@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from barnabas.broker.cluster.reading import Nodes, read_node, replay, replayed
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.cluster.followers import Followers
     from barnabas.coordination.tree import ZnodeTree
+    from barnabas.cores.znode_layout import Broker
 
 log = logging.getLogger("barnabas.controller")
 
@@ -413,7 +414,8 @@ class Executor:
         image = self.image
         image.cluster_id = fresh.cluster_id
         image.secret = fresh.secret or image.secret
-        image.brokers = fresh.brokers
+        known, image.brokers = image.brokers, fresh.brokers
+        self._tell_of_registrations(known)
         image.controller_id = fresh.controller_id
         image.controller_epoch = fresh.controller_epoch
         image.controller_epoch_version = fresh.controller_epoch_version
@@ -464,6 +466,7 @@ class Executor:
             if now is not None:
                 self.image.brokers[broker_id] = now
                 self.image.changes += 1
+                self._tell_of_registrations({} if was is None else {broker_id: was}, broker_id)
                 await self._settle()
         elif entity in layout.ASKED:
             both = await asyncio.gather(*map(self._read, layout.ASKED))
@@ -472,6 +475,13 @@ class Executor:
         else:
             await self._refresh_controller()
             await self._settle()
+
+    def _tell_of_registrations(self, known: Mapping[int, Broker], *ids: int) -> None:
+        """Tell the followers which brokers (of `ids`, or of all) have registered since `known`, before anything else."""
+        for broker_id in ids or self.image.brokers:
+            now, was = self.image.brokers[broker_id], known.get(broker_id)
+            if self.followers is not None and (was is None or was.epoch != now.epoch):
+                self.followers.broker_registered(broker_id, now.epoch)
 
     async def _refresh_controller(self) -> None:
         nodes = {**await self._read(layout.CONTROLLER), **await self._read(layout.CONTROLLER_EPOCH)}
@@ -482,8 +492,11 @@ class Executor:
         self.image.changes += 1
 
     async def _settle(self) -> None:
-        """Let the followers settle. Nested calls do nothing, since an overtaken change is decided again anyway."""
-        if self.followers is not None and not self._settling:
+        """Let the followers settle; again afterwards when the session or others have changed something meanwhile: a broker
+        whose session ends while it settles has to register again."""
+        if self._settling:
+            self._settles = True
+        elif self.followers is not None:
             self._settling = True
             try:
                 await self.followers.settle()

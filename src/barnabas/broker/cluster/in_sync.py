@@ -3,14 +3,17 @@
 A leader changes the in-sync set of its partition itself, as leaders did before AlterPartition. The version of the state
 makes the change fail if anybody else has changed the partition meanwhile. When a change got no answer, its outcome is
 unknown: the new set stays wanted, and therefore counts for the high watermark, until the tree has answered.
+
+A change names the registrations of the brokers that it means, and the tree refuses it if one of them has registered anew
+(KIP-903): such a broker may have come back with an empty disk. Before each attempt, those who would join are looked at
+again, since much may have happened while the tree did not answer.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.config import broker_replication
@@ -28,6 +31,7 @@ log = logging.getLogger("barnabas.replication")
 
 RETRY_S: Final = 0.5
 PARTITIONS_PER_TURN: Final = 1_000
+WISHES_AT_ONCE: Final = 500
 
 
 class _Wish(NamedTuple):
@@ -80,7 +84,9 @@ class InSync:
             self._woken.clear()
             waiting, self._waiting = self._waiting, {}
             try:
-                await self._change_all(list(waiting))
+                partitions = list(waiting)
+                for begin in range(0, len(partitions), WISHES_AT_ONCE):
+                    await self._change_all(partitions[begin : begin + WISHES_AT_ONCE])
             except Exception:
                 log.exception("a change of in-sync replicas met a bug; it is tried again")
                 self._again(waiting)
@@ -91,39 +97,48 @@ class InSync:
                 self._waiting[partition] = None
         asyncio.get_running_loop().call_later(RETRY_S, self._woken.set)
 
-    async def _change_all(self, partitions: list[Partition]) -> None:
-        wishes = [
-            _Wish(
-                partition,
-                partition.wanted_in_sync,
-                AlterIsr(
-                    self._controller.node_id,
-                    partition.topic_id,
-                    partition.index,
-                    partition.leader_epoch,
-                    partition.image.partition_epoch,
-                    partition.wanted_in_sync,
-                ),
-            )
-            for partition in partitions
-            if partition.wanted_in_sync and partition.is_leader
-        ]
+    def _wish(self, partition: Partition) -> _Wish | None:
+        """What to request for a partition now; None for nothing."""
+        if not partition.wanted_in_sync or not partition.is_leader:
+            return None
+        known = self._controller.image.partition(partition.topic, partition.index)
+        in_sync = partition.wanted_in_sync
+        if known is None or known.partition_epoch == partition.image.partition_epoch:
+            in_sync = partition.in_sync_to_request()
+        # Otherwise the state has just been changed, perhaps by the attempt before this one: `take_role` will settle that.
+        if not in_sync:
+            return None
+        event = AlterIsr(
+            self._controller.node_id,
+            partition.topic_id,
+            partition.index,
+            partition.leader_epoch,
+            partition.image.partition_epoch,
+            in_sync,
+            epochs=partition.epochs_of(in_sync),
+        )
+        return _Wish(partition, in_sync, event)
+
+    async def _change_all(self, partitions: Sequence[Partition]) -> None:
+        wishes: dict[Partition, _Wish] = {}
         refused: dict[Partition, ApiError] = {}
 
-        def decide() -> Iterator[Op]:
-            guarded = False
-            for wish in wishes:
-                try:
-                    ops = decide_alter_isr(self._controller.image, wish.event)
-                except ApiError as error:
-                    refused[wish.partition] = error
+        def decide() -> list[Op]:
+            wishes.clear()
+            refused.clear()
+            ops: dict[Op, None] = {}
+            for partition in partitions:
+                wish = self._wish(partition)
+                if wish is None:
                     continue
-                for op in ops:
-                    if not isinstance(op, Check):
-                        yield op
-                    elif not guarded:
-                        guarded = True
-                        yield op
+                wishes[partition] = wish
+                try:
+                    ops.update(dict.fromkeys(decide_alter_isr(self._controller.image, wish.event)))
+                except ApiError as error:
+                    refused[partition] = error
+            return sorted(
+                ops, key=lambda op: not isinstance(op, Check)
+            )  # checks first: they guard all changes
 
         try:
             await self._controller.run(lambda: self._controller.change_states(decide))
@@ -131,16 +146,16 @@ class InSync:
             if error.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR):
                 log.warning(
                     "in-sync replicas could not be changed; it is tried again",
-                    extra={"partitions": len(wishes), "reason": error.message},
+                    extra={"partitions": len(partitions), "reason": error.message},
                 )
-                self._again(dict.fromkeys(wish.partition for wish in wishes))
+                self._again(dict.fromkeys(partitions))
                 return
-            with contextlib.suppress(IndexError):
-                refused.setdefault(wishes[0].partition, error)
-        for wish in wishes:
-            if wish.partition not in refused:
+            for partition in wishes:
+                refused.setdefault(partition, error)
+        for partition, wish in wishes.items():
+            if partition not in refused:
                 log.info(
                     "in-sync replicas changed",
-                    extra={"partition": str(wish.partition), "in_sync": list(wish.in_sync)},
+                    extra={"partition": str(partition), "in_sync": list(wish.in_sync)},
                 )
-            wish.partition.in_sync_settled(wish.in_sync)
+            partition.in_sync_settled(wish.in_sync)

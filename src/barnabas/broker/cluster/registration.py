@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from barnabas.coordination.tree import NodeExists
-from barnabas.cores.znode_layout import Broker, broker_path, encode_broker
+from barnabas.coordination.tree import BadVersion, NodeExists
+from barnabas.cores.znode_layout import Broker, broker_path, encode_broker, incarnation_path
+from barnabas.cores.znode_ops import Create, Op, Set
 
 if TYPE_CHECKING:
     from barnabas.broker.cluster.executor import Executor
@@ -27,6 +29,8 @@ class Registration:
         self._clock = clock
         self._broker = broker
         self._patience_s = patience_s
+        self.epoch = -1
+        """The broker epoch: it is larger with each registration."""
 
     async def be_registered(self) -> None:
         """Create this broker's ephemeral node, waiting while one of an earlier session exists. Raises OSError, TreeError."""
@@ -39,8 +43,8 @@ class Registration:
                 break
             if stat is None:
                 try:
-                    await self._executor.tree.create(path, encode_broker(self._broker), ephemeral=True)
-                except NodeExists:
+                    await self._create(path)
+                except (NodeExists, BadVersion):
                     continue
                 log.info("registered", extra={"path": path})
                 continue
@@ -57,4 +61,15 @@ class Registration:
                 )
             await asyncio.sleep(REGISTER_POLL_S)
         data, stat = await self._executor.tree.get(path)
+        self.epoch = stat.czxid
         self._executor.image.put(path, data, stat.version, stat.czxid)
+
+    async def _create(self, path: str) -> None:
+        """Create the ephemeral node and count the registration, in one step: whoever has decided something about an earlier
+        registration of this broker, and checks the count, is refused from now on. Raises TreeError."""
+        counter = incarnation_path(self._broker.id)
+        stat = await self._executor.tree.exists(counter)
+        version = 0 if stat is None else stat.version + 1
+        count: Op = Create(counter) if stat is None else Set(counter, b"", stat.version)
+        data = encode_broker(replace(self._broker, incarnation=version))
+        await self._executor.tree.multi([count, Create(path, data, ephemeral=True)])

@@ -96,7 +96,7 @@ class Surroundings:
     replicas of a partition should become `partition.wanted_in_sync`. run_in_thread: runs functions that may block.
     write_failed: called when a log could not be written. check_transaction: raises ApiError unless a producer's
     transactional batch belongs to a transaction that this partition was added to; True when its first batch here
-    must have sequence 0.
+    must have sequence 0. broker_epoch: the registration of a broker that is known to this one, None if it is not alive.
     """
 
     node_id: int
@@ -106,6 +106,7 @@ class Surroundings:
     write_failed: Callable[[Partition, LogDirOffline], None]
     check_transaction: Callable[[Partition, BatchHeader], bool]
     in_sync_changed: Callable[[Partition], None] = lambda partition: None
+    broker_epoch: Callable[[int], int | None] = lambda broker: -1
 
 
 class Partition(PartitionState):
@@ -189,8 +190,11 @@ class Partition(PartitionState):
         except LogDirOffline as error:
             self._surroundings.write_failed(self, error)
 
-    def note_replica_fetch(self, follower: int, asked: FetchPartition) -> None:
-        """A follower fetches: unless its log diverges from this one, it has everything below the offset that it asks for."""
+    def note_replica_fetch(self, follower: int, asked: FetchPartition, epoch: int = -1) -> None:
+        """A follower fetches: unless its log diverges from this one, it has everything below the offset that it asks for.
+
+        epoch: its broker epoch, -1 if it does not say.
+        """
         core = self.log.core
         if not self.is_leader or not core.log_start_offset <= asked.fetch_offset <= core.log_end_offset:
             return
@@ -198,12 +202,13 @@ class Partition(PartitionState):
             end = self.end_of_epoch(LeaderEpoch(asked.last_fetched_epoch))
             if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
                 return
-        self.note_fetch(follower, Offset(asked.fetch_offset))
+        self.note_fetch(follower, Offset(asked.fetch_offset), epoch)
 
-    def note_fetch(self, follower: int, offset: Offset) -> None:
+    def note_fetch(self, follower: int, offset: Offset, epoch: int = -1) -> None:
         """A follower has fetched from `offset`, so it has everything below."""
         core, replicas = self.log.core, self._replicas
-        replicas.note_fetch(follower, offset, core.log_end_offset, self._surroundings.clock.monotonic_ms())
+        now_ms = self._surroundings.clock.monotonic_ms()
+        replicas.note_fetch(follower, offset, core.log_end_offset, now_ms, epoch)
         if replicas.followers:
             self._advance()
         self._consider(follower)
@@ -212,8 +217,40 @@ class Partition(PartitionState):
         """Request that a follower join the in-sync set if it has caught up."""
         if self.wanted_in_sync or follower in self._replicas.followers:
             return
-        if self._replicas.may_join(follower, self.high_watermark, self._epoch_start):
+        if self._may_join(follower):
             self._want_in_sync((*self.image.isr, follower))
+
+    def _may_join(self, follower: int) -> bool:
+        """Whether a follower has caught up, in the registration that its broker has now: the disk may be another."""
+        replicas = self._replicas
+        if not replicas.may_join(follower, self.high_watermark, self._epoch_start):
+            return False
+        registered = self._surroundings.broker_epoch(follower)
+        return registered is not None and replicas.epoch_of(follower) in (-1, registered)
+
+    def follower_registered(self, follower: int, epoch: int) -> None:
+        """A broker has registered anew: what it had before may be gone."""
+        if self.is_leader and follower in self.image.replicas:
+            if self._replicas.epoch_of(follower) != epoch:
+                self._replicas.forget(follower, epoch, self._surroundings.clock.monotonic_ms())
+            self._consider(follower)
+
+    def in_sync_to_request(self) -> tuple[int, ...]:
+        """`wanted_in_sync`, if it is still right; otherwise the wish is withdrawn.
+
+        Those who would join must still have everything, in the registration that their brokers have now. Called before each
+        attempt, never while one may be under way: until that is settled, the wanted set counts.
+        """
+        wanted = self.wanted_in_sync
+        joining = [node for node in wanted if node not in self.image.isr]
+        if all(map(self._may_join, joining)):
+            return wanted
+        self.in_sync_settled(wanted)
+        return ()
+
+    def epochs_of(self, in_sync: tuple[int, ...]) -> tuple[int, ...]:
+        """The broker epochs in which these followers have fetched; -1 where that is unknown, and for this broker."""
+        return tuple(map(self._replicas.epoch_of, in_sync))
 
     def _consider_followers(self) -> None:
         for replica in self.image.replicas:

@@ -59,6 +59,8 @@ class Partitions:
         """Called with partitions that now lead, follow, follow another broker, or are no longer on this broker."""
         self.in_sync_changed: Callable[[Partition], None] = lambda partition: None
         """See Surroundings."""
+        self.broker_epoch: Callable[[int], int | None] = lambda broker: -1
+        """See Surroundings."""
         self._is_taken_up = False
         self.topology = 0
         """Counts changes to the set of partitions, and to which of them are online."""
@@ -92,6 +94,7 @@ class Partitions:
             self.write_failed,
             lambda partition, header: self.check_transaction(partition, header),
             lambda partition: self.in_sync_changed(partition),
+            lambda broker: self.broker_epoch(broker),
         )
         self.logs.claim(image.cluster_id, node_id)
         now_ms = self._clock.now_ms()
@@ -295,6 +298,11 @@ class Partitions:
             for partition in served.values():
                 if partition.is_leader:
                     yield partition
+
+    def broker_registered(self, broker: int, epoch: int) -> None:
+        """A broker has registered anew: forget how far it was as a follower."""
+        for partition in self.led():
+            partition.follower_registered(broker, epoch)
 
     def why_missing(self, topic: str, index: int) -> ErrorCode:
         """The error to answer when `get` returns None."""

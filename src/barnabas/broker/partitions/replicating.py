@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -97,7 +97,8 @@ class Replication:
         self.node_id = node_id
         self.partitions = partitions
         self.peers = peers
-        self.broker_epoch = -1
+        self.broker_epoch: Callable[[], int] = lambda: -1
+        """The epoch of this broker's registration, by which leaders tell its incarnations apart (KIP-903)."""
         self._fetchers: dict[int, Fetcher] = {}
         self._leaders: dict[Key, int] = {}
         self._closed = False
@@ -265,7 +266,7 @@ class Fetcher:
         forgotten, self._forgotten = self._forgotten, set()
         request = FetchRequest(
             replica_state=ReplicaState(
-                replica_id=self._replication.node_id, replica_epoch=self._replication.broker_epoch
+                replica_id=self._replication.node_id, replica_epoch=self._replication.broker_epoch()
             ),
             max_wait_ms=self._wait_ms,
             min_bytes=self._min_bytes,

@@ -67,10 +67,13 @@ def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable
         connection.call_when_closed(
             services.fetch_sessions, lambda: services.fetch_sessions.owner_gone(connection)
         )
-    replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
-    find = _finder(context, replica_id, zstd=context.version >= ZSTD_FROM)
+    state = request.replica_state
+    replica_id, replica_epoch = (
+        (request.replica_id, -1) if state is None else (state.replica_id, state.replica_epoch)
+    )
+    find = _finder(context, replica_id, replica_epoch, zstd=context.version >= ZSTD_FROM)
     if replica_id >= 0:
-        _note_follower(plan, find, replica_id)
+        _note_follower(plan, find, replica_id, replica_epoch)
     reading = Reading(
         plan,
         find,
@@ -137,16 +140,17 @@ def _forgotten(request: FetchRequest, by_topic_id: bool) -> Iterator[Key]:
 Find = Callable[[FetchPartition], tuple["Partition | None", ErrorCode]]
 
 
-def _note_follower(plan: FetchPlan, find: Find, replica_id: int) -> None:
+def _note_follower(plan: FetchPlan, find: Find, replica_id: int, replica_epoch: int) -> None:
     """Learn from a follower's request how far it has copied. Before reading, so the answer has the new high watermark."""
     for asked in plan.partitions:
         partition, error = find(asked)
         if partition is not None and not error:
-            partition.note_replica_fetch(replica_id, asked)
+            partition.note_replica_fetch(replica_id, asked, replica_epoch)
 
 
-def _finder(context: Context, replica_id: int, *, zstd: bool) -> Find:
-    """The function that finds partitions for one request. replica_id: the follower that asks, -1 for a consumer."""
+def _finder(context: Context, replica_id: int, replica_epoch: int, *, zstd: bool) -> Find:
+    """The function that finds partitions for one request. replica_id: the follower that asks, -1 for a consumer;
+    replica_epoch: its broker epoch, -1 if it does not say."""
     services = context.services
     if replica_id < 0:
         return consumers_finder(context, zstd=zstd)
@@ -155,6 +159,9 @@ def _finder(context: Context, replica_id: int, *, zstd: bool) -> Find:
         if not context.allows_cluster(Operation.CLUSTER_ACTION):
             return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         partition, error = find_partition(services, asked, zstd=zstd)
+        if 0 <= replica_epoch < (services.controller.epoch_of(replica_id) or -1):
+            # Sent before the broker registered anew, and read late: it says nothing about the broker's present logs.
+            return None, ErrorCode.NOT_LEADER_OR_FOLLOWER
         if partition is not None and not error and not _is_follower(services, partition, replica_id):
             return None, ErrorCode.NOT_LEADER_OR_FOLLOWER
         return partition, error
