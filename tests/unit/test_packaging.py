@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from barnabas.config.broker_options import BROKER
 from tests.clients.cli_support import Cli
 from tests.support.process import free_port
 
@@ -33,15 +37,68 @@ def test_the_unit_is_one_that_systemd_accepts(tmp_path: Path) -> None:
     assert (done.returncode, complaints) == (0, [])
 
 
-def test_the_manifests_are_what_kubernetes_accepts() -> None:
+@pytest.mark.parametrize(
+    ("file", "kinds"),
+    [
+        ("kubernetes.yaml", ["Service", "StatefulSet"]),
+        ("kubernetes-cluster.yaml", ["ConfigMap", *["PodDisruptionBudget", "Service", "StatefulSet"] * 2]),
+    ],
+)
+def test_the_manifests_are_what_kubernetes_accepts(file: str, kinds: list[str]) -> None:
     validator = pytest.importorskip(
         "kubernetes_validate", reason="needs kubernetes-validate with its schemas"
     )
-    yaml = pytest.importorskip("yaml")
-    manifests = list(yaml.safe_load_all((PACKAGING / "kubernetes.yaml").read_text()))
-    assert {manifest["kind"] for manifest in manifests} == {"Service", "StatefulSet"}
+    manifests = manifests_in(file)
+    assert sorted(manifest["kind"] for manifest in manifests) == sorted(kinds)
     for manifest in manifests:
         validator.validate(manifest, validator.latest_version(), strict=True)
+        if (
+            manifest["kind"] == "StatefulSet"
+        ):  # no probe starts a program: that takes seconds on a busy machine
+            for container in manifest["spec"]["template"]["spec"]["containers"]:
+                probes = [probe for name, probe in container.items() if name.endswith("Probe")]
+                assert probes
+                assert all(probe.keys() & {"tcpSocket", "httpGet"} for probe in probes)
+
+
+def manifests_in(file: str) -> list[dict[str, Any]]:
+    yaml = pytest.importorskip("yaml")
+    return list(yaml.safe_load_all((PACKAGING / file).read_text()))
+
+
+def test_the_image_has_every_extra_that_needs_no_java_and_no_compiler() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    wanted = set(extras) - {"all", "bench", "dev", "pipelines", "kerberos"}
+    found = re.findall(r"\[([\w,]+)\]'", (PACKAGING / "Dockerfile").read_text())
+    assert [set(names.split(",")) for names in found] == [wanted, wanted]
+
+
+def test_a_broker_starts_with_the_properties_of_the_unit(tmp_path: Path) -> None:
+    text = (PACKAGING / "server.properties").read_text()
+    assert "--config /etc/barnabas/server.properties" in (PACKAGING / "barnabas.service").read_text()
+    names = {line.lstrip("#").partition("=")[0] for line in text.splitlines() if "=" in line}
+    assert names <= {option.name for option in BROKER}
+    port = free_port()
+    file = tmp_path / "server.properties"
+    file.write_text(
+        text.replace("/var/lib/barnabas", str(tmp_path / "data")).replace(
+            "localhost:9092", f"localhost:{port}"
+        )
+    )
+    command = Cli("").command("start", "--config", str(file))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as broker:
+        assert broker.stdout is not None
+        assert broker.stdout.readline().startswith(b"ready")
+        check = re.search(r'CMD \["python", "-ISc", "(.*)"\]', (PACKAGING / "Dockerfile").read_text())
+        assert check is not None
+        for place, code in ((port, 0), (free_port(), 1)):
+            script = check[1].replace("9092", str(place))
+            done = subprocess.run(
+                [sys.executable, "-ISc", script], stderr=subprocess.DEVNULL, timeout=60, check=False
+            )
+            assert done.returncode == code
+        broker.terminate()
+        assert broker.wait(60) == 0
 
 
 def test_hadolint_has_nothing_to_say_about_the_dockerfile() -> None:
