@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from barnabas.cores.group.share.partition import Delivery, StateBatch
 from barnabas.cores.group.share.state import ShareKey, ShareStateCore, merge
@@ -103,3 +106,51 @@ def test_merging_is_overwriting_offset_by_offset(seed: int) -> None:
         flat = {o: (b.state, b.delivery_count) for b in merged for o in range(b.first, b.last + 1)}
         assert flat == model
         assert all(a.last + 1 < b.first or a[2:] != b[2:] for a, b in itertools.pairwise(merged))
+
+
+def slow_merge(
+    old: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int
+) -> tuple[StateBatch, ...]:
+    """The model: each batch looks at all others."""
+    pieces: list[StateBatch] = list(old)
+    for batch in new:
+        kept: list[StateBatch] = []
+        for piece in pieces:
+            if piece.first < batch.first:
+                kept.append(piece._replace(last=min(piece.last, batch.first - 1)))
+            if piece.last > batch.last:
+                kept.append(piece._replace(first=max(piece.first, batch.last + 1)))
+        pieces = [*kept, batch]
+    merged: list[StateBatch] = []
+    for piece in sorted(pieces):
+        if piece.last < start_offset:
+            continue
+        piece = piece._replace(first=max(piece.first, start_offset))
+        last = merged[-1] if merged else None
+        if last is not None and last.last + 1 == piece.first and last[2:] == piece[2:]:
+            merged[-1] = last._replace(last=piece.last)
+        else:
+            merged.append(piece)
+    return tuple(merged)
+
+
+RANDOM_BATCHES = st.lists(
+    st.builds(
+        lambda first, count, state, deliveries: StateBatch(first, first + count, state, deliveries),
+        st.integers(0, 50),
+        st.one_of(st.just(0), st.integers(0, 12)),
+        st.sampled_from([DONE, OPEN]),
+        st.integers(1, 2),
+    ),
+    max_size=12,
+)
+
+
+@given(st.lists(st.tuples(RANDOM_BATCHES, st.integers(-1, 40)), max_size=8))
+@settings(max_examples=500)
+def test_merging_gives_what_the_simple_way_gives(writes: list[tuple[list[StateBatch], int]]) -> None:
+    quick: tuple[StateBatch, ...] = ()
+    slow: tuple[StateBatch, ...] = ()
+    for batches, start_offset in writes:
+        quick, slow = merge(quick, batches, start_offset), slow_merge(slow, batches, start_offset)
+        assert quick == slow

@@ -125,7 +125,7 @@ class ShareChange:
     start_offset: int
     writes: tuple[StateBatch, ...] = ()
     acquired: tuple[Acquired, ...] = ()
-    dead_letters: tuple[DeadLetter, ...] = ()
+    dead_letters: list[DeadLetter] = field(default_factory=list)
     must_store: bool = False
     steps: list[Step] = field(default_factory=list)
 
@@ -288,9 +288,13 @@ class SharePartitionCore:
                     case _:
                         after = Record(Delivery.ARCHIVED, before.delivery_count)
                         if ack is Ack.REJECT:
-                            change.dead_letters += (DeadLetter(offset, before.delivery_count, "rejected"),)
+                            change.dead_letters.append(DeadLetter(offset, before.delivery_count, "rejected"))
                 self._set(change, offset, before, after)
         return self._finish(change)
+
+    def check(self, member_id: str, acks: Sequence[AckBatch]) -> None:
+        """Raises what `acknowledge` would raise."""
+        self._checked(member_id, acks)
 
     def _accept(self, change: ShareChange, offsets: range, found: list[Record]) -> None:
         """Finish records that are all in the same state, as nearly all are that are acknowledged."""
@@ -345,7 +349,7 @@ class SharePartitionCore:
     def _given_back(self, change: ShareChange, offset: int, before: Record, why: str) -> Record:
         if before.delivery_count < self.limits.delivery_count_limit:
             return Record(Delivery.AVAILABLE, before.delivery_count)
-        change.dead_letters += (DeadLetter(offset, before.delivery_count, why),)
+        change.dead_letters.append(DeadLetter(offset, before.delivery_count, why))
         return Record(Delivery.ARCHIVED, before.delivery_count)
 
     # --- locks that end without the member

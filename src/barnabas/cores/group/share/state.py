@@ -7,6 +7,7 @@ stale leaders and stale groups are recognized by the leader epoch and the state 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
@@ -365,7 +366,7 @@ class ShareStateCore:
                 value.state_epoch,
                 value.leader_epoch,
                 value.start_offset,
-                _batches(value.state_batches),
+                merge((), _batches(value.state_batches), value.start_offset),
                 value.delivery_complete_count,
                 value.snapshot_epoch,
                 created_ms=value.create_timestamp,
@@ -386,28 +387,46 @@ class ShareStateCore:
 
 
 def merge(old: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """`old` overwritten with `new`, from `start_offset` on; neighbours with equal values are merged."""
-    pieces: list[StateBatch] = list(old)
+    """`old` overwritten with `new`, from `start_offset` on; neighbours with equal values are merged.
+
+    old: an earlier result, so in order and without overlaps. new: in any order; later ones count. O(new * log(old)), and
+    the copies of lists.
+    """
+    pieces = list(old)
     for batch in new:
-        kept: list[StateBatch] = []
-        for piece in pieces:
-            if piece.first < batch.first:
-                kept.append(piece._replace(last=min(piece.last, batch.first - 1)))
-            if piece.last > batch.last:
-                kept.append(piece._replace(first=max(piece.first, batch.last + 1)))
-        kept.append(batch)
-        pieces = kept
-    merged: list[StateBatch] = []
-    for piece in sorted(pieces):
-        if piece.last < start_offset:
-            continue
-        piece = piece._replace(first=max(piece.first, start_offset))
-        last = merged[-1] if merged else None
-        if last is not None and last.last + 1 == piece.first and last[2:] == piece[2:]:
-            merged[-1] = last._replace(last=piece.last)
-        else:
-            merged.append(piece)
-    return tuple(merged)
+        _overwrite(pieces, batch)
+    begin = bisect_left(pieces, (start_offset,))
+    if begin and pieces[begin - 1].last >= start_offset:
+        begin -= 1
+        pieces[begin] = pieces[begin]._replace(first=start_offset)
+    return tuple(pieces[begin:])
+
+
+def _overwrite(pieces: list[StateBatch], batch: StateBatch) -> None:
+    first, last, state, count = batch
+    if not pieces or first > pieces[-1].last + 1:
+        pieces.append(batch)
+        return
+    low = bisect_left(pieces, (first,))  # a tuple of one is less than those that begin with the same
+    if low and pieces[low - 1].last >= first - 1:
+        low -= 1  # overlaps, or is the neighbour before
+    high = bisect_left(pieces, (last + 2,), low)
+    changed: list[StateBatch] = []
+    for piece in pieces[
+        low : high : max(high - low - 1, 1)
+    ]:  # the first and the last of those that are overwritten
+        if piece.state is state and piece.delivery_count == count:
+            first, last = min(first, piece.first), max(last, piece.last)
+    if low < high:
+        before, after = pieces[low], pieces[high - 1]
+        if before.first < first:
+            changed.append(before._replace(last=min(before.last, first - 1)))
+        changed.append(StateBatch(first, last, state, count))
+        if after.last > last:
+            changed.append(after._replace(first=max(after.first, last + 1)))
+    else:
+        changed.append(batch)
+    pieces[low:high] = changed
 
 
 def coordinator_name(key: ShareKey) -> str:

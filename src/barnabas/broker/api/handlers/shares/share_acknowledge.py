@@ -9,8 +9,16 @@ from collections.abc import Awaitable
 from uuid import UUID
 
 from barnabas.broker.api.context import Context
-from barnabas.broker.api.handlers.shares.share_fetch import Acked, acknowledge, acks_of, session_key
-from barnabas.cores.group.share.session import FINAL_EPOCH, SessionKey
+from barnabas.broker.api.handlers.shares.acknowledging import (
+    Acked,
+    Acks,
+    acknowledge,
+    acknowledge_in_turns,
+    acks_of,
+    is_much,
+)
+from barnabas.broker.api.handlers.shares.share_fetch import session_key
+from barnabas.cores.group.share.session import FINAL_EPOCH, SessionKey, ShareSession
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.share_acknowledge import (
     PartitionData,
@@ -32,11 +40,24 @@ def handle(
         session = shares.sessions.acknowledge(key, request.share_session_epoch)
     except ApiError as error:
         return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message)
-    acked = acknowledge(context, key, acks_of(request.topics))
-    if request.share_session_epoch == FINAL_EPOCH:
+    acks, is_last = acks_of(request.topics), request.share_session_epoch == FINAL_EPOCH
+    if is_much(acks):
+        return _in_turns(context, key, session, acks, is_last)
+    acked = acknowledge(context, key, acks)
+    if is_last:
         shares.sessions.close(key)
         shares.end_session(session)
     return _when_stored(context, key, acked) if acked.pending else _respond(context, key, acked)
+
+
+async def _in_turns(
+    context: Context, key: SessionKey, session: ShareSession, acks: Acks, is_last: bool
+) -> ShareAcknowledgeResponse:
+    acked = await acknowledge_in_turns(context, key, acks)
+    if is_last:
+        context.services.shares.sessions.close(key)
+        context.services.shares.end_session(session)
+    return await _when_stored(context, key, acked)
 
 
 async def _when_stored(context: Context, key: SessionKey, acked: Acked) -> ShareAcknowledgeResponse:

@@ -14,17 +14,24 @@ from uuid import UUID
 
 from barnabas.broker.api.access import refuse
 from barnabas.broker.api.context import Context
+from barnabas.broker.api.handlers.shares.acknowledging import (
+    Acked,
+    Acks,
+    acknowledge,
+    acknowledge_in_turns,
+    acks_of,
+    is_much,
+)
 from barnabas.broker.coordinators.shares.fetching import ShareReading, ShareWaiter, Wanted
-from barnabas.broker.coordinators.shares.states import require
 from barnabas.cores.acl import Operation, ResourceType
-from barnabas.cores.group.share.partition import AckBatch, AcquireMode
+from barnabas.cores.group.share.partition import AcquireMode
 from barnabas.cores.group.share.session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     SessionKey,
+    ShareSession,
     ShareTopicPartition,
 )
-from barnabas.cores.group.share.state import StateReply
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.share_fetch import (
     AcquiredRecords,
@@ -33,29 +40,6 @@ from barnabas.wire.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-
-Acks = dict[ShareTopicPartition, list[AckBatch]]
-
-
-class Acked:
-    """The results of a request's acknowledgements: an error or None for each partition, and those still being stored."""
-
-    def __init__(self) -> None:
-        self.errors: dict[ShareTopicPartition, ApiError | None] = {}
-        self.pending: dict[ShareTopicPartition, asyncio.Future[StateReply]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self.errors)
-
-    async def stored(self) -> None:
-        """Returns when every change is stored, or known to be lost."""
-        for partition, future in self.pending.items():
-            try:
-                require(await future)
-            except ApiError as error:
-                self.errors[partition] = error
-        self.pending.clear()
-
 
 MODES: Final = frozenset(AcquireMode)
 
@@ -85,7 +69,24 @@ def handle(
         if error.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             return _slowly(refusal, request.max_wait_ms)
         return refusal
-    acked = acknowledge(context, key, acks)
+    if is_much(acks):
+        return _in_turns(context, request, key, session, acks)
+    return _go_on(context, request, key, session, acknowledge(context, key, acks))
+
+
+async def _in_turns(
+    context: Context, request: ShareFetchRequest, key: SessionKey, session: ShareSession, acks: Acks
+) -> ShareFetchResponse:
+    acked = await acknowledge_in_turns(context, key, acks)
+    answer = _go_on(context, request, key, session, acked)
+    return answer if isinstance(answer, ShareFetchResponse) else await answer
+
+
+def _go_on(
+    context: Context, request: ShareFetchRequest, key: SessionKey, session: ShareSession, acked: Acked
+) -> ShareFetchResponse | Awaitable[ShareFetchResponse]:
+    """The records, after the acknowledgements."""
+    shares = context.services.shares
     wanted = Wanted(
         request.min_bytes,
         min(request.max_bytes, context.services.fetch_bytes_max),
@@ -93,7 +94,7 @@ def handle(
         AcquireMode(request.share_acquire_mode),
     )
     reading = ShareReading(shares, session, wanted, partial(_refusal, context, key.group_id))
-    if epoch == FINAL_EPOCH:
+    if request.share_session_epoch == FINAL_EPOCH:
         shares.sessions.close(key)
         shares.end_session(session)
         return _answer(context, reading, acked)
@@ -144,36 +145,6 @@ def session_key(request: Any) -> SessionKey:
     if not request.group_id or not request.member_id:
         raise ApiError(ErrorCode.INVALID_REQUEST, "the group id and the member id must be given")
     return SessionKey(request.group_id, request.member_id)
-
-
-def acks_of(topics: Any) -> Acks:
-    """The acknowledgements in a ShareFetch or ShareAcknowledge request."""
-    return {
-        (topic.topic_id, partition.partition_index): [
-            AckBatch(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
-            for batch in partition.acknowledgement_batches
-        ]
-        for topic in topics
-        for partition in topic.partitions
-        if partition.acknowledgement_batches
-    }
-
-
-def acknowledge(context: Context, key: SessionKey, acks: Acks) -> Acked:
-    """Apply a member's acknowledgements, each partition separately."""
-    shares = context.services.shares
-    now_ms = shares.lock_now_ms()
-    acked = Acked()
-    for partition, batches in acks.items():
-        try:
-            queue = shares.open(key.group_id, *partition)
-            pending = shares.run(queue, partial(queue.acknowledge, now_ms, key.member_id, batches))
-            acked.errors[partition] = None
-            if pending is not None:
-                acked.pending[partition] = pending
-        except ApiError as error:
-            acked.errors[partition] = error
-    return acked
 
 
 def _partitions(topics: Any) -> Iterator[ShareTopicPartition]:
