@@ -332,6 +332,33 @@ def test_deduplicate_in_a_batch(spark):
     assert len([f for f in found if isinstance(f, tuple)]) == 2
 
 
+def test_rows_without_an_id_are_no_duplicates_of_each_other(spark):
+    """Missing, null, and null in an open object: three of four rows had vanished."""
+    lines = ('{"id": null, "n": 1}', '{"n": 2}', '{"n": 3}', '{"id": 1, "n": 4}', '{"id": 1, "n": 5}')
+    for fields in ("all", "{id: int, n: int}"):
+        kept = f"- parse: {{json: {fields}}}\n- deduplicate: {{by: [id], within: 1 hour}}\n- keep: [n]"
+        assert [row["n"] for row in run(spark, kept, *lines)][:3] == [1, 2, 3]
+        assert len(run(spark, kept, *lines)) == 4
+        failing = kept.replace("1 hour", "1 hour, without: fail")
+        found = run(spark, failing, *lines)
+        assert [f[0] for f in found if isinstance(f, tuple)] == ["2 deduplicate"] * 3
+        assert len([f for f in found if isinstance(f, dict)]) == 1
+
+
+def test_times_keep_their_microseconds(spark):
+    """In JSON, at every depth, and in what duplicates are known by."""
+    times = [f"2024-05-01T12:00:00.{fraction}Z" for fraction in ("123", "123001", "123002", "000001")]
+    lines = [json.dumps({"id": time, "in": {"list": [time], "by": {"k": time}}}) for time in times]
+    steps = (
+        "- parse: {json: {id: timestamp, in: 'struct<list:array<timestamp>,by:map<string,timestamp>>'}}\n"
+        "- deduplicate: {by: [id], within: 1 hour}"
+    )
+    (query,) = (spec := spec_of(steps, "{topic: out, key: id}")).queries()
+    found = query_rows(spec, query, lambda *_: rows(spark, lines)).collect()
+    written = sorted((json.loads(row.value) for row in found), key=lambda value: times.index(value["id"]))
+    assert written == [{"id": time, "in": {"list": [time], "by": {"k": time}}} for time in times]
+
+
 # --- what is written ------------------------------------------------------------------------------
 
 

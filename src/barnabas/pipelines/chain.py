@@ -28,7 +28,7 @@ from barnabas.pipelines.delivery import TARGETS
 from barnabas.pipelines.direct.program import PARCEL, PARCEL_ROWS
 from barnabas.pipelines.formats.columns import encoded_column
 from barnabas.pipelines.model import Output, PipelineSpec, Query, Step
-from barnabas.pipelines.outgoing import DOCUMENT, JSON_OPTIONS, dead_columns, identified, json_value
+from barnabas.pipelines.outgoing import DOCUMENT, dead_columns, identified, json_value
 from barnabas.pipelines.steps import STEPS
 from barnabas.pipelines.steps.base import (
     DELETED,
@@ -43,6 +43,7 @@ from barnabas.pipelines.steps.base import (
     flag,
     quoted,
 )
+from barnabas.pipelines.steps.exact_json import json_text
 from barnabas.pipelines.steps.fields import METADATA, known, with_headers
 
 SINK_TYPES: Final = {
@@ -118,7 +119,7 @@ def query_deliverable(
     identity = target.options.get("id")
     if output.aggregate is not None:
         frame = _aggregated(spec, output, frame)
-        key = group_key(group_fields(output.aggregate))
+        key = group_key(frame.data, group_fields(output.aggregate))
         frame = replace(frame, data=frame.data.withColumn("_group", key))
         identity = identity or "_group"
     elif frame.open:
@@ -298,7 +299,7 @@ def _bytes(frame: Frame, column: Column) -> Column:
     if kind == "binary":
         return column
     if kind.startswith(("struct", "map", "array")):
-        return F.to_json(column, JSON_OPTIONS).cast("binary")
+        return json_text(frame.data, column).cast("binary")
     return column.cast("string").cast("binary")
 
 
@@ -310,7 +311,7 @@ def _aggregated(spec: PipelineSpec, output: Output, frame: Frame) -> Frame:
 def _aggregate_rows(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
     assert output.aggregate is not None
     done = _aggregated(spec, output, frame)
-    key = group_key(group_fields(output.aggregate))
+    key = group_key(done.data, group_fields(output.aggregate))
     if output.key is not None:
         done, key = expression(done, output.key, _place(spec, output, "key"))
     if output.schema is not None:

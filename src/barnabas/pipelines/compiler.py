@@ -20,7 +20,7 @@ from barnabas.pipelines.columns import DDL_TYPES
 from barnabas.pipelines.direct.program import PARCEL, PARCEL_ROWS
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.model import Aggregate, Step
-from barnabas.pipelines.outgoing import JSON_OPTIONS, json_value
+from barnabas.pipelines.outgoing import json_value
 from barnabas.pipelines.plan import Derived, Join, Plan, Relation, Scan, Union
 from barnabas.pipelines.spark_private import knows_charset
 from barnabas.pipelines.steps import STEPS
@@ -44,6 +44,7 @@ from barnabas.pipelines.steps.base import (
     quoted,
     spark_reason,
 )
+from barnabas.pipelines.steps.exact_json import json_object
 
 Load = Callable[[Relation, bool], DataFrame]
 """Loads the rows of a relation from its source, as a stream if the second argument is true, else as a batch read."""
@@ -421,9 +422,9 @@ def group_fields(plan: Aggregate) -> list[str]:
     return [*([] if plan.window is None else [plan.window.name]), *plan.by]
 
 
-def group_key(fields: list[str]) -> Column:
+def group_key(data: DataFrame, fields: list[str]) -> Column:
     """The group's values as a JSON object: each group has a key of its own, so compaction keeps its newest result."""
-    return F.to_json(F.struct(*[F.col(quoted(name)) for name in fields]), JSON_OPTIONS)
+    return json_object(data, fields)
 
 
 def aggregated_relation(frame: Frame, plan: Aggregate, place: Places) -> Frame:
@@ -431,7 +432,7 @@ def aggregated_relation(frame: Frame, plan: Aggregate, place: Places) -> Frame:
     values and their value all fields, both as JSON."""
     done = aggregated(frame, plan, place, timed=True)
     own = {
-        "_key": group_key(group_fields(plan)).cast("binary"),
+        "_key": group_key(done.data, group_fields(plan)).cast("binary"),
         "_value": json_value(done).cast("binary"),
         TEXT: json_value(done),
         SKIPPED: F.lit(False),

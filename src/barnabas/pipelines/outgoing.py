@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from barnabas.pipelines.steps.base import OPEN, OPEN_TYPE, ROW, Frame, quoted
+from barnabas.pipelines.steps.base import OPEN, OPEN_TYPE, ROW, Frame
+from barnabas.pipelines.steps.exact_json import OPTIONS, json_object
 
 if TYPE_CHECKING:
     from barnabas.pipelines.model import PipelineSpec
 
-JSON_OPTIONS: Final = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"}
 HEADER_PREFIX: Final = "barnabas."
 HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 DOCUMENT: Final = "_document"
@@ -23,10 +23,10 @@ def json_value(frame: Frame) -> Column:
     """All fields as a JSON object; the record's own value if no step has made fields."""
     if not frame.fields and not frame.open:
         return F.col("_value")
-    declared = F.to_json(F.struct(*[F.col(quoted(name)) for name in frame.fields]), JSON_OPTIONS)
+    declared = json_object(frame.data, frame.fields)
     if not frame.open:
         return declared
-    rest = F.to_json(F.coalesce(F.col(OPEN), F.create_map().cast(OPEN_TYPE)), JSON_OPTIONS)
+    rest = F.to_json(F.coalesce(F.col(OPEN), F.create_map().cast(OPEN_TYPE)), OPTIONS)
     if not frame.fields:
         return rest
     # Two objects become one: `{"a":1}` and `{"b":2}` become `{"a":1,"b":2}`.

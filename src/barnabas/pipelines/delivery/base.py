@@ -20,11 +20,12 @@ from pyspark.sql import functions as F
 from barnabas.pipelines.columns import DDL_TYPES
 from barnabas.pipelines.document import Item
 from barnabas.pipelines.folders import Folder
-from barnabas.pipelines.outgoing import DOCUMENT, IDENTITY, JSON_OPTIONS, dead_columns
+from barnabas.pipelines.outgoing import DOCUMENT, IDENTITY, dead_columns
 from barnabas.pipelines.plan import Join, operator_of
 from barnabas.pipelines.shapes import Shape
 from barnabas.pipelines.spark_private import require_whole_input
 from barnabas.pipelines.steps.base import DELETED, ERROR_TYPE, RECORD_COLUMNS, Frame, quoted
+from barnabas.pipelines.steps.exact_json import json_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -217,7 +218,7 @@ def _plain(rows: DataFrame, name: str) -> Any:
     if kind == "variant":
         column = column.cast("string")
     elif kind.startswith(("struct", "map", "array")):
-        column = F.to_json(column, JSON_OPTIONS)
+        column = json_text(rows, column)
     return column.alias(name)
 
 

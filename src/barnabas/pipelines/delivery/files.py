@@ -32,6 +32,7 @@ from barnabas.pipelines.folders import Folder
 from barnabas.pipelines.outgoing import DOCUMENT
 from barnabas.pipelines.shapes import Choice, Flag, Group, Named, Number, Several, Text
 from barnabas.pipelines.steps.base import OPEN, Frame, quoted
+from barnabas.pipelines.steps.exact_json import json_text
 
 FORMATS: Final = ("delta", "parquet", "json", "csv", "orc")
 BINARY_FORMATS: Final = ("delta", "parquet", "orc")
@@ -163,7 +164,7 @@ def _column(options: Mapping[str, Any], frame: Frame, name: str) -> Column:
     if kind in ("variant", "void"):
         return column.cast("string")
     if options["format"] == "csv" and kind.startswith(("struct", "map", "array")):
-        return F.to_json(column)
+        return json_text(frame.data, column)
     return column
 
 

@@ -162,7 +162,9 @@ class Relation:
     @property
     def can_fail(self) -> bool:
         """Whether a record can fail in one of its steps, or because of its event time."""
-        return self.event_time is not None or any(step.kind not in NEVER_FAIL for step in self.steps)
+        return self.event_time is not None or any(
+            step.kind not in NEVER_FAIL or step.options.get("without") == "fail" for step in self.steps
+        )
 
     @property
     def passes_failures(self) -> bool:

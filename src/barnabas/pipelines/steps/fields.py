@@ -29,6 +29,7 @@ from barnabas.pipelines.steps.base import (
     DELETED,
     OPEN,
     RESERVED,
+    ROW,
     SENT,
     Frame,
     StepRule,
@@ -37,10 +38,12 @@ from barnabas.pipelines.steps.base import (
     expression,
     fail,
     first_of,
+    flag,
     kept,
     quoted,
     rules,
 )
+from barnabas.pipelines.steps.exact_json import json_object
 
 if TYPE_CHECKING:
     from barnabas.pipelines.model import Step
@@ -115,10 +118,14 @@ RENAME: Final = Named(Text("the new name"), "old names and new ones", least=1)
 SET: Final = Named(SQL, "fields with the expressions for their values", least=1)
 CONSTANT: Final = Named(Text(), "fields and their fixed values", least=1)
 RECORD_PARTS: Final = Named(Choice(METADATA), "fields and the part of the record that each shows", least=1)
+WITHOUT: Final = ("keep", "fail")
 DEDUPLICATE: Final = Group(
     {
         "by": NAMES,
         "within": Duration("how long after a row others with the same fields are dropped"),
+        "without": Choice(
+            WITHOUT, "rows in which one of the fields is missing or null: keep (default), or fail"
+        ),
     },
     required=("by", "within"),
 )
@@ -393,11 +400,16 @@ def _apply_filter(frame: Frame, step: Step) -> Frame:
 
 def _check_deduplicate(item: Item) -> Mapping[str, Any]:
     found = DEDUPLICATE.open(item)
-    return {"by": check_names(found["by"])["names"], "within": found["within"].text()}
+    return {
+        "by": check_names(found["by"])["names"],
+        "within": found["within"].text(),
+        "without": found["without"].choice(WITHOUT) if "without" in found else "keep",
+    }
 
 
 def _apply_deduplicate(frame: Frame, step: Step) -> Frame:
-    """Drops rows whose fields were seen before; fields are remembered for at least `within`.
+    """Drops rows whose fields were seen before; fields are remembered for at least `within`. Rows without one of the
+    fields are not duplicates of each other: they are kept, or fail.
 
     The time of arrival counts: by the records' own times Spark would also drop late rows without any report.
     """
@@ -405,9 +417,20 @@ def _apply_deduplicate(frame: Frame, step: Step) -> Frame:
     alive = F.col("_error").isNull()
     if frame.deletes:
         alive = alive & ~F.col(DELETED)
-    values = F.to_json(F.struct(*[F.col(quoted(name)) for name in step.options["by"]]))
-    place = F.concat_ws("-", F.col("_topic"), F.col("_partition"), F.col("_offset"))  # unique, so it is kept
-    data = frame.data.withColumn("_seen", F.when(alive, F.concat(F.lit("v"), values)).otherwise(place))
+    by = step.options["by"]
+    missing = F.lit(False)
+    for name in by:
+        field = F.col(quoted(name))
+        missing = missing | field.isNull()
+        if frame.kind(field) == "variant":
+            missing = missing | F.coalesce(F.is_variant_null(field), F.lit(False))
+    data = frame.data
+    if step.options["without"] == "fail":
+        data = flag(data, F.when(alive & missing, complaint(f"{', '.join(by)} is missing or null")), step)
+    values = json_object(data, by)
+    exploded = [ROW] if ROW in data.columns else []
+    place = F.concat_ws("-", "_topic", "_partition", "_offset", *exploded)  # unique, so it is kept
+    data = data.withColumn("_seen", F.when(alive & ~missing, F.concat(F.lit("v"), values)).otherwise(place))
     if not data.isStreaming:
         return replace(frame, data=data.dropDuplicates(["_seen"]).drop("_seen"))
     data = data.withColumn("_arrived", F.current_timestamp()).withWatermark(
