@@ -84,13 +84,14 @@ from barnabas.records.compression import (
     CompressionError,
     OverLimit,
     compress,
-    decompress,
 )
 from barnabas.records.header_codec import check_batch as check_batch
 from barnabas.records.header_codec import patch as patch
 from barnabas.records.header_codec import read_header as read_header
+from barnabas.records.slices import repacked, slices
 
 _FROM_ATTRIBUTES: Final = struct.Struct(">hiqqqhii")
+VARINT_BYTES_MAX: Final = 10
 _INT64: Final = struct.Struct(">q")
 _INT32: Final = struct.Struct(">i")
 _UINT32: Final = struct.Struct(">I")
@@ -163,30 +164,57 @@ def read_records(buf: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterato
         yield from records_of(buf, pos, header, limit_bytes)
 
 
-def records_block(
-    buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int = DEFAULT_LIMIT_BYTES
-) -> bytes:
-    """The encoded records of one batch, decompressed. Raises CorruptBatch."""
+def record_slices(
+    buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int | None = DEFAULT_LIMIT_BYTES
+) -> Iterator[Buffer]:
+    """The encoded records of one batch, decompressed, in pieces of about a megabyte (`slices`). limit_bytes: of all pieces;
+    None for callers that keep none of them. Raises CorruptBatch."""
     block = memoryview(buf)[pos + HEADER_BYTES : pos + header.size_bytes]
+    codec = header.codec
     try:
-        return decompress(header.codec, block, limit_bytes)
+        yield from slices(codec, block, limit_bytes)
     except CompressionError as error:
         kind = BatchTooLarge if isinstance(error, OverLimit) else CorruptBatch
         raise kind(f"the batch at offset {header.base_offset}: {error}") from error
 
 
+def records_block(
+    buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int = DEFAULT_LIMIT_BYTES
+) -> bytes | bytearray:
+    """The encoded records of one batch, decompressed. Raises CorruptBatch.
+
+    Piece by piece: to copy all at once, a thread would hold the interpreter's lock for a tenth of a second.
+    """
+    pieces = record_slices(buf, pos, header, limit_bytes)
+    first = next(pieces, b"")
+    second = next(pieces, None)
+    if second is None:
+        return bytes(first)
+    block = bytearray(first)
+    block += second
+    for piece in pieces:
+        block += piece
+    return block
+
+
 def records_of(
     buf: Buffer, pos: int, header: BatchHeader, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> Iterator[Record]:
-    """The records of the batch at `pos`. Raises CorruptBatch if they do not agree with the header."""
+    """The records of the batch at `pos`, unpacked as far as they are asked for. Raises CorruptBatch if they do not agree
+    with the header."""
     if header.magic != 2:
         raise CorruptBatch(f"magic {header.magic} where 2 was expected")
-    block = records_block(buf, pos, header, limit_bytes)
+    pieces = record_slices(buf, pos, header, limit_bytes)
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
+    block = bytes(next(pieces, b""))
     at = 0
     try:
         for _ in range(header.record_count):
+            if len(block) - at < VARINT_BYTES_MAX:
+                block, at = _with_more(block, at, VARINT_BYTES_MAX, pieces), 0
             length, at = _read_varint(block, at)
+            if length > len(block) - at:
+                block, at = _with_more(block, at, length, pieces), 0
             end = at + length
             if length < 0 or end > len(block):
                 raise CorruptBatch(f"a record of {length} bytes in a batch at offset {header.base_offset}")
@@ -194,8 +222,22 @@ def records_of(
             at = end
     except (IndexError, UnicodeDecodeError) as error:
         raise CorruptBatch(f"a record in the batch at offset {header.base_offset}: {error}") from error
-    if at != len(block):
-        raise CorruptBatch(f"{len(block) - at} bytes after the last record at offset {header.base_offset}")
+    left = len(block) - at + sum(len(piece) for piece in pieces)
+    if left:
+        raise CorruptBatch(f"{left} bytes after the last record at offset {header.base_offset}")
+
+
+def _with_more(block: bytes, at: int, wanted: int, pieces: Iterator[Buffer]) -> bytes:
+    """block[at:] and what follows, at least `wanted` bytes unless that is the end."""
+    kept = [block[at:]]
+    size = len(block) - at
+    while size < wanted:
+        piece = next(pieces, None)
+        if piece is None:
+            break
+        kept.append(bytes(piece))
+        size += len(piece)
+    return b"".join(kept)
 
 
 def _read_record(
@@ -387,12 +429,26 @@ def build_batch_at(
 
 
 def recompress(
-    buf: Buffer, pos: int, codec: Codec, level: int | None = None, limit_bytes: int = DEFAULT_LIMIT_BYTES
+    buf: Buffer,
+    pos: int,
+    codec: Codec,
+    level: int | None = None,
+    *,
+    unpacked_bytes_max: int | None = None,
+    packed_bytes_max: int | None = None,
 ) -> bytes:
-    """The batch at `pos` recompressed with `codec`; no record is decoded. Raises CorruptBatch."""
+    """The batch at `pos` recompressed with `codec`, in bounded memory besides the result; its records are counted.
+
+    Raises CorruptBatch if the records do not agree with the header or unpack to more than `unpacked_bytes_max`, OverLimit as
+    soon as they are packed to more than `packed_bytes_max`.
+    """
+    from barnabas.records.walk import counted
+
     header = read_header(buf, pos)
-    return assemble(
-        records_block(buf, pos, header, limit_bytes),
+    pieces = record_slices(buf, pos, header, unpacked_bytes_max)
+    packed = repacked(codec, counted(pieces, header.record_count), level, packed_bytes_max)
+    return _joined(
+        packed,
         base_offset=header.base_offset,
         last_offset_delta=header.last_offset_delta,
         record_count=header.record_count,
@@ -403,7 +459,6 @@ def recompress(
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
         leader_epoch=header.partition_leader_epoch,
-        level=level,
     )
 
 
@@ -437,9 +492,38 @@ def assemble(
     """A whole batch from its encoded records, which are compressed with the codec in `attributes`."""
     codec = Codec(attributes & CODEC_MASK)
     # A batch without records is not compressed: Kafka writes just the header.
-    packed = compress(codec, block, level) if codec and block else block
     if not block:
         attributes &= ~CODEC_MASK
+    return _joined(
+        compress(codec, block, level) if codec and block else block,
+        base_offset=base_offset,
+        last_offset_delta=last_offset_delta,
+        record_count=record_count,
+        attributes=attributes,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        leader_epoch=leader_epoch,
+    )
+
+
+def _joined(
+    packed: Buffer,
+    *,
+    base_offset: int,
+    last_offset_delta: int,
+    record_count: int,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    leader_epoch: int,
+) -> bytes:
+    """A whole batch from its records, which are compressed as `attributes` say."""
     tail = _FROM_ATTRIBUTES.pack(
         attributes,
         last_offset_delta,

@@ -13,7 +13,7 @@ The codec libraries are imported on first use: a broker passes batches through u
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from types import ModuleType
 from typing import Final, TypeAlias
@@ -26,10 +26,13 @@ DEFAULT_LIMIT_BYTES: Final = 1 << 28
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_BLOCK_BYTES: Final = 32 * 1024
+SNAPPY_BYTES_MAX: Final = (1 << 32) - 1
+"""The largest size that a block can state."""
 
 LZ4_FRAME_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
 """Magic number; flags for independent blocks only; 64 KB blocks; checksum of the two bytes before."""
 LZ4_BLOCK_BYTES: Final = 64 * 1024
+LZ4_END: Final = bytes(4)
 
 _INT32 = struct.Struct(">i")
 _UINT32_LE = struct.Struct("<I")
@@ -106,24 +109,27 @@ def decompress(codec: Codec, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTE
         return _decompress_gzip(data, limit_bytes)
     cramjam = _cramjam()
     if codec == Codec.SNAPPY:
-        return _decompress_snappy(cramjam, data, limit_bytes)
+        return _decompress_snappy(data, limit_bytes)
     if codec == Codec.LZ4:
         return _decompress_growing(cramjam, cramjam.lz4.decompress_into, data, limit_bytes, None)
     if codec == Codec.ZSTD:
-        size = _zstd_content_bytes(data)
+        size = zstd_content_bytes(data)
         return _decompress_growing(cramjam, cramjam.zstd.decompress_into, data, limit_bytes, size)
     raise CompressionError(f"no codec has the number {codec}")
 
 
 def _compress_xerial(data: Buffer) -> bytes:
-    pack = _cramjam().snappy.compress_raw
     view = memoryview(data)
     out = bytearray(XERIAL_HEADER)
     for start in range(0, len(view), XERIAL_BLOCK_BYTES):
-        block = bytes(pack(view[start : start + XERIAL_BLOCK_BYTES]))
-        out += _INT32.pack(len(block))
-        out += block
+        out += snappy_packed(view[start : start + XERIAL_BLOCK_BYTES])
     return bytes(out)
+
+
+def snappy_packed(block: Buffer) -> bytes:
+    """At most XERIAL_BLOCK_BYTES as a block in xerial's framing."""
+    packed = bytes(_cramjam().snappy.compress_raw(block))
+    return _INT32.pack(len(packed)) + packed
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
@@ -132,30 +138,48 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     Assembled here from bare blocks: frames written by the library have block checksums, which lz4 4.1.17 for Go (used by
     sarama 1.38) takes for wrong.
     """
-    pack = _cramjam().lz4.compress_block
-    # Level 9 is Kafka's default and selects its fast compressor; only other levels select the slow one.
-    options = {} if level is None or level == 9 else {"mode": "high_compression", "compression": level}
     view = memoryview(data)
     out = bytearray(LZ4_FRAME_HEADER)
     for start in range(0, len(view), LZ4_BLOCK_BYTES):
-        block = view[start : start + LZ4_BLOCK_BYTES]
-        packed = bytes(pack(block, store_size=False, **options))
-        if len(packed) < len(block):
-            out += _UINT32_LE.pack(len(packed))
-            out += packed
-        else:
-            out += _UINT32_LE.pack(len(block) | _LZ4_STORED_BIT)
-            out += block
-    out += _UINT32_LE.pack(0)
+        out += lz4_packed(view[start : start + LZ4_BLOCK_BYTES], level)
+    out += LZ4_END
     return bytes(out)
 
 
-def _decompress_snappy(cramjam: ModuleType, data: Buffer, limit_bytes: int) -> bytes:
+def lz4_packed(block: Buffer, level: int | None) -> bytes:
+    """At most LZ4_BLOCK_BYTES as a block of a frame."""
+    # Level 9 is Kafka's default and selects its fast compressor; only other levels select the slow one.
+    options = {} if level is None or level == 9 else {"mode": "high_compression", "compression": level}
+    packed = bytes(_cramjam().lz4.compress_block(block, store_size=False, **options))
+    if len(packed) < len(block):
+        return _UINT32_LE.pack(len(packed)) + packed
+    return _UINT32_LE.pack(len(block) | _LZ4_STORED_BIT) + bytes(block)
+
+
+def lz4_unpacked(frame: Buffer, out: bytearray) -> int:
+    """Unpack a whole frame into `out`; returns how many bytes it has. Raises CompressionError."""
+    cramjam = _cramjam()
+    try:
+        return int(cramjam.lz4.decompress_into(frame, out))
+    except cramjam.DecompressionError as error:
+        raise CompressionError(f"lz4: {error}") from error
+
+
+def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
+    return b"".join(snappy_blocks(data, limit_bytes))
+
+
+def snappy_blocks(data: Buffer, limit_bytes: int = SNAPPY_BYTES_MAX) -> Iterator[bytes]:
+    """The blocks of xerial's framing, or the bare block, unpacked. Raises CompressionError.
+
+    limit_bytes: of all of them; unpacked, snappy is at most 22 times as large as packed.
+    """
+    cramjam = _cramjam()
     view = memoryview(data)
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
-        return _snappy_block(cramjam, view, limit_bytes)
+        yield _snappy_block(cramjam, view, limit_bytes)
+        return
     pos, left = len(XERIAL_HEADER), limit_bytes
-    blocks = []
     while pos < len(view):
         if bytes(view[pos : pos + len(XERIAL_MAGIC)]) == XERIAL_MAGIC:
             pos += len(XERIAL_HEADER)  # concatenated streams keep their headers
@@ -168,9 +192,8 @@ def _decompress_snappy(cramjam: ModuleType, data: Buffer, limit_bytes: int) -> b
             raise CompressionError(f"snappy: a block of {size} bytes goes past the end")
         block = _snappy_block(cramjam, view[pos : pos + size], left)
         left -= len(block)
-        blocks.append(block)
+        yield block
         pos += size
-    return b"".join(blocks)
 
 
 def _snappy_block(cramjam: ModuleType, view: memoryview, limit_bytes: int) -> bytes:
@@ -233,7 +256,7 @@ def _decompress_growing(
         return bytes(memoryview(out)[:used])
 
 
-def _zstd_content_bytes(data: Buffer) -> int | None:
+def zstd_content_bytes(data: Buffer) -> int | None:
     """The content size declared by a zstd frame, None if it declares none (RFC 8878, 3.1.1.1)."""
     view = memoryview(data)
     if len(view) < 6 or bytes(view[:4]) != b"\x28\xb5\x2f\xfd":

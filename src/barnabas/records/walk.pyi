@@ -1,17 +1,29 @@
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 
 from barnabas.records.compression import Buffer
 
 NAMED_MAX: int
 
+def counted(pieces: Iterable[Buffer], count: int) -> Iterator[Buffer]: ...
 def faults(
-    block: Buffer, count: int, base_timestamp: int, keyed: bool, oldest_ms: int, newest_ms: int
+    pieces: Iterable[Buffer],
+    count: int,
+    base_timestamp: int,
+    keyed: bool,
+    oldest_ms: int,
+    newest_ms: int,
 ) -> tuple[list[int], list[int], list[int]]: ...
 def first_at_or_after(
-    block: Buffer, count: int, base_timestamp: int, base_offset: int, timestamp: int, from_offset: int
+    pieces: Iterable[Buffer],
+    count: int,
+    base_timestamp: int,
+    base_offset: int,
+    timestamp: int,
+    from_offset: int,
 ) -> tuple[int, int] | None: ...
 def greatest(
-    block: Buffer, count: int, base_timestamp: int, base_offset: int, from_offset: int
+    pieces: Iterable[Buffer], count: int, base_timestamp: int, base_offset: int, from_offset: int
 ) -> tuple[int, int] | None: ...
 def schemas_named(block: Buffer, count: int, of_key: bool) -> set[int | bytes | None]: ...
 def records_naming(

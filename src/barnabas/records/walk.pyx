@@ -1,13 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Answers questions about a batch's records by walking over their bytes, without an object for a record.
 
-`block` is what `records_block` returns. Nobody has checked what a producer wrote there: every length is compared with
-the record's end before it is used, and damage raises CorruptBatch.
+`pieces` are what `record_slices` returns: a record may begin in one and end in a later one, and none is kept. `block` is
+what `records_block` returns. Nobody has checked what a producer wrote there: every length is compared with the record's end
+before it is used, and damage raises CorruptBatch.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memcmp
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcmp, memset
 
 from barnabas.records.batch import CorruptBatch
 from barnabas.records.varint cimport read_varint
@@ -54,6 +55,137 @@ cdef bint read_record(const uint8_t* data, Py_ssize_t* at, Py_ssize_t size, Fiel
     return at[0] == end
 
 
+cdef enum Step:
+    LENGTH, ATTRIBUTES, TIMESTAMP, OFFSET, KEY, VALUE, HEADERS, HEADER_NAME, HEADER_VALUE, DONE
+
+cdef struct Walk:
+    Step step         # the field that comes next
+    int64_t left      # bytes of the record that are neither read nor skipped
+    int64_t skip      # bytes of the present field that are to be skipped
+    int64_t headers   # headers left
+    uint64_t varint   # the beginning of a varint whose end is in the next piece
+    int shift
+    Fields fields     # of the present record
+
+cdef enum Outcome:
+    DAMAGED, MORE, RECORD
+
+
+cdef Outcome take(Walk* walk, const uint8_t* data, Py_ssize_t* at, Py_ssize_t size) noexcept nogil:
+    """Walk to the end of a record (RECORD: its `fields` are known), or of the piece (MORE)."""
+    cdef int64_t length
+    cdef Py_ssize_t start = at[0]
+    if walk.step == LENGTH and walk.shift == 0 and read_varint(data, &start, size, &length):
+        if 0 < length <= size - start:  # nearly always: the record lies in this piece
+            return RECORD if read_record(data, at, size, &walk.fields) else DAMAGED
+    while True:
+        if walk.skip:
+            length = min(walk.skip, <int64_t>(size - at[0]))
+            at[0] += <Py_ssize_t>length
+            walk.skip -= length
+            if walk.skip:
+                return MORE
+        if walk.step == DONE:
+            walk.step = LENGTH
+            return RECORD if walk.left == 0 else DAMAGED
+        if at[0] == size:
+            return MORE
+        if not take_byte(walk, data[at[0]]):
+            return DAMAGED
+        at[0] += 1
+
+
+cdef bint take_byte(Walk* walk, uint8_t byte) noexcept nogil:
+    cdef int64_t value
+    if walk.step != LENGTH:
+        walk.left -= 1
+        if walk.left < 0:
+            return False
+    if walk.step == ATTRIBUTES:
+        walk.step = TIMESTAMP
+        return True
+    walk.varint |= (<uint64_t>(byte & 0x7F)) << walk.shift
+    walk.shift += 7
+    if byte >= 0x80:
+        return walk.shift <= 63
+    value = <int64_t>((walk.varint >> 1) ^ (0 - (walk.varint & 1)))
+    walk.varint = 0
+    walk.shift = 0
+    return take_value(walk, value)
+
+
+cdef bint take_value(Walk* walk, int64_t value) noexcept nogil:
+    """The varint that was next has this value."""
+    if walk.step == LENGTH:
+        walk.left = value
+        walk.step = ATTRIBUTES
+        return value > 0
+    if walk.step == TIMESTAMP:
+        walk.fields.timestamp_delta = value
+        walk.step = OFFSET
+        return True
+    if walk.step == OFFSET:
+        walk.fields.offset_delta = value
+        walk.step = KEY
+        return True
+    if walk.step == HEADERS:
+        walk.headers = value
+        walk.step = HEADER_NAME if value else DONE
+        return value >= 0
+    if value < (0 if walk.step == HEADER_NAME else -1) or value > walk.left:
+        return False
+    if value > 0:
+        walk.skip = value
+        walk.left -= value
+    if walk.step == KEY:
+        walk.fields.has_key = value >= 0
+        walk.step = VALUE
+    elif walk.step == VALUE:
+        walk.step = HEADERS
+    elif walk.step == HEADER_NAME:
+        walk.step = HEADER_VALUE
+    else:
+        walk.headers -= 1
+        walk.step = HEADER_NAME if walk.headers else DONE
+    return True
+
+
+cdef object broken(Py_ssize_t number, Py_ssize_t count):
+    return CorruptBatch(f"record {number} of {count} does not fit its length")
+
+
+def counted(pieces, Py_ssize_t count):
+    """The pieces unchanged, while the records in them are counted. Raises CorruptBatch when there are not `count`, or one
+    does not fit its length; other threads run meanwhile."""
+    cdef Walk walk
+    cdef Py_ssize_t number = 0
+    memset(&walk, 0, sizeof(Walk))
+    for piece in pieces:
+        number = walked(&walk, piece, number, count)
+        yield piece
+    if number < count:
+        raise broken(number, count)
+
+
+cdef Py_ssize_t walked(Walk* walk, const uint8_t[::1] piece, Py_ssize_t number, Py_ssize_t count) except -1:
+    """How many records have ended by the end of a piece, if `number` had before it."""
+    cdef Py_ssize_t at = 0, size = piece.shape[0]
+    cdef Outcome outcome = MORE
+    if size == 0:
+        return number
+    with nogil:
+        while number < count:
+            outcome = take(walk, &piece[0], &at, size)
+            if outcome != RECORD:
+                break
+            number += 1
+    if outcome == DAMAGED:
+        raise broken(number, count)
+    if at != size:
+        raise CorruptBatch(f"{size - at} bytes lie behind the last of {count} records")
+    return number
+
+
 cdef enum:
     NAMES = 1000
 
@@ -72,8 +204,7 @@ cdef void note(Numbers* numbers, Py_ssize_t number) noexcept nogil:
 
 
 def faults(
-    const uint8_t[::1] block, Py_ssize_t count, int64_t base_timestamp, bint keyed, int64_t oldest_ms,
-    int64_t newest_ms,
+    pieces, Py_ssize_t count, int64_t base_timestamp, bint keyed, int64_t oldest_ms, int64_t newest_ms
 ):
     """(numbers of the records without a key, of those older than `oldest_ms`, of those newer than `newest_ms`) of a batch
     of `count` records; at most NAMED_MAX of each.
@@ -81,29 +212,37 @@ def faults(
     keyed: whether to look at keys. oldest_ms: if negative, nothing is too old; records without a time never are. Other
     threads run meanwhile. Raises CorruptBatch.
     """
-    cdef Py_ssize_t at = 0, size = block.shape[0], number = 0
-    cdef const uint8_t* data = &block[0] if size else NULL
-    cdef Fields fields
+    cdef Py_ssize_t at, size, number = 0
+    cdef const uint8_t[::1] piece
+    cdef Outcome outcome
+    cdef Walk walk
     cdef int64_t timestamp
     cdef Numbers keyless, old, new
     keyless.count = old.count = new.count = 0
-    with nogil:
-        for number in range(count):
-            if not read_record(data, &at, size, &fields):
-                break
-            if keyed and not fields.has_key:
-                note(&keyless, number)
-            timestamp = base_timestamp + fields.timestamp_delta
-            if 0 <= timestamp < oldest_ms:
-                note(&old, number)
-            if timestamp > newest_ms:
-                note(&new, number)
-        else:
-            number = count
+    memset(&walk, 0, sizeof(Walk))
+    for piece in pieces:
+        at, size, outcome = 0, piece.shape[0], MORE
+        if size == 0:
+            continue
+        with nogil:
+            while number < count:
+                outcome = take(&walk, &piece[0], &at, size)
+                if outcome != RECORD:
+                    break
+                if keyed and not walk.fields.has_key:
+                    note(&keyless, number)
+                timestamp = base_timestamp + walk.fields.timestamp_delta
+                if 0 <= timestamp < oldest_ms:
+                    note(&old, number)
+                if timestamp > newest_ms:
+                    note(&new, number)
+                number += 1
+        if outcome == DAMAGED:
+            raise broken(number, count)
+        if at != size:
+            raise CorruptBatch(f"{size - at} bytes lie behind the last of {count} records")
     if number < count:
-        raise CorruptBatch(f"record {number} of {count} does not fit its length")
-    if at != size:
-        raise CorruptBatch(f"{size - at} bytes lie behind the last of {count} records")
+        raise broken(number, count)
     return list_of(&keyless), list_of(&old), list_of(&new)
 
 
@@ -112,38 +251,73 @@ cdef list list_of(Numbers* numbers):
 
 
 def first_at_or_after(
-    const uint8_t[::1] block, Py_ssize_t count, int64_t base_timestamp, int64_t base_offset, int64_t timestamp,
-    int64_t from_offset,
+    pieces, Py_ssize_t count, int64_t base_timestamp, int64_t base_offset, int64_t timestamp, int64_t from_offset
 ):
-    """(timestamp, offset) of the first record that is at or after both; None if there is none. Raises CorruptBatch."""
-    cdef Py_ssize_t at = 0, size = block.shape[0], number
-    cdef const uint8_t* data = &block[0] if size else NULL
-    cdef Fields fields
-    for number in range(count):
-        if not read_record(data, &at, size, &fields):
-            raise CorruptBatch(f"record {number} of {count} at offset {base_offset} does not fit its length")
-        if base_timestamp + fields.timestamp_delta >= timestamp and base_offset + fields.offset_delta >= from_offset:
-            return base_timestamp + fields.timestamp_delta, base_offset + fields.offset_delta
+    """(timestamp, offset) of the first record that is at or after both; None if there is none. Nothing behind it is
+    unpacked; other threads run meanwhile. Raises CorruptBatch."""
+    cdef Py_ssize_t at, size, number = 0
+    cdef const uint8_t[::1] piece
+    cdef Outcome outcome
+    cdef Walk walk
+    memset(&walk, 0, sizeof(Walk))
+    for piece in pieces:
+        at, size, outcome = 0, piece.shape[0], MORE
+        if size == 0:
+            continue
+        with nogil:
+            while number < count:
+                outcome = take(&walk, &piece[0], &at, size)
+                if outcome != RECORD:
+                    break
+                number += 1
+                if base_timestamp + walk.fields.timestamp_delta < timestamp:
+                    continue
+                if base_offset + walk.fields.offset_delta >= from_offset:
+                    break
+        if outcome == DAMAGED:
+            raise broken(number, count)
+        if outcome == RECORD and (
+            base_timestamp + walk.fields.timestamp_delta >= timestamp
+            and base_offset + walk.fields.offset_delta >= from_offset
+        ):
+            return base_timestamp + walk.fields.timestamp_delta, base_offset + walk.fields.offset_delta
+        if number == count:
+            return None
+    if number < count:
+        raise broken(number, count)
     return None
 
 
-def greatest(
-    const uint8_t[::1] block, Py_ssize_t count, int64_t base_timestamp, int64_t base_offset, int64_t from_offset
-):
+def greatest(pieces, Py_ssize_t count, int64_t base_timestamp, int64_t base_offset, int64_t from_offset):
     """(timestamp, offset) of the first record with the greatest timestamp from an offset on; None if there is none.
-    Raises CorruptBatch."""
-    cdef Py_ssize_t at = 0, size = block.shape[0], number
-    cdef const uint8_t* data = &block[0] if size else NULL
-    cdef Fields fields
+    Other threads run meanwhile. Raises CorruptBatch."""
+    cdef Py_ssize_t at, size, number = 0
+    cdef const uint8_t[::1] piece
+    cdef Outcome outcome
+    cdef Walk walk
     cdef int64_t best = 0, best_offset = -1
-    for number in range(count):
-        if not read_record(data, &at, size, &fields):
-            raise CorruptBatch(f"record {number} of {count} at offset {base_offset} does not fit its length")
-        if base_offset + fields.offset_delta < from_offset:
+    memset(&walk, 0, sizeof(Walk))
+    for piece in pieces:
+        at, size, outcome = 0, piece.shape[0], MORE
+        if size == 0:
             continue
-        if best_offset < 0 or base_timestamp + fields.timestamp_delta > best:
-            best = base_timestamp + fields.timestamp_delta
-            best_offset = base_offset + fields.offset_delta
+        with nogil:
+            while number < count:
+                outcome = take(&walk, &piece[0], &at, size)
+                if outcome != RECORD:
+                    break
+                number += 1
+                if base_offset + walk.fields.offset_delta < from_offset:
+                    continue
+                if best_offset < 0 or base_timestamp + walk.fields.timestamp_delta > best:
+                    best = base_timestamp + walk.fields.timestamp_delta
+                    best_offset = base_offset + walk.fields.offset_delta
+        if outcome == DAMAGED:
+            raise broken(number, count)
+        if number == count:
+            break
+    if number < count:
+        raise broken(number, count)
     return None if best_offset < 0 else (best, best_offset)
 
 

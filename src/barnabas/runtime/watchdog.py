@@ -1,8 +1,9 @@
 """Logs turns of an event loop that take too long, with the stack in which the time was spent.
 
 A thread looks from time to time at what the loop's thread is doing. If it is waiting, as most of the time, nothing more is
-done; otherwise the thread asks the loop for an answer. If the loop's thread used much CPU time until then, one line with the
-duration and the observed stack is logged. This costs an idle broker a few looks per second, and a busy one a few answers more.
+done; otherwise the thread asks the loop for an answer. If the loop's thread used much CPU time until then, one line with
+the duration and the observed stack is logged. This costs an idle broker a few looks per second, and a busy one a few
+answers more.
 
 What counts is the CPU time of the loop's thread: on a busy machine, a turn takes long because other processes run, and no
 stack would explain that. Only a turn of a second and more (`HELD_UP_FACTOR`) is logged without CPU time: the loop waited,

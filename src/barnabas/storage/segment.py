@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cores.producers import CompletedTxn
-from barnabas.records.batch import LOG_APPEND_TIME_BIT, LOG_OVERHEAD, records_block
+from barnabas.records.batch import LOG_APPEND_TIME_BIT, LOG_OVERHEAD, record_slices
 from barnabas.records.units import Offset, Position
 from barnabas.records.walk import first_at_or_after, greatest
 from barnabas.storage.errors import CorruptIndex
@@ -413,8 +413,8 @@ class Segment(SegmentChecks):
             if header.max_timestamp < timestamp_ms:
                 continue
             if header.magic == 2 and not header.attributes & LOG_APPEND_TIME_BIT:
-                block, first_ms = records_block(view, 0, header), header.base_timestamp
-                args = (block, header.record_count, first_ms, header.base_offset, timestamp_ms, from_offset)
+                pieces, first_ms = record_slices(view, 0, header, None), header.base_timestamp
+                args = (pieces, header.record_count, first_ms, header.base_offset, timestamp_ms, from_offset)
                 if (hit := first_at_or_after(*args)) is not None:
                     return hit
                 continue
@@ -429,9 +429,9 @@ class Segment(SegmentChecks):
         for found, header, view in self.intact(0):
             if found.last_offset >= from_offset and (best is None or header.max_timestamp > best[0]):
                 if header.magic == 2 and not header.attributes & LOG_APPEND_TIME_BIT:
-                    block = records_block(view, 0, header)
+                    pieces = record_slices(view, 0, header, None)
                     hit = greatest(
-                        block, header.record_count, header.base_timestamp, header.base_offset, from_offset
+                        pieces, header.record_count, header.base_timestamp, header.base_offset, from_offset
                     )
                     best = hit if hit is not None and (best is None or hit[0] > best[0]) else best
                     continue

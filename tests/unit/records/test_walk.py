@@ -33,19 +33,19 @@ def test_the_same_as_decoding(seed: int) -> None:
     records = list(records_of(batch, 0, header))
     block = records_block(batch, 0, header)
     count, first_ms = header.record_count, header.base_timestamp
-    keyless, old, new = walk.faults(block, count, first_ms, True, T0_MS, T0_MS)
+    keyless, old, new = walk.faults([block], count, first_ms, True, T0_MS, T0_MS)
     assert keyless == [i for i, record in enumerate(records) if record.key is None]
     assert old == [i for i, record in enumerate(records) if record.timestamp < T0_MS]
     assert new == [i for i, record in enumerate(records) if record.timestamp > T0_MS]
-    assert walk.faults(block, count, first_ms, False, -1, T0_MS + 5000) == ([], [], [])
+    assert walk.faults([block], count, first_ms, False, -1, T0_MS + 5000) == ([], [], [])
     at_ms, offset = T0_MS + rng.randrange(-6000, 6000), 1000 + rng.randrange(count)
     wanted = next(
         ((r.timestamp, r.offset) for r in records if r.timestamp >= at_ms and r.offset >= offset), None
     )
-    assert walk.first_at_or_after(block, count, first_ms, 1000, at_ms, offset) == wanted
+    assert walk.first_at_or_after([block], count, first_ms, 1000, at_ms, offset) == wanted
     late = [record for record in records if record.offset >= offset]
     best = max(late, key=lambda record: (record.timestamp, -record.offset))
-    assert walk.greatest(block, count, first_ms, 1000, offset) == (best.timestamp, best.offset)
+    assert walk.greatest([block], count, first_ms, 1000, offset) == (best.timestamp, best.offset)
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -60,11 +60,11 @@ def test_damage_is_told_or_harmless(seed: int) -> None:
             broken[rng.randrange(len(broken))] = rng.choice([0, 0x7F, 0x80, 0xFF, rng.randrange(256)])
         del broken[len(broken) - rng.choice([0, 0, 1, 5]) :]
         try:
-            walk.faults(broken, header.record_count, T0_MS, True, T0_MS, T0_MS)
+            walk.faults([broken], header.record_count, T0_MS, True, T0_MS, T0_MS)
         except CorruptBatch:
             continue
-        walk.first_at_or_after(broken, header.record_count, T0_MS, 0, T0_MS, 0)
-        walk.greatest(broken, header.record_count, T0_MS, 0, 0)
+        walk.first_at_or_after([broken], header.record_count, T0_MS, 0, T0_MS, 0)
+        walk.greatest([broken], header.record_count, T0_MS, 0, 0)
 
 
 @pytest.mark.parametrize("cut", [1, 2, 10])
@@ -74,14 +74,14 @@ def test_what_is_cut_off_or_too_long_is_damage(cut: int) -> None:
     block = records_block(batch, 0, header)
     for wrong in (block[:-cut], block + bytes(cut), b""):
         with pytest.raises(CorruptBatch):
-            walk.faults(wrong, 2, T0_MS, True, -1, T0_MS)
+            walk.faults([wrong], 2, T0_MS, True, -1, T0_MS)
 
 
 def test_of_very_many_records_only_the_first_are_named() -> None:
     batch = build_batch([Record(0, T0_MS, None, None)] * 3_000)
     block = records_block(batch, 0, check_batch(batch))
     first = list(range(walk.NAMED_MAX))
-    assert walk.faults(block, 3_000, T0_MS, True, T0_MS + 1, T0_MS - 1) == (first, first, first)
+    assert walk.faults([block], 3_000, T0_MS, True, T0_MS + 1, T0_MS - 1) == (first, first, first)
 
 
 GUID = bytes(range(16))

@@ -15,11 +15,11 @@ from barnabas.records.batch import (
     TimestampType,
     check_batch,
     patch_max_timestamp,
+    record_slices,
     recompress,
-    records_block,
 )
 from barnabas.records.batch_header import RECORD_BYTES_MIN, BatchTooLarge
-from barnabas.records.compression import DEFAULT_LIMIT_BYTES, Codec
+from barnabas.records.compression import Codec, OverLimit
 from barnabas.records.walk import faults
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -140,7 +140,7 @@ def converted(
         return records
     packed_with, codec = header.attributes & CODEC_MASK, CODECS.get(config.compression_type)
     must_pack = codec is not None and packed_with != codec
-    limit_bytes = DEFAULT_LIMIT_BYTES
+    limit_bytes: int | None = None  # unpacked piece by piece, however large: Kafka has no limit either
     # To walk over a megabyte that is not packed takes a millisecond.
     if not may_take_long and (packed_with or must_pack):
         limit_bytes = QUICK_UNPACKED_BYTES_MAX
@@ -151,7 +151,20 @@ def converted(
         if not must_pack:
             return records
         assert codec is not None
-        packed = memoryview(bytearray(recompress(records, 0, codec, config.level_of(codec), limit_bytes)))
+        packed = recompress(
+            records,
+            0,
+            codec,
+            config.level_of(codec),
+            unpacked_bytes_max=limit_bytes,
+            packed_bytes_max=config.max_message_bytes,
+        )
+    except OverLimit:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"packed with {codec.name.lower()}, as {topic} demands, the batch has more than {config.max_message_bytes} "
+            "bytes, which is max.message.bytes",
+        ) from None
     except CorruptBatch as error:
         if isinstance(error, BatchTooLarge) and not may_take_long:
             raise NotPrepared(topic) from None
@@ -159,7 +172,7 @@ def converted(
             ErrorCode.INVALID_RECORD, f"the records of the batch cannot be read: {error}"
         ) from error
     _require_size(len(packed), topic, config)
-    return packed
+    return memoryview(bytearray(packed))
 
 
 def stamped(records: memoryview, config: LogConfig, now_ms: int) -> tuple[BatchHeader, int]:
@@ -183,7 +196,7 @@ def _looks_into_records(config: LogConfig) -> bool:
 
 
 def _check_records(
-    records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, limit_bytes: int
+    records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int, limit_bytes: int | None
 ) -> None:
     """Check what the options demand of single records. Raises RecordsRefused, CorruptBatch. Only if there is such an option,
     the batch is unpacked and its records are walked over."""
@@ -193,9 +206,9 @@ def _check_records(
     # Negative when there is no limit: nothing is older.
     oldest_ms = -1 if config.log_append_time else now_ms - config.timestamp_before_max_ms
     newest_ms = now_ms + config.timestamp_after_max_ms if is_ahead else LONG_MAX
-    block = records_block(records, 0, header, limit_bytes)
+    pieces = record_slices(records, 0, header, limit_bytes)
     keyless, old, new = faults(
-        block, header.record_count, header.base_timestamp, config.compact, oldest_ms, newest_ms
+        pieces, header.record_count, header.base_timestamp, config.compact, oldest_ms, newest_ms
     )
     if keyless:
         raise RecordsRefused(
