@@ -12,7 +12,9 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_right
+from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import Literal
 
 from barnabas.cores.producers import CompletedTxn
@@ -24,6 +26,7 @@ from barnabas.storage.errors import CorruptIndex, LogDirOffline, LogUnreadable, 
 from barnabas.storage.files import FileSlice, fsync_dir, remove_quietly
 from barnabas.storage.log_writer import LogWriter
 from barnabas.storage.rebuilding import reload_producers, set_aside_overlapped
+from barnabas.storage.searching import Hit, Search, finish
 from barnabas.storage.segment import EmptySlice, Nothing, Overlap, Segment
 
 logger = logging.getLogger("barnabas.storage")
@@ -244,40 +247,57 @@ class Log(LogWriter):
         fits = last.magic == 2 and begin + last.size_bytes == len(records)
         return min(last.last_offset + 1, upper_offset) if fits else upper_offset
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record at or after a time, None if all are older.
+    def search_time(self, timestamp_ms: int) -> Search:
+        """The first record at or after a time, None if all are older. Raises LogDirOffline."""
+        return self._searched(partial(self._search_time, timestamp_ms))
 
-        Decodes the one batch that contains it. Raises LogDirOffline.
-        """
+    def search_greatest_time(self) -> Search:
+        """The first record with the greatest timestamp; None in an empty log. Raises LogDirOffline."""
+        return self._searched(self._search_greatest_time)
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> Hit | None:
+        """`search_time`, at once."""
+        return finish(self.search_time(timestamp_ms))
+
+    def max_timestamp(self) -> Hit | None:
+        """`search_greatest_time`, at once."""
+        return finish(self.search_greatest_time())
+
+    def _searched(self, begin: Callable[[list[Segment]], Search]) -> Search:
+        """Run a search; begin anew when a segment was deleted or replaced while it was paused."""
         try:
-            self._make_ready()
-            for segment in self._segments:
-                if segment.max_timestamp >= timestamp_ms:
-                    found = segment.offset_for_timestamp(timestamp_ms, self.core.log_start_offset)
-                    if found is not None:
-                        return found
+            while True:
+                self._make_ready()
+                known = self._segments
+                search, found = begin(known), None
+                try:
+                    while known is self._segments or known == self._segments[: len(known)]:
+                        found = yield search.send(found)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]
         except OSError as error:
             raise LogDirOffline(self.log_dir, error) from error
+
+    def _search_time(self, timestamp_ms: int, segments: list[Segment]) -> Search:
+        for segment in segments:
+            if segment.max_timestamp >= timestamp_ms:
+                found = yield from segment.search_time(timestamp_ms, self.core.log_start_offset)
+                if found is not None:
+                    return found
         return None
 
-    def max_timestamp(self) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record with the greatest timestamp; None in an empty log."""
-        try:
-            self._make_ready()
-            best: tuple[int, int] | None = None
-            by_age = sorted(self._segments, key=lambda segment: -segment.max_timestamp)
-            for segment in by_age:
-                if segment.max_timestamp < 0 or (best is not None and segment.max_timestamp <= best[0]):
-                    break
-                found = segment.offset_for_timestamp(segment.max_timestamp, self.core.log_start_offset)
-                if found is None:
-                    # The record with that timestamp was compacted away or is below the log's start.
-                    found = segment.greatest_timestamp(self.core.log_start_offset)
-                if found is not None and (best is None or found[0] > best[0]):
-                    best = found
-            return best
-        except OSError as error:
-            raise LogDirOffline(self.log_dir, error) from error
+    def _search_greatest_time(self, segments: list[Segment]) -> Search:
+        best: Hit | None = None
+        for segment in sorted(segments, key=lambda segment: -segment.max_timestamp):
+            if segment.max_timestamp < 0 or (best is not None and segment.max_timestamp <= best[0]):
+                break
+            found = yield from segment.search_time(segment.max_timestamp, self.core.log_start_offset)
+            if found is None:
+                # The record with that timestamp was compacted away or is below the log's start.
+                found = yield from segment.search_greatest_time(self.core.log_start_offset)
+            if found is not None and (best is None or found[0] > best[0]):
+                best = found
+        return best
 
     # ------------------------------------------------------------------------------------------- flushing
 

@@ -13,12 +13,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cores.producers import CompletedTxn
-from barnabas.records.batch import LOG_APPEND_TIME_BIT, LOG_OVERHEAD, record_slices
+from barnabas.records.batch import LOG_OVERHEAD
 from barnabas.records.units import Offset, Position
-from barnabas.records.walk import first_at_or_after, greatest
 from barnabas.storage.errors import CorruptIndex
 from barnabas.storage.files import FileSlice, LogFile
-from barnabas.storage.formats import records_in
 from barnabas.storage.plain_read import plain_range
 from barnabas.storage.scan import (
     ANY_OFFSET,
@@ -29,6 +27,7 @@ from barnabas.storage.scan import (
     position_with_records,
     tables,
 )
+from barnabas.storage.searching import Hit, Search, look_for_greatest, look_for_time
 from barnabas.storage.segment_checks import Overlap, SegmentChecks
 from barnabas.storage.segment_files import (
     CLEANED_SUFFIX,
@@ -394,8 +393,8 @@ class Segment(SegmentChecks):
             raise Damaged(end, "a batch is cut off")
         return following
 
-    def offset_for_timestamp(self, timestamp_ms: int, from_offset: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record at or after a time, and at or after `from_offset`."""
+    def search_time(self, timestamp_ms: int, from_offset: int) -> Search:
+        """The first record at or after a time, and at or after `from_offset`. Raises OSError."""
         try:
             entry = self.time_index.lookup(timestamp_ms)
             if entry[0] >= 0 and not self._is_true(*entry):
@@ -408,36 +407,24 @@ class Segment(SegmentChecks):
             return None
         position = located if isinstance(located, int) else located.position
         for found, header, view in self.intact(position):
-            if found.last_offset < from_offset:
+            if found.last_offset < from_offset or header.max_timestamp < timestamp_ms:
+                yield None
                 continue
-            if header.max_timestamp < timestamp_ms:
-                continue
-            if header.magic == 2 and not header.attributes & LOG_APPEND_TIME_BIT:
-                pieces, first_ms = record_slices(view, 0, header, None), header.base_timestamp
-                args = (pieces, header.record_count, first_ms, header.base_offset, timestamp_ms, from_offset)
-                if (hit := first_at_or_after(*args)) is not None:
-                    return hit
-                continue
-            for record in records_in(view, header):
-                if record.timestamp >= timestamp_ms and record.offset >= from_offset:
-                    return record.timestamp, record.offset
+            hit = yield look_for_time(view, header, timestamp_ms, from_offset)
+            if hit is not None:
+                return hit
         return None
 
-    def greatest_timestamp(self, from_offset: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record with the greatest timestamp. Decodes the segment."""
-        best: tuple[int, int] | None = None
+    def search_greatest_time(self, from_offset: int) -> Search:
+        """The first record with the greatest timestamp. Looks into batches of the whole segment. Raises OSError."""
+        best: Hit | None = None
         for found, header, view in self.intact(0):
-            if found.last_offset >= from_offset and (best is None or header.max_timestamp > best[0]):
-                if header.magic == 2 and not header.attributes & LOG_APPEND_TIME_BIT:
-                    pieces = record_slices(view, 0, header, None)
-                    hit = greatest(
-                        pieces, header.record_count, header.base_timestamp, header.base_offset, from_offset
-                    )
-                    best = hit if hit is not None and (best is None or hit[0] > best[0]) else best
-                    continue
-                for record in records_in(view, header):
-                    if record.offset >= from_offset and (best is None or record.timestamp > best[0]):
-                        best = record.timestamp, record.offset
+            if found.last_offset < from_offset or (best is not None and header.max_timestamp <= best[0]):
+                yield None
+                continue
+            hit = yield look_for_greatest(view, header, from_offset)
+            if hit is not None and (best is None or hit[0] > best[0]):
+                best = hit
         return best
 
     def aborted(self, fetch_offset: int, upper_offset: int) -> tuple[list[CompletedTxn], bool]:

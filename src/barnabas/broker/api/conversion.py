@@ -3,20 +3,23 @@
 The log holds only format 2. Records of old producers are converted before they are appended; records for old consumers
 are converted after they are read (records/message_set_convert.py does the work). Newer clients never need this.
 
-One thread converts, so that only one conversion's memory is in use at a time, and the loop keeps running beside it. Small
-pieces are converted directly on the loop, because handing them to the thread costs more than the conversion.
+Whatever else unpacks a client's records is done here too (compacted topics, searches by time). A few threads work, and the
+loop keeps running beside them. A client, that is a user at an address, has one piece of work under way at a time, however
+many connections it opens, so that it neither takes all threads nor all memory. Small pieces that are not packed are
+converted directly on the loop, because handing them to a thread costs more than the conversion.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from barnabas.records.batch import CorruptBatch
-from barnabas.records.message_set import InvalidMessageSet, UnsupportedCodec
+from barnabas.records.batch import CODEC_MASK, CorruptBatch
+from barnabas.records.message_set import InvalidMessageSet, UnsupportedCodec, messages
 from barnabas.records.message_set_convert import (
     Converted,
     InvalidTimestamp,
@@ -27,9 +30,11 @@ from barnabas.records.message_set_convert import (
 from barnabas.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.broker.net.connection import Connection
     from barnabas.storage.files import FileSlice
 
 INLINE_BYTES_MAX: Final = 4096
+THREADS: Final = 4
 UNFOLDED_BYTES_MAX: Final = 1 << 27
 """The size up to which one request's message set, or one stored batch, may be decompressed."""
 CLIENTS_MAX: Final = 1000
@@ -55,6 +60,14 @@ REST: Final = "(other clients)"
 
 
 @dataclass(slots=True)
+class _Turn:
+    """Who may work for one client. users: how many hold the lock or wait for it."""
+
+    lock: asyncio.Lock
+    users: int = 0
+
+
+@dataclass(slots=True)
 class Count:
     """What conversion has cost so far."""
 
@@ -69,15 +82,35 @@ class Conversions:
 
     def __init__(self) -> None:
         self.counts: dict[Converting, Count] = {}
-        self._thread: ThreadPoolExecutor | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._turns: dict[tuple[str, str], _Turn] = {}
 
-    async def run(self, size_bytes: int, work: Callable[[], T]) -> T:
-        """The result of `work`, which handles about `size_bytes` of records."""
-        if size_bytes <= INLINE_BYTES_MAX:
+    async def run(
+        self, size_bytes: int, work: Callable[[], T], whose: Connection, *, packed: bool = False
+    ) -> T:
+        """The result of `work`, which handles about `size_bytes` of records.
+
+        packed: whether they are compressed: a few bytes may unpack to many megabytes.
+        """
+        if size_bytes <= INLINE_BYTES_MAX and not packed:
             return work()
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "conversion")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(THREADS, "conversion")
+        async with self._turn_of((whose.principal, whose.plain_host)):
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    @contextlib.asynccontextmanager
+    async def _turn_of(self, client: tuple[str, str]) -> AsyncIterator[None]:
+        """Wait until the client has no other work under way, first come, first served."""
+        turn = self._turns.setdefault(client, _Turn(asyncio.Lock()))
+        turn.users += 1
+        try:
+            async with turn.lock:
+                yield
+        finally:
+            turn.users -= 1
+            if not turn.users:
+                del self._turns[client]
 
     def count(self, who: Converting, records: int, size_bytes: int) -> None:
         """Count one more conversion for a client."""
@@ -89,9 +122,9 @@ class Conversions:
         count.bytes += size_bytes
 
     def close(self) -> None:
-        """End the conversion thread."""
-        if self._thread is not None:
-            self._thread.shutdown(wait=False, cancel_futures=True)
+        """End the threads."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def batches_of(message_set: bytes, max_batch_bytes: int) -> tuple[list[bytes], int]:
@@ -108,6 +141,16 @@ def batches_of(message_set: bytes, max_batch_bytes: int) -> tuple[list[bytes], i
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     except UnsupportedCodec as error:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, str(error)) from None
+
+
+def is_packed(message_set: bytes) -> bool:
+    """Whether a message of a set is compressed. Only small sets are looked at: large ones go to a thread anyway."""
+    if len(message_set) > INLINE_BYTES_MAX:
+        return True
+    try:
+        return any(message.attributes & CODEC_MASK for _, message in messages(message_set))
+    except CorruptBatch:
+        return False
 
 
 def message_set_of(stored: FileSlice | bytes, magic: int, from_offset: int, max_bytes: int) -> Converted:

@@ -7,18 +7,15 @@ thread. Produce requests of the same connection wait meanwhile, so that a produc
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.partitions.batch_checks import checked, converted, must_convert
 from barnabas.records.batch import CODEC_MASK
 
 if TYPE_CHECKING:
-    from barnabas.broker.api.services import Services
+    from barnabas.broker.api.context import Context
     from barnabas.broker.partitions.partition import Partition
     from barnabas.storage.config import LogConfig
-
-UNFOLDED_BYTES: Final = 1 << 20
-"""What a packed batch is taken to be worth, so that a thread unpacks it: a few bytes may unpack to many megabytes."""
 
 
 class Prepared(NamedTuple):
@@ -28,15 +25,17 @@ class Prepared(NamedTuple):
     converted_for: LogConfig
 
 
-async def prepare(services: Services, partition: Partition, records: memoryview) -> Prepared:
+async def prepare(context: Context, partition: Partition, records: memoryview) -> Prepared:
     """Make a batch ready for `Partition.append`. records: must not be borrowed, and may be changed. Raises ApiError."""
+    services = context.services
     config = partition.config
     header, records = checked(records, partition.topic, config)
     if config.checks_schemas:
-        await services.schema_checks.check(partition, records)
+        await services.schema_checks.check(partition, records, context.connection)
     now_ms = services.clock.now_ms()
     if not must_convert(header, config, now_ms):
         return Prepared(records, config)
-    size_bytes = UNFOLDED_BYTES if header.attributes & CODEC_MASK else len(records)
+    packed = bool(header.attributes & CODEC_MASK)
     work = partial(converted, records, header, partition.topic, config, now_ms)
-    return Prepared(await services.conversions.run(size_bytes, work), config)
+    done = await services.conversions.run(len(records), work, context.connection, packed=packed)
+    return Prepared(done, config)

@@ -28,6 +28,7 @@ from barnabas.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.api.conversion import Conversions
+    from barnabas.broker.net.connection import Connection
     from barnabas.broker.partitions.partition import Partition
     from barnabas.config.loader import BrokerConfig
     from barnabas.runtime.clock import Clock
@@ -49,7 +50,6 @@ THREADS: Final = 4
 SCHEMAS_MAX: Final = 1_000
 BAD_MAX: Final = 20
 """At most this many wrong schemas of one batch are searched for in its records."""
-UNFOLDED_BYTES: Final = 1 << 20
 DEFAULT_CONTEXT: Final = "."
 
 Reference = int | bytes
@@ -120,14 +120,14 @@ class SchemaChecks:
         """Use this registry, unless the configuration names one."""
         self.registries = self.registries or (registry,)
 
-    async def check(self, partition: Partition, records: memoryview) -> None:
+    async def check(self, partition: Partition, records: memoryview, whose: Connection) -> None:
         """Raises RecordsRefused when a record names no schema of its subject, and ApiError when that cannot be determined.
 
         records: one batch whose header has been checked; its buffer must not be a borrowed one.
         """
         try:
             async with asyncio.timeout(WAIT_S):
-                await self._check(tuple(rules_of(partition.topic, partition.config)), records)
+                await self._check(tuple(rules_of(partition.topic, partition.config)), records, whose)
         except TimeoutError:
             raise self._unavailable("it does not answer in time") from None
         except CorruptBatch as error:
@@ -135,17 +135,18 @@ class SchemaChecks:
                 ErrorCode.INVALID_RECORD, f"the records of the batch cannot be read: {error}"
             ) from error
 
-    async def _check(self, rules: tuple[Rule, ...], records: memoryview) -> None:
+    async def _check(self, rules: tuple[Rule, ...], records: memoryview, whose: Connection) -> None:
         header = check_batch(records)
-        # A few compressed bytes may decompress to many: those go to the thread.
-        size_bytes = UNFOLDED_BYTES if header.attributes & CODEC_MASK else len(records)
+        run = partial(
+            self._conversions.run, len(records), whose=whose, packed=bool(header.attributes & CODEC_MASK)
+        )
 
         # Decompressed again when a record is refused: the decompressed batch is not held while the registry is asked.
         def names() -> list[set[int | bytes | None]]:
             block = records_block(records, 0, header)
             return [schemas_named(block, header.record_count, rule.part == "key") for rule in rules]
 
-        for rule, found in zip(rules, await self._conversions.run(size_bytes, names), strict=True):
+        for rule, found in zip(rules, await run(names), strict=True):
             bad = await self._strangers(rule, found)
             if not bad:
                 continue
@@ -154,7 +155,7 @@ class SchemaChecks:
                 block = records_block(records, 0, header)
                 return records_naming(block, header.record_count, rule.part == "key", bad)[:NAMED_MAX]
 
-            raise _refusal(rule, bad, await self._conversions.run(size_bytes, numbers))
+            raise _refusal(rule, bad, await run(numbers))
 
     async def _strangers(self, rule: Rule, found: set[int | bytes | None]) -> set[int | bytes | None]:
         """The references that are not schemas of the rule's subject. Raises ApiError."""

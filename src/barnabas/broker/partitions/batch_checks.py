@@ -15,8 +15,8 @@ from barnabas.records.batch import (
     TimestampType,
     check_batch,
     patch_max_timestamp,
-    record_slices,
     recompress,
+    record_slices,
 )
 from barnabas.records.batch_header import RECORD_BYTES_MIN, BatchTooLarge
 from barnabas.records.compression import Codec, OverLimit
@@ -162,7 +162,7 @@ def converted(
     except OverLimit:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"packed with {codec.name.lower()}, as {topic} demands, the batch has more than {config.max_message_bytes} "
+            f"packed with {config.compression_type}, as {topic} demands, the batch has more than {config.max_message_bytes} "
             "bytes, which is max.message.bytes",
         ) from None
     except CorruptBatch as error:

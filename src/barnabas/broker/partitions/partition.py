@@ -39,6 +39,7 @@ from barnabas.records.compression import Codec
 from barnabas.records.control import EndTransactionMarker, build_marker
 from barnabas.records.units import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch
 from barnabas.storage.errors import LogDirOffline
+from barnabas.storage.searching import Hit, Search, finish
 from barnabas.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -629,21 +630,23 @@ class Partition(PartitionState):
         found = self.log.read(offset, max_bytes, at_least_one=True, upper_offset=self.log_end_offset)
         return b"" if found is None else found.read()
 
-    def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
+    def search_time(self, timestamp_ms: int) -> Search:
+        """The first record at or after a time, in steps (storage/searching.py). Raises CorruptBatch."""
+        return self.log.search_time(timestamp_ms)
+
+    def search_greatest_time(self) -> Search:
+        """The first record with the greatest timestamp, in steps. Raises CorruptBatch."""
+        return self.log.search_greatest_time()
+
+    def offset_for_time(self, timestamp_ms: int) -> Hit | None:
         """(timestamp, offset) of the first record at or after a time. Raises ApiError when records cannot be read."""
         try:
-            return self.log.offset_for_timestamp(timestamp_ms)
+            return finish(self.search_time(timestamp_ms))
         except CorruptBatch as error:
-            raise self._unreadable(error) from error
+            raise self.unreadable(error) from error
 
-    def max_timestamp(self) -> tuple[int, int] | None:
-        """(timestamp, offset) of the record with the greatest timestamp. Raises ApiError when records cannot be read."""
-        try:
-            return self.log.max_timestamp()
-        except CorruptBatch as error:
-            raise self._unreadable(error) from error
-
-    def _unreadable(self, error: CorruptBatch) -> ApiError:
+    def unreadable(self, error: CorruptBatch) -> ApiError:
+        """The answer to a request that needs records that cannot be read."""
         return ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic}-{self.index}: {error}")
 
     def wake_waiters(self) -> None:

@@ -101,7 +101,10 @@ async def _one(context: Context, read: PartitionRead, left_bytes: int) -> Answer
     conversions = context.services.conversions
     try:
         found = await conversions.run(
-            len(stored), lambda: message_set_of(stored, magic, asked.fetch_offset, max_bytes)
+            len(stored),
+            lambda: message_set_of(stored, magic, asked.fetch_offset, max_bytes),
+            context.connection,
+            packed=True,  # perhaps
         )
     except ApiError as error:
         return Answer(read, error.code, b"", asked.fetch_offset)

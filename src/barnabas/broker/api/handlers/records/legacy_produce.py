@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from barnabas.broker.api.context import Context
-from barnabas.broker.api.conversion import Converting, batches_of, known_to_old_clients
+from barnabas.broker.api.conversion import Converting, batches_of, is_packed, known_to_old_clients
 from barnabas.broker.api.handlers.records.produce import (
     ACKS_ALL,
     ACKS_LEADER,
@@ -78,10 +78,15 @@ async def _append(
     max_bytes = find_partition(context, topic, data.index).config.max_message_bytes
     message_set: bytes = data.records or b""
     conversions = context.services.conversions
-    batches, records = await conversions.run(len(message_set), lambda: batches_of(message_set, max_bytes))
+    batches, records = await conversions.run(
+        len(message_set),
+        lambda: batches_of(message_set, max_bytes),
+        context.connection,
+        packed=is_packed(message_set),
+    )
     # Looked up again: the partition may have gone while the thread converted.
     partition = find_partition(context, topic, data.index)
-    prepared = [await prepare(context.services, partition, memoryview(bytearray(batch))) for batch in batches]
+    prepared = [await prepare(context, partition, memoryview(bytearray(batch))) for batch in batches]
     partition = find_partition(context, topic, data.index)
     appended = [
         partition.append(

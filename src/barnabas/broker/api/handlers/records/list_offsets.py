@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Iterator
-from typing import Final
+from collections.abc import Awaitable, Generator, Iterator
+from typing import Final, NamedTuple
 
 from barnabas.broker.api.context import Context
 from barnabas.broker.api.handlers.once import by_topic
 from barnabas.broker.partitions.partition import Partition
+from barnabas.records.batch import CorruptBatch
 from barnabas.records.units import Offset
-from barnabas.runtime.pace import in_pieces
+from barnabas.runtime.pace import Pace, in_pieces
+from barnabas.storage.searching import Search
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -38,6 +40,14 @@ NOWHERE: Final = (-1, -1)
 SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
+class Later(NamedTuple):
+    """A row that needs a batch unpacked, which a thread does."""
+
+    row: ListOffsetsPartitionResponse
+    topic: str
+    asked: ListOffsetsPartition
+
+
 def handle(
     context: Context, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
@@ -46,22 +56,33 @@ def handle(
     Thousands of partitions, or searches by time on the disk, take many turns.
     """
     answer = ListOffsetsResponse(topics=[])
+    later: list[Later] = []
     looking = in_pieces(
-        asyncio.get_running_loop(), context.services.clock, _look_up_all(context, request, answer)
+        asyncio.get_running_loop(), context.services.clock, _look_up_all(context, request, answer, later)
     )
-    if not looking.done():
-        return _answered(looking, answer)
+    if not looking.done() or later:
+        return _answered(context, request.isolation_level == READ_COMMITTED, looking, later, answer)
     looking.result()
     return answer
 
 
-async def _answered(looking: asyncio.Future[None], answer: ListOffsetsResponse) -> ListOffsetsResponse:
+async def _answered(
+    context: Context,
+    read_committed: bool,
+    looking: asyncio.Future[None],
+    later: list[Later],
+    answer: ListOffsetsResponse,
+) -> ListOffsetsResponse:
     await looking
+    for row, topic, asked in later:
+        if context.connection.closed:
+            break  # nobody waits: what has been asked for is not unpacked
+        await _fill_unpacking(context, row, topic, asked, read_committed)
     return answer
 
 
 def _look_up_all(
-    context: Context, request: ListOffsetsRequest, answer: ListOffsetsResponse
+    context: Context, request: ListOffsetsRequest, answer: ListOffsetsResponse, later: list[Later]
 ) -> Iterator[None]:
     named = Counter(
         (topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions
@@ -74,44 +95,112 @@ def _look_up_all(
         rows: list[ListOffsetsPartitionResponse] = []
         answer.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
         for asked in partitions:
-            if named[topic.name, asked.partition_index] == 1:
-                row = _answer(context, topic.name, asked, request.isolation_level == READ_COMMITTED)
-            else:
-                row = ListOffsetsPartitionResponse(
-                    partition_index=asked.partition_index,
-                    error_code=ErrorCode.INVALID_REQUEST,
-                    timestamp=-1,
-                    offset=-1,
-                    leader_epoch=-1,
-                )
+            row = ListOffsetsPartitionResponse(
+                partition_index=asked.partition_index, timestamp=-1, offset=-1, leader_epoch=-1
+            )
             rows.append(row)
+            if named[topic.name, asked.partition_index] > 1:
+                row.error_code = ErrorCode.INVALID_REQUEST
+            elif not (
+                yield from _fill(context, row, topic.name, asked, request.isolation_level == READ_COMMITTED)
+            ):
+                later.append(Later(row, topic.name, asked))
             yield
 
 
-def _answer(
-    context: Context, topic: str, asked: ListOffsetsPartition, read_committed: bool
-) -> ListOffsetsPartitionResponse:
+def _fill(
+    context: Context,
+    row: ListOffsetsPartitionResponse,
+    topic: str,
+    asked: ListOffsetsPartition,
+    read_committed: bool,
+) -> Generator[None, None, bool]:
+    """Fill in a row on the loop; False when a batch has to be unpacked for it."""
+    partition = _found(context, row, topic, asked)
+    if partition is None:
+        return True
+    try:
+        found = _known(partition, asked.timestamp, read_committed)
+        if found is None:
+            search, hit = _search(partition, asked.timestamp), None
+            while True:
+                look = search.send(hit)
+                if look is not None and not look.is_quick:
+                    search.close()
+                    return False
+                hit = None if look is None else look.run()
+                yield
+    except StopIteration as end:
+        found = _readable(partition, end.value, read_committed)
+    except (ApiError, CorruptBatch) as error:
+        _refuse(context, row, partition, error)
+        return True
+    _put(context, row, partition, found)
+    return True
+
+
+async def _fill_unpacking(
+    context: Context,
+    row: ListOffsetsPartitionResponse,
+    topic: str,
+    asked: ListOffsetsPartition,
+    read_committed: bool,
+) -> None:
+    """Fill in a row; a thread unpacks batches, one at a time for each client."""
+    partition = _found(context, row, topic, asked)
+    if partition is None:
+        return
+    pace = Pace(context.services.clock)
+    search, hit = _search(partition, asked.timestamp), None
+    try:
+        while not context.connection.closed:
+            look = search.send(hit)
+            hit = None
+            if look is not None:
+                run = context.services.conversions.run
+                hit = await run(0, look.run, context.connection, packed=not look.is_quick)
+            await pace.rest()
+    except StopIteration as end:
+        # The partition may have lost its leader meanwhile.
+        if _found(context, row, topic, asked) is partition:
+            _put(context, row, partition, _readable(partition, end.value, read_committed))
+    except (ApiError, CorruptBatch) as error:
+        _refuse(context, row, partition, error)
+
+
+def _found(
+    context: Context, row: ListOffsetsPartitionResponse, topic: str, asked: ListOffsetsPartition
+) -> Partition | None:
+    """The partition if this broker leads it; otherwise the row gets an error."""
     index = asked.partition_index
-    answer = ListOffsetsPartitionResponse(partition_index=index, timestamp=-1, offset=-1, leader_epoch=-1)
     if not _is_known(context.version, asked.timestamp):
-        answer.error_code = ErrorCode.UNSUPPORTED_VERSION
-        return answer
+        row.error_code = ErrorCode.UNSUPPORTED_VERSION
+        return None
     partition = context.services.partitions.get(topic, index)
     if partition is None:
-        answer.error_code = context.services.partitions.why_missing(topic, index)
-        return answer
-    answer.error_code = partition.leader_error(asked.current_leader_epoch)
-    if answer.error_code:
-        return answer
-    try:
-        answer.timestamp, answer.offset = _look_up(partition, asked.timestamp, read_committed)
-    except ApiError as error:
-        is_new = error.code is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < NOT_AVAILABLE_FROM
-        answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE if is_new else error.code
-        return answer
-    if answer.offset >= 0 and context.version >= 4:  # the field came with version 4
-        answer.leader_epoch = partition.epoch_at(Offset(answer.offset))
-    return answer
+        row.error_code = context.services.partitions.why_missing(topic, index)
+        return None
+    row.error_code = partition.leader_error(asked.current_leader_epoch)
+    return None if row.error_code else partition
+
+
+def _put(
+    context: Context, row: ListOffsetsPartitionResponse, partition: Partition, found: tuple[int, int]
+) -> None:
+    row.timestamp, row.offset = found
+    if row.offset >= 0 and context.version >= 4:  # the field came with version 4
+        row.leader_epoch = partition.epoch_at(Offset(row.offset))
+
+
+def _refuse(
+    context: Context,
+    row: ListOffsetsPartitionResponse,
+    partition: Partition,
+    error: ApiError | CorruptBatch,
+) -> None:
+    code = (partition.unreadable(error) if isinstance(error, CorruptBatch) else error).code
+    is_new = code is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < NOT_AVAILABLE_FROM
+    row.error_code = ErrorCode.LEADER_NOT_AVAILABLE if is_new else code
 
 
 def _is_known(version: int, timestamp_ms: int) -> bool:
@@ -119,8 +208,8 @@ def _is_known(version: int, timestamp_ms: int) -> bool:
     return version >= SINCE.get(timestamp_ms, 0) and timestamp_ms >= EARLIEST_PENDING_UPLOAD
 
 
-def _look_up(partition: Partition, timestamp_ms: int, read_committed: bool) -> tuple[int, int]:
-    """(timestamp, offset) for what was asked; (-1, -1) where there is none. Raises ApiError."""
+def _known(partition: Partition, timestamp_ms: int, read_committed: bool) -> tuple[int, int] | None:
+    """(timestamp, offset) for what needs no search; (-1, -1) where there is none. Raises ApiError."""
     if timestamp_ms == LATEST and not partition.high_watermark_is_known:
         raise ApiError(
             ErrorCode.OFFSET_NOT_AVAILABLE,
@@ -132,10 +221,18 @@ def _look_up(partition: Partition, timestamp_ms: int, read_committed: bool) -> t
         return -1, partition.log_start_offset
     if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOWHERE
-    readable_to = partition.last_stable_offset if read_committed else partition.high_watermark
-    found = (
-        partition.max_timestamp()
+    return None
+
+
+def _search(partition: Partition, timestamp_ms: int) -> Search:
+    return (
+        partition.search_greatest_time()
         if timestamp_ms == MAX_TIMESTAMP
-        else partition.offset_for_time(timestamp_ms)
+        else partition.search_time(timestamp_ms)
     )
+
+
+def _readable(partition: Partition, found: tuple[int, int] | None, read_committed: bool) -> tuple[int, int]:
+    """What was found, if consumers may see it."""
+    readable_to = partition.last_stable_offset if read_committed else partition.high_watermark
     return found if found is not None and found[1] < readable_to else NOWHERE

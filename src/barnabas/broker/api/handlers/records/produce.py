@@ -226,7 +226,7 @@ async def _prepared(
     try:
         assert data.records is not None
         partition = find_partition(context, topic, data.index)
-        return await prepare(context.services, partition, data.records)
+        return await prepare(context, partition, data.records)
     except ApiError as error:
         return error
 
