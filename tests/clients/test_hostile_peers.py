@@ -123,3 +123,46 @@ def test_with_too_many_peers_the_next_ones_wait(own_broker: Callable[..., Broker
         peer.sock.close()
     peers[-1].ask(MetadataRequest(topics=[]), _Any, 12)
     assert 1 <= broker.log().count("no more connections") < 10
+
+
+def produce_frame(topic: str, value_bytes: int) -> bytes:
+    batch = build_batch([Record(0, int(time.time() * 1000), None, b"v" * value_bytes)])
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
+    return encode_request(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[data]), 9, 1, "large")
+
+
+def test_unfinished_requests_share_a_bounded_memory(own_broker: Callable[..., BrokerProcess]) -> None:
+    """Half-sent requests held any amount of memory; now most of them wait, and all are answered in the end."""
+    room_bytes, value_bytes = 16 << 20, 6_000_000
+    broker = own_broker(
+        queued__max__request__bytes=str(room_bytes),
+        socket__request__max__bytes=str(room_bytes),
+        message__max__bytes=str(room_bytes),
+    )
+    create_topic(broker.bootstrap, "large", 1)
+    frame = produce_frame("large", value_bytes)
+    before_kb = resident_kb(broker)
+    peers = [Raw(broker) for _ in range(14)]
+    half = len(frame) - 100_000
+    senders = [threading.Thread(target=peer.send, args=(frame[:half],), daemon=True) for peer in peers]
+    for sender in senders:
+        sender.start()
+    for sender in senders[:2]:
+        sender.join(60)  # those that have room are read
+    Raw(broker).ask(MetadataRequest(topics=[]), _Any, 12)  # others are served meanwhile
+    assert resident_kb(broker) - before_kb < room_bytes / 1024 + GROWTH_KB_MAX
+
+    def finish(peer: Raw, sender: threading.Thread) -> None:
+        sender.join(120)
+        peer.send(frame[half:])
+
+    ends = [threading.Thread(target=finish, args=pair) for pair in zip(peers, senders, strict=True)]
+    for end in ends:
+        end.start()
+    for peer in peers:
+        answer = peer.frame()
+        _, position = decode_response_header(answer, 0, 9)
+        decoded = ProduceResponse.decode(answer, 9, position)
+        assert decoded.responses[0].partition_responses[0].error_code == 0
+    for end in ends:
+        end.join()

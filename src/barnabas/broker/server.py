@@ -89,6 +89,12 @@ def _socket_buffers(config: BrokerConfig) -> SocketBuffers:
     )
 
 
+def _room_bytes_max(config: BrokerConfig) -> int:
+    """queued.max.request.bytes, at least as much as one request may have; 0 for no limit."""
+    room = config.get(broker_network.QUEUED_MAX_REQUEST_BYTES)
+    return max(room, config.get(broker_network.SOCKET_REQUEST_MAX_BYTES)) if room > 0 else 0
+
+
 def _joined(more: Mapping[str, str], texts: dict[str, str]) -> dict[str, str]:
     """`texts`, with missing entries taken from `more`."""
     return {**more, **texts}
@@ -197,6 +203,7 @@ class BrokerServer:
             turn,
             ConnectionLimits(config, quotas.core, clock),
             config.get(broker_network.SOCKET_REQUEST_MAX_BYTES),
+            _room_bytes_max(config),
             _socket_buffers(config),
             self.machine.new_socket,
         )

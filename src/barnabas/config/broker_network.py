@@ -123,8 +123,10 @@ QUEUED_MAX_REQUESTS: Final = NETWORK.integer(
 )
 QUEUED_MAX_REQUEST_BYTES: Final = NETWORK.long(
     "queued.max.request.bytes",
-    -1,
-    "Bytes of requests that may wait before reading pauses; -1 means no limit.",
+    268_435_456,
+    "Memory for requests of more than 256 KB that are being received or prepared, of all connections together; further ones "
+    "are not read until there is room. At least socket.request.max.bytes; -1 means no limit, which is Kafka's default.",
+    mark=WORKS,
 )
 REQUEST_TIMEOUT_MS: Final = NETWORK.integer(
     "request.timeout.ms", 30_000, "Time-out of requests that this broker sends."

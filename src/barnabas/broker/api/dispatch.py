@@ -250,6 +250,7 @@ class Dispatcher:
     ) -> None:
         """Called by the loop when a handler that had to wait has finished."""
         self._tasks.discard(future)
+        context.connection.release_room()
         if context.connection.closed or future.cancelled():
             return
         try:

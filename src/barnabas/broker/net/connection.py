@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from barnabas.broker.net.buffers import SEND_BUFFER_BYTES, SHARED_BUFFER_BYTES, Buffers
+from barnabas.broker.net.room import RequestRoom
 from barnabas.broker.net.senders import Job, Senders
 from barnabas.broker.net.transports import ANSWERS_QUEUED_MAX, MORE, V4_IN_V6, Buffer, Transport
 from barnabas.broker.net.turn import Turn
@@ -72,6 +73,7 @@ class Shared:
     turn: Turn
     buffers: Buffers
     senders: Senders
+    room: RequestRoom
     request_bytes_max: int
 
 
@@ -82,10 +84,11 @@ class Connection:
     """State of one accepted socket. Owned by its loop; never touched from another thread."""
 
     __slots__ = (
-        "_carry", "_closing", "_fd", "_large", "_large_bytes", "_loop", "_on_closed", "_out", "_paused", "_reads_soon",
-        "_recv_into", "_shared", "_slice_away", "_to_flush", "_transport", "_waiting", "_writer_armed", "api_versions",
-        "client_id", "client_software", "closed", "connected_s", "frame_bytes_max", "handler", "kept", "last_active_s",
-        "listener", "parked", "principal", "request_name", "rights", "sasl", "serial",
+        "_carry", "_closing", "_fd", "_keeps_room", "_large", "_large_bytes", "_loop", "_on_closed", "_out", "_paused",
+        "_reads_soon", "_recv_into", "_room_bytes", "_room_wanted", "_shared", "_slice_away", "_to_flush", "_transport",
+        "_waiting", "_writer_armed", "api_versions", "client_id", "client_software", "closed", "connected_s",
+        "frame_bytes_max", "handler", "kept", "last_active_s", "listener", "parked", "principal", "request_name", "rights",
+        "sasl", "serial",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, listener: str, handler: FrameHandler, shared: Shared) -> None:
@@ -125,6 +128,9 @@ class Connection:
         self._closing: str | None = None
         self._paused = False
         self._reads_soon = False
+        self._keeps_room = False
+        self._room_bytes = 0
+        self._room_wanted = 0
         self._waiting = False
         self._writer_armed = False
         self._slice_away = False
@@ -177,7 +183,9 @@ class Connection:
 
     def _on_pending(self) -> None:
         self._reads_soon = False
-        if not self.closed and not self._writer_armed and len(self._carry) < SHARED_BUFFER_BYTES:
+        if self.closed or self._writer_armed or self._room_wanted:
+            return
+        if len(self._carry) < SHARED_BUFFER_BYTES:
             self.on_readable()
 
     def on_readable(self) -> None:
@@ -237,8 +245,14 @@ class Connection:
         if self._large_bytes == len(large):
             self._large = None
             self._large_bytes = 0
+            self._shared.room.has_arrived(self)
+            room_bytes, self._room_bytes = len(large), 0
             self.handler.on_frame(self, large[4:])
             self._shared.buffers.large.give_back(large)
+            if self._keeps_room:
+                self._keeps_room, self._room_bytes = False, room_bytes
+            else:
+                self._shared.room.give_back(self, room_bytes)
 
     def _take_frames(self, buffer: memoryview, end: int) -> None:
         """Handle every whole frame in buffer[:end]; keep the rest for the next read."""
@@ -277,10 +291,46 @@ class Connection:
         return "socket.request.max.bytes" if whole else "sasl.server.max.receive.size (before the login)"
 
     def _begin_large(self, begun: memoryview, size_bytes: int) -> None:
+        if not self._shared.room.take(self, size_bytes):
+            self._room_wanted = size_bytes
+            self._carry = bytes(begun)
+            self._loop.remove_reader(self._fd)
+            return
+        self._room_bytes = size_bytes
         large = self._shared.buffers.large.take(size_bytes)
         large[: len(begun)] = begun
         self._large = large
         self._large_bytes = len(begun)
+
+    # --- room for large frames (room.py) -----------------------------------------------------------------
+
+    @property
+    def received_bytes(self) -> int | None:
+        """How much of a large frame has arrived; None if none is on its way."""
+        return None if self._large is None else self._large_bytes
+
+    def on_room(self) -> None:
+        """There is room for the large frame that this connection has waited for."""
+        size_bytes, self._room_wanted, self._room_bytes = self._room_wanted, 0, self._room_wanted
+        begun, self._carry = self._carry, b""
+        large = self._shared.buffers.large.take(size_bytes)
+        large[: len(begun)] = begun
+        self._large = large
+        self._large_bytes = len(begun)
+        if not self._writer_armed:
+            self._watch()
+
+    def keep_room(self) -> None:
+        """For a handler that has copied what it needs of the present request and works on later: if the frame was a large
+        one, its room stays taken until `release_room`."""
+        self._keeps_room = True
+
+    def release_room(self) -> None:
+        """The handler has let go of what it had copied."""
+        self._keeps_room = False
+        if self._room_bytes and self._large is None:
+            room_bytes, self._room_bytes = self._room_bytes, 0
+            self._shared.room.give_back(self, room_bytes)
 
     # --- waiting for an answer --------------------------------------------------------------------------
 
@@ -302,6 +352,8 @@ class Connection:
         """Handle the requests left in the carry, unless something holds this connection up."""
         carry = self._carry
         if not carry or self.closed or self._waiting or self._writer_armed or self._slice_away:
+            return
+        if self._room_wanted:
             return
         if self._closing is not None:
             return
@@ -471,7 +523,7 @@ class Connection:
                 return
             self._go_on()
             if (
-                not self.closed and len(self._carry) < SHARED_BUFFER_BYTES
+                not self.closed and not self._room_wanted and len(self._carry) < SHARED_BUFFER_BYTES
             ):  # otherwise `_go_on` makes room and continues reading
                 self._watch()
         except BlockingIOError:
@@ -536,9 +588,14 @@ class Connection:
                 self._write_queued()
         self._out.clear()
         self._carry = b""
+        if self._room_wanted:
+            self._room_wanted = 0
+            self._shared.room.forget(self)
         if self._large is not None:
             self._shared.buffers.large.give_back(self._large)
             self._large = None
+            room_bytes, self._room_bytes = self._room_bytes, 0
+            self._shared.room.give_back(self, room_bytes)
         if not self._slice_away:
             self._transport.close()
         callbacks, self._on_closed = self._on_closed, {}

@@ -14,6 +14,7 @@ from barnabas.broker.net.buffers import Buffers
 from barnabas.broker.net.congestion import spare_local_peer
 from barnabas.broker.net.connection import Connection, FrameHandler, Gate, Shared
 from barnabas.broker.net.limits import same_host
+from barnabas.broker.net.room import RequestRoom
 from barnabas.broker.net.senders import Senders
 from barnabas.broker.net.tls import Handshake, Secured, TlsTransport
 from barnabas.broker.net.transports import PlainTransport, Transport
@@ -80,10 +81,11 @@ class Listeners:
         turn: Turn,
         limits: ConnectionLimits,
         request_bytes_max: int,
+        room_bytes_max: int,
         buffers: SocketBuffers,
         new_socket: Callable[[int, int], socket.socket] = socket.socket,
     ) -> None:
-        """new_socket: (family, kind) -> a socket to listen on."""
+        """room_bytes_max: queued.max.request.bytes, 0 for no limit. new_socket: (family, kind) -> a socket to listen on."""
         self._buffers = buffers
         self.limits = limits
         self.connections: dict[Connection, None] = {}
@@ -101,7 +103,8 @@ class Listeners:
         self._refusals = 0
         self._loop = turn.loop
         self._new_socket = new_socket
-        self._shared = Shared(turn, Buffers(), Senders(turn.loop), request_bytes_max)
+        room = RequestRoom(turn.loop, room_bytes_max)
+        self._shared = Shared(turn, Buffers(), Senders(turn.loop), room, request_bytes_max)
         self._handler: FrameHandler | None = None
         self._listeners: list[Listener] = []
         self._full: list[Listener] = []

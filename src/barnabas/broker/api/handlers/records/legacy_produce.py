@@ -41,6 +41,7 @@ def handle(context: Context, request: ProduceRequest) -> Awaitable[ProduceRespon
             if data.records is not None:
                 # The frame is borrowed, and conversion continues after this call has returned.
                 data.records = bytes(data.records)
+    context.connection.keep_room()
     return _append_all(context, request)
 
 
@@ -58,6 +59,7 @@ async def _append_all(context: Context, request: ProduceRequest) -> ProduceRespo
                 failed = True
             partitions.append(result)
         answer.responses.append(TopicProduceResponse(name=topic.name, partition_responses=partitions))
+    context.connection.release_room()
     if request.acks != ACKS_NONE:
         return await acknowledged(answer, pending, request.timeout_ms)
     if failed:

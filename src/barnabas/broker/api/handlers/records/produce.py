@@ -72,6 +72,7 @@ def handle(
         for data in topic.partition_data:
             if data.records:  # their buffer is borrowed for this turn only
                 data.records = memoryview(bytearray(data.records))
+    context.connection.keep_room()
     return _handle_later(context, request, refusals)
 
 
@@ -132,7 +133,9 @@ def _handle(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
         )
     if unprepared:
+        context.connection.keep_room()
         return _append_prepared(context, request, answer, pending, unprepared, refusals, failed=failed)
+    context.connection.release_room()
     return _answer(context, request, answer, pending, failed=failed)
 
 
@@ -212,6 +215,11 @@ async def _append_prepared(
             yield
 
     await in_pieces(asyncio.get_running_loop(), context.services.clock, append_all())
+    for _, data, _ in unprepared:
+        data.records = None
+    unprepared.clear()
+    found.clear()
+    context.connection.release_room()
     for topic_row in answer.responses:
         topic_row.partition_responses = [rows.get(id(row), row) for row in topic_row.partition_responses]
     failed = failed or any(row.error_code != ErrorCode.NONE for row in rows.values())
