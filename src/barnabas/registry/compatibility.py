@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from barnabas.registry.formats.base import Parsed, Problem
+from barnabas.registry.formats.base import Problem
+from barnabas.registry.formats.reading import Schema
 from barnabas.registry.model import Config, Content, Level, Version
 
-Reading = Callable[[Version], Parsed]
+Reading = Callable[[Version], Schema]
 
 
 def reasons(
-    new: Parsed,
+    new: Schema,
     content: Content,
     earlier: Sequence[Version],
     level: Level,
@@ -34,7 +35,7 @@ def reasons(
     return []
 
 
-def _against(new: Parsed, content: Content, version: Version, level: Level, read: Reading) -> list[str]:
+def _against(new: Schema, content: Content, version: Version, level: Level, read: Reading) -> list[str]:
     if version.content.type != content.type:
         return [
             f"{{errorType:'SCHEMA_TYPE_CHANGED', description:'the new schema is {content.type}, version "

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from barnabas.registry.errors import Code, InvalidSchema, RegistryError
 from barnabas.registry.expressions import BadExpression, check
-from barnabas.registry.formats.base import Parsed
-from barnabas.registry.model import JSON, PROTOBUF, Config, Content
+from barnabas.registry.formats.reading import Schema
+from barnabas.registry.model import Config, Content
 from barnabas.registry.requests import RULE_LISTS
 
 RESERVED: Final = "confluent:reserved"
@@ -31,23 +30,23 @@ def check_rules(content: Content, config: Config) -> None:
                 ) from error
 
 
-def check_fields(parsed: Parsed, content: Content, config: Config) -> None:
+def check_fields(parsed: Schema, config: Config) -> None:
     """Raises InvalidSchema for a field whose name is reserved for registries, if the settings demand this check."""
     if not config.validate_fields:
         return
-    for name in _field_names(parsed, content):
+    for name in parsed.field_names():
         if name.startswith(INTERNAL):
             raise InvalidSchema(f"field {name!r}: names of fields must not begin with {INTERNAL}; rename it")
 
 
 def reserved_problems(
-    parsed: Parsed, content: Content, previous: Content | None, config: Config
+    parsed: Schema, content: Content, previous: Content | None, config: Config
 ) -> Iterator[str]:
     """Violations of the rules for reserved names, as reasons of incompatibility, if the settings demand this check."""
     if not config.validate_fields:
         return
     reserved = _reserved(content)
-    for name in sorted(reserved & set(_field_names(parsed, content))):
+    for name in sorted(reserved & set(parsed.field_names())):
         yield (
             "{errorType:'FIELD_CONFLICTS_WITH_RESERVED_FIELD', description:'the schema has a field '"
             f"{name}', which its metadata reserves', additionalInfo:'rename the field'}}"
@@ -63,16 +62,3 @@ def reserved_problems(
 def _reserved(content: Content) -> set[str]:
     properties: Mapping[str, Any] = (content.metadata or {}).get("properties") or {}
     return {name.strip() for name in str(properties.get(RESERVED, "")).split(",")} - {""}
-
-
-def _field_names(parsed: Any, content: Content) -> list[str]:
-    """Names of the fields of the outermost record, object or message."""
-    if content.type == PROTOBUF:
-        return [field.name for message in parsed.held.message_type[:1] for field in message.field]
-    tree = json.loads(content.text)
-    if not isinstance(tree, dict):
-        return []
-    if content.type == JSON:
-        properties = tree.get("properties")
-        return list(properties) if isinstance(properties, dict) else []
-    return [field["name"] for field in tree.get("fields") or ()]

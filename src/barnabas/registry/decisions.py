@@ -14,8 +14,7 @@ from barnabas.registry import records
 from barnabas.registry.compatibility import in_group, reasons
 from barnabas.registry.contracts import check_fields, check_rules, reserved_problems
 from barnabas.registry.errors import Code, InvalidSchema, RegistryError
-from barnabas.registry.formats.base import Parsed
-from barnabas.registry.formats.reading import Library
+from barnabas.registry.formats.reading import Library, Schema
 from barnabas.registry.merging import with_inherited
 from barnabas.registry.model import Config, Content, Level, Mode, Reference, Version
 from barnabas.registry.queries import find_version, has_live_versions, same_as
@@ -46,7 +45,7 @@ def registered(version: Version) -> dict[str, Any]:
 
 def prepare(
     state: State, library: Library, subject: Subject, wanted: Wanted, *, normalize: bool
-) -> tuple[Content, Parsed]:
+) -> tuple[Content, Schema]:
     """The content that would be stored, and the parsed schema. Raises RegistryError, which may be InvalidSchema."""
     config = state.config(subject)
     given = wanted.content
@@ -110,11 +109,11 @@ def decide_register(
         return Decision((), registered(same))
     if not importing:
         check_rules(content, config)
-        check_fields(parsed, content, config)
+        check_fields(parsed, config)
     if not importing and not force:
         level = config.compatibility or Level.BACKWARD
 
-        def read(version: Version) -> Parsed:
+        def read(version: Version) -> Schema:
             return library.read(version.content, version.subject.context)
 
         found = reasons(parsed, content, in_group(live, content, config), level, read)
@@ -210,7 +209,7 @@ def decide_check(
     if number is None:
         earlier = in_group(earlier, content, config)
 
-    def read(version: Version) -> Parsed:
+    def read(version: Version) -> Schema:
         return library.read(version.content, version.subject.context)
 
     found = reasons(parsed, content, earlier, level, read, all_of_them=number is not None)

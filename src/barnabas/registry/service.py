@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-import json
 import logging
 import ssl
 import time
@@ -20,24 +19,22 @@ from urllib.parse import urlsplit
 
 from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
-from barnabas.http.json_text import BadJson, parse_json
 from barnabas.registry.decisions import Decision
 from barnabas.registry.election import Election, Identity, Outcome
 from barnabas.registry.errors import Code, RegistryError
-from barnabas.registry.formats.reading import Library
-from barnabas.registry.model import Content
+from barnabas.registry.formats.reading import QUICK, Library, Needed
 from barnabas.registry.records import noop_entry
 from barnabas.registry.state import State
 from barnabas.registry.store import RECORD_OVERHEAD_BYTES, Fenced, Store, StoreOptions, TooLarge, Writer
+from barnabas.registry.tasks import TOO_LONG, Asks, Task
+from barnabas.registry.worker import Limits, Report, Worker
 
 log = logging.getLogger("barnabas.registry")
 
 WRITER_WAIT_S: Final = 30.0
 RETRY_S: Final = 0.2
-SHRINKS: Final = 2
-"""A schema more than this many times as large as the largest record is not parsed: its stored form would not fit."""
-INLINE_BYTES_MAX: Final = 20_000
-"""Larger schemas are parsed and compared in a thread, so that they do not delay other requests."""
+DECISION_CPU_S: Final = 20.0
+"""A decision that needs more of the worker's CPU time is given up. What was found out is kept for the next attempt."""
 FORWARDED: Final = "X-Forward"
 """Confluent's header that marks a request as forwarded by another instance."""
 
@@ -47,6 +44,7 @@ class RegistryOptions:
     """advertise: HOST:PORT at which other instances reach this one; None: the address it listens on.
 
     peers: TLS settings for requests to other instances (trusted authorities, own certificate); None: the system's.
+    limits: of the process that works with large schemas.
     """
 
     client: ClientOptions
@@ -56,6 +54,7 @@ class RegistryOptions:
     session_timeout_ms: int = 10_000
     eligible: bool = True
     peers: ssl.SSLContext | None = None
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,8 @@ class Registry:
         self.options = options
         self.store = Store(options.client, options.store)
         self.store.begun_again = self._read_again
-        self.library = Library(self.store.state)
+        self.library = Library(self.store.state, QUICK)
+        self.worker = Worker(options.limits)
         self.writer: str | None = None
         self.writing = False
         self._elected_own = False
@@ -134,6 +134,7 @@ class Registry:
         self._append_thread.shutdown()
         self._appender.close()
         self._forward_threads.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self.worker.close)
 
     def unready(self) -> str | None:
         """Why requests cannot be served; None if they can."""
@@ -197,18 +198,24 @@ class Registry:
 
     # --- changes ----------------------------------------------------------------------------------------
 
-    async def change(self, decide: Callable[[], Decision], handed: Handed, *, size: int = 0) -> Any:
+    async def change(self, decide: Callable[[], Decision], handed: Handed) -> Any:
         """Make a change here or at the writer; returns the decision's reply, or the writer's Answer.
 
-        size: characters of the schemas that the decision reads. Raises RegistryError.
+        Raises RegistryError.
         """
         deadline = time.monotonic() + WRITER_WAIT_S
+        left_s = DECISION_CPU_S
         while True:
             if self.writing:
-                async with self._lock:
-                    decision = await self._decide(decide, size) if self.writing else None
-                    if decision is not None and self.writing:  # it may have ended while deciding
-                        return await self._write(decision)
+                try:
+                    async with self._lock:
+                        if self.writing:
+                            self.library.begin()
+                            return await self._write(decide())
+                except Needed as needed:  # not under the lock: other changes do not wait for it
+                    left_s -= await self._find_out(needed, left_s)
+                    deadline = time.monotonic() + WRITER_WAIT_S
+                    continue
             elif handed.forwarded:
                 await self._await_writer(min(deadline, time.monotonic() + 2), handed)
             elif self.writer is not None and not self._elected_own:
@@ -259,32 +266,39 @@ class Registry:
             ) from error
         return decision.reply
 
-    async def _decide(self, decide: Callable[[], Decision], size: int) -> Decision:
-        if size <= INLINE_BYTES_MAX:
-            return decide()
-        await self.store.hold()
-        try:
-            return await asyncio.to_thread(decide)
-        finally:
-            self.store.release()
+    # --- work with schemas --------------------------------------------------------------------------------
 
-    async def require_fitting(self, content: Content) -> None:
-        """Reject a schema that is too large for a record, before it is parsed. Raises RegistryError 42209."""
+    async def look(self, query: Callable[[], Any]) -> Any:
+        """Run a query that reads schemas. Raises RegistryError."""
+        left_s = DECISION_CPU_S
+        while True:
+            self.library.begin()
+            try:
+                return query()
+            except Needed as needed:
+                left_s -= await self._find_out(needed, left_s)
+
+    async def _find_out(self, needed: Needed, left_s: float) -> float:
+        """Have the worker carry out a task; returns the seconds of CPU time that this took. Raises RegistryError."""
+        if left_s <= 0:
+            raise RegistryError(TOO_LONG.code, TOO_LONG.value)
+        report = await self._carry_out(needed.task)
+        assert report.outcome is not None
+        self.library.remember(needed.task, report.outcome)
+        return report.cpu_s
+
+    async def _carry_out(self, task: Task) -> Report:
+        report = await self.worker.carry_out(task)
+        if report.outcome is None:
+            raise AssertionError(f"the worker failed: {report.bug}")
+        return report
+
+    async def parse(self, raw: bytes, asks: Asks) -> Any:
+        """What is in a large body. asks: BODY for its object, or REQUEST for the schema in it. Raises RegistryError."""
         limit = self.store.record_bytes_max - RECORD_OVERHEAD_BYTES
-        if len(content.text) > SHRINKS * limit:
-            size = await asyncio.to_thread(_least_size, content)
-            if size > SHRINKS * limit:
-                raise _too_large(size, limit)
-
-    async def look(self, query: Callable[[], Any], size: int) -> Any:
-        """Run a query that parses schemas, in a thread if they are large. size: their characters."""
-        if size <= INLINE_BYTES_MAX:
-            return query()
-        await self.store.hold()
-        try:
-            return await asyncio.to_thread(query)
-        finally:
-            self.store.release()
+        report = await self._carry_out(Task(asks, (), str(limit), raw))
+        assert report.outcome is not None
+        return report.outcome.result()
 
     # --- forwarding ---------------------------------------------------------------------------------------
 
@@ -307,14 +321,6 @@ class Registry:
         if answer.status >= 500 and b"50004" in answer.body:
             return None  # it is no longer the writer
         return answer
-
-
-def _least_size(content: Content) -> int:
-    """The characters of a schema without spaces; the stored form is not much shorter."""
-    try:
-        return len(json.dumps(parse_json(content.text), separators=(",", ":"), ensure_ascii=False))
-    except BadJson:  # a .proto file, or a text that the parser will reject
-        return len(" ".join(content.text.split()))
 
 
 def _too_large(size: int, limit: int) -> RegistryError:

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, NamedTuple
 
 from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient, NewTopic
@@ -77,13 +76,10 @@ class Store:
         self.record_bytes_max = LARGEST_DEFAULT
         self.cluster_id = ""
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
-        self._held = 0
         self.beginnings = 0
         """How often reading the topic has begun again from its start; offsets from before then are invalid."""
         self.begun_again: Callable[[], None] = lambda: None
         """Called on the event loop when reading begins again; the state is incomplete until all has been read."""
-        self._kept: list[Callable[[], None]] = []
-        self._nothing_kept = asyncio.Event()
         self._stopping = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._follow, name="registry reader", daemon=True)
@@ -114,29 +110,11 @@ class Store:
         self._waiters.append((offset, reached))
         await reached
 
-    async def hold(self) -> None:
-        """Keep the state unchanged until `release`, so that other threads can read it; new records wait.
-
-        If records are already waiting, they are replayed first: overlapping holds could delay them forever.
-        """
-        while self._kept:
-            await self._nothing_kept.wait()
-        self._held += 1
-
-    def release(self) -> None:
-        """End a `hold`; after the last one, the records that waited are replayed."""
-        self._held -= 1
-        if not self._held:
-            kept, self._kept = self._kept, []
-            for work in kept:
-                work()
-            self._nothing_kept.set()
-
     def take_own(self, entries: Sequence[Entry], base_offset: int, beginnings: int) -> bool:
         """Replay the writer's own records, just appended; False if they have to be read from the log instead.
 
         beginnings: the value of `beginnings` when the records were made."""
-        if beginnings != self.beginnings or base_offset != self.state.next_offset or self._held:
+        if beginnings != self.beginnings or base_offset != self.state.next_offset:
             return False
         found = [Found(base_offset + index, None, entry) for index, entry in enumerate(entries)]
         self._take(found, base_offset + len(entries))
@@ -205,7 +183,7 @@ class Store:
                     "topic recreated or truncated: reading all of it again", extra={"reason": str(error)}
                 )
                 offset = max(error.log_start, 0)
-                self._call(self._unless_held, partial(self._begin_again, offset))
+                self._call(self._begin_again, offset)
             except ClientError as error:
                 self._note_trouble(str(error))
                 log.warning("topic cannot be read", extra={"reason": str(error)})
@@ -225,18 +203,10 @@ class Store:
             self._take(found, next_offset)
             taken.set()
 
-        self._call(self._unless_held, take)
+        self._call(take)
         while not taken.wait(1.0):
             if self._stopping.is_set():
                 return
-
-    def _unless_held(self, work: Callable[[], None]) -> None:
-        """Run `work`, which changes the state: now, or in order of arrival when no `hold` is left."""
-        if self._held:
-            self._kept.append(work)
-            self._nothing_kept.clear()
-        else:
-            work()
 
     def _call(self, work: object, *arguments: object) -> None:
         assert self._loop is not None

@@ -1,85 +1,24 @@
-"""Adds and removes tags on parts of a schema (`confluent:tags`), as requested. Pure."""
+"""Adds and removes tags on parts of a schema, as requested. Pure."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
 
-from barnabas.http.json_text import BadJson, parse_json
 from barnabas.registry.errors import InvalidSchema
 from barnabas.registry.formats.reading import Library
-from barnabas.registry.model import JSON, PROTOBUF, Content
+from barnabas.registry.model import PROTOBUF, Content
 from barnabas.registry.requests import Wanted
 from barnabas.registry.subjects import Subject
 
-TAGS: Final = "confluent:tags"
-
 
 def with_tags(wanted: Wanted, library: Library, subject: Subject) -> Content:
-    """The wanted content with its tags changed. An entity is named by its path: `namespace.Record.field`.
-
-    Raises InvalidSchema for a path that names no entity, and for Protobuf.
-    """
+    """The wanted content with its tags changed. Raises InvalidSchema, also for Protobuf."""
     content = wanted.content
     if content.type == PROTOBUF:
         raise InvalidSchema(
             "tags inside of Protobuf schemas are not supported; name them in metadata.tags by path"
         )
     references = library.resolve_latest(content.references, subject.context)
-    library.read(replace(content, references=references, metadata=None, rules=None), subject.context)
-    try:
-        tree = parse_json(content.text)
-    except BadJson as error:
-        raise InvalidSchema(f"the schema is not JSON: {error}") from None
-    entities = dict(_json_entities(tree, "object") if content.type == JSON else _avro_entities(tree, "", ""))
-    for rows, adding in ((wanted.tags_to_add, True), (wanted.tags_to_remove, False)):
-        for row in rows:
-            path = row["schemaEntity"]["entityPath"]
-            if path not in entities:
-                known = ", ".join(list(entities)[:20]) or "none"
-                raise InvalidSchema(f"no part of the schema is named {path!r}; its parts: {known}")
-            _change(entities[path], row["tags"], adding=adding)
-    return replace(content, text=json.dumps(tree, separators=(",", ":"), ensure_ascii=False))
-
-
-def _change(entity: dict[str, Any], tags: list[str], *, adding: bool) -> None:
-    held = [tag for tag in entity.get(TAGS) or () if adding or tag not in tags]
-    if adding:
-        held += [tag for tag in tags if tag not in held]
-    if held:
-        entity[TAGS] = held
-    else:
-        entity.pop(TAGS, None)
-
-
-def _avro_entities(node: Any, namespace: str, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    if isinstance(node, list):
-        for branch in node:
-            yield from _avro_entities(branch, namespace, path)
-    elif isinstance(node, dict):
-        kind = node.get("type")
-        if kind in ("record", "error", "enum", "fixed"):
-            name = node["name"]
-            namespace = name.rpartition(".")[0] or node.get("namespace", namespace)
-            full = name if "." in name or not namespace else f"{namespace}.{name}"
-            yield full, node
-            for field in node.get("fields", ()):
-                yield f"{full}.{field['name']}", field
-                yield from _avro_entities(field["type"], namespace, full)
-        for part in ("items", "values", "type"):
-            if isinstance(node.get(part), (dict, list)):
-                yield from _avro_entities(node[part], namespace, path)
-
-
-def _json_entities(node: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    if not isinstance(node, dict):
-        return
-    yield path, node
-    properties = node.get("properties")
-    if isinstance(properties, Mapping):
-        for name, child in properties.items():
-            yield from _json_entities(child, f"{path}.{name}")
-    for part in ("items", "additionalProperties"):
-        yield from _json_entities(node.get(part), f"{path}.{part}")
+    alone = replace(content, references=references, metadata=None, rules=None)
+    library.read(alone, subject.context).require_valid()
+    return replace(content, text=library.tagged(content, (wanted.tags_to_add, wanted.tags_to_remove)))

@@ -12,10 +12,9 @@ import pytest
 from starlette.types import Message
 
 from barnabas.http.server import HttpOptions, Service, make_app
-from barnabas.registry.api import error_shape, routes, subjects
+from barnabas.registry.api import call, error_shape, routes
 from barnabas.registry.decisions import Decision
 from barnabas.registry.formats.reading import Library
-from barnabas.registry.model import Content
 from barnabas.registry.service import Handed, Registry
 from barnabas.registry.state import State
 
@@ -30,13 +29,10 @@ class InMemory:
         self.library = Library(self.state)
         self.writing = True
 
-    async def require_fitting(self, content: Content) -> None:
-        return None
-
-    async def look(self, work: Callable[[], Any], size: int = 0) -> Any:
+    async def look(self, work: Callable[[], Any]) -> Any:
         return work()
 
-    async def change(self, decide: Callable[[], Decision], handed: Handed, *, size: int = 0) -> Any:
+    async def change(self, decide: Callable[[], Decision], handed: Handed) -> Any:
         decision = decide()
         for entry in decision.entries:
             self.state.replay(entry)
@@ -201,6 +197,6 @@ def test_refusals(api: Api, method: str, target: str, body: Any, code: int) -> N
 )
 def test_bodies_with_rules_and_tags_are_not_remembered(more: dict[str, Any]) -> None:
     """They take a multiple of the bytes that came."""
-    remembered = subjects._read_plain
+    remembered = call._read_plain
     assert remembered(json.dumps({"schema": STRING, **more}).encode()) is None
     assert remembered(json.dumps({"schema": STRING}).encode()) is not None

@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
 
 from starlette.requests import Request
 
-from barnabas.http.bodies import read_body
+from barnabas.http.bodies import object_of, read_body
 from barnabas.http.errors import HttpError
 from barnabas.registry import decisions, requests
 from barnabas.registry.service import FORWARDED, Handed, Registry
 from barnabas.registry.subjects import DEFAULT_CONTEXT, Subject, context_name, parse_subject, require_subject
+from barnabas.registry.tasks import Asks
 
 MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 Work = Callable[["Call"], Awaitable[Any]]
 """Handles one method of one path; returns a JSON value, a Response, or the writer's Answer."""
+
+
+INLINE_BYTES_MAX: Final = 16 << 10
+"""Larger bodies are parsed by the worker."""
+REMEMBERED_MAX: Final = 1_000
+
+
+@lru_cache(REMEMBERED_MAX)
+def _read_plain(raw: bytes) -> requests.Wanted | None:
+    """None for a schema with metadata, rules or tags, which occupy a multiple of the body's size once parsed."""
+    wanted = requests.read_wanted(object_of(raw))
+    content = wanted.content
+    more = (content.metadata, content.rules, wanted.tags_to_add, wanted.tags_to_remove)
+    return None if any(more) else wanted
 
 
 def error_shape(error: HttpError, request_id: str) -> tuple[bytes, str]:
@@ -95,7 +111,24 @@ class Call:
             return str(parse_subject(given, self.context))
         return "" if self.context == DEFAULT_CONTEXT else f":{self.context}:"
 
-    async def change(self, decide: Callable[[], decisions.Decision], *, size: int = 0) -> Any:
+    async def body(self) -> dict[str, Any]:
+        """The body as a JSON object, {} for an empty body. Raises HttpError, RegistryError."""
+        raw = await read_body(self.request)
+        if len(raw) <= INLINE_BYTES_MAX:
+            return object_of(raw)
+        found: dict[str, Any] = await self.registry.parse(raw, Asks.BODY)
+        return found
+
+    async def wanted(self) -> requests.Wanted:
+        """The schema in the body. Raises HttpError, RegistryError."""
+        raw = await read_body(self.request)
+        if len(raw) <= INLINE_BYTES_MAX:
+            # Starting producers send the same schema again and again, so plain ones are cached.
+            return _read_plain(raw) or requests.read_wanted(object_of(raw))
+        found: requests.Wanted = await self.registry.parse(raw, Asks.REQUEST)
+        return found
+
+    async def change(self, decide: Callable[[], decisions.Decision]) -> Any:
         """Make a change here or at the writer, see `Registry.change`. Raises RegistryError."""
         request = self.request
         target = request.scope["raw_path"].decode("latin-1")
@@ -110,4 +143,4 @@ class Call:
             headers,
             FORWARDED.lower() in request.headers,
         )
-        return await self.registry.change(decide, handed, size=size)
+        return await self.registry.change(decide, handed)

@@ -32,9 +32,7 @@ async def schema_by_id(call: Call) -> Any:
 async def formatted(call: Call, content: Any, context: str, style: str) -> str:
     """The text of a schema in one of its language's formats. Raises InvalidSchema for an unknown one."""
     library = call.registry.library
-    text: str = await call.registry.look(
-        lambda: library.read(content, context).formatted(style), len(content.text)
-    )
+    text: str = await call.registry.look(lambda: library.read(content, context).formatted(style))
     return text
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from starlette.responses import Response
 
-from barnabas.http.bodies import json_object
 from barnabas.registry import decisions, records, requests
 from barnabas.registry.api.call import Call
 from barnabas.registry.errors import Code, RegistryError
@@ -30,7 +29,7 @@ async def get_config(call: Call) -> Any:
 
 async def put_config(call: Call) -> Any:
     """PUT /config[/{subject}]."""
-    body = await json_object(call.request)
+    body = await call.body()
     config, scope = requests.read_config(body), call.scope()
     return await call.change(lambda: decisions.decide_config(call.state, scope, config, body))
 
@@ -56,7 +55,7 @@ async def get_mode(call: Call) -> Any:
 
 async def put_mode(call: Call) -> Any:
     """PUT /mode[/{subject}]."""
-    mode, scope = requests.read_mode(await json_object(call.request)), call.scope()
+    mode, scope = requests.read_mode(await call.body()), call.scope()
     force = call.flag("force")
     return await call.change(lambda: decisions.decide_mode(call.state, scope, mode, force=force))
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from starlette.responses import Response
 
-from barnabas.http.bodies import json_object, object_of, read_body
 from barnabas.registry import decisions, listing, requests
 from barnabas.registry.api.call import MEDIA_TYPE, Call
 from barnabas.registry.api.schemas import formatted
@@ -15,9 +13,6 @@ from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.queries import find_version, require_versions, same_as
 from barnabas.registry.service import Answer
 from barnabas.registry.subjects import DEFAULT_CONTEXT
-
-REMEMBERED_BYTES_MAX: Final = 16 << 10
-REMEMBERED_MAX: Final = 1_000
 
 
 async def list_subjects(call: Call) -> Any:
@@ -32,7 +27,7 @@ async def list_subjects(call: Call) -> Any:
 async def look_up(call: Call) -> Any:
     """POST /subjects/{subject}."""
     subject = call.subject()
-    wanted = await _wanted(call)
+    wanted = await call.wanted()
     versions = require_versions(call.state, subject, deleted=call.flag("deleted"))
     normalize = call.flag("normalize")
 
@@ -42,7 +37,7 @@ async def look_up(call: Call) -> Any:
         )
         return same_as(versions, content)
 
-    found = await call.registry.look(find, len(wanted.content.text))
+    found = await call.registry.look(find)
     if found is None:
         raise RegistryError(Code.SCHEMA_NOT_FOUND, "Schema not found")
     return listing.version_json(found)
@@ -77,47 +72,24 @@ async def list_versions(call: Call) -> Any:
     return call.page(rows)
 
 
-async def _wanted(call: Call) -> requests.Wanted:
-    """The schema in the body. Starting producers send the same schema again and again, so small ones are cached."""
-    raw = await read_body(call.request)
-    if len(raw) > REMEMBERED_BYTES_MAX:
-        wanted = requests.read_wanted(await json_object(call.request))
-        await call.registry.require_fitting(wanted.content)
-        return wanted
-    return _read_plain(raw) or requests.read_wanted(object_of(raw))
-
-
-@lru_cache(REMEMBERED_MAX)
-def _read_plain(raw: bytes) -> requests.Wanted | None:
-    """None for a schema with metadata, rules or tags, which occupy a multiple of the body's size once parsed."""
-    wanted = requests.read_wanted(object_of(raw))
-    content = wanted.content
-    more = (content.metadata, content.rules, wanted.tags_to_add, wanted.tags_to_remove)
-    return None if any(more) else wanted
-
-
 async def register(call: Call) -> Any:
     """POST /subjects/{subject}/versions."""
     subject = call.subject()
-    wanted = await _wanted(call)
+    wanted = await call.wanted()
     normalize, force = call.flag("normalize"), call.flag("force")
     registry = call.registry
-    size = len(wanted.content.text) + sum(
-        len(version.content.text) for version in call.state.versions(subject)[-1:]
-    )
 
     def find_existing() -> Any:
         return decisions.existing(call.state, registry.library, subject, wanted, normalize=normalize)
 
     # Most registrations come from starting producers and change nothing: they wait neither for the writer nor the lock.
-    found = await registry.look(find_existing, size)
+    found = await registry.look(find_existing)
     if found is not None:
         return decisions.registered(found)
     return await call.change(
         lambda: decisions.decide_register(
             call.state, registry.library, subject, wanted, normalize=normalize, force=force
-        ),
-        size=size,
+        )
     )
 
 
@@ -164,7 +136,7 @@ async def change_tags(call: Call) -> Any:
     """POST /subjects/{subject}/versions/{version}/tags: a new version with tags added and removed."""
     subject = call.subject()
     version = find_version(call.state, subject, call.version())
-    body = await json_object(call.request)
+    body = await call.body()
     content = version.content
     wanted = requests.read_wanted(
         {
@@ -176,9 +148,7 @@ async def change_tags(call: Call) -> Any:
         }
     )
     library = call.registry.library
-    reply = await call.change(
-        lambda: decisions.decide_register(call.state, library, subject, wanted), size=len(content.text)
-    )
+    reply = await call.change(lambda: decisions.decide_register(call.state, library, subject, wanted))
     if isinstance(reply, Answer):
         return reply
     return listing.version_json(find_version(call.state, subject, reply["version"]))
@@ -188,13 +158,10 @@ async def check(call: Call) -> Any:
     """POST /compatibility/subjects/{subject}/versions[/{version}]."""
     subject = call.subject()
     number = call.version() if "version" in call.request.path_params else None
-    wanted = requests.read_wanted(await json_object(call.request))
-    await call.registry.require_fitting(wanted.content)
+    wanted = await call.wanted()
     verbose, normalize = call.flag("verbose"), call.flag("normalize")
-    earlier = sum(len(version.content.text) for version in call.state.versions(subject))
     return await call.registry.look(
         lambda: decisions.decide_check(
             call.state, call.registry.library, subject, wanted, number, normalize=normalize, verbose=verbose
-        ),
-        len(wanted.content.text) + earlier,
+        )
     )

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from barnabas.http.json_text import BadJson, parse_json
 from barnabas.registry.errors import InvalidSchema
-from barnabas.registry.formats.base import Dependency, Parsed, Problem
+from barnabas.registry.formats.base import Dependency, Parsed, Problem, TooDeep
+from barnabas.registry.formats.pairs import STEPS_MAX, Steps
 
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 NAMED: Final = ("record", "error", "enum", "fixed")
@@ -22,6 +24,7 @@ _BYTES_DEFAULT: Final = re.compile(r"[\x00-\xff]*")
 ORDERS: Final = ("ascending", "descending", "ignore")
 LONG_MAX: Final = (1 << 63) - 1
 INT_MAX: Final = (1 << 31) - 1
+BRANCHES_SHOWN: Final = 10
 _RESERVED: Final = {
     "record": {"type", "name", "namespace", "doc", "aliases", "fields"},
     "error": {"type", "name", "namespace", "doc", "aliases", "fields"},
@@ -133,12 +136,16 @@ class AvroSchema:
         """The text with full names, and with custom attributes sorted by name."""
         return _dump(_Writer(self.foreign, normalize=True).type(self.root, ""))
 
-    def problems_reading(self, writer: Parsed) -> Sequence[Problem]:
-        """Why this schema cannot read data written with `writer`."""
+    def field_names(self) -> list[str]:
+        """The names of the fields of a record."""
+        return [field.name for field in self.root.fields]
+
+    def problems_reading(self, writer: Parsed, steps: Steps | None = None) -> Sequence[Problem]:
+        """Why this schema cannot read data written with `writer`. Raises OverBudget."""
         from barnabas.registry.formats.avro_compatibility import problems
 
         assert isinstance(writer, AvroSchema)
-        return problems(self.root, writer.root)
+        return problems(self.root, writer.root, steps or Steps(STEPS_MAX))
 
     def formatted(self, style: str) -> str:
         """The text in a format: `resolved` contains the types of references; empty or `default` is the stored form.
@@ -156,12 +163,14 @@ def _dump(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def read_avro(text: str, dependencies: Sequence[Dependency] = (), *, new: bool = True) -> AvroSchema:
+def read_avro(
+    text: str, dependencies: Sequence[Dependency] = (), *, new: bool = True, steps: Steps | None = None
+) -> AvroSchema:
     """Parse a schema. new: also check defaults, which is not done for schemas that were stored earlier.
 
-    dependencies: innermost first. Raises InvalidSchema, which names the place.
+    dependencies: innermost first. Raises InvalidSchema, which names the place, and OverBudget.
     """
-    reader = _Reader(new)
+    reader = _Reader(new, steps or Steps(STEPS_MAX))
     try:
         for dependency in dependencies:
             reader.place = f"reference {dependency.name}: "
@@ -172,7 +181,7 @@ def read_avro(text: str, dependencies: Sequence[Dependency] = (), *, new: bool =
         reader.check_defaults()
         return AvroSchema(root, foreign)
     except RecursionError:
-        raise InvalidSchema("the schema is nested too deeply") from None
+        raise TooDeep from None
 
 
 def _json(text: str, where: str) -> Any:
@@ -188,7 +197,8 @@ def _json(text: str, where: str) -> Any:
 class _Reader:
     """Parses schemas one by one; each may use the names of earlier ones. place: what messages begin with."""
 
-    def __init__(self, check_defaults: bool) -> None:
+    def __init__(self, check_defaults: bool, steps: Steps) -> None:
+        self.fits = _Fits(steps)
         self.names: dict[str, AvroType] = {}
         self.place = ""
         self._defaults: list[tuple[AvroField, str]] | None = [] if check_defaults else None
@@ -350,7 +360,7 @@ class _Reader:
                     path, f"symbol {symbol!r} is not a valid name: use letters, digits and _, no digit first"
                 )
         if len(set(symbols)) != len(symbols):
-            twice = next(s for s in symbols if symbols.count(s) > 1)
+            twice = next(s for s, count in Counter(symbols).items() if count > 1)
             raise self.fail(path, f"symbol {twice!r} occurs twice in enum {enum.name!r}")
         default = given.get("default")
         if default is not None and default not in symbols:
@@ -360,7 +370,7 @@ class _Reader:
     def check_defaults(self) -> None:
         """Check the defaults when all types are complete: one may be of an enclosing record. Raises InvalidSchema."""
         for avro_field, path in self._defaults or ():
-            if not default_fits(avro_field.type, avro_field.default):
+            if not self.fits.default(avro_field.type, avro_field.default):
                 shown = describe(avro_field.type)
                 hint = (
                     "; the default of a union must fit one of its branches"
@@ -373,48 +383,80 @@ class _Reader:
                 )
 
 
-def default_fits(held: AvroType, value: Any) -> bool:
-    """Whether a JSON value is a valid default of a type; for a union, of any branch, as in Avro 1.12."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    match held.kind:
-        case "null":
-            return value is None
-        case "boolean":
-            return isinstance(value, bool)
-        case "int" | "long":
-            most = INT_MAX if held.kind == "int" else LONG_MAX
-            return number and isinstance(value, int) and -most - 1 <= value <= most
-        case "float" | "double":
-            return number
-        case "string":
-            return isinstance(value, str)
-        case "bytes" | "fixed":
-            if not isinstance(value, str) or not _BYTES_DEFAULT.fullmatch(value):
+class _Fits:
+    """Whether defaults fit their types. Each value is compared with each type once."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._known: dict[tuple[int, int], bool] = {}
+
+    def default(self, held: AvroType, value: Any) -> bool:
+        """Whether a JSON value is a valid default of a type; for a union, of any branch, as in Avro 1.12."""
+        self._steps.spend()
+        if not isinstance(value, (list, dict)):
+            return self._plain(held, value)
+        pair = (id(held), id(value))  # both live as long as the schema is being read
+        found = self._known.get(pair)
+        if found is None:
+            found = self._known[pair] = self._nested(held, value)
+        return found
+
+    def _plain(self, held: AvroType, value: Any) -> bool:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        match held.kind:
+            case "null":
+                return value is None
+            case "boolean":
+                return isinstance(value, bool)
+            case "int" | "long":
+                most = INT_MAX if held.kind == "int" else LONG_MAX
+                return number and isinstance(value, int) and -most - 1 <= value <= most
+            case "float" | "double":
+                return number
+            case "string":
+                return isinstance(value, str)
+            case "bytes" | "fixed":
+                if not isinstance(value, str) or not _BYTES_DEFAULT.fullmatch(value):
+                    return False
+                return held.kind == "bytes" or len(value) == held.size
+            case "enum":
+                self._steps.spend(len(held.symbols) // 100)
+                return value in held.symbols
+            case "union":
+                return any(self.default(branch, value) for branch in held.children)
+            case _:
                 return False
-            return held.kind == "bytes" or len(value) == held.size
-        case "enum":
-            return value in held.symbols
-        case "array":
-            return isinstance(value, list) and all(default_fits(held.children[0], v) for v in value)
-        case "map":
-            return isinstance(value, dict) and all(default_fits(held.children[0], v) for v in value.values())
-        case "union":
-            return any(default_fits(branch, value) for branch in held.children)
-        case _:
-            return isinstance(value, dict) and all(
-                default_fits(f.type, value[f.name]) if f.name in value else f.default is not MISSING
-                for f in held.fields
-            )
+
+    def _nested(self, held: AvroType, value: Any) -> bool:
+        match held.kind:
+            case "array":
+                return isinstance(value, list) and all(self.default(held.children[0], v) for v in value)
+            case "map":
+                values = value.values() if isinstance(value, dict) else ()
+                return isinstance(value, dict) and all(self.default(held.children[0], v) for v in values)
+            case "union":
+                return any(self.default(branch, value) for branch in held.children)
+            case "record":
+                return isinstance(value, dict) and all(
+                    self.default(f.type, value[f.name]) if f.name in value else f.default is not MISSING
+                    for f in held.fields
+                )
+            case _:
+                return False
 
 
-def describe(held: AvroType) -> str:
-    """A type in a few words, for messages."""
+def describe(held: AvroType, levels: int = 3) -> str:
+    """A type in a few words, for messages. levels: how deep to look into unions, arrays and maps."""
+    if not levels:
+        return held.kind
     if held.kind == "union":
-        return "union of " + ", ".join(describe(branch) for branch in held.children)
+        named = ", ".join(describe(branch, levels - 1) for branch in held.children[:BRANCHES_SHOWN])
+        more = len(held.children) - BRANCHES_SHOWN
+        return f"union of {named}" + (f" and {more} more" if more > 0 else "")
     if held.name:
         return f"{held.kind} {held.name}"
     if held.children:
-        return f"{held.kind} of {describe(held.children[0])}"
+        return f"{held.kind} of {describe(held.children[0], levels - 1)}"
     return f"{held.kind} ({held.logical})" if held.logical else held.kind
 
 

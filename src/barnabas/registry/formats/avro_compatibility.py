@@ -10,6 +10,7 @@ from typing import Final
 
 from barnabas.registry.formats.avro import MISSING, AvroField, AvroType, describe
 from barnabas.registry.formats.base import Problem
+from barnabas.registry.formats.pairs import Pairs, Steps
 
 PROMOTIONS: Final = {
     "int": ("long", "float", "double"),
@@ -19,14 +20,12 @@ PROMOTIONS: Final = {
     "bytes": ("string",),
 }
 """The types that can read each writer's type."""
-STEPS_MAX: Final = 100_000
-"""How many pairs of types one comparison compares."""
 
 
-def problems(reader: AvroType, writer: AvroType) -> list[Problem]:
-    """Why `reader` cannot read data written with `writer`. O(types of one x types of the other) at most."""
+def problems(reader: AvroType, writer: AvroType, steps: Steps) -> list[Problem]:
+    """Why `reader` cannot read data written with `writer`. Each pair of types takes one step. Raises OverBudget."""
     try:
-        return _Resolver().resolve(reader, writer, "")
+        return list(dict.fromkeys(_Resolver(steps).resolve(reader, writer, "")))
     except RecursionError:
         return [
             Problem(
@@ -39,29 +38,18 @@ def problems(reader: AvroType, writer: AvroType) -> list[Problem]:
 
 
 class _Resolver:
-    """One comparison. A pair of types that is still being compared counts as readable, which ends cycles."""
+    """One comparison."""
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, int], list[Problem]] = {}
-        self._steps = 0
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._pairs: Pairs[Problem] = Pairs(steps)
+        self._branches: dict[int, _Branches] = {}
 
     def resolve(self, reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
-        pair = (id(reader), id(writer))
-        if pair in self._known:
-            return self._known[pair]
-        self._steps += 1
-        if self._steps > STEPS_MAX:
-            raise RecursionError
-        self._known[pair] = []
-        known = len(self._known)
-        found = self._compare(reader, writer, path)
-        if found:
-            # Inner pairs may have been found readable only because this pair was assumed to be: forget them.
-            for inner in list(self._known)[known:]:
-                if not self._known[inner]:
-                    del self._known[inner]
-        self._known[pair] = found
-        return found
+        known = self._pairs.begin((id(reader), id(writer)), path)
+        if known is not None:
+            return known[0][:1]  # all of them are reported once, where they were found first
+        return self._pairs.end(self._compare(reader, writer, path))
 
     def _compare(self, reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
         if writer.kind == "union":
@@ -76,6 +64,7 @@ class _Resolver:
             if not _names_match(reader, writer):
                 return [_name_mismatch(reader, writer, path)]
             if reader.kind == "enum":
+                self._steps.spend((len(reader.symbols) + len(writer.symbols)) // 20)
                 return _symbols(reader, writer, path)
             if reader.kind == "fixed":
                 return self._fixed(reader, writer, path)
@@ -107,7 +96,11 @@ class _Resolver:
     def _into_union(self, reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
         """One branch must be able to read it. If none is, one of the same kind and name explains best why."""
         near: list[Problem] = []
-        for index, branch in enumerate(reader.children):
+        branches = self._branches.get(id(reader))
+        if branches is None:
+            branches = self._branches[id(reader)] = _Branches(reader)
+        for index in branches.candidates(writer):
+            branch = reader.children[index]
             found = self.resolve(branch, writer, f"{path}/{index}")
             if not found:
                 return []
@@ -125,6 +118,7 @@ class _Resolver:
         ]
 
     def _record(self, reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
+        self._steps.spend((len(reader.fields) + len(writer.fields)) // 10)
         written = {f.name: f for f in writer.fields}
         found: list[Problem] = []
         for index, field in enumerate(reader.fields):
@@ -173,6 +167,30 @@ class _Resolver:
         ]
 
 
+class _Branches:
+    """The branches of a reader's union, by what they may be able to read."""
+
+    def __init__(self, union: AvroType) -> None:
+        self._by_kind: dict[str, list[int]] = {}
+        self._by_name: dict[str, list[int]] = {}
+        self._by_alias: dict[str, list[int]] = {}
+        for index, branch in enumerate(union.children):
+            self._by_kind.setdefault(branch.kind, []).append(index)
+            if branch.name:
+                self._by_name.setdefault(branch.short_name, []).append(index)
+            for alias in branch.aliases:
+                self._by_alias.setdefault(alias, []).append(index)
+
+    def candidates(self, writer: AvroType) -> list[int]:
+        """The positions of branches that may read what `writer` writes, in order; no others can."""
+        if writer.name:
+            return sorted({*self._by_name.get(writer.short_name, ()), *self._by_alias.get(writer.name, ())})
+        kinds = (writer.kind, *PROMOTIONS.get(writer.kind, ()))
+        if writer.kind == "union":
+            kinds = tuple(self._by_kind)
+        return sorted(index for kind in kinds for index in self._by_kind.get(kind, ()))
+
+
 def _source(held: AvroField, written: dict[str, AvroField]) -> AvroField | None:
     """The writer's field that has the name, or else an alias, of the reader's field; None if there is none."""
     for name in (held.name, *held.aliases):
@@ -190,7 +208,8 @@ def _names_match(reader: AvroType, writer: AvroType) -> bool:
 
 
 def _symbols(reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
-    lost = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
+    known = set(reader.symbols)
+    lost = [symbol for symbol in writer.symbols if symbol not in known]
     if not lost or reader.default is not None:
         return []
     return [

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from barnabas.registry.errors import InvalidSchema
+from barnabas.registry.formats.pairs import Steps
 from barnabas.registry.model import Reference
+
+
+class TooDeep(InvalidSchema):
+    """A schema is nested so deeply that it cannot be read here."""
+
+    def __init__(self) -> None:
+        super().__init__("the schema is nested too deeply")
 
 
 class Problem(NamedTuple):
@@ -41,8 +50,15 @@ class Parsed(Protocol):
         """A text that is the same for schemas that differ only in order or spelling."""
         ...
 
-    def problems_reading(self, writer: Parsed) -> Sequence[Problem]:
-        """Why this schema cannot read data written with `writer`, of the same language; empty if it can."""
+    def field_names(self) -> Sequence[str]:
+        """Names of the fields of the outermost record, object or message."""
+        ...
+
+    def problems_reading(self, writer: Parsed, steps: Steps | None = None) -> Sequence[Problem]:
+        """Why this schema cannot read data written with `writer`, of the same language; empty if it can.
+
+        Raises OverBudget if finding out takes more steps.
+        """
         ...
 
     def formatted(self, style: str) -> str:

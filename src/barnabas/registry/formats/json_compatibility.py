@@ -14,8 +14,10 @@ import re2
 from barnabas.registry.formats.base import Problem
 from barnabas.registry.formats.json_schema import JsonSchema, Resolver, Schema
 from barnabas.registry.formats.json_views import ALL, ANY, ONE, TRUE, View, view_of
+from barnabas.registry.formats.pairs import Pairs, Steps
 
-STEPS_MAX: Final = 50_000
+REPEATED_MAX: Final = 20
+"""How many changes are reported again at a second place that uses the same schema."""
 
 ADVICE: Final[Mapping[str, tuple[str, str]]] = {
     "TYPE_CHANGED": ("the type has changed", "keep the type, or allow both with anyOf"),
@@ -156,10 +158,10 @@ _BOUNDS: Final = {
 """keyword, name of the change, its ending if the bound accepts less, whether it is an upper bound."""
 
 
-def problems(reader: JsonSchema, writer: JsonSchema) -> list[Problem]:
-    """Why `reader` rejects values that `writer` accepts."""
+def problems(reader: JsonSchema, writer: JsonSchema, steps: Steps) -> list[Problem]:
+    """Why `reader` rejects values that `writer` accepts. Each pair of schemas takes one step. Raises OverBudget."""
     try:
-        found = _Comparison(writer.resolver, reader.resolver).compare(writer.tree, reader.tree, "#")
+        found = _Comparison(writer.resolver, reader.resolver, steps).compare(writer.tree, reader.tree, "#")
     except RecursionError:
         found = [("NESTED_TOO_DEEPLY", "#")]
     made = []
@@ -176,11 +178,17 @@ Change = tuple[str, str]
 class _Comparison:
     """One comparison. old, new: resolve the references of the writer's and of the reader's schema."""
 
-    def __init__(self, old: Resolver, new: Resolver, steps: int = 0) -> None:
+    def __init__(
+        self, old: Resolver, new: Resolver, steps: Steps, reverse: _Comparison | None = None
+    ) -> None:
         self.old = old
         self.new = new
-        self._under_way: set[tuple[int, int]] = set()
         self._steps = steps
+        self._is_reverse = reverse is not None
+        self._pairs: Pairs[Change] = reverse._pairs if reverse else Pairs(steps)
+        self._reverse = reverse
+        self._seen: dict[tuple[bool, int], tuple[Schema | View, View]] = {}
+        """Views by the identities of their schemas, which are kept alive by being here."""
 
     def compare(self, old: Schema | View | None, new: Schema | View | None, path: str) -> list[Change]:
         """The incompatible changes between two schemas; empty if `new` accepts all values that `old` accepts."""
@@ -188,17 +196,20 @@ class _Comparison:
             return []
         if old is None:
             return [("SCHEMA_ADDED", path)]
-        pair = (id(old), id(new))
-        if pair in self._under_way:
-            return []
-        self._steps += 1
-        if self._steps > STEPS_MAX:
-            raise RecursionError
-        self._under_way.add(pair)
-        try:
-            return self._views(view_of(old, self.old), view_of(new, self.new), path)
-        finally:
-            self._under_way.discard(pair)
+        before, after = self._view(old, False), self._view(new, True)
+        known = self._pairs.begin((self._is_reverse, id(old), id(new)), path)
+        if known is not None:
+            found, place = known
+            return [(kind, path + there.removeprefix(place)) for kind, there in found[:REPEATED_MAX]]
+        return self._pairs.end(self._views(before, after, path))
+
+    def _view(self, schema: Schema | View, is_new: bool) -> View:
+        key = (is_new, id(schema))
+        held = self._seen.get(key)
+        if held is None:
+            made = view_of(schema, self.new if is_new else self.old)
+            held = self._seen[key] = (schema, made)
+        return held[1]
 
     def _views(self, old: View, new: View, path: str) -> list[Change]:
         if old.kind == "false" or new.kind == "true":
@@ -212,8 +223,8 @@ class _Comparison:
             if found is not None:
                 return found
         if old.kind == "const" and new.kind == "enum":
-            values = new.schema["enum"]
-            return [] if _in(old.schema["const"], values) else [("ENUM_ARRAY_CHANGED", f"{path}/enum")]
+            is_in = comparable(old.schema["const"]) in self._values(new)
+            return [] if is_in else [("ENUM_ARRAY_CHANGED", f"{path}/enum")]
         if old.kind != new.kind or (new.typed and not old.typed):
             return [("TYPE_CHANGED", path)]
         work = getattr(self, f"_{old.kind}", None)
@@ -258,8 +269,9 @@ class _Comparison:
             yield ("COMBINED_TYPE_SUBSCHEMAS_CHANGED", here)
 
     def _not(self, old: View, new: View, path: str) -> Iterator[Change]:
-        reverse = _Comparison(self.new, self.old, self._steps + STEPS_MAX // 100)
-        if reverse.compare(new.parts[0], old.parts[0], f"{path}/not"):
+        if self._reverse is None:
+            self._reverse = _Comparison(self.new, self.old, self._steps, self)
+        if self._reverse.compare(new.parts[0], old.parts[0], f"{path}/not"):
             yield ("NOT_TYPE_EXTENDED", f"{path}/not")
 
     def _conditional(self, old: View, new: View, path: str) -> Iterator[Change]:
@@ -270,13 +282,18 @@ class _Comparison:
     # --- simple types -------------------------------------------------------------------------------
 
     def _enum(self, old: View, new: View, path: str) -> Iterator[Change]:
-        before, after = old.schema["enum"], new.schema["enum"]
-        if not all(_in(value, after) for value in before):
-            kind = "NARROWED" if all(_in(value, before) for value in after) else "CHANGED"
+        before, after = self._values(old), self._values(new)
+        if not before <= after:
+            kind = "NARROWED" if after <= before else "CHANGED"
             yield (f"ENUM_ARRAY_{kind}", f"{path}/enum")
 
+    def _values(self, view: View) -> frozenset[Any]:
+        values = view.schema["enum"]
+        self._steps.spend(len(values) // 5)
+        return frozenset(map(comparable, values))
+
     def _const(self, old: View, new: View, path: str) -> Iterator[Change]:
-        if not _in(old.schema["const"], [new.schema["const"]]):
+        if comparable(old.schema["const"]) != comparable(new.schema["const"]):
             yield ("CONST_CHANGED", f"{path}/const")
 
     def _string(self, old: View, new: View, path: str) -> Iterator[Change]:
@@ -318,6 +335,7 @@ class _Comparison:
 
     def _properties(self, old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[Change]:
         before, after = _mapping(old, "properties"), _mapping(new, "properties")
+        self._steps.spend((len(before) + len(after)) // 10)
         for name in dict.fromkeys([*before, *after]):
             here = f"{path}/{name}"
             if name not in after:
@@ -330,7 +348,7 @@ class _Comparison:
     def _removed(self, schema: Schema, new: Mapping[str, Any], name: str, path: str) -> Iterator[Change]:
         if _is_open(new):
             return
-        left = _schema_for(new, name)
+        left = self._schema_for(new, name)
         if left is not None:
             if self.compare(schema, left, path):
                 yield ("PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", path)
@@ -348,11 +366,20 @@ class _Comparison:
             elif required and not _has_default(schema):
                 yield ("REQUIRED_ATTRIBUTE_ADDED", path)
             return
-        left = _schema_for(old, name)
+        left = self._schema_for(old, name)
         if left is not None and self.compare(left, schema, path):
             yield ("PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", path)
         if required and not _has_default(schema):
             yield ("REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL", path)
+
+    def _schema_for(self, schema: Mapping[str, Any], name: str) -> Schema | None:
+        """The schema that a partially open object has for a name that is not in `properties`; None if it accepts none."""
+        for pattern, allowed in _mapping(schema, "patternProperties").items():
+            self._steps.spend(2 + len(pattern) // 50)
+            if _matches(pattern, name):
+                return allowed
+        rest = schema.get("additionalProperties", True)
+        return None if rest is False else rest
 
     def _dependencies(self, old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[Change]:
         before, after = _dependencies(old), _dependencies(new)
@@ -456,17 +483,15 @@ def _multiples(before: float | None, after: float, path: str) -> Iterator[Change
         yield ("MULTIPLE_OF_EXPANDED" if after % before == 0 else "MULTIPLE_OF_CHANGED", path)
 
 
-def _in(value: Any, values: Sequence[Any]) -> bool:
-    """Whether a value is one of several; unlike in Python, true is not equal to 1."""
-    return any(_is_same(value, other) for other in values)
-
-
-def _is_same(value: Any, other: Any) -> bool:
-    if isinstance(value, list) and isinstance(other, list):
-        return len(value) == len(other) and all(map(_is_same, value, other))
-    if isinstance(value, dict) and isinstance(other, dict):
-        return value.keys() == other.keys() and all(_is_same(value[name], other[name]) for name in value)
-    return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
+def comparable(value: Any) -> Any:
+    """A value that is hashable, and equal for equal JSON values; unlike in Python, true is not equal to 1."""
+    if isinstance(value, bool):
+        return ("boolean", value)
+    if isinstance(value, list):
+        return ("array", tuple(map(comparable, value)))
+    if isinstance(value, dict):
+        return ("object", frozenset((name, comparable(child)) for name, child in value.items()))
+    return value
 
 
 def _mapping(schema: Mapping[str, Any], keyword: str) -> dict[str, Schema]:
@@ -480,15 +505,6 @@ def _has_default(schema: Schema | None) -> bool:
 
 def _is_open(schema: Mapping[str, Any]) -> bool:
     return not schema.get("patternProperties") and schema.get("additionalProperties", True) in (True, {})
-
-
-def _schema_for(schema: Mapping[str, Any], name: str) -> Schema | None:
-    """The schema that a partially open object has for a name that is not in `properties`; None if it accepts none."""
-    for pattern, allowed in _mapping(schema, "patternProperties").items():
-        if _matches(pattern, name):
-            return allowed
-    rest = schema.get("additionalProperties", True)
-    return None if rest is False else rest
 
 
 def _matches(pattern: str, name: str) -> bool:

@@ -11,7 +11,8 @@ from barnabas.http.json_text import BadJson, parse_json
 from barnabas.json_validators import check_draft
 from barnabas.registry.errors import InvalidSchema
 from barnabas.registry.formats.avro import sort_names
-from barnabas.registry.formats.base import Dependency, Parsed, Problem
+from barnabas.registry.formats.base import Dependency, Parsed, Problem, TooDeep
+from barnabas.registry.formats.pairs import STEPS_MAX, Steps
 
 Schema = Any
 """An object or a boolean, as JSON."""
@@ -31,12 +32,17 @@ class JsonSchema:
         """The text with the names in each object sorted."""
         return _dump(sort_names(self.tree))
 
-    def problems_reading(self, writer: Parsed) -> Sequence[Problem]:
-        """Why this schema rejects values that `writer` accepts."""
+    def field_names(self) -> list[str]:
+        """The names of the properties of an object."""
+        properties = self.tree.get("properties") if isinstance(self.tree, dict) else None
+        return list(properties) if isinstance(properties, dict) else []
+
+    def problems_reading(self, writer: Parsed, steps: Steps | None = None) -> Sequence[Problem]:
+        """Why this schema rejects values that `writer` accepts. Raises OverBudget."""
         from barnabas.registry.formats.json_compatibility import problems
 
         assert isinstance(writer, JsonSchema)
-        return problems(self, writer)
+        return problems(self, writer, steps or Steps(STEPS_MAX))
 
     def formatted(self, style: str) -> str:
         """The text in a format: empty or `default`, the stored form. Raises InvalidSchema for any other."""
@@ -67,7 +73,7 @@ def read_json_schema(text: str, dependencies: Sequence[Dependency] = (), *, new:
                         "to `references`"
                     )
     except RecursionError:
-        raise InvalidSchema("the schema is nested too deeply") from None
+        raise TooDeep from None
     return made
 
 

@@ -311,11 +311,13 @@ class _Parser:
 
     def _close_optionals(self, made: Any) -> None:
         """Add a oneof for each `optional` field of proto3, behind the real ones, as protoc does."""
+        taken = {oneof.name for oneof in made.oneof_decl}
         for field in made.field:
             if field.proto3_optional:
                 name = f"_{field.name}"
-                while any(oneof.name == name for oneof in made.oneof_decl):
+                while name in taken:
                     name = f"X{name}"
+                taken.add(name)
                 field.oneof_index = len(made.oneof_decl)
                 made.oneof_decl.add(name=name)
 

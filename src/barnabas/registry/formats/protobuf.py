@@ -16,7 +16,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from barnabas.registry.errors import InvalidSchema
-from barnabas.registry.formats.base import Dependency, Parsed, Problem
+from barnabas.registry.formats.base import Dependency, Parsed, Problem, TooDeep
+from barnabas.registry.formats.pairs import STEPS_MAX, Steps
 from barnabas.registry.formats.proto_options import (
     META,
     META_FILE,
@@ -78,12 +79,16 @@ class ProtobufSchema:
         uninterpret(made, self.descriptor.pool)
         return print_proto(made, ordered=True)
 
-    def problems_reading(self, writer: Parsed) -> Sequence[Problem]:
-        """Why this schema cannot read data written with `writer`."""
+    def field_names(self) -> list[str]:
+        """The names of the fields of the first message."""
+        return [field.name for message in self.held.message_type[:1] for field in message.field]
+
+    def problems_reading(self, writer: Parsed, steps: Steps | None = None) -> Sequence[Problem]:
+        """Why this schema cannot read data written with `writer`. Raises OverBudget."""
         from barnabas.registry.formats.protobuf_compatibility import problems
 
         assert isinstance(writer, ProtobufSchema)
-        return problems(self.descriptor, writer.descriptor)
+        return problems(self.descriptor, writer.descriptor, steps or Steps(STEPS_MAX))
 
     def formatted(self, style: str) -> str:
         """The text in a format: `serialized` is the descriptor in base64, `ignore_extensions` lacks custom options.
@@ -128,7 +133,7 @@ def read_protobuf(text: str, dependencies: Sequence[Dependency] = ()) -> Protobu
         files = {d.name: _read(d.text, d.name, f"reference {d.name}: ") for d in dependencies}
         return ProtobufSchema(_read(text, FILE_NAME, ""), files)
     except RecursionError:
-        raise InvalidSchema("the schema is nested too deeply") from None
+        raise TooDeep from None
 
 
 def read_file(text: str) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from barnabas.registry.formats.base import Problem
+from barnabas.registry.formats.pairs import Steps
 
 MESSAGE_TYPES: Final = (10, 11)
 ENUM_TYPE: Final = 14
@@ -26,8 +27,11 @@ GROUPS: Final = {
 REQUIRED: Final = 2
 
 
-def problems(reader: Any, writer: Any) -> list[Problem]:
-    """Why `reader` cannot read data written with `writer`. Both are file descriptors with all names resolved."""
+def problems(reader: Any, writer: Any, steps: Steps) -> list[Problem]:
+    """Why `reader` cannot read data written with `writer`. Both are file descriptors with all names resolved.
+
+    Each field takes one step. Raises OverBudget.
+    """
     found = []
     if reader.package != writer.package:
         found.append(
@@ -38,13 +42,14 @@ def problems(reader: Any, writer: Any) -> list[Problem]:
                 "keep the package, or register under another subject",
             )
         )
-    comparison = _Comparison()
+    comparison = _Comparison(steps)
     found += comparison.types(reader.message_types_by_name, writer.message_types_by_name, "#/")
     return list(dict.fromkeys(found))
 
 
 class _Comparison:
-    def __init__(self) -> None:
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
         self._compared: set[tuple[str, str]] = set()
 
     def types(self, reader: Mapping[str, Any], writer: Mapping[str, Any], path: str) -> Iterator[Problem]:
@@ -67,6 +72,7 @@ class _Comparison:
         if pair in self._compared:
             return
         self._compared.add(pair)
+        self._steps.spend(1 + len(new.fields) + len(old.fields))
         before = {field.number: field for field in old.fields}
         after = {field.number: field for field in new.fields}
         yield from _oneofs(new, old, path)
