@@ -310,3 +310,10 @@ def test_confluents_java_client(registry: RegistryProcess, client: SchemaRegistr
     assert found["read"] == {"name": "Python", "age": 7}
     written = base64.b64decode(found["record"])
     assert AvroDeserializer(client)(written, context) == {"name": "Java", "age": 30}
+
+
+@pytest.mark.go
+def test_franz_gos_client(registry: RegistryProcess) -> None:
+    """All calls of pkg/sr, the errors that it knows by number, and a record."""
+    program = str(foreign.go_program("go", foreign.HERE / "go", "the Go modules"))
+    foreign.run([program], registry.url, "franz-registry", registry.url)
