@@ -11,9 +11,10 @@ from barnabas.cli.direct import direct
 from barnabas.cli.errors import EXIT_OK, UsageError
 from barnabas.cli.kafka import configs
 from barnabas.cli.options import AsJson, Bootstrap, Properties
-from barnabas.cli.output import print_json, print_table
+from barnabas.cli.output import note, print_json, print_table
 from barnabas.cli.runner import example, new_app
 from barnabas.cli.units import plain_value, topic_settings
+from barnabas.config.dynamic import unknown_broker_names
 from barnabas.wire.messages.describe_configs import SOURCES
 
 app = new_app("Show and change options of topics, brokers and groups.")
@@ -94,6 +95,10 @@ def set_options(
         if kind == "topic"
         else {key: plain_value(key, text) for key, text in given.items()}
     )
+    for option in unknown_broker_names(wanted) if kind == "broker" else ():
+        note(
+            f"{option} is not an option of Barnabas: it is stored, shown without its value, and has no effect"
+        )
     return change(bootstrap, properties, entity_of(kind, name), wanted, [], json)
 
 

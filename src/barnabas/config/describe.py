@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from barnabas.config.broker_options import BROKER, TOPIC_SYNONYM, broker_synonyms, listener_base_name
 from barnabas.config.client_options import CLIENT_METRICS
-from barnabas.config.dynamic import group_default
+from barnabas.config.dynamic import group_default, unknown_broker_names
 from barnabas.config.group_options import GROUP, GROUP_SYNONYM
 from barnabas.config.loader import BrokerConfig
 from barnabas.config.option import Option, format_value
@@ -31,6 +31,10 @@ class Source(IntEnum):
     DYNAMIC_BROKER_LOGGER = 6
     CLIENT_METRICS = 7
     GROUP = 8
+
+
+UNKNOWN_TYPE = 0
+"""The `config_type` of an option that is not declared."""
 
 
 class Synonym(NamedTuple):
@@ -136,7 +140,26 @@ def describe_broker(broker: BrokerConfig) -> list[Entry]:
         base = BROKER.find(listener_base_name(name) or "")
         if base is not None:
             entries.append(_broker_entry(broker, name, base))
+    dynamic = {
+        Source.DYNAMIC_BROKER: broker.dynamic_broker,
+        Source.DYNAMIC_DEFAULT_BROKER: broker.dynamic_default,
+    }
+    entries += _unknown_entries(dynamic, {*broker.dynamic_broker, *broker.dynamic_default})
     return sorted(entries, key=lambda entry: entry.name)
+
+
+def _unknown_entries(layers: Mapping[Source, Mapping[str, str]], wanted: Iterable[str]) -> list[Entry]:
+    """Options that were set and that no broker knows: without their values, which may be secrets, as in Kafka."""
+    entries = []
+    for name in unknown_broker_names(wanted):
+        synonyms = tuple(Synonym(name, None, source) for source, texts in layers.items() if name in texts)
+        entries.append(
+                Entry(
+                    name, None, synonyms[0].source, read_only=True, sensitive=True, synonyms=synonyms,
+                    config_type=UNKNOWN_TYPE, doc="Not an option of this broker.",
+                )
+            )  # fmt: skip
+    return entries
 
 
 def _broker_entry(broker: BrokerConfig, name: str, option: Option[Any]) -> Entry:
@@ -163,7 +186,9 @@ def describe_cluster_default(broker: BrokerConfig) -> list[Entry]:
             entries.append(
                 _renamed(_entry(option, option.parse(text), synonyms, read_only=option.read_only), name)
             )
-    return entries
+    return entries + _unknown_entries(
+        {Source.DYNAMIC_DEFAULT_BROKER: broker.dynamic_default}, broker.dynamic_default
+    )
 
 
 def describe_group(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[Entry]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
-from barnabas.config.broker_options import BROKER, listener_base_name, retired_reason
+from barnabas.config.broker_options import BROKER, listener_base_name
 from barnabas.config.client_options import CLIENT_METRICS
 from barnabas.config.group_options import GROUP, GROUP_LIMITS, GROUP_SYNONYM
 from barnabas.config.loader import BrokerConfig
@@ -159,6 +159,8 @@ def new_broker_configs(configs: Mapping[str, str | None], *, whole_cluster: bool
 
 
 def _broker_value(broker: BrokerConfig, name: str) -> object:
+    if _BROKER_OR_LISTENER.find(name) is None:
+        return None
     return broker[name] if name in broker else broker[listener_base_name(name) or name]
 
 
@@ -178,17 +180,18 @@ def is_secret(name: str) -> bool:
     return option is not None and option.sensitive
 
 
+def unknown_broker_names(names: Iterable[str]) -> list[str]:
+    """The names that no broker option has; options of things that are plugged into Kafka's brokers, or misspelt."""
+    return sorted(name for name in names if _BROKER_OR_LISTENER.find(name) is None)
+
+
 def _check_broker_names(names: Iterable[str], whole_cluster: bool) -> None:
     read_only: list[str] = []
     per_broker: list[str] = []
     for name in names:
         option = _BROKER_OR_LISTENER.find(name)
         if option is None:
-            why = retired_reason(name)
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST,
-                f"Unknown broker config name: {name}" + (f" ({why})" if why else ""),
-            )
+            continue  # as in Kafka: it may be an option of something that is plugged in
         if option.mode is Mode.READ_ONLY:
             read_only.append(name)
         elif option.mode is Mode.PER_BROKER:

@@ -175,11 +175,27 @@ def load_key(listener: ListenerOptions, context: ssl.SSLContext) -> None:
         try:
             context.load_cert_chain(path, password=lambda: material.password or "")
         except ssl.SSLError as error:
-            why = error.reason or "no private key and certificate that belong together"
-            raise ConfigError(
-                f"{option}: the key and certificates cannot be used ({why}); is ssl.key.password right, and are key "
-                "and certificate a pair?"
-            ) from None
+            raise ConfigError(f"{option}: {why_unusable(error)}") from None
+
+
+def why_unusable(error: ssl.SSLError, password_option: str = "ssl.key.password") -> str:
+    """What is wrong with a key and its certificates, and what to do, by OpenSSL's reason for refusing them."""
+    reason = error.reason or ""
+    if reason.endswith("_MD_TOO_WEAK"):
+        return (
+            "one of the certificates is signed with a digest that is no longer secure (MD5 or SHA-1); issue it again "
+            "with SHA-256"
+        )
+    if reason.endswith("_KEY_TOO_SMALL"):
+        return "the key of one of the certificates is too short; RSA keys need 2048 bits or more"
+    if reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"):
+        return "the key does not belong to the first certificate; store the certificate that was issued for this key"
+    if not reason or reason in ("BAD_DECRYPT", "BAD_PASSWORD_READ"):
+        return (
+            f"no private key with its certificate can be read; is {password_option} right, and does it hold a "
+            "certificate?"
+        )
+    return f"the key and certificates cannot be used: {reason.lower().replace('_', ' ')}"
 
 
 def load_trusted(listener: ListenerOptions, context: ssl.SSLContext) -> bool:

@@ -131,8 +131,10 @@ def test_dynamic_broker_configs() -> None:
         altered_broker_configs(broker, {}, [Change("ssl.keystore.location", SET, "/k")], whole_cluster=False)
     with refused(ErrorCode.INVALID_REQUEST, "Invalid value x for configuration log.segment.bytes"):
         altered_broker_configs(broker, {}, [Change("log.segment.bytes", SET, "x")], whole_cluster=False)
-    with refused(ErrorCode.INVALID_REQUEST, "Unknown broker config name: nope"):
-        altered_broker_configs(broker, {}, [Change("nope", SET, "x")], whole_cluster=False)
+    assert altered_broker_configs(broker, {}, [Change("nope", SET, "x")], whole_cluster=True) == {"nope": "x"}
+    assert new_broker_configs({"nope": "x"}, whole_cluster=False) == {"nope": "x"}
+    with refused(ErrorCode.INVALID_CONFIG, "Can't APPEND to key nope because its type is not LIST"):
+        altered_broker_configs(broker, {}, [Change("nope", APPEND, "x")], whole_cluster=False)
 
 
 def test_group_configs_stay_within_the_broker_s_limits() -> None:
@@ -247,3 +249,19 @@ def test_group_entries() -> None:
         shown["consumer.heartbeat.interval.ms"].value,
         shown["consumer.heartbeat.interval.ms"].source,
     ) == ("6000", 8)
+
+
+def test_options_that_brokers_do_not_have_are_shown_without_their_values() -> None:
+    """As in Kafka: what is plugged into a broker may have options of its own, and they may be secrets."""
+    broker = BrokerConfig()
+    broker.set_dynamic(default={"plugin.password": "x", "other": "y"}, broker={"plugin.password": "z"})
+    rows = {row.name: row for row in describe_broker(broker)}
+    assert [
+        (row.value, row.source, row.sensitive, row.config_type) for row in (rows["plugin.password"],)
+    ] == [(None, Source.DYNAMIC_BROKER, True, 0)]
+    assert [synonym.source for synonym in rows["plugin.password"].synonyms] == [
+        Source.DYNAMIC_BROKER, Source.DYNAMIC_DEFAULT_BROKER,
+    ]  # fmt: skip
+    assert {(row.name, row.value) for row in describe_cluster_default(broker)} == {
+        ("plugin.password", None), ("other", None),
+    }  # fmt: skip

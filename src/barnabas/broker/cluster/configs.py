@@ -26,6 +26,7 @@ from barnabas.config.dynamic import (
     altered_topic_configs,
     is_secret,
     new_topic_configs,
+    unknown_broker_names,
 )
 from barnabas.config.option import ConfigError
 from barnabas.config.topic_options import TOPIC
@@ -61,10 +62,15 @@ class Configs:
         self._image = image
         self._passwords = Passwords(broker)
         self._said: set[str] = set()
-        """Texts of passwords that cannot be decrypted and have been logged."""
+        """Texts of passwords that cannot be decrypted, and unknown options, that have been logged."""
 
     def refresh_broker(self, node_id: int) -> None:
         """Take the dynamic broker options from the image."""
+        for entity in (DEFAULT_ENTITY, str(node_id)):
+            for name in unknown_broker_names(self._image.config("brokers", entity)):
+                if name not in self._said:
+                    self._said.add(name)
+                    log.warning("an option that brokers do not have is set", extra={"option": name})
         self._broker.set_dynamic(
             default=self._opened(self._image.config("brokers", DEFAULT_ENTITY)),
             broker=self._opened(self._image.config("brokers", str(node_id))),

@@ -9,7 +9,7 @@ from barnabas.config import broker_security, broker_zookeeper
 from barnabas.config.option import ConfigError, Option, refused
 from barnabas.security import stores
 from barnabas.security.listener_options import ListenerOptions
-from barnabas.security.tls import VERSIONS
+from barnabas.security.tls import VERSIONS, why_unusable
 
 if TYPE_CHECKING:
     from barnabas.config.loader import BrokerConfig
@@ -71,10 +71,12 @@ def zookeeper_tls(config: BrokerConfig) -> ssl.SSLContext | None:
     if config.get(broker_zookeeper.ZOOKEEPER_SSL_KEYSTORE_LOCATION) is not None:
         key = stores.key_material(files)
         with stores.as_file(key.pem) as path:
-            _loaded(
-                files.name_of(broker_security.SSL_KEYSTORE_LOCATION),
-                lambda: context.load_cert_chain(path, password=lambda: key.password or ""),
-            )
+            try:
+                context.load_cert_chain(path, password=lambda: key.password or "")
+            except ssl.SSLError as error:
+                option = files.name_of(broker_security.SSL_KEYSTORE_LOCATION)
+                why = why_unusable(error, "zookeeper.ssl.keystore.password")
+                raise ConfigError(f"{option}: {why}") from None
     return context
 
 
