@@ -74,9 +74,9 @@ def zookeeper_tls(config: BrokerConfig) -> ssl.SSLContext | None:
             try:
                 context.load_cert_chain(path, password=lambda: key.password or "")
             except ssl.SSLError as error:
-                option = files.name_of(broker_security.SSL_KEYSTORE_LOCATION)
+                name = files.name_of(broker_security.SSL_KEYSTORE_LOCATION)
                 why = why_unusable(error, "zookeeper.ssl.keystore.password")
-                raise ConfigError(f"{option}: {why}") from None
+                raise ConfigError(f"{name}: {why}") from None
     return context
 
 
