@@ -16,6 +16,7 @@ from barnabas.http import openapi
 from barnabas.http.errors import HttpError
 from barnabas.http.listening import ServiceError
 from barnabas.http.server import HttpOptions, HttpServer, Service
+from barnabas.http.visitors import media_type
 from barnabas.proxy import v2, v2_consumers, v3_acls, v3_cluster, v3_groups, v3_records, v3_topics
 from barnabas.proxy.call import Call, Services, negotiate
 from barnabas.proxy.consuming import IDLE_S, INSTANCES_MAX, Consuming
@@ -25,6 +26,8 @@ from barnabas.proxy.producing import Producing
 from barnabas.proxy.schemas import Schemas
 
 Work = Callable[[Call], Awaitable[Response]]
+GENERIC: Final = "application/octet-stream"
+"""What some libraries send when nobody has said what the body is: it is read as the API's own type."""
 TABLE: Final = (
     *v2.ROUTES,
     *v2_consumers.ROUTES,
@@ -119,10 +122,17 @@ async def _root(request: Request) -> Response:
     return Response(b"{}", media_type=V2_MEDIA_TYPE)
 
 
+def _check_media_type(request: Request, accepted: Sequence[str]) -> None:
+    given = media_type(request.scope)
+    if given and given not in accepted and request.method in ("POST", "PUT", "PATCH"):
+        raise HttpError(415, f"content type {given[:100]} is not accepted here; send {accepted[0]}")
+
+
 def _endpoint(
     services: Services, works: Mapping[str, Work], path: str
 ) -> Callable[[Request], Awaitable[Response]]:
     old = not path.startswith("/v3/")
+    accepted = (*v2.RECORDS, GENERIC) if old else (JSON_MEDIA_TYPE, GENERIC)
     offered: Sequence[str] = (JSON_MEDIA_TYPE,)
     if old:
         offered = v2.RECORDS if path.startswith("/consumers/") else v2.GENERAL
@@ -130,6 +140,7 @@ def _endpoint(
     async def endpoint(request: Request) -> Response:
         work = works["GET" if request.method == "HEAD" else request.method]
         try:
+            _check_media_type(request, accepted)
             wanted = negotiate(request.headers.get("accept"), offered)
             made = await work(Call(services, request))
         except HttpError as error:

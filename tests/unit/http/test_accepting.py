@@ -44,6 +44,9 @@ async def until_healthy(server: HttpServer, tls: ssl.SSLContext | None = None) -
         await asyncio.sleep(0.01)
 
 
+HALF = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n12345678"
+
+
 async def ends(stream: Stream) -> None:
     """Waits until the service has closed a connection."""
     try:
@@ -82,10 +85,11 @@ def test_connections_that_say_nothing_leave_room_when_they_go(
     "limits", [ConnectionLimits(20, 1_000), ConnectionLimits(1_000, 20)], ids=["all", "one address"]
 )
 @pytest.mark.parametrize("secured", [False, True])
+@pytest.mark.parametrize("sent", [b"", HALF], ids=["nothing", "half"])
 def test_connections_that_have_asked_nothing_make_room(
-    limits: ConnectionLimits, secured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    limits: ConnectionLimits, sent: bytes, secured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A balancer's address may hold all places: the oldest silent connection goes, none that has sent a request."""
+    """A balancer's address may hold all places: the oldest silent connection goes, none that has sent a whole request."""
     monkeypatch.setattr(accepting, "SILENCE_S_FAIR", -1.0)
     file = own_certificate(tmp_path)[1] if secured else ""
     trust = trusting() if secured else None
@@ -95,6 +99,9 @@ def test_connections_that_have_asked_nothing_make_room(
         asked[1].write(get("/health"))
         assert (await answer(asked[0]))[0] == 200
         idle = [await connect(server, trust) for _ in range(19)]
+        for _, writer in idle:
+            writer.write(sent)
+            await writer.drain()
         assert await health(server, trust)
         await ends(idle[0])
         asked[1].write(get("/health"))
