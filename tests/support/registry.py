@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from barnabas.client.registry import TAKES_NEW_FIELDS
 from tests.support.process import READY_TIMEOUT_S, free_port
 
 
@@ -100,7 +101,11 @@ def call(
 ) -> tuple[int, Any]:
     """Status and answer of one request; a body is sent as JSON, bytes as they are."""
     data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-    sent = {"Content-Type": "application/vnd.schemaregistry.v1+json", **(headers or {})}
+    sent = {
+        "Content-Type": "application/vnd.schemaregistry.v1+json",
+        TAKES_NEW_FIELDS: "true",
+        **(headers or {}),
+    }
     request = urllib.request.Request(url + path, data, sent, method=method)
     try:
         with urllib.request.urlopen(request, timeout=timeout) as response:

@@ -30,6 +30,8 @@ HEAD: Final = struct.Struct(">bI")
 GUID_MAGIC: Final = b"\x01"
 GUID_BYTES: Final = 17
 MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+TAKES_NEW_FIELDS: Final = "Confluent-Accept-Unknown-Properties"
+"""The header with which clients get the fields that are new in Confluent's registry of version 8.0."""
 TIMEOUT_S: Final = 30.0
 TRIES: Final = 3
 PAUSE_S: Final = 0.5
@@ -202,7 +204,7 @@ def _exchange(address: Address, method: str, path: str, body: Any, timeout_s: fl
             f"{without_login(url)!r} is not the address of a registry, for example http://localhost:8081"
         )
     connection = connect(parts, address.context, timeout_s)
-    headers = {"Content-Type": MEDIA_TYPE, **login_of(parts)}
+    headers = {"Content-Type": MEDIA_TYPE, TAKES_NEW_FIELDS: "true", **login_of(parts)}
     try:
         data = None if body is None else json.dumps(body).encode()
         connection.request(method, parts.path.rstrip("/") + path, data, headers)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
-from barnabas.client.registry import contract_of
+from barnabas.client.registry import MEDIA_TYPE, TAKES_NEW_FIELDS, contract_of
 from barnabas.client.urls import Address, connect, login_of, without_login
 from barnabas.http.errors import HttpError
 from barnabas.proxy.errors import INVALID_SCHEMA, KAFKA_ERROR
@@ -187,7 +187,7 @@ class Schemas:
         connection = connect(parts, self._context, TIMEOUT_S)
         data = None if body is None else json.dumps(body).encode()
         try:
-            headers = {"Content-Type": "application/vnd.schemaregistry.v1+json", **login_of(parts)}
+            headers = {"Content-Type": MEDIA_TYPE, TAKES_NEW_FIELDS: "true", **login_of(parts)}
             connection.request(method, parts.path.rstrip("/") + path, data, headers)
             response = connection.getresponse()
             answer = json.loads(response.read() or b"null")

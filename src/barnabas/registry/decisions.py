@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple
 from barnabas.registry import records
 from barnabas.registry.compatibility import in_group, reasons
 from barnabas.registry.contracts import check_fields, check_rules, reserved_problems
-from barnabas.registry.errors import Code, InvalidSchema, RegistryError
+from barnabas.registry.errors import Code, InvalidSchema, RegistryError, told
 from barnabas.registry.formats.reading import Library, Schema
 from barnabas.registry.merging import with_inherited
 from barnabas.registry.model import Config, Content, Level, Mode, Reference, Version
 from barnabas.registry.queries import find_version, has_live_versions, same_as
 from barnabas.registry.records import INT_MAX, Entry
-from barnabas.registry.requests import Wanted
+from barnabas.registry.requests import LATEST, Wanted
 from barnabas.registry.state import State
 from barnabas.registry.subjects import DEFAULT_CONTEXT, GLOBAL, Subject
 from barnabas.registry.tagging import with_tags
@@ -198,6 +198,12 @@ def decide_check(
     level = config.compatibility or Level.BACKWARD
     if number is None:
         earlier: Sequence[Version] = state.versions(subject)
+    elif number == LATEST:
+        earlier = state.versions(subject)[
+            -1:
+        ]  # as in Confluent's registry, nothing is compatible with everything
+    elif not has_live_versions(state, subject):
+        raise RegistryError(Code.VERSION_NOT_FOUND, f"Version {number} not found.")
     else:
         earlier = [find_version(state, subject, number)]
     try:
@@ -205,7 +211,7 @@ def decide_check(
     except InvalidSchema as error:
         if not verbose:
             raise
-        return {"is_compatible": False, "messages": [error.message]}
+        return {"is_compatible": False, "messages": [told(error)]}
     if number is None:
         earlier = in_group(earlier, content, config)
 

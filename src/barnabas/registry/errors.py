@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 
 class Code(IntEnum):
@@ -47,6 +48,17 @@ class RegistryError(Exception):
     def status(self) -> int:
         """The HTTP status that goes with the code."""
         return self.code // 100 if self.code >= 1000 else self.code
+
+
+INVALID: Final = "Invalid schema"
+"""How messages of error 42201 begin in Confluent's registry, which clients look for."""
+
+
+def told(error: RegistryError) -> str:
+    """The message as clients get it."""
+    if error.code == Code.INVALID_SCHEMA and not error.message.startswith(INVALID):
+        return f"{INVALID}: {error.message}"
+    return error.message
 
 
 class InvalidSchema(RegistryError):

@@ -51,7 +51,9 @@ class Api:
         )
         self._app = make_app(service, HttpOptions("127.0.0.1:0"))
 
-    def __call__(self, method: str, target: str, body: Any = None) -> tuple[int, Any]:
+    def __call__(
+        self, method: str, target: str, body: Any = None, *, takes_new_fields: bool = True
+    ) -> tuple[int, Any]:
         raw = b"" if body is None else json.dumps(body).encode()
         parts = urlsplit(target)
         scope = {
@@ -60,7 +62,10 @@ class Api:
             "path": parts.path,
             "raw_path": parts.path.encode(),
             "query_string": parts.query.encode(),
-            "headers": [(b"content-length", str(len(raw)).encode())],
+            "headers": [
+                (b"content-length", str(len(raw)).encode()),
+                (b"confluent-accept-unknown-properties", str(takes_new_fields).encode()),
+            ],
             "state": {},
         }
         sent: list[Message] = []

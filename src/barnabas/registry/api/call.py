@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from starlette.requests import Request
 
+from barnabas.client.registry import TAKES_NEW_FIELDS
 from barnabas.http.bodies import object_of, read_body
 from barnabas.http.errors import HttpError
 from barnabas.registry import decisions, requests
@@ -25,6 +26,7 @@ Work = Callable[["Call"], Awaitable[Any]]
 INLINE_BYTES_MAX: Final = 16 << 10
 """Larger bodies are parsed by the worker."""
 REMEMBERED_MAX: Final = 1_000
+NEW_FIELDS: Final = frozenset(("guid", "ts", "deleted"))
 
 
 @lru_cache(REMEMBERED_MAX)
@@ -111,6 +113,15 @@ class Call:
             return str(parse_subject(given, self.context))
         return "" if self.context == DEFAULT_CONTEXT else f":{self.context}:"
 
+    def shaped(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """An answer without the fields that are new in Confluent's 8.0, unless the client says that it can take them.
+
+        Clients of earlier versions fail on fields that they do not know.
+        """
+        if self.request.headers.get(TAKES_NEW_FIELDS.lower(), "").lower() == "true":
+            return answer
+        return {name: value for name, value in answer.items() if name not in NEW_FIELDS}
+
     async def body(self) -> dict[str, Any]:
         """The body as a JSON object, {} for an empty body. Raises HttpError, RegistryError."""
         raw = await read_body(self.request)
@@ -133,7 +144,7 @@ class Call:
         request = self.request
         target = request.scope["raw_path"].decode("latin-1")
         query = request.scope["query_string"].decode("latin-1")
-        kept = ("content-type", "accept", "authorization", "x-request-id")
+        kept = ("content-type", "accept", "authorization", "x-request-id", TAKES_NEW_FIELDS.lower())
         headers = {name: request.headers[name] for name in kept if name in request.headers}
         headers.setdefault("x-request-id", request.state.request_id)
         handed = Handed(

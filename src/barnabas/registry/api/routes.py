@@ -14,7 +14,7 @@ from barnabas.http import openapi
 from barnabas.http.errors import HttpError
 from barnabas.registry.api import schemas, settings, subjects
 from barnabas.registry.api.call import MEDIA_TYPE, Call, Work, dump
-from barnabas.registry.errors import RegistryError
+from barnabas.registry.errors import RegistryError, told
 from barnabas.registry.service import Answer, Registry
 
 TAKEN: Final = frozenset(
@@ -123,7 +123,7 @@ def _endpoint(registry: Registry, works: Mapping[str, Work]) -> Callable[[Reques
                 Call(registry, request)
             )
         except RegistryError as error:
-            raise HttpError(error.status, error.message, error.code) from error
+            raise HttpError(error.status, told(error), error.code) from error
         if isinstance(reply, Answer):
             return Response(reply.body, reply.status, media_type=reply.media_type)
         return reply if isinstance(reply, Response) else Response(dump(reply), media_type=MEDIA_TYPE)

@@ -18,7 +18,7 @@ async def schema_by_id(call: Call) -> Any:
     """GET /schemas/ids/{id}."""
     context, found = find_id(call.state, _id(call), call.id_scope())
     content = found.content
-    made = {**content.as_json(), "guid": found.guid}
+    made = call.shaped({**content.as_json(), "guid": found.guid})
     style = call.text("format")
     if style:
         made["schema"] = await formatted(call, content, context, style)
@@ -76,7 +76,7 @@ async def schema_by_guid(call: Call) -> Any:
     context, schema_id = owners[0]
     found = call.state.identified(context, schema_id)
     assert found is not None
-    made = {**found.content.as_json(), "guid": found.guid}
+    made = call.shaped({**found.content.as_json(), "guid": found.guid})
     if call.text("format"):
         made["schema"] = await formatted(call, found.content, context, call.text("format"))
     return made
@@ -109,4 +109,4 @@ async def all_schemas(call: Call) -> Any:
         latest_only=call.flag("latestOnly"),
         rule_type=call.text("ruleType"),
     )
-    return [listing.version_json(version) for version in call.page(found)]
+    return [call.shaped(listing.version_json(version)) for version in call.page(found)]

@@ -40,7 +40,7 @@ async def look_up(call: Call) -> Any:
     found = await call.registry.look(find)
     if found is None:
         raise RegistryError(Code.SCHEMA_NOT_FOUND, "Schema not found")
-    return listing.version_json(found)
+    return call.shaped(listing.version_json(found))
 
 
 async def delete_subject(call: Call) -> Any:
@@ -59,7 +59,7 @@ async def subject_metadata(call: Call) -> Any:
     for version in reversed(versions):
         held = (version.content.metadata or {}).get("properties") or {}
         if all(held.get(name) == value for name, value in wanted.items()):
-            return listing.version_json(version)
+            return call.shaped(listing.version_json(version))
     raise RegistryError(Code.SCHEMA_NOT_FOUND, "Schema not found")
 
 
@@ -85,18 +85,25 @@ async def register(call: Call) -> Any:
     # Most registrations come from starting producers and change nothing: they wait neither for the writer nor the lock.
     found = await registry.look(find_existing)
     if found is not None:
-        return decisions.registered(found)
-    return await call.change(
+        return _registered(call, decisions.registered(found))
+    reply = await call.change(
         lambda: decisions.decide_register(
             call.state, registry.library, subject, wanted, normalize=normalize, force=force
         )
     )
+    return reply if isinstance(reply, Answer) else _registered(call, reply)
+
+
+def _registered(call: Call, reply: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a registration; to clients of versions before 8.0 only the id."""
+    made = call.shaped(reply)
+    return made if made == reply else {"id": reply["id"]}
 
 
 async def one_version(call: Call) -> Any:
     """GET /subjects/{subject}/versions/{version}."""
     version = find_version(call.state, call.subject(), call.version(), deleted=call.flag("deleted"))
-    made = listing.version_json(version)
+    made = call.shaped(listing.version_json(version))
     if call.text("format"):
         made["schema"] = await formatted(call, version.content, version.subject.context, call.text("format"))
     if call.text("findTags"):
@@ -151,7 +158,7 @@ async def change_tags(call: Call) -> Any:
     reply = await call.change(lambda: decisions.decide_register(call.state, library, subject, wanted))
     if isinstance(reply, Answer):
         return reply
-    return listing.version_json(find_version(call.state, subject, reply["version"]))
+    return call.shaped(listing.version_json(find_version(call.state, subject, reply["version"])))
 
 
 async def check(call: Call) -> Any:

@@ -25,15 +25,12 @@ ORDERS: Final = ("ascending", "descending", "ignore")
 LONG_MAX: Final = (1 << 63) - 1
 INT_MAX: Final = (1 << 31) - 1
 BRANCHES_SHOWN: Final = 10
-_RESERVED: Final = {
-    "record": {"type", "name", "namespace", "doc", "aliases", "fields"},
-    "error": {"type", "name", "namespace", "doc", "aliases", "fields"},
-    "enum": {"type", "name", "namespace", "doc", "aliases", "symbols", "default"},
-    "fixed": {"type", "name", "namespace", "doc", "aliases", "size"},
-    "array": {"type", "items"},
-    "map": {"type", "values"},
-    "field": {"name", "type", "doc", "default", "order", "aliases"},
-}
+_RESERVED: Final = frozenset(
+    ("aliases", "doc", "fields", "items", "name", "namespace", "size", "symbols", "type", "values")
+)
+"""Names that are never custom attributes of a type, even where they mean nothing: `{"type":"int","name":"x"}` is an int,
+as in Avro's own parser."""
+_RESERVED_IN_FIELDS: Final = frozenset(("aliases", "default", "doc", "name", "order", "type"))
 
 
 class _Missing:
@@ -228,7 +225,7 @@ class _Reader:
             child = self.type(given[part], namespace, f"{path}/{part}")
             return AvroType(kind, children=[child], properties=_rest(given, kind))
         if kind in PRIMITIVES:
-            return AvroType(kind, properties={k: v for k, v in given.items() if k != "type"})
+            return AvroType(kind, properties=_rest(given, kind))
         return self._by_name(kind, namespace, f"{path}/type")
 
     def _by_name(self, name: str, namespace: str, path: str) -> AvroType:
@@ -461,7 +458,12 @@ def describe(held: AvroType, levels: int = 3) -> str:
 
 
 def _rest(given: dict[str, Any], kind: str) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if name not in _RESERVED[kind]}
+    reserved = _RESERVED_IN_FIELDS if kind == "field" else _RESERVED
+    return {
+        name: value
+        for name, value in given.items()
+        if name not in reserved and not (kind == "enum" and name == "default")
+    }
 
 
 def _text(value: Any) -> str | None:

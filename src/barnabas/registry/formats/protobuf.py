@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from barnabas.registry.errors import InvalidSchema
 from barnabas.registry.formats.base import Dependency, Parsed, Problem, TooDeep
+from barnabas.registry.formats.known_files import GOOGLE_TYPES
 from barnabas.registry.formats.pairs import STEPS_MAX, Steps
 from barnabas.registry.formats.proto_options import (
     META,
@@ -246,8 +247,9 @@ def _take_options(resolved: Any, held: Any) -> None:
 
 
 def _known_file(name: str) -> Any | None:
-    if name in CONFLUENT:
-        return parse_proto(CONFLUENT[name], name)
+    text = CONFLUENT.get(name) or GOOGLE_TYPES.get(name)
+    if text is not None:
+        return parse_proto(text, name)
     folder, _, file = name.rpartition("/")
     if folder != "google/protobuf" or file.removesuffix(".proto") not in GOOGLE:
         return None
