@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.broker.coordinators.group_limits import limits_of_all, limits_of_one
 from barnabas.broker.coordinators.runtime import CoordinatorRuntime, Kind, MakeEvent
-from barnabas.config import broker_groups
+from barnabas.config import broker_groups, broker_security
 from barnabas.cores.group import GroupCoordinatorCore, TopicInfo
 from barnabas.cores.group.consumer.topic_regex import InvalidRegex, compile_topic_regex
+from barnabas.cores.group.events import VisibleTopics
 from barnabas.cores.group.records import offset_tombstone
 from barnabas.records.compression import Codec
 from barnabas.records.partitioner import partition_for_name
@@ -48,6 +49,7 @@ class GroupCoordinator:
         self._controller = controller
         self._partitions = partitions
         self._limits = limits_of_all(config)
+        self._hides_topics = bool(config.get(broker_security.AUTHORIZER_CLASS_NAME))
         self.on_effect: Callable[[Any], None] = lambda effect: None
         """Carries out what share groups request from the share coordinator (cores.group.share.events)."""
         self._topics: Mapping[str, TopicInfo] = {}
@@ -68,6 +70,7 @@ class GroupCoordinator:
 
     def _make_core(self, index: int) -> GroupCoordinatorCore:
         core = GroupCoordinatorCore(self._limits)
+        core.state.hides_topics = self._hides_topics
         count = self._partitions.count(OFFSETS_TOPIC)
         self._refresh_topics(core)
         for kind, name in self._controller.image.configs:
@@ -100,18 +103,39 @@ class GroupCoordinator:
             await self.runtime.prepare()
         return await self.runtime.request(group_id, make_event)
 
-    async def match_topics(self, group_id: str, pattern: str | None) -> None:
+    async def match_topics(
+        self, group_id: str, pattern: str | None, sees_topic: Callable[[str], bool]
+    ) -> VisibleTopics | None:
         """Match topics against a group's regular expressions, and a member's new one, before the core needs the result.
+
+        With an authorizer, the result holds what the member may describe, if it is time to match again.
 
         Done in pieces, so that other work runs in between: 10,000 names take up to a second. The core itself matches topics
         that have not been matched here.
         """
         core = self.runtime.core_of(group_id)
         patterns = {*core.patterns_of(group_id)} if core is not None else set()
+        topics, found = self._known_topics(), {}
         for text in patterns | ({pattern} if pattern else set()):
             with contextlib.suppress(InvalidRegex):  # the core refuses it
-                pieces = compile_topic_regex(text).prepare(self._known_topics())
-                await in_pieces(self.runtime.loop, self.runtime.clock, pieces)
+                compiled = compile_topic_regex(text)
+                await in_pieces(self.runtime.loop, self.runtime.clock, compiled.prepare(topics))
+                found[text] = compiled.among(topics)
+        if not self._hides_topics or core is None:
+            return None
+        self._refresh_topics(core)
+        if not core.must_match(group_id, pattern, self.runtime.clock.now_ms()):
+            return None
+        visible: set[str] = set()
+
+        def look() -> Iterator[None]:
+            for name in frozenset().union(*found.values()):
+                if sees_topic(name):
+                    visible.add(name)
+                yield
+
+        await in_pieces(self.runtime.loop, self.runtime.clock, look())
+        return VisibleTopics(topics, {text: names & visible for text, names in found.items()})
 
     async def ask_all(self, make_event: MakeEvent) -> list[Any]:
         """The replies of all partitions to the same request."""

@@ -32,6 +32,7 @@ from barnabas.cores.group import (
 )
 from barnabas.cores.group.classic import join as classic_join
 from barnabas.cores.group.classic import sync as classic_sync
+from barnabas.cores.group.consumer import epochs
 from barnabas.cores.group.consumer import heartbeat as consumer_heartbeat
 from barnabas.cores.group.consumer.group import ConsumerGroup
 from barnabas.cores.group.events import (
@@ -133,7 +134,15 @@ class GroupCoordinatorCore:
     def patterns_of(self, group_id: str) -> Collection[str]:
         """The regular expressions that members of a group subscribe with."""
         group = self.state.groups.get(group_id)
-        return group.regexes if isinstance(group, ConsumerGroup) else ()
+        if not isinstance(group, ConsumerGroup):
+            return ()
+        if group.topics_seen >= 0:
+            return group.regexes
+        return {*group.regexes, *(member.regex for member in group.members.values() if member.regex)}
+
+    def must_match(self, group_id: str, regex: str | None, now_ms: int) -> bool:
+        """Whether a heartbeat needs `visible`: the topics that expressions match and that the member may describe."""
+        return epochs.must_match(self.state, self.state.groups.get(group_id), regex, now_ms)
 
     def keeps_share_state(self, group_id: str, topic_id: UUID, index: int) -> bool:
         """Whether a share group uses, or has requested, the state of a partition."""

@@ -446,11 +446,22 @@ class ConsumerHeartbeatReply:
     assignment: frozenset[tuple[UUID, int]] | None = None
 
 
+class VisibleTopics(NamedTuple):
+    """What regular expressions match among the topics that a member may describe.
+
+    among: the topics that existed; a core that knows others by now waits for the next heartbeat.
+    """
+
+    among: Mapping[str, object]
+    by_regex: Mapping[str, frozenset[str]]
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeat:
     """ConsumerGroupHeartbeat. None always means "unchanged"; in v0 the broker creates the id of a new member.
 
-    An empty `regex` ends a subscription by expression. `owned` contains (topic id, partition).
+    An empty `regex` ends a subscription by expression. `owned` contains (topic id, partition). `visible` is given where
+    topics are hidden from members without a right, and expressions have to be matched (`GroupCoordinatorCore.must_match`).
     """
 
     token: object
@@ -467,6 +478,7 @@ class ConsumerHeartbeat:
     regex: str | None = None
     assignor: str | None = None
     owned: frozenset[tuple[UUID, int]] | None = None
+    visible: VisibleTopics | None = None
 
     def refused(self, error: ErrorCode) -> ConsumerHeartbeatReply:
         """The answer that carries nothing but an error."""

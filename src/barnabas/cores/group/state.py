@@ -69,6 +69,9 @@ class State:
 
     limits: GroupLimits
     topics: Topics = field(default_factory=lambda: Topics(0, {}))
+    hides_topics: bool = (
+        False  # expressions match only what a member may describe (ConsumerHeartbeat.visible)
+    )
     group_limits: dict[str, GroupLimits] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     committed: dict[str, dict[Partition, Committed]] = field(default_factory=dict)

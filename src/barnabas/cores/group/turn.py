@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from barnabas.cores.decision import MISSING, Decision, Entry, Note, Producer, Timer, Undo, put
 from barnabas.cores.group.classic.group import ClassicGroup
-from barnabas.cores.group.events import TimerKey
+from barnabas.cores.group.events import TimerKey, VisibleTopics
 from barnabas.cores.group.state import Committed, Group, Partition, State, put_held, put_offset
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -33,6 +33,7 @@ class Turn:
         "replies",
         "state",
         "timers",
+        "visible",
     )
 
     def __init__(self, state: State, now_ms: int) -> None:
@@ -44,6 +45,7 @@ class Turn:
         self.producer: Producer | None = None
         self.notes: list[Note] = []
         self.effects: list[Any] = []
+        self.visible: VisibleTopics | None = None
         self._drafts: dict[str, Group | None] = {}
         self._offsets: list[tuple[str, Partition, Committed | None]] = []
         self._deleting: dict[str, tuple[Any, ...] | None] = {}

@@ -17,6 +17,7 @@ from barnabas.cores.group.consumer.group import (
 )
 from barnabas.cores.group.consumer.reconcile import reconcile
 from barnabas.cores.group.consumer.topic_regex import InvalidRegex, compile_topic_regex
+from barnabas.cores.group.state import Group, State
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -27,6 +28,9 @@ MEMBER_SYNC: Final = "member-sync"  # limits a classic member's time for syncing
 # The timer of a whole group, with no member in its key.
 ASSIGN: Final = "assign"  # until the next assignment may be computed
 
+MATCH_AGAIN_MS: Final = 10 * 60_000
+"""How long a match is valid where topics are hidden: members' rights change (as in Kafka)."""
+
 
 def update_member(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
     """Store a member's own data; if that or a topic changes something, start a new group epoch and target."""
@@ -35,8 +39,11 @@ def update_member(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> N
         records.write_member(turn, group, member)
     wants = before is None or before.topics != member.topics or before.regex != member.regex
     if before is None or before.regex != member.regex:
-        _resolve_regex(turn, group, member.regex)
+        if member.regex and not (turn.state.hides_topics and member.regex in group.regexes):
+            _resolve_regex(turn, group, member.regex)
         drop_unused_regexes(turn, group)
+    if turn.visible is not None:
+        group.topics_seen = -1  # it is time to match again
     refresh(turn, group, subscriptions_changed=wants)
 
 
@@ -44,13 +51,15 @@ def refresh(turn: Turn, group: ConsumerGroup, *, subscriptions_changed: bool) ->
     """Start a new group epoch and target if topics or subscriptions have changed."""
     version = turn.state.topics.version
     if subscriptions_changed or group.topics_seen != version:
+        is_whole = True
         if group.topics_seen != version:
-            for regex in list(group.regexes):
-                _resolve_regex(turn, group, regex)
+            used = {member.regex for member in group.members.values() if member.regex}
+            for regex in sorted(used):
+                is_whole &= _resolve_regex(turn, group, regex)
         now_hash = metadata_hash(turn, group)
         if subscriptions_changed or now_hash != group.metadata_hash:
             records.write_epoch(turn, group, group.epoch + 1, now_hash)
-        group.topics_seen = version
+        group.topics_seen = version if is_whole else -1
     if group.epoch > group.target_epoch:
         _assign_when_due(turn, group)
 
@@ -67,18 +76,40 @@ def _assign_when_due(turn: Turn, group: ConsumerGroup) -> None:
     _compute_target(turn, group)
 
 
-def _resolve_regex(turn: Turn, group: ConsumerGroup, regex: str | None) -> None:
-    if not regex:
-        return
+def _resolve_regex(turn: Turn, group: ConsumerGroup, regex: str) -> bool:
+    """Match topics against an expression; False if that has to wait for the heartbeat of a member whose rights count.
+
+    As in Kafka, the rights of the member count whose heartbeat causes this, for the whole group.
+    """
     try:
         pattern = compile_topic_regex(regex)
     except InvalidRegex as error:
         raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
-    topics = turn.state.topics
-    found = pattern.among(topics.by_name)
-    resolved = group.regexes.get(regex)
-    if resolved is None or resolved.topics != found:
+    topics, resolved = turn.state.topics, group.regexes.get(regex)
+    if not turn.state.hides_topics:
+        found = pattern.among(topics.by_name)
+    else:
+        visible = turn.visible
+        if visible is None or visible.among is not topics.by_name or regex not in visible.by_regex:
+            return False
+        found = visible.by_regex[regex]
+    is_old = resolved is not None and resolved.timestamp_ms + MATCH_AGAIN_MS <= turn.now_ms
+    if resolved is None or resolved.topics != found or (is_old and turn.state.hides_topics):
         records.write_regex(turn, group, regex, ResolvedRegex(found, topics.version, turn.now_ms))
+    return True
+
+
+def must_match(state: State, group: Group | None, regex: str | None, now_ms: int) -> bool:
+    """Whether the expressions of a group, and a member's new one, have to be matched before its heartbeat: rights or topics
+    may have changed.
+    """
+    if not isinstance(group, ConsumerGroup):
+        return bool(regex)
+    if group.topics_seen != state.topics.version:
+        return bool(regex or group.regexes) or any(member.regex for member in group.members.values())
+    return bool(regex and regex not in group.regexes) or any(
+        known.timestamp_ms + MATCH_AGAIN_MS <= now_ms for known in group.regexes.values()
+    )
 
 
 def drop_unused_regexes(turn: Turn, group: ConsumerGroup) -> None:

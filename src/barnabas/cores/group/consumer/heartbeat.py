@@ -28,6 +28,7 @@ from barnabas.wire.errors import ApiError, ErrorCode
 def decide_consumer_heartbeat(turn: Turn, event: ConsumerHeartbeat) -> None:
     """ConsumerGroupHeartbeat: join, stay, leave."""
     _check_request(event)
+    turn.visible = event.visible
     if event.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
         _leave(turn, event)
     elif not _answer_if_unchanged(turn, event):
@@ -81,6 +82,7 @@ def _answer_if_unchanged(turn: Turn, event: ConsumerHeartbeat) -> bool:
         or event.regex is not None
         or event.assignor not in (None, member.assignor)
         or event.owned is not None
+        or event.visible is not None
     ):
         return False
     epochs.arm_session(turn, group, member)

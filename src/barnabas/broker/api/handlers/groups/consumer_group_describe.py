@@ -5,7 +5,7 @@ Since 1, members that still use the classic protocol are marked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -14,6 +14,7 @@ from barnabas.broker.api.context import Context
 from barnabas.broker.api.handlers.topics.metadata import OPERATIONS_UNKNOWN
 from barnabas.cores.acl import ResourceType
 from barnabas.cores.group import ConsumerDescribeReply, DescribeConsumerGroup, DescribedConsumer
+from barnabas.cores.group.assignors import Assignment as Assigned
 from barnabas.cores.group.consumer.records import by_topic
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.consumer_group_describe import (
@@ -27,18 +28,19 @@ from barnabas.wire.messages.consumer_group_describe import (
 
 CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
+HIDDEN: Final = "The group has described topic(s) that the client is not authorized to describe."
 
 
 async def handle(context: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-    """A row for each group; TOPIC_AUTHORIZATION_FAILED, and no members, if a member subscribes to a topic that the
-    client may not see.
+    """A row for each group; TOPIC_AUTHORIZATION_FAILED, and no members, if a member subscribes to a topic, or has
+    or gets a partition of one, that the client may not see.
     """
     groups, all_allowed = [], request.include_authorized_operations
     for group_id in request.group_ids:
         reply: ConsumerDescribeReply = await context.services.groups.ask(partial(_event, group_id), group_id)
-        if not all(context.sees_topic(name) for member in reply.members for name in member.topics):
+        if not sees_all(context, reply.members, lambda member: (member.assignment, member.target)):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            groups.append(DescribedGroup(group_id=group_id, error_code=code))
+            groups.append(DescribedGroup(group_id=group_id, error_code=code, error_message=HIDDEN))
             continue
         groups.append(
             DescribedGroup(
@@ -56,6 +58,20 @@ async def handle(context: Context, request: ConsumerGroupDescribeRequest) -> Con
             )
         )
     return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def sees_all(
+    context: Context, members: Iterable[Any], assignments: Callable[[Any], Iterable[Assigned]]
+) -> bool:
+    """Whether the peer may know of all topics that members subscribe to, or have or get partitions of."""
+    names: set[str] = set()
+    ids: set[UUID] = set()
+    for member in members:
+        names.update(member.topics)
+        for assigned in assignments(member):
+            ids.update(topic_id for topic_id, _ in assigned)
+    named = map(context.services.partitions.name_of, ids)
+    return all(name is None or context.sees_topic(name) for name in (*names, *named))
 
 
 def _event(group_id: str, token: Any, now_ms: int) -> DescribeConsumerGroup:

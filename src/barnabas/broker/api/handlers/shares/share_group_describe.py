@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from barnabas.broker.api.context import Context
+from barnabas.broker.api.handlers.groups.consumer_group_describe import HIDDEN, sees_all
 from barnabas.broker.api.handlers.topics.metadata import OPERATIONS_UNKNOWN
 from barnabas.cores.acl import ResourceType
 from barnabas.cores.group import DescribedSharer, DescribeShareGroup, ShareDescribeReply
@@ -24,15 +25,15 @@ ASSIGNOR: Final = "simple"
 
 
 async def handle(context: Context, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
-    """A row for each group; TOPIC_AUTHORIZATION_FAILED, and no members, if a member subscribes to a topic that the
-    client may not see.
+    """A row for each group; TOPIC_AUTHORIZATION_FAILED, and no members, if a member subscribes to a topic, or has
+    a partition of one, that the client may not see.
     """
     groups, all_allowed = [], request.include_authorized_operations
     for group_id in request.group_ids:
         reply = await describe(context, group_id)
-        if not all(context.sees_topic(name) for member in reply.members for name in member.topics):
+        if not sees_all(context, reply.members, lambda member: (member.assignment,)):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            groups.append(DescribedGroup(group_id=group_id, error_code=code))
+            groups.append(DescribedGroup(group_id=group_id, error_code=code, error_message=HIDDEN))
             continue
         groups.append(
             DescribedGroup(

@@ -1,0 +1,165 @@
+"""A regular expression, or a description of a group, shows no topic that the client may not describe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.cores.acl import Operation, Pattern, Permission, Resource, ResourceType, Rule
+from barnabas.cores.group.share.group import ShareGroup
+from barnabas.testing import Broker
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from barnabas.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from barnabas.wire.messages.share_group_describe import ShareGroupDescribeRequest
+from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from tests.security.peer import Peer
+from tests.security.test_authorizer import PATIENCE_S, USERS, client
+from tests.security.test_changing_rights import ask, logged_in
+
+
+@pytest.fixture
+def secured() -> Iterator[Broker]:
+    options = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": USERS + ";",
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:admin",
+        "offsets.topic.num.partitions": "1",
+    }
+    with Broker(options) as broker:
+        create(broker, "seen-one", "hidden-one")
+        allow(broker, Operation.READ, ResourceType.GROUP, "g", "alice", "bob")
+        for name in ("seen-one", "seen-two"):
+            see(broker, name, "alice")
+        yield broker
+
+
+def allow(broker: Broker, operation: Operation, kind: ResourceType, name: str, *users: str) -> None:
+    """These users, and no others, may do this."""
+    rules = frozenset(Rule(f"User:{user}", "*", operation, Permission.ALLOW) for user in users)
+    authorizer = broker._running().services.authorizer
+    assert authorizer is not None
+    broker._call(lambda: authorizer.set_rules([(Resource(kind, Pattern.LITERAL, name), rules)]))
+
+
+def see(broker: Broker, name: str, *users: str) -> None:
+    """These users, and no others, may describe a topic."""
+    allow(broker, Operation.DESCRIBE, ResourceType.TOPIC, name, *users)
+
+
+def create(broker: Broker, *names: str) -> None:
+    admin = AdminClient(client(broker, "admin"))
+    for future in admin.create_topics([NewTopic(name, 1) for name in names]).values():
+        future.result(PATIENCE_S)
+
+
+class Member:
+    """A member of the consumer group g, byte by byte."""
+
+    def __init__(self, broker: Broker, peer: Peer, member_id: str) -> None:
+        self.broker, self.peer, self.member_id = broker, peer, member_id
+        self.epoch = 0
+        self.owned: list[UUID] = []
+
+    def beat(self, regex: str | None = None) -> None:
+        joins = self.epoch == 0
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            rebalance_timeout_ms=60_000 if joins else -1,
+            subscribed_topic_regex=regex,
+            topic_partitions=[TopicPartitions(topic_id=topic, partitions=[0]) for topic in self.owned],
+        )
+        answer = ask(self.peer, request, 1)
+        assert answer.error_code == ErrorCode.NONE, answer.error_message
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self.owned = [topic.topic_id for topic in answer.assignment.topic_partitions]
+
+    def has(self) -> set[str]:
+        names = self.broker._running().services.partitions
+        return {names.name_of(topic_id) or "" for topic_id in self.owned}
+
+    def until_has(self, *names: str) -> None:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while self.has() != {*names}:
+            assert time.monotonic() < deadline_s, self.has()
+            self.beat()
+            time.sleep(0.05)
+
+
+def describe(peer: Peer, request: Any, version: int) -> Any:
+    (row,) = ask(peer, request, version).groups
+    return row
+
+
+def test_an_expression_matches_only_what_the_member_may_describe(secured: Broker) -> None:
+    with logged_in(secured, "alice") as peer:
+        member = Member(secured, peer, "m")
+        member.beat(".*-.*")
+        member.until_has("seen-one")
+        create(secured, "hidden-two", "seen-two")
+        member.until_has("seen-one", "seen-two")
+        for _ in range(3):
+            member.beat()
+            assert member.has() == {"seen-one", "seen-two"}
+
+
+def test_rights_that_change_count_when_expressions_are_matched_again(secured: Broker) -> None:
+    with logged_in(secured, "alice") as peer:
+        member = Member(secured, peer, "m")
+        member.beat(".*-.*")
+        member.until_has("seen-one")
+        see(secured, "hidden-one", "alice")
+        see(secured, "seen-one")
+        create(secured, "another")  # or ten minutes later
+        member.until_has("hidden-one")
+
+
+def test_a_description_of_a_consumer_group_shows_no_hidden_topic(secured: Broker) -> None:
+    with logged_in(secured, "alice") as alice, logged_in(secured, "bob") as bob:
+        member = Member(secured, alice, "m")
+        member.beat("seen-.*")
+        member.until_has("seen-one")
+        request = ConsumerGroupDescribeRequest(group_ids=["g"])
+        row = describe(bob, request, 1)
+        assert (row.error_code, row.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
+        see(secured, "seen-one", "alice", "bob")
+        row = describe(bob, request, 1)
+        assert (row.error_code, len(row.members)) == (ErrorCode.NONE, 1)
+
+
+def test_a_description_of_a_share_group_shows_no_hidden_topic(secured: Broker) -> None:
+    with logged_in(secured, "alice") as alice, logged_in(secured, "bob") as bob:
+        epoch, deadline_s = 0, time.monotonic() + PATIENCE_S
+        has: list[Any] = []
+        topics: list[str] | None = ["seen-one"]
+        while not has:
+            assert time.monotonic() < deadline_s
+            request = ShareGroupHeartbeatRequest(
+                group_id="g", member_id="m", member_epoch=epoch, subscribed_topic_names=topics
+            )
+            answer = ask(alice, request, 1)
+            assert answer.error_code == ErrorCode.NONE, answer.error_message
+            epoch, topics = answer.member_epoch, None
+            has = answer.assignment.topic_partitions if answer.assignment is not None else has
+            time.sleep(0.02)
+        # As if it subscribed to nothing any more: it has what it had until its next heartbeat.
+        core = secured._running().services.groups.runtime.core_of("g")
+        assert core is not None
+        members = cast("ShareGroup", core.state.groups["g"]).members
+        members["m"] = replace(members["m"], topics=frozenset())
+        row = describe(bob, ShareGroupDescribeRequest(group_ids=["g"]), 1)
+        assert (row.error_code, row.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
+        see(secured, "seen-one", "alice", "bob")
+        row = describe(bob, ShareGroupDescribeRequest(group_ids=["g"]), 1)
+        assert (row.error_code, len(row.members)) == (ErrorCode.NONE, 1)
