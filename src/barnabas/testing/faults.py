@@ -203,10 +203,10 @@ class _FaultyDispatcher(Dispatcher):
         self._dropped.add((id(connection), correlation_id))
         self._run(api, context, request)
 
-    def _answer(self, api: Api, context: Context, answer: Message | Encoded) -> None:
+    def _answer(self, api: Api, context: Context, answer: Message | Encoded) -> bool:
         dropped = (id(context.connection), context.correlation_id)
         if dropped in self._dropped:
             self._dropped.discard(dropped)
             context.connection.close(None)
-        else:
-            super()._answer(api, context, answer)
+            return False
+        return super()._answer(api, context, answer)

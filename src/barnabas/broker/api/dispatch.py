@@ -11,8 +11,9 @@ import importlib
 import logging
 import struct
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from barnabas.broker.api import access
 from barnabas.broker.api.context import Context
@@ -23,11 +24,11 @@ from barnabas.broker.net.transports import ANSWERS_QUEUED_MAX
 from barnabas.cores.acl import Operation, ResourceType
 from barnabas.wire.apis import BY_KEY, Api
 from barnabas.wire.errors import ApiError, ErrorCode, shortened
-from barnabas.wire.header import Encoded, decode_request_header, encode_response
+from barnabas.wire.header import Encoded, RequestHeader, decode_request_header, encode_response
 from barnabas.wire.messages.api_versions import ApiVersionsResponse
 from barnabas.wire.messages.fetch import FetchRequest
 from barnabas.wire.messages.produce import ProduceRequest
-from barnabas.wire.primitives import WireError
+from barnabas.wire.primitives import Buffer, WireError
 from barnabas.wire.schema import Message, Struct
 
 if TYPE_CHECKING:
@@ -40,10 +41,15 @@ log = logging.getLogger("barnabas.dispatch")
 HEAD: Final = struct.Struct(">hhi")
 API_VERSIONS_KEY: Final = 18
 PRODUCE_KEY: Final = 0
+LARGE_FRAME_BYTES: Final = 64 << 10
+"""Requests of this size and more are decoded by a thread, unless they hold records: they may have 10,000 rows and more."""
+LARGE_ANSWER_ROWS: Final = 2000
+"""Answers with more rows are encoded by a thread: it takes about a millisecond for each thousand."""
 
 Answer = Message | Encoded | None
 """None: the client wants no response (Produce with acks=0)."""
 Handler = Callable[[Context, Any], Answer | Awaitable[Answer]]
+T = TypeVar("T")
 
 
 class Lanes:
@@ -66,6 +72,7 @@ class Dispatcher:
         self._partitions = services.partitions
         self._handlers: dict[tuple[int, int], Handler] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
+        self._thread: ThreadPoolExecutor | None = None
         self.quotas: Quotas | None = None
         """None while no quota is set, so that nothing needs to be counted."""
         self.fast_path = True
@@ -108,12 +115,22 @@ class Dispatcher:
         if api is None or version not in api.versions:
             self._refuse_version(connection, api, key, version, correlation_id)
             return
+        if len(frame) >= LARGE_FRAME_BYTES and key not in (PRODUCE_KEY, FETCH_KEY):
+            self._beside(connection, self._handle_large(connection, api, version, bytes(frame)))
+            return
         try:
             header, position = decode_request_header(frame)
             request = api.request.decode(frame, version, position)
         except WireError as error:
             connection.close(f"{api.name} v{version} cannot be read: {error}")
             return
+        self._handle(connection, api, header, request, frame)
+
+    def _handle(
+        self, connection: Connection, api: Api, header: RequestHeader, request: Message, frame: Buffer
+    ) -> None:
+        """Handle a request that has been decoded."""
+        key, version, correlation_id = api.key, header.request_api_version, header.correlation_id
         connection.client_id = header.client_id
         connection.api_versions[key] = version
         context = Context(self._services, connection, version, correlation_id, header.client_id)
@@ -122,18 +139,71 @@ class Dispatcher:
         if key == PRODUCE_KEY:
             assert isinstance(request, ProduceRequest)
             if self._services.authorizer is None:
-                _lanes_of(connection).produce.learn(frame, version, request, self._partitions)
+                _lanes_of(connection).produce.learn(memoryview(frame), version, request, self._partitions)
             else:
-                self._learn_allowed(context, frame, request)
+                self._learn_allowed(context, memoryview(frame), request)
         elif key == FETCH_KEY and self.short_fetches:
             assert isinstance(request, FetchRequest)
-            _lanes_of(connection).fetch.learn(frame, header, request, self._services)
+            _lanes_of(connection).fetch.learn(memoryview(frame), header, request, self._services)
         if self._logs_requests:
             self._log_request(api, context, len(frame))
         if self.quotas is None:
             self._run(api, context, request)
         else:
             self._run_counted(self.quotas, api, context, request, len(frame))
+
+    # --- beside the loop -------------------------------------------------------------------------------
+
+    def _beside(self, connection: Connection, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with the present request of a connection later; its next one waits."""
+        connection.wait()
+        task: asyncio.Future[None] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+
+        def ended(done: asyncio.Future[None]) -> None:
+            self._tasks.discard(done)
+            if not done.cancelled() and (error := done.exception()) is not None:
+                connection.fail(error)
+
+        task.add_done_callback(ended)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "wire")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def _handle_large(self, connection: Connection, api: Api, version: int, frame: bytes) -> None:
+        """Decode a request of tens of thousands of rows in a thread, then handle it."""
+        connection.keep_room()
+        try:
+            header, position = decode_request_header(frame)
+            request = await self._in_thread(lambda: api.request.decode(frame, version, position))
+        except WireError as error:
+            connection.close(f"{api.name} v{version} cannot be read: {error}")
+            return
+        finally:
+            connection.release_room()
+        if connection.closed:
+            return
+        connection.handle_now()
+        self._handle(connection, api, header, request, frame)
+        if not connection.is_waiting:
+            connection.resume()
+
+    async def _answer_large(self, api: Api, context: Context, answer: Message) -> None:
+        """Encode an answer of thousands of rows in a thread, then send it."""
+        try:
+            parts = await self._in_thread(lambda: _encoded(answer, context))
+        except WireError as error:
+            self._fail_encoding(api, context, error)
+            return
+        if context.connection.closed:
+            return
+        context.connection.respond(parts)
+        if context.throttle_ms:
+            self._mute(context)
+        else:
+            context.connection.resume()
 
     def _learn_allowed(self, context: Context, frame: memoryview, request: ProduceRequest) -> None:
         """Learn a produce lane for a producer that may write; the authorizer drops it when access rules change."""
@@ -254,7 +324,8 @@ class Dispatcher:
         if context.connection.closed or future.cancelled():
             return
         try:
-            self._finish(api, context, request, future)
+            if self._finish(api, context, request, future):
+                return
             if context.throttle_ms:
                 self._mute(context)
             else:
@@ -262,11 +333,11 @@ class Dispatcher:
         except Exception as error:
             context.connection.fail(error)
 
-    def _finish(self, api: Api, context: Context, request: Message, future: asyncio.Future[Answer]) -> None:
+    def _finish(self, api: Api, context: Context, request: Message, future: asyncio.Future[Answer]) -> bool:
+        """Answer; True if a thread encodes the answer, after which the connection goes on."""
         error = future.exception()
         answer = self._failed(api, context, request, error) if error is not None else future.result()
-        if answer is not None:
-            self._answer(api, context, answer)
+        return answer is not None and self._answer(api, context, answer)
 
     def _failed(self, api: Api, context: Context, request: Message, error: BaseException) -> Answer:
         """The answer to a request whose handler raised; None when the connection had to be closed instead."""
@@ -291,7 +362,8 @@ class Dispatcher:
             values["error_message"] = text
         return api.response(**values)
 
-    def _answer(self, api: Api, context: Context, answer: Message | Encoded) -> None:
+    def _answer(self, api: Api, context: Context, answer: Message | Encoded) -> bool:
+        """Send an answer; True if a thread encodes it first."""
         if self.quotas is not None and isinstance(answer, Message):
             self.quotas.charge_answer(context, answer)
             if context.begun_s:  # now, so that the answer has the throttle time; the rest is charged later
@@ -300,23 +372,50 @@ class Dispatcher:
                 context.begun_s = now_s
             if context.throttle_ms and "throttle_time_ms" in api.response.FIELDS:
                 answer.throttle_time_ms = context.throttle_ms  # type: ignore[attr-defined]
+        if isinstance(answer, Message) and has_many_rows(answer, LARGE_ANSWER_ROWS):
+            self._beside(context.connection, self._answer_large(api, context, answer))
+            return True
         try:
             parts = _encoded(answer, context)
         except WireError as error:
-            log.error(
-                "an answer cannot be encoded",
-                extra={"api": api.name, "version": context.version},
-                exc_info=error,
-            )
-            context.connection.close(f"the answer to {api.name} v{context.version} cannot be encoded")
-            return
+            self._fail_encoding(api, context, error)
+            return False
         context.connection.respond(parts)
+        return False
+
+    @staticmethod
+    def _fail_encoding(api: Api, context: Context, error: WireError) -> None:
+        log.error(
+            "an answer cannot be encoded", extra={"api": api.name, "version": context.version}, exc_info=error
+        )
+        context.connection.close(f"the answer to {api.name} v{context.version} cannot be encoded")
 
     async def close(self) -> None:
         """Cancel requests in progress; their clients see the connections close."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def has_many_rows(answer: Struct, rows: int) -> bool:
+    """Whether the lists of an answer, with those of their elements, have more than `rows` elements."""
+    count = 0
+    for name in answer.FIELDS:
+        value = getattr(answer, name)
+        if not isinstance(value, list):
+            continue
+        count += len(value)
+        if count > rows:
+            return True
+        if value and isinstance(value[0], Struct):
+            inner = [field for field in value[0].FIELDS if isinstance(getattr(value[0], field), list)]
+            for row in value if inner else ():
+                count += sum(len(getattr(row, field) or ()) for field in inner)
+                if count > rows:
+                    return True
+    return False
 
 
 async def _joined(answer: Awaitable[Answer], refused: access.Refused) -> Answer:

@@ -6,10 +6,11 @@ a replica deletes its log (`Partitions.create`).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.cores.reassignment import (
     Move,
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from barnabas.cores.znode_ops import Op
 
 log = logging.getLogger("barnabas.controller")
+
+TOPICS_PER_TURN: Final = 100
+"""After so many topics of one request, others have their turn."""
 
 Refused = dict[tuple[str, int], ApiError]
 
@@ -50,7 +54,9 @@ class Reassigning:
 
         async def work() -> Refused:
             refused: Refused = {}
-            for topic, of_topic in by_topic.items():
+            for number, (topic, of_topic) in enumerate(by_topic.items()):
+                if number % TOPICS_PER_TURN == TOPICS_PER_TURN - 1:
+                    await asyncio.sleep(0)
                 refused |= await self._alter_topic(topic, of_topic)
             return refused
 

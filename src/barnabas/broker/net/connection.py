@@ -338,6 +338,10 @@ class Connection:
         """The request just handled will be answered later; start no other."""
         self._waiting = True
 
+    def handle_now(self) -> None:
+        """The request that waited is about to be handled; the caller calls `resume`, unless the handler makes it wait."""
+        self._waiting = False
+
     @property
     def is_waiting(self) -> bool:
         """Whether a request is still unanswered."""

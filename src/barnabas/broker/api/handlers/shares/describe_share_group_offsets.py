@@ -13,6 +13,7 @@ from barnabas.broker.api.context import Context
 from barnabas.broker.api.handlers.shares.share_group_describe import describe
 from barnabas.broker.coordinators.shares.ends import ends_of
 from barnabas.cores.group.share.state import ShareKey, ShareState
+from barnabas.runtime.pace import Pace
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -32,13 +33,15 @@ async def handle(
     """The topics that are named, or all that the group has begun to read; topics that the client may not see have
     TOPIC_AUTHORIZATION_FAILED if they are named, and are left out otherwise.
     """
-    return DescribeShareGroupOffsetsResponse(
-        groups=[await _group(context, asked) for asked in request.groups]
-    )
+    pace, groups = Pace(context.services.clock), []
+    for asked in request.groups:
+        await pace.rest()
+        groups.append(await _group(context, asked, pace))
+    return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
 async def _group(
-    context: Context, asked: DescribeShareGroupOffsetsRequestGroup
+    context: Context, asked: DescribeShareGroupOffsetsRequestGroup, pace: Pace
 ) -> DescribeShareGroupOffsetsResponseGroup:
     group_id = asked.group_id
     reply = await describe(context, group_id)
@@ -52,9 +55,10 @@ async def _group(
         ]
     else:
         wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
-    topics = [
-        await _topic(context, group_id, name, sorted(dict.fromkeys(indexes))) for name, indexes in wanted
-    ]
+    topics = []
+    for name, indexes in wanted:
+        await pace.rest()
+        topics.append(await _topic(context, group_id, name, sorted(dict.fromkeys(indexes))))
     return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=topics)
 
 

@@ -11,6 +11,7 @@ from barnabas.broker.api.handlers.topics.metadata import OPERATIONS_UNKNOWN
 from barnabas.cores.acl import ResourceType
 from barnabas.cores.group import DescribedSharer, DescribeShareGroup, ShareDescribeReply
 from barnabas.cores.group.consumer.records import by_topic
+from barnabas.runtime.pace import Pace
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.share_group_describe import (
     Assignment,
@@ -29,7 +30,9 @@ async def handle(context: Context, request: ShareGroupDescribeRequest) -> ShareG
     a partition of one, that the client may not see.
     """
     groups, all_allowed = [], request.include_authorized_operations
+    pace = Pace(context.services.clock)
     for group_id in request.group_ids:
+        await pace.rest()
         reply = await describe(context, group_id)
         if not sees_all(context, reply.members, lambda member: (member.assignment,)):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -14,6 +14,7 @@ from barnabas.broker.api.context import Context
 from barnabas.broker.coordinators.shares.state_requests import events_of, response_of
 from barnabas.cores.acl import Operation
 from barnabas.cores.group.share.state import ShareKey, StateReply
+from barnabas.runtime.pace import Pace
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.schema import Message
 
@@ -26,7 +27,9 @@ async def handle(context: Context, request: Message) -> Message:
     replies: dict[ShareKey, StateReply] = {}
     asked: dict[ShareKey, asyncio.Future[StateReply]] = {}
     allowed = context.allows_cluster(Operation.CLUSTER_ACTION)
+    pace = Pace(context.services.clock)
     for key, event in events_of(request):
+        await pace.rest()
         if not allowed:
             refusal = refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             replies[key] = StateReply(refusal.code, refusal.message)
@@ -35,5 +38,6 @@ async def handle(context: Context, request: Message) -> Message:
         else:
             asked[key] = states.ask(event)
     for key, reply in asked.items():
+        await pace.rest()
         replies[key] = await reply
     return response_of(request, replies)
