@@ -22,6 +22,12 @@ from kazoo.client import KazooClient
 from barnabas.records.partitioner import partition_for_name
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.header import encode_request
+from barnabas.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
@@ -447,6 +453,43 @@ def test_a_group_coordinator_that_stood_still_answers_no_old_offsets(cluster: Cl
         connection.sock.close()
     cluster.until_in_sync("__consumer_offsets", ALL)
     cluster.until_in_sync("read-on", ALL)
+
+
+def test_deleted_records_stay_deleted_whoever_leads(cluster: Cluster) -> None:
+    """Confirmed once all live replicas have deleted them; before that, the client is told that it took too long."""
+    create(cluster, "shorter")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for number in range(100):
+        producer.produce("shorter", str(number).encode())
+    assert producer.flush(60) == 0
+    leader = cluster.leader("shorter")
+    follower = next(broker for broker in ALL if broker != leader)
+    rows = [DeleteRecordsPartition(partition_index=0, offset=30)]
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name="shorter", partitions=rows)], timeout_ms=500
+    )
+    connection = Raw(cluster.brokers[leader])
+    os.kill(cluster.brokers[follower].pid, signal.SIGSTOP)
+    try:
+        answer = connection.ask(request, DeleteRecordsResponse, 2)
+    finally:
+        os.kill(cluster.brokers[follower].pid, signal.SIGCONT)
+        connection.sock.close()
+    assert isinstance(answer, DeleteRecordsResponse)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    cluster.until_in_sync("shorter", ALL)
+    asked = TopicPartition("shorter", 0, 70)
+    admin = cluster.admin()
+    assert admin.delete_records([asked])[asked].result(60).low_watermark == 70
+    cluster.brokers[leader].kill()
+    until(lambda: cluster.leader("shorter") not in (leader, -1), "another broker leads")
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "unused", **cluster.client})
+    try:
+        assert consumer.get_watermark_offsets(TopicPartition("shorter", 0), timeout=30) == (70, 100)
+    finally:
+        consumer.close()
+    cluster.start_again(leader)
+    cluster.until_in_sync("shorter", ALL)
 
 
 def test_a_topic_is_deleted_everywhere(cluster: Cluster) -> None:

@@ -40,6 +40,8 @@ class FetchPartition:
     last_fetched_epoch: int = -1
     told_high_watermark: int = -1
     told_log_start_offset: int = -1
+    log_start_offset: int = -1
+    """A follower's own log start offset; -1 from consumers."""
 
 
 @dataclass(slots=True)
@@ -211,6 +213,7 @@ def _update(session: FetchSession, named: Iterable[FetchPartition], forgotten: I
         known.max_bytes = update.max_bytes
         known.current_leader_epoch = update.current_leader_epoch
         known.last_fetched_epoch = update.last_fetched_epoch
+        known.log_start_offset = update.log_start_offset
 
 
 def served_last(session: FetchSession, served: Iterable[Key]) -> None:

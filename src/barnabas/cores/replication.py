@@ -14,6 +14,7 @@ from barnabas.cores.epochs import LeaderEpochs
 from barnabas.records.units import LeaderEpoch, Offset
 
 NOTHING: Final = Offset(0)
+UNKNOWN: Final = Offset(-1)
 NEVER_MS: Final = float("-inf")
 
 
@@ -22,13 +23,14 @@ class Follower:
 
     end: the offset that it last fetched from. asked_ms, leader_end: the time of that fetch, and the leader's end then.
     caught_up_ms: the latest time at which it had everything that the leader had then. epoch: the registration of the broker
-    that this is about, -1 as long as that is unknown.
+    that this is about, -1 as long as that is unknown. start: its log start offset.
     """
 
-    __slots__ = ("asked_ms", "caught_up_ms", "end", "epoch", "leader_end")
+    __slots__ = ("asked_ms", "caught_up_ms", "end", "epoch", "leader_end", "start")
 
     def __init__(self, caught_up_ms: float, epoch: int = -1) -> None:
         self.epoch = epoch
+        self.start = UNKNOWN
         self.end = NOTHING
         self.asked_ms = NEVER_MS
         self.leader_end = NOTHING
@@ -108,6 +110,22 @@ class InSyncReplicas:
             known = self._known[node] = Follower(NEVER_MS)
         known.epoch = epoch
         known.note_fetch(offset, leader_end, now_ms)
+
+    def note_start(self, node: int, start: Offset) -> None:
+        """A follower's log begins at `start`."""
+        known = self._known.get(node)
+        if known is not None:
+            known.start = start
+
+    def low_watermark(self, leader_start: Offset, live: Iterable[int]) -> Offset:
+        """The offset below which no replica that may lead soon has records: the in-sync ones, and those that are `live`.
+
+        leader_start: where the leader's own log begins. -1 while the start of some follower's log is not known.
+        """
+        for node in {*self.followers, *self._wanted, *live} - {self._leader}:
+            known = self._known.get(node)
+            leader_start = min(leader_start, UNKNOWN if known is None else known.start)
+        return leader_start
 
     def forget(self, node: int, epoch: int, now_ms: float) -> None:
         """A follower's broker has registered anew, and may have come back with another disk: nothing is known of its log.

@@ -353,8 +353,8 @@ class Controller:
         image = self.image.partition(topic, index)
         return image is not None and elect(image, self.image.brokers.keys(), False) is not image
 
-    def broker_registered(self, broker_id: int, epoch: int) -> None:
-        """A broker has registered, perhaps with another disk than before."""
+    def broker_registered(self, broker_id: int, epoch: int | None) -> None:
+        """A broker has registered, perhaps with another disk than before; or, without an epoch, it is not alive any more."""
         if broker_id != self.node_id:
             self._partitions.broker_registered(broker_id, epoch)
 

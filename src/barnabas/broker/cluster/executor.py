@@ -460,6 +460,8 @@ class Executor:
             was = self.image.brokers.pop(broker_id, None)
             self.image.changes += 1
             now = fresh.brokers.get(broker_id)
+            if was is not None and now is None:
+                self._tell_of_registrations({broker_id: was}, broker_id)
             if was is not None and (now is None or now.epoch != was.epoch):
                 # A broker that has restarted since the last look is treated as gone first: it may have lost records.
                 await self._settle()
@@ -477,11 +479,12 @@ class Executor:
             await self._settle()
 
     def _tell_of_registrations(self, known: Mapping[int, Broker], *ids: int) -> None:
-        """Tell the followers which brokers (of `ids`, or of all) have registered since `known`, before anything else."""
-        for broker_id in ids or self.image.brokers:
-            now, was = self.image.brokers[broker_id], known.get(broker_id)
-            if self.followers is not None and (was is None or was.epoch != now.epoch):
-                self.followers.broker_registered(broker_id, now.epoch)
+        """Tell the followers which brokers (of `ids`, or of all) have come or gone since `known`, before anything else."""
+        for broker_id in ids or sorted(self.image.brokers.keys() | known.keys()):
+            now, was = self.image.brokers.get(broker_id), known.get(broker_id)
+            epoch = None if now is None else now.epoch
+            if self.followers is not None and epoch != (None if was is None else was.epoch):
+                self.followers.broker_registered(broker_id, epoch)
 
     async def _refresh_controller(self) -> None:
         nodes = {**await self._read(layout.CONTROLLER), **await self._read(layout.CONTROLLER_EPOCH)}

@@ -27,8 +27,8 @@ class Followers(Protocol):
     def acls_changed(self, resources: Iterable[acl.Resource]) -> None:
         """The access rules of resources have changed."""
 
-    def broker_registered(self, broker_id: int, epoch: int) -> None:
-        """A broker has registered, perhaps not for the first time; epoch: the broker epoch that it has now."""
+    def broker_registered(self, broker_id: int, epoch: int | None) -> None:
+        """A broker has registered, perhaps not for the first time; epoch: its present broker epoch, None if it is gone."""
 
     async def settle(self) -> None:
         """The session, the controller or the live brokers may have changed: register, become controller, elect as needed."""

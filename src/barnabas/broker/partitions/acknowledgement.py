@@ -80,6 +80,25 @@ class Acknowledgement:
         )
 
 
+class Deletion(Acknowledgement):
+    """Of the records below `next_offset`: ready when all replicas that may lead soon have deleted them, too."""
+
+    __slots__ = ()
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset, offset, -1, offset, True)
+        self.is_ready = False
+
+    def time_is_up(self) -> None:
+        """The client's timeout has passed. The leader has deleted the records, and the followers still may."""
+        self.finish(
+            ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                "the leader has deleted the records, but not all replicas did so in the time that the request allows",
+            )
+        )
+
+
 async def all_ready(acknowledgements: Sequence[Acknowledgement], timeout_ms: int) -> None:
     """Wait until all are ready; after `timeout_ms` the rest fail with REQUEST_TIMED_OUT. Check `error` afterwards."""
     waiting = {acknowledgement for acknowledgement in acknowledgements if not acknowledgement.is_ready}

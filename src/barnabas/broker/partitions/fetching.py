@@ -129,13 +129,13 @@ class Reading:
         self.answerable = answer_now or total_bytes >= self.min_bytes
 
     def _has_news(self, read: PartitionRead) -> bool:
-        """Whether the follower should learn of a new high watermark at once."""
+        """Whether the follower should learn of deleted records or of a new high watermark at once."""
         partition = read.partition
-        return (
-            self._tells_high_watermark
-            and partition is not None
-            and partition.high_watermark > read.asked.told_high_watermark >= 0
-        )
+        if partition is None or not self.by_replica:
+            return False
+        if partition.log_start_offset > read.asked.told_log_start_offset >= 0:
+            return True
+        return self._tells_high_watermark and partition.high_watermark > read.asked.told_high_watermark >= 0
 
 
 def _sent_on(asked: FetchPartition, partition: Partition, preferred: int) -> PartitionRead:

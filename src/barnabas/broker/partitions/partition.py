@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from barnabas.broker.partitions.acknowledgement import Acknowledgement
+from barnabas.broker.partitions.acknowledgement import Acknowledgement, Deletion
 from barnabas.broker.partitions.batch_checks import (
     NotPrepared,
     checked,
@@ -114,7 +114,7 @@ class Partition(PartitionState):
     """See the module. All calls come from the broker's loop."""
 
     __slots__ = (
-        "_epoch_start", "image", "index", "is_deleted", "topic", "topic_id", "wanted_in_sync",
+        "_deletions", "_epoch_start", "image", "index", "is_deleted", "topic", "topic_id", "wanted_in_sync",
     )  # fmt: skip
 
     def __init__(
@@ -129,6 +129,7 @@ class Partition(PartitionState):
         self._surroundings = surroundings
         self._replicas = InSyncReplicas(surroundings.node_id)
         self._pending: list[Acknowledgement] = []
+        self._deletions: list[Deletion] = []
         self._flushing: asyncio.Future[object] | None = None
         self.topic = topic
         self.index = index
@@ -173,6 +174,7 @@ class Partition(PartitionState):
             self._advance()
             if image.partition_epoch != was.partition_epoch and len(image.replicas) > 1:
                 self._consider_followers()
+            self._finish_deletions()
         else:
             self._fail_pending(self._not_leader())
             if was_leader:
@@ -204,6 +206,9 @@ class Partition(PartitionState):
             if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
                 return
         self.note_fetch(follower, Offset(asked.fetch_offset), epoch)
+        self._replicas.note_start(follower, Offset(asked.log_start_offset))
+        if self._deletions:
+            self._finish_deletions()
 
     def note_fetch(self, follower: int, offset: Offset, epoch: int = -1) -> None:
         """A follower has fetched from `offset`, so it has everything below."""
@@ -229,12 +234,15 @@ class Partition(PartitionState):
         registered = self._surroundings.broker_epoch(follower)
         return registered is not None and replicas.epoch_of(follower) in (-1, registered)
 
-    def follower_registered(self, follower: int, epoch: int) -> None:
-        """A broker has registered anew: what it had before may be gone."""
-        if self.is_leader and follower in self.image.replicas:
+    def follower_registered(self, follower: int, epoch: int | None) -> None:
+        """A broker has registered anew, and what it had before may be gone; or, without an epoch, it is not alive."""
+        if not self.is_leader or follower not in self.image.replicas:
+            return
+        if epoch is not None:
             if self._replicas.epoch_of(follower) != epoch:
                 self._replicas.forget(follower, epoch, self._surroundings.clock.monotonic_ms())
             self._consider(follower)
+        self._finish_deletions()
 
     def in_sync_to_request(self) -> tuple[int, ...]:
         """`wanted_in_sync`, if it is still right; otherwise the wish is withdrawn.
@@ -282,6 +290,33 @@ class Partition(PartitionState):
     def in_sync_with(self, offset: int) -> list[int]:
         """The in-sync followers that have everything below `offset`, those with the most records first."""
         return self._replicas.in_sync_with(offset)
+
+    @property
+    def low_watermark(self) -> Offset:
+        """The offset below which no replica that may lead soon has records; -1 while that is unknown."""
+        live = [node for node in self.image.replicas if self._surroundings.broker_epoch(node) is not None]
+        return self._replicas.low_watermark(self.log_start_offset, live)
+
+    def delete_before(self, offset: Offset) -> Deletion:
+        """Delete the records below `offset`. Raises ApiError with nothing deleted, OffsetOutOfRange, LogDirOffline."""
+        self._require_leader()
+        self.log.advance_log_start(offset)
+        deletion = Deletion(offset)
+        self._deletions.append(deletion)
+        self._finish_deletions()
+        self.wake_waiters()  # followers learn of it at once, and a share group's window may have room now
+        return deletion
+
+    def _finish_deletions(self) -> None:
+        if not self._deletions:
+            return
+        low = self.low_watermark
+        done = [deletion for deletion in self._deletions if deletion.next_offset <= low]
+        self._deletions = [
+            deletion for deletion in self._deletions if not deletion.is_ready and deletion not in done
+        ]
+        for deletion in done:
+            deletion.finish()
 
     def follow_leader(self, high_watermark: Offset, log_start_offset: Offset) -> None:
         """Take over the leader's offsets; a follower's high watermark is never above its own end."""
@@ -511,7 +546,8 @@ class Partition(PartitionState):
             promise.finish(error if promise.wants_replicas else None)
 
     def _fail_pending(self, error: ApiError) -> None:
-        failed, self._pending = self._pending, []
+        failed: list[Acknowledgement] = [*self._pending, *self._deletions]
+        self._pending, self._deletions = [], []
         for promise in failed:
             promise.finish(error)
 

@@ -299,8 +299,8 @@ class Partitions:
                 if partition.is_leader:
                     yield partition
 
-    def broker_registered(self, broker: int, epoch: int) -> None:
-        """A broker has registered anew: forget how far it was as a follower."""
+    def broker_registered(self, broker: int, epoch: int | None) -> None:
+        """A broker has registered anew: forget how far it was as a follower. Without an epoch: it is not alive any more."""
         for partition in self.led():
             partition.follower_registered(broker, epoch)
 

@@ -127,6 +127,7 @@ def _named(request: FetchRequest, by_topic_id: bool) -> Iterator[FetchPartition]
                 asked.partition_max_bytes,
                 asked.current_leader_epoch,
                 asked.last_fetched_epoch,
+                log_start_offset=asked.log_start_offset,
             )
 
 
