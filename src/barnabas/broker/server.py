@@ -53,7 +53,7 @@ from barnabas.cores.fetch import SessionCache
 from barnabas.cores.znode_layout import sanitize
 from barnabas.runtime.machine import Machine
 from barnabas.security.between import BetweenBrokers
-from barnabas.security.exposed import exposed, said
+from barnabas.security.exposed import exposed, open_log_dirs, said
 from barnabas.security.folder import FIRST_USERS, FolderError, read_users
 from barnabas.security.sasl.listener import SaslListener
 from barnabas.security.tls import TlsListener
@@ -137,6 +137,8 @@ class BrokerServer:
         self._check_audit()
         for path, secret in exposed(self.config).items():
             log.warning("a file with secrets is open to others", extra={"reason": said(path, secret)})
+        for reason in open_log_dirs(self.config):
+            log.warning("a log dir is open to others", extra={"reason": reason})
         turn = Turn(asyncio.get_running_loop())
         partitions = Partitions(turn, self.config, self.machine)
         partitions.on_all_offline = self._all_offline

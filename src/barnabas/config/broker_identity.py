@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from barnabas.config.option import Mark, Mode, OptionTable
@@ -114,6 +114,17 @@ LOG_DIRS: Final = IDENTITY.strings_or_null(
     "log.dirs",
     "Folders that contain partitions; a new partition goes to the folder with the fewest.",
     check=log_dirs,
+    mark=WORKS,
+)
+LOG_DIR_MODES: Final[Mapping[str, int]] = {"owner": 0o700, "group": 0o750, "everybody": 0o755}
+"""The permissions of a new log dir, by log.dirs.permissions."""
+LOG_DIRS_PERMISSIONS: Final = IDENTITY.string(
+    "log.dirs.permissions",
+    "owner",
+    "Who may read log dirs that the broker makes: the user that it runs as, that user's group too, or everybody on the "
+    "machine (the umask can take away from that). New files are as open as their log dir. Dirs that are there keep their "
+    "permissions; the start warns of those that are more open than this. Kafka has no such option.",
+    choices=tuple(LOG_DIR_MODES),
     mark=WORKS,
 )
 CORDONED_LOG_DIRS: Final = IDENTITY.strings(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from barnabas.config import broker_identity
 from barnabas.config import broker_security as options
 from barnabas.config.option import ConfigError
 from barnabas.security import stores
@@ -31,6 +34,24 @@ def exposed(config: BrokerConfig) -> dict[str, str]:
 def said(path: str, what: str) -> str:
     """One line that reports a file that `exposed` found."""
     return f"every user of this machine can read {path}, which holds {what}; chmod 600 it"
+
+
+def open_log_dirs(config: BrokerConfig) -> Iterator[str]:
+    """One line for each log dir that more users can read than log.dirs.permissions says."""
+    permissions = config.get(broker_identity.LOG_DIRS_PERMISSIONS)
+    wanted = broker_identity.LOG_DIR_MODES[permissions]
+    for path in config.log_dirs:
+        try:
+            mode = stat.S_IMODE(os.stat(path).st_mode)
+        except OSError:
+            continue  # it is made with the right permissions, or the broker says what is wrong with it
+        if mode & 0o077 & ~wanted:
+            who = "every user" if mode & 0o007 else "the group"
+            yield (
+                f"{who} of this machine can look into {path}, which holds records and metadata, and "
+                f"log.dirs.permissions={permissions}; chmod {wanted:o} it, or set log.dirs.permissions="
+                f"{'everybody' if mode & 0o007 else 'group'} if that is meant"
+            )
 
 
 def _named(config: BrokerConfig) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,10 @@ NO_WAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 SENDFILE_STEP_BYTES: Final = 1 << 20
 CUT_WHILE_SENT: Final = "a log segment was cut while it was being sent"
 
+READABLE: Final = 0o644
+"""What a file in a log dir may allow at most: others never write."""
+PRIVATE: Final = 0o600
+
 
 class LogFile:
     """An open segment file. It closes when the last slice of it is gone, so that a fetch in progress survives the
@@ -26,7 +30,7 @@ class LogFile:
     def __init__(self, path: str, *, create: bool = False, write: bool = True) -> None:
         """Opens for reading and, by default, writing. Raises OSError."""
         flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC
-        self.fd = os.open(path, flags | os.O_CREAT if create else flags, 0o644)
+        self.fd = open_new(path, flags) if create else os.open(path, flags)
 
     def __del__(self) -> None:
         fd = getattr(self, "fd", -1)
@@ -157,11 +161,27 @@ def fsync_dir(path: str | os.PathLike[str]) -> None:
         os.close(fd)
 
 
+def open_new(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a file, which is created if it is not there, as open to others as the folder that holds it. Raises OSError.
+
+    The log dir decides (`log.dirs.permissions` when it is made, and whoever changes it afterwards), so that a dir that
+    others may read on purpose stays readable, and one that is closed holds nothing that is open.
+    """
+    mode = os.stat(os.path.dirname(path) or ".").st_mode & READABLE | PRIVATE
+    return os.open(path, flags | os.O_CREAT, mode)
+
+
+def make_folder(path: str) -> None:
+    """Make a folder, unless it is there, as open to others as the folder that holds it. Raises OSError."""
+    if not os.path.isdir(path):
+        os.mkdir(path, os.stat(os.path.dirname(path) or ".").st_mode & 0o777)
+
+
 def write_atomically(path: str | os.PathLike[str], data: bytes, *, sync: bool = True) -> None:
     """Replace `path` with a file that contains `data`: readers, and restarts after a crash, see the old or the new one."""
     target = os.fspath(path)
     temporary = target + ".tmp"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    fd = open_new(temporary, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
     try:
         pwrite_all(fd, data, 0)
         if sync:

@@ -18,7 +18,7 @@ from typing import Final
 from barnabas.records.units import Offset, Position
 from barnabas.storage.entries import count_up_to
 from barnabas.storage.errors import CorruptIndex
-from barnabas.storage.files import pwrite_all
+from barnabas.storage.files import open_new, pwrite_all
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
@@ -94,7 +94,7 @@ class _Index:
     def create_file(self) -> None:
         """Create the file of an index without entries, if it does not exist. Raises OSError."""
         if self._written_bytes < 0:
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = open_new(self.path, os.O_RDWR | os.O_CLOEXEC)
             try:
                 if os.fstat(fd).st_size:
                     # Only if needed: ext4 flushes a file that was truncated to zero when it is closed.
@@ -114,7 +114,7 @@ class _Index:
         size, written = len(entries), self._written_bytes
         if size == written and not sync:
             return
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = open_new(self.path, os.O_RDWR | os.O_CLOEXEC)
         try:
             start = max(written, 0)
             if start < size:

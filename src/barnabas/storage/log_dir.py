@@ -13,6 +13,7 @@ from typing import Final
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import MetaProperties, TopicPartition
 from barnabas.storage.errors import CorruptCheckpoint, LogDirLocked, WrongLogDir
+from barnabas.storage.files import open_new
 
 log = logging.getLogger("barnabas.storage")
 
@@ -27,10 +28,12 @@ FOLDER_NAME_MAX: Final = 255
 class LogDir:
     """One log dir."""
 
-    __slots__ = ("checkpointed", "clean", "failure", "had_logs", "lock_fd", "meta", "offline", "path")
+    __slots__ = ("checkpointed", "clean", "failure", "had_logs", "lock_fd", "meta", "mode", "offline", "path")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, mode: int = 0o700) -> None:
+        """mode: of the dir, if it has to be made; the mode of one that is there is left as it is."""
         self.path = path
+        self.mode = mode
         self.lock_fd = -1
         self.clean = False
         self.had_logs = False
@@ -47,10 +50,10 @@ class LogDir:
     def lock(self) -> None:
         """Lock the dir for this process, and read its owner. Raises LogDirLocked, CorruptCheckpoint, OSError."""
         try:
-            os.makedirs(self.path, exist_ok=True)
+            os.makedirs(self.path, self.mode, exist_ok=True)
         except FileExistsError:  # and it is no folder
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.path) from None
-        fd = os.open(self.file(LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = open_new(self.file(LOCK_FILE), os.O_RDWR | os.O_CLOEXEC)
         try:
             # The same kind of lock that Java uses, so that Kafka and Barnabas brokers exclude each other.
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

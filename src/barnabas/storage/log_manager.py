@@ -70,11 +70,12 @@ class LogManager:
         config_of: Callable[[str], LogConfig],
         *,
         recovery_threads_per_dir: int = 2,
+        dir_mode: int = 0o700,
         new_pool: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
-        """config_of: topic name -> its configs. new_pool: (threads, name) -> the executor in which logs are opened and
-        closed."""
-        self._dirs = [LogDir(os.path.abspath(os.fspath(path))) for path in log_dirs]
+        """config_of: topic name -> its configs. dir_mode: of log dirs that have to be made. new_pool: (threads, name) -> the
+        executor in which logs are opened and closed."""
+        self._dirs = [LogDir(os.path.abspath(os.fspath(path)), dir_mode) for path in log_dirs]
         self._config_of = config_of
         self._recovery_threads = recovery_threads_per_dir
         self._new_pool = new_pool

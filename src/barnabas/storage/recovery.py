@@ -21,7 +21,7 @@ from barnabas.records.units import Offset
 from barnabas.storage import checkpoints, missing, producer_snapshot
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import CorruptCheckpoint, LogDirOffline
-from barnabas.storage.files import remove_quietly
+from barnabas.storage.files import make_folder, remove_quietly
 from barnabas.storage.log import Log
 from barnabas.storage.rebuilding import rebuild_txn_index, reload_producers, set_aside_overlapped
 from barnabas.storage.scan import Damaged
@@ -105,7 +105,7 @@ def _some(names: Iterable[str]) -> str:
 def create_log(folder: str, config: LogConfig, now_ms: int) -> Log:
     """Create a new, empty log in `folder`, and the folder. Raises LogDirOffline."""
     try:
-        os.makedirs(folder, exist_ok=True)
+        make_folder(folder)
         segment = Segment.create(
             folder, 0, config.segment_index_bytes, now_ms, interval=config.index_interval_bytes
         )

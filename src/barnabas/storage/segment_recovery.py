@@ -13,6 +13,7 @@ from barnabas.cores.partition import PartitionCore
 from barnabas.records.control import marker_of
 from barnabas.records.units import Offset, Position
 from barnabas.storage.batch_table import BatchTable
+from barnabas.storage.files import open_new
 from barnabas.storage.scan import Damaged, tables
 from barnabas.storage.segment import LOG_SUFFIX, OFFSET_MAX, OFFSETS_IN_SEGMENT_MAX, Segment
 from barnabas.storage.survey import Fate, Verdict, original_of, survey
@@ -157,7 +158,7 @@ class _Rescan:
 
 def copy_range(file: LogFile, start: int, end: int, path: str) -> None:
     """Copy bytes [start, end) of a file to a new one. Raises OSError."""
-    with open(path, "wb") as target:
+    with open(open_new(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC), "wb") as target:
         while start < end:
             data = os.pread(file.fd, min(1 << 20, end - start), start)
             if not data:

@@ -13,7 +13,7 @@ from typing import Final
 
 from barnabas.cores.producers import CompletedTxn
 from barnabas.storage.errors import CorruptIndex
-from barnabas.storage.files import pwrite_all, remove_quietly
+from barnabas.storage.files import open_new, pwrite_all, remove_quietly
 
 _ENTRY: Final = struct.Struct(">hqqqq")
 ENTRY_BYTES: Final = _ENTRY.size
@@ -62,7 +62,7 @@ class TxnIndex:
     def append(self, entry: CompletedTxn) -> None:
         """Add an aborted transaction; it is written at once."""
         entries = self.entries
-        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = open_new(self.path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             pwrite_all(fd, encode(entry), len(entries) * ENTRY_BYTES)
         finally:

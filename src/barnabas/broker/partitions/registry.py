@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from barnabas.broker.partitions.partition import Partition, Surroundings
-from barnabas.config import broker_network, broker_share
+from barnabas.config import broker_identity, broker_network, broker_share
 from barnabas.cores.cluster_image import ClusterImage, PartitionImage, TopicImage
 from barnabas.records.batch import BatchHeader
 from barnabas.storage.checkpoints import TopicPartition
@@ -71,6 +71,7 @@ class Partitions:
             config.log_dirs,
             lambda topic: self._log_config(topic),
             recovery_threads_per_dir=config.get(broker_network.NUM_RECOVERY_THREADS_PER_DATA_DIR),
+            dir_mode=broker_identity.LOG_DIR_MODES[config.get(broker_identity.LOG_DIRS_PERMISSIONS)],
             new_pool=machine.new_pool,
         )
         self.logs.on_offline = self._went_offline

@@ -139,7 +139,7 @@ def format_dirs(parsed: Parsed, properties: dict[str, str]) -> int:
     for name in fresh:
         kind = "metadata" if name == (properties.get("metadata.log.dir") or names[0]) else "data"
         print(f"Formatting {kind} directory {name} with metadata.version {release}.")
-        Path(name).mkdir(parents=True, exist_ok=True)
+        Path(name).mkdir(mode=0o700, parents=True, exist_ok=True)
         checkpoints.write_meta(name, MetaProperties(cluster, int(node), uuid.uuid4()))
     if users and fresh:
         storage_scram.write(Path(fresh[0]), users)
