@@ -42,6 +42,7 @@ from barnabas.cli.output import MANNER, count_of, note, size_text, summarize
 from barnabas.cli.progress import Progress
 from barnabas.cli.runner import example, new_app
 from barnabas.cli.signals import ending
+from barnabas.cores.cluster_image import INTERNAL_TOPICS
 
 app = new_app("Write records of topics to standard output.")
 
@@ -211,6 +212,11 @@ def write_all(descriptor: int, data: bytes) -> None:
         raise CliError(f"cannot write to standard output: {why_of_stream(error)}") from None
 
 
+def names_internal(pattern: str) -> bool:
+    """Whether a pattern is meant to match Kafka's internal topics, which others leave out."""
+    return pattern.startswith("^__")
+
+
 def expand(consumer: Any, topics: Sequence[str]) -> list[str]:
     """Topic names, with each ^REGEX replaced by the topics that match it. Raises CliError when none does."""
     names: dict[str, None] = {}
@@ -220,7 +226,9 @@ def expand(consumer: Any, topics: Sequence[str]) -> list[str]:
             continue
         try:
             matches = [
-                name for name in consumer.list_topics(timeout=TIMEOUT_SECONDS).topics if re.match(topic, name)
+                name
+                for name in consumer.list_topics(timeout=TIMEOUT_SECONDS).topics
+                if re.match(topic, name) and (name not in INTERNAL_TOPICS or names_internal(topic))
             ]
         except re.error as error:
             raise UsageError(f"{topic!r} is not a regular expression: {error}") from None
@@ -373,6 +381,10 @@ def open_reader(connection: Connection, plan: Plan, writer: formatting.Writer) -
         settings["fetch.wait.max.ms"] = BOUNDED_WAIT_MS
     elif not MANNER.quiet:
         settings |= {**STATISTICS, "stats_cb": Absence().on_statistics}
+    if joins and not any(map(names_internal, plan.topics)):
+        settings["topic.blacklist"] = ",".join(
+            f"^{name}$" for name in INTERNAL_TOPICS if name not in plan.topics
+        )
     reader = Reader(
         connection.consumer(settings),
         writer,

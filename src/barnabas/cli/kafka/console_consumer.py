@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError
 from barnabas.cli.kafka.common import ToolError, checked, client_properties, parse, servers
-from barnabas.cli.kafka.librdkafka import connection, consumer_defaults
+from barnabas.cli.kafka.librdkafka import connection, consumer_defaults, pattern_settings
 from barnabas.cli.kafka.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.cli.signals import ending
 
@@ -23,7 +23,7 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 
 OLD_FLAGS: Final = ("delete-consumer-offsets", "new", "csv-reporter-enabled")
-OLD_VALUES: Final = ("metrics-dir", "blacklist", "fetch-size", "socket-buffer-size", "autocommit.interval.ms",
+OLD_VALUES: Final = ("metrics-dir", "fetch-size", "socket-buffer-size", "autocommit.interval.ms",
                      "refresh-leader-backoff-ms", "consumer-timeout-ms")  # fmt: skip
 
 TOOL: Final = Tool(
@@ -32,6 +32,7 @@ TOOL: Final = Tool(
         *COMMON,
         Opt("topic", "The topic to consume on.", "String: topic"),
         Opt("include", "A regular expression of topics.", "String: Java regex", aliases=("whitelist",)),
+        Opt("blacklist", "Of old tools: all topics but these.", "String: Java regex", old=True),
         Opt("partition", "The partition to consume from.", "Integer: partition"),
         Opt("offset", "A number, earliest or latest (default).", "String: consume offset"),
         Opt("from-beginning", "Start at the earliest message when the group has no offset yet."),
@@ -157,6 +158,8 @@ def main(arguments: Sequence[str]) -> int:
     line = formatter_line(parsed, shown)
     group = parsed.get("group") or properties.pop("group.id", None)
     settings = consumer_defaults(group or f"console-consumer-{random.randrange(100_000)}")
+    if "topic" not in parsed:
+        settings |= pattern_settings(properties, parsed.text("blacklist"))
     settings["auto.offset.reset"] = "earliest" if "from-beginning" in parsed else "latest"
     settings["isolation.level"] = parsed.text("isolation-level", "read_uncommitted")
     settings["enable.auto.commit"] = group is not None
@@ -189,7 +192,7 @@ def formatter_line(parsed: Parsed, shown: dict[str, str]) -> Callable[[Any], byt
 
 def check(parsed: Parsed) -> None:
     """Raises Refused."""
-    if ("topic" in parsed) == ("include" in parsed):
+    if sum(name in parsed for name in ("topic", "include", "blacklist")) != 1:
         raise Refused("Exactly one of --include/--topic is required. ")
     if "partition" in parsed and "topic" not in parsed:
         raise Refused("The topic is required when partition is specified.")
@@ -223,7 +226,7 @@ def begin(consumer: Any, parsed: Parsed, group: str | None) -> None:
         start = EARLIEST if "from-beginning" in parsed else LATEST
         consumer.assign([TopicPartition(topic, partition, start) for partition in partitions])
     else:
-        pattern = parsed.text("include").replace(",", "|")
+        pattern = parsed.text("include", ".*").replace(",", "|")
         consumer.subscribe([topic or f"^({pattern})$"])
 
 
@@ -250,6 +253,7 @@ class Loop:
     parsed: Parsed
     shown: int = 0
     stopped: bool = False
+    has_warned: bool = False
 
     def stop(self) -> None:
         """End after the messages at hand."""
@@ -278,7 +282,7 @@ class Loop:
             messages = self.consumer.consume(wanted, 0) or self.consumer.consume(1, POLL_SECONDS)
             good = [message for message in messages if message.error() is None]
             for message in messages:
-                if message.error() is not None and not message.error().retriable():
+                if message.error() is not None and self.is_fatal(message.error()):
                     print(
                         f"Error processing message, terminating consumer process: {message.error()}",
                         file=sys.stderr,
@@ -292,6 +296,17 @@ class Loop:
             elif timeout_ms >= 0 and (time.monotonic() - heard_at) * 1000 > timeout_ms:
                 return EXIT_OK
         return EXIT_OK
+
+    def is_fatal(self, error: Any) -> bool:
+        """Whether reading ends. Like Java's consumer, this waits for topics that do not exist yet."""
+        from confluent_kafka import KafkaError
+
+        if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return not error.retriable()
+        if not self.has_warned:
+            print(f"WARN {error.str()}; waiting for it", file=sys.stderr)
+            self.has_warned = True
+        return False
 
     def note_printed(self, messages: Sequence[Any]) -> None:
         """What may be committed: only what was written."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError
 from barnabas.cli.kafka.common import ToolError, checked, parse, read_properties
-from barnabas.cli.kafka.librdkafka import connection, consumer_defaults
+from barnabas.cli.kafka.librdkafka import connection, consumer_defaults, pattern_settings
 from barnabas.cli.kafka.parser import Opt, Parsed, Refused, Tool
 
 BATCH_RECORDS: Final = 5000
@@ -55,6 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     topics = [f"^({parsed.text('include').replace(',', '|')})$"]
     reads = {
         **consumer_defaults(source.pop("group.id", "mirror-maker")),
+        **pattern_settings(source),
         "enable.auto.commit": False,
         "auto.offset.reset": source.pop("auto.offset.reset", "latest"),
     }
