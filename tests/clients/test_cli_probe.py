@@ -96,7 +96,7 @@ def test_a_tls_listener(tls: ssl.SSLContext) -> None:
     with serving(lambda connected: tls.wrap_socket(connected, server_side=True).recv(1)) as port:
         with pytest.raises(NotKafka, match=r"wants TLS; add -X security\.protocol=SSL"):
             ask(port)
-        with pytest.raises(NotKafka, match=r"wants TLS; add -X security\.protocol=SASL_SSL"):
+        with pytest.raises(NotKafka, match=r"wants TLS and a login; add -X security\.protocol=SASL_SSL"):
             ask(port, "SASL_PLAINTEXT")
         assert ask(port, "SSL") is None
 

@@ -92,7 +92,7 @@ def test_certificates(kafka):
     for changed, reason in (
         ({}, "refused the TLS connection: .*does it ask for a certificate"),
         ({"ssl.ca.location": kafka.certificates.file("stranger")}, "is not trusted"),
-        ({"ssl.ca.location": "/nowhere.pem"}, "TLS file /nowhere.pem cannot be read: No such file"),
+        ({"ssl.ca.location": "/nowhere.pem"}, "ssl.ca.location: cannot read /nowhere.pem: No such file"),
         ({"security.protocol": "PLAINTEXT"}, "speaks TLS: set security.protocol to SSL or SASL_SSL"),
     ):
         with (
@@ -106,7 +106,6 @@ def test_certificates(kafka):
     ("name", "value", "told"),
     [
         ("sasl.usrename", "alice", "sasl.usrename is not supported here; did you mean sasl.username?"),
-        ("ssl.truststore.type", "JKS", "ssl.truststore.type=JKS is not readable here"),
         ("sasl.mechanism", "GSSAPI", "sasl.mechanism=GSSAPI is not one of PLAIN"),
         ("security.protocol", "TLS", "security.protocol=TLS is not one of"),
     ],
@@ -125,7 +124,9 @@ def test_a_java_key_store(tmp_path):
         "security.protocol": "SSL",
         "ssl.truststore.location": str(store),
     }
-    with pytest.raises(ClientError, match=r"store\.jks is one of Java's key stores"):
+    with pytest.raises(
+        ClientError, match=r"store\.jks cannot be opened as JKS; is ssl\.truststore\.password right"
+    ):
         ClientOptions.from_kafka(options).tls.context()
 
 

@@ -156,12 +156,12 @@ SAID = {
     ): "takes no login, but security.protocol=SASL_PLAINTEXT asks for one; leave it out",
     ("FREE", "SSL"): "does not speak TLS; leave out security.protocol=SSL",
     ("TLS", "PLAINTEXT"): "wants TLS; add -X security.protocol=SSL ",
-    ("TLS", "SASL_PLAINTEXT"): "wants TLS; add -X security.protocol=SASL_SSL ",
+    ("TLS", "SASL_PLAINTEXT"): "wants TLS; add -X security.protocol=SSL ",
     (
         "TLS",
         "SASL_SSL",
     ): "takes no login, but security.protocol=SASL_SSL asks for one; say -X security.protocol=SSL,",
-    ("LOGIN", "PLAINTEXT"): "wants TLS; add -X security.protocol=SSL ",
+    ("LOGIN", "PLAINTEXT"): "wants TLS and a login; add -X security.protocol=SASL_SSL -X sasl.mechanism=... ",
     ("LOGIN", "SSL"): "wants SASL; name a mechanism and credentials: -X security.protocol=SASL_SSL ",
 }
 

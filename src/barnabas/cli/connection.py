@@ -17,6 +17,10 @@ from barnabas.cli import profiles
 from barnabas.cli.errors import CliError, UsageError
 from barnabas.cli.output import MANNER, count_of, note
 from barnabas.cli.probe import NotKafka, require_kafka
+from barnabas.client.connection import Connection as Peer
+from barnabas.client.errors import BrokerError, BrokerUnavailable, ClientError, UnsupportedByBroker
+from barnabas.client.options import ClientOptions, TlsOptions, jaas_values
+from barnabas.client.tls import for_librdkafka
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_PORT: Final = 9092
@@ -61,11 +65,20 @@ class Connection:
         if not self.verbose:
             config["log_level"] = QUIET_LOG_LEVEL
         config.update(defaults or {})
-        config.update(self.properties)
+        config.update(self._translated())
         strategy = "partition.assignment.strategy"
         if strategy in config:
             config[strategy] = ",".join(assignor(name) for name in config[strategy].split(","))
         return config
+
+    def _translated(self) -> dict[str, str]:
+        """The user's properties as librdkafka understands them: Java's stores and its JAAS lines too. Raises CliError."""
+        try:
+            found = for_librdkafka(self.properties)
+        except ClientError as error:
+            raise CliError(str(error)) from None
+        jaas = jaas_values(found.pop("sasl.jaas.config", ""))
+        return {f"sasl.{name}": jaas[name] for name in ("username", "password") if name in jaas} | found
 
     def _on_error(self, error: KafkaError) -> None:
         self.last_error = error.str()
@@ -130,15 +143,19 @@ class Connection:
         return self.properties.get("security.protocol", "PLAINTEXT")
 
     def batch_limits(self, topic: str, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> dict[str, Any]:
-        """Producer settings that keep a batch within the topic's max.message.bytes; empty when not known.
+        """Producer settings that keep a batch within the topic's max.message.bytes; empty when not known. Raises CliError
+        if this is the first contact with the cluster and no broker answers, or the login is refused.
 
         A broker refuses a batch that is too large as a whole, with all its records. Within these limits a record that
         is too large is sent alone.
         """
         from confluent_kafka.admin import AdminClient, ConfigResource
 
-        with configuration_errors():
-            admin = AdminClient(self.config())
+        if self.probed:
+            with configuration_errors():
+                admin = AdminClient(self.config())
+        else:
+            admin = self.admin()
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         try:
             future = admin.describe_configs([resource], request_timeout=timeout_seconds)[resource]
@@ -211,7 +228,7 @@ class Connection:
                 failures.append(f"{host}:{port} ({error.strerror or error})")
         raise CliError(
             f"no broker answers at {', '.join(failures)}; start one with `barnabas start`, "
-            "or name another with -b HOST:PORT"
+            f"or name another with {MANNER.address_option} HOST:PORT"
         )
 
     def _look_at(self, connected: socket.socket, host: str, port: int) -> None:
@@ -221,6 +238,8 @@ class Connection:
             self.probed = True
             if hint:
                 note(hint)
+            if self.protocol.upper().endswith("SSL"):
+                self._require_trust(host, port)
         if host == "localhost" and not self.protocol.upper().endswith("SSL"):
             # librdkafka tries one family after the other with a pause between, and on a machine without any network
             # it resolves no name at all: so it gets the address that answered. (TLS compares the name.)
@@ -229,6 +248,24 @@ class Connection:
             self.bootstrap = self.bootstrap.replace(f"localhost:{port}", f"{numeric}:{port}", 1)
             if self.bootstrap == "localhost":
                 self.bootstrap = f"{numeric}:{port}"
+
+    def _require_trust(self, host: str, port: int) -> None:
+        """Raises CliError at once, naming the file to look at, if one side of a TLS handshake refuses the other.
+
+        librdkafka would try again for as long as a request may take, and knows fewer reasons.
+        """
+        options = ClientOptions(
+            ((host, port),),
+            tls=TlsOptions(dict(self.properties)),
+            connect_timeout_s=CONNECT_TIMEOUT_SECONDS,
+            request_timeout_s=CONNECT_TIMEOUT_SECONDS,
+        )
+        try:
+            Peer(host, port, options).close()
+        except (BrokerUnavailable, UnsupportedByBroker, BrokerError):
+            return  # it may come back: librdkafka waits for it
+        except ClientError as error:
+            raise CliError(str(error)) from None
 
     def addresses(self) -> Iterator[tuple[str, int]]:
         """The bootstrap addresses as host and port. Raises UsageError for one that is neither."""
@@ -324,11 +361,11 @@ HINTS: Final = {
     KafkaError._TIMED_OUT: "no answer in time; see the broker's log",
     KafkaError._MSG_TIMED_OUT: "not acknowledged in time; is the broker up?",
     KafkaError.MSG_SIZE_TOO_LARGE: "the record is larger than the topic's max.message.bytes "
-    "or the client's -X message.max.bytes",
+    "or the client's message.max.bytes",
     KafkaError.UNSUPPORTED_VERSION: "the broker is too old for this request",
     KafkaError._UNSUPPORTED_FEATURE: "the broker does not support this",
-    KafkaError._AUTHENTICATION: "check -X sasl.mechanism, sasl.username and sasl.password",
-    KafkaError._SSL: "check -X ssl.ca.location, and the host's name in the broker's certificate",
+    KafkaError._AUTHENTICATION: "check sasl.mechanism, sasl.username and sasl.password",
+    KafkaError._SSL: "check ssl.truststore.location or ssl.ca.location, and the host's name in the broker's certificate",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: MAY_NOT.format("topic"),
     KafkaError.GROUP_AUTHORIZATION_FAILED: MAY_NOT.format("group"),
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: MAY_NOT.format("transactional id"),

@@ -20,6 +20,14 @@ class Manner:
     """Whether the command has -v."""
     clear_line: Callable[[], None] = lambda: None
     """Removes the progress line from the terminal before something else is written there."""
+    property_option: str = "-X"
+    """The option of the command that sets a property of the client; ends with a space if the property goes elsewhere."""
+    address_option: str = "-b"
+    """The option of the command that names the cluster."""
+
+    def properties(self, *pairs: str) -> str:
+        """How properties (name=value) are given to this command: `-X a=b -X c=d`."""
+        return " ".join(f"{self.property_option} {pair}" for pair in pairs)
 
 
 MANNER: Final = Manner()

@@ -1,8 +1,8 @@
 """Finds out what answers at an address, before a client library retries for half a minute and blames the broker.
 
 A Kafka listener answers an ApiVersions request of the first version whatever its security protocol demands later; it
-closes the connection on a Metadata request if SASL must come first. Only the standard library is used here, and
-one round trip when all is well.
+closes the connection on a Metadata request if SASL must come first. No library is needed here, and one round
+trip when all is well.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable
 from enum import Enum
 from typing import Final
+
+from barnabas.cli.output import MANNER
 
 PATIENCE_SECONDS: Final = 0.6
 """How long a Kafka broker may take before other protocols are tried."""
@@ -65,7 +67,7 @@ def require_kafka(connected: socket.socket, where: str, protocol: str) -> str | 
         _require_login(connected, head, where, protocol)
         return None
     if head[:2] == b"\x15\x03":
-        raise NotKafka(wants_tls_text(where, protocol))
+        raise NotKafka(wants_tls_text(address, where, protocol))
     require_nothing_else(address, where, protocol, head)
     if head:
         raise NotKafka(f"{where} is not a Kafka broker: it answers {head!r}")
@@ -117,12 +119,15 @@ def _require_login(connected: socket.socket, head: bytes, where: str, protocol: 
     closes = closes_after(connected, struct.unpack(">i", head[:4])[0] - 4)
     if closes and not has_sasl:
         fitting = "SASL_SSL" if protocol.upper() == "SSL" else "SASL_PLAINTEXT"
-        raise NotKafka(
-            f"{where} wants SASL; name a mechanism and credentials: -X security.protocol={fitting} "
-            "-X sasl.mechanism=... -X sasl.username=... -X sasl.password=..."
-        )
+        login = ("sasl.mechanism=...", "sasl.username=...", "sasl.password=...")
+        said = MANNER.properties(f"security.protocol={fitting}", *login)
+        raise NotKafka(f"{where} wants SASL; name a mechanism and credentials: {said}")
     if closes is False and has_sasl:
-        fitting = "say -X security.protocol=SSL" if protocol.upper() == "SASL_SSL" else "leave it out"
+        fitting = (
+            f"say {MANNER.properties('security.protocol=SSL')}"
+            if protocol.upper() == "SASL_SSL"
+            else "leave it out"
+        )
         raise NotKafka(
             f"{where} takes no login, but security.protocol={protocol} asks for one; {fitting}, or name another port"
         )
@@ -157,7 +162,7 @@ def require_nothing_else(
             f"{where} speaks HTTP, not Kafka; brokers listen on port 9092 unless configured otherwise"
         )
     if found == "tls":
-        raise NotKafka(wants_tls_text(where, protocol))
+        raise NotKafka(wants_tls_text(address, where, protocol))
 
 
 def first_of(
@@ -194,11 +199,35 @@ def has_spoken(connected: socket.socket, seconds: float = 0) -> bool:
     return bool(select.select([connected], [], [], seconds)[0])
 
 
-def wants_tls_text(where: str, protocol: str) -> str:
-    """The message for a listener with TLS, to a user who named `protocol`."""
-    fitting = "SASL_SSL" if protocol.upper().startswith("SASL") else "SSL"
-    own = "-X ssl.ca.location=FILE for a certificate of your own"
-    return f"{where} wants TLS; add -X security.protocol={fitting} (and {own})"
+def wants_tls_text(address: tuple[str, int], where: str, protocol: str) -> str:
+    """The message for a listener with TLS, to a user who named `protocol`. Looks behind TLS whether a login is wanted."""
+    has_login = wants_login(address, where)
+    if has_login is None:
+        has_login = protocol.upper().startswith("SASL")
+    own = "ssl.truststore.location=FILE for a certificate of your own"
+    if not has_login:
+        return f"{where} wants TLS; add {MANNER.properties('security.protocol=SSL')} (and {own})"
+    login = ("security.protocol=SASL_SSL", "sasl.mechanism=...", "sasl.username=...", "sasl.password=...")
+    return f"{where} wants TLS and a login; add {MANNER.properties(*login)} (and {own})"
+
+
+def wants_login(address: tuple[str, int], where: str) -> bool | None:
+    """Whether a listener with TLS wants SASL; None if that is not seen."""
+    try:
+        connected = socket.create_connection(address, OTHER_SECONDS)
+    except OSError:
+        return None
+    inside = open_tls(connected, where.rpartition(":")[0], OTHER_SECONDS)
+    if isinstance(inside, NoTls):
+        return None
+    with inside:
+        inside.settimeout(OTHER_SECONDS)
+        try:
+            inside.sendall(QUESTION)
+        except OSError:
+            return None
+        head = _head(inside)
+        return closes_after(inside, struct.unpack(">i", head[:4])[0] - 4) if _is_kafka(head) else None
 
 
 def speaks_http(address: tuple[str, int], seconds: float) -> bool:

@@ -36,6 +36,7 @@ def example(*lines: str) -> str:
 def run_app(app: typer.Typer, program: str, arguments: Sequence[str]) -> int:
     """Run `app` on `arguments`; the exit code. Errors go to standard error as one line."""
     MANNER.quiet = MANNER.verbose = False
+    MANNER.property_option, MANNER.address_option = "-X", "-b"
     MANNER.can_be_verbose = True
     command = command_of(app)
     arguments = expand_alias(list(arguments), getattr(command, "commands", {}))

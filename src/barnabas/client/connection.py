@@ -21,8 +21,9 @@ from barnabas.client.errors import (
     error_name,
 )
 from barnabas.client.options import ClientOptions, SaslOptions
+from barnabas.client.tls import not_trusted_text, own_source
 from barnabas.extras import how_to_install
-from barnabas.security.purposes import NO_CLIENT_AUTH, NO_SERVER_AUTH, why_ended, why_not_trusted
+from barnabas.security.purposes import NO_CLIENT_AUTH, why_ended
 from barnabas.wire.header import decode_response_header, encode_request_parts
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -88,8 +89,8 @@ class Connection:
             return self.options.tls.context().wrap_socket(plain, server_hostname=host)
         except ssl.SSLCertVerificationError as error:
             plain.close()
-            why = why_not_trusted(error, NO_SERVER_AUTH)
-            raise AuthenticationFailed(f"the certificate of {self.address} is not trusted: {why}") from error
+            said = not_trusted_text(self.options.tls.options, self.address, error)
+            raise AuthenticationFailed(said) from error
         except ssl.SSLError as error:
             plain.close()
             why = why_ended(error, NO_CLIENT_AUTH)
@@ -246,11 +247,11 @@ class Connection:
         """In TLS 1.3 a broker says only after the handshake that it does not take our certificate, or wants one."""
         if "ALERT" not in (error.reason or ""):
             return BrokerUnavailable(f"the connection to {self.address} broke: {error}")
-        own = self.options.tls is not None and self.options.tls.certificate_file
+        own = "" if self.options.tls is None else own_source(self.options.tls.options)
         hint = (
-            "it does not take our certificate"
+            f"it does not take the certificate in {own}"
             if own
-            else "does it ask for a certificate (ssl.certificate.location)?"
+            else "does it ask for a certificate (ssl.keystore.location or ssl.certificate.location)?"
         )
         reason = why_ended(error, NO_CLIENT_AUTH)
         return AuthenticationFailed(f"{self.address} refused the TLS connection: {reason}; {hint}")

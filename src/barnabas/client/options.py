@@ -15,60 +15,42 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from barnabas.client.errors import ClientError
+from barnabas.client.tls import STORE_NAMES, context_of
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 DEFAULT_PORT: Final = 9092
 PORT_MAX: Final = 65535
 
-SECURITY_NAMES: Final = frozenset(
-    {
-        "ssl.ca.location", "ssl.ca.pem", "ssl.truststore.location", "ssl.truststore.type", "ssl.truststore.certificates",
-        "ssl.certificate.location", "ssl.key.location", "ssl.key.password", "ssl.keystore.location", "ssl.keystore.type",
-        "ssl.endpoint.identification.algorithm", "sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config",
-        "sasl.username", "sasl.password", "sasl.oauthbearer.token", "sasl.oauthbearer.token.endpoint.url",
-    }
-)  # fmt: skip
+SECURITY_NAMES: Final = STORE_NAMES | {
+    "ssl.endpoint.identification.algorithm", "sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config",
+    "sasl.username", "sasl.password", "sasl.oauthbearer.token", "sasl.oauthbearer.token.endpoint.url",
+}  # fmt: skip
 """The supported options among `ssl.*` and `sasl.*`."""
 SECURITY_IGNORED: Final = frozenset(
     {
-        "ssl.protocol", "ssl.enabled.protocols", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm",
-        "ssl.secure.random.implementation", "ssl.truststore.password", "sasl.login.callback.handler.class",
+        "ssl.protocol", "ssl.enabled.protocols", "ssl.cipher.suites", "ssl.provider", "ssl.client.auth",
+        "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
+        "ssl.engine.factory.class", "sasl.login.callback.handler.class", "sasl.client.callback.handler.class",
+        "sasl.login.class", "sasl.kerberos.service.name",
     }
 )  # fmt: skip
-"""Java settings that mean nothing here: TLS 1.2 and 1.3 are used, PEM certificates have no password."""
-KEYSTORE_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce", b"0\x82", b"0\x80")
-"""The first bytes of Java's key stores: JKS, JCEKS, PKCS12."""
+"""Java's settings that mean nothing here: TLS 1.2 and 1.3 are used, with the suites that OpenSSL chooses."""
 
 _JAAS_PAIR: Final = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """Files are in PEM format. `verify_host` False accepts any certificate name, as an empty
-    ssl.endpoint.identification.algorithm does. ca_pem: the certificates themselves, in place of a file."""
+    """The options of `client/tls.py`. The files that they name are read when a connection is made, on the machine where
+    it is made.
+    """
 
-    ca_file: str | None = None
-    ca_pem: str | None = None
-    certificate_file: str | None = None
-    key_file: str | None = None
-    key_password: str | None = field(default=None, repr=False)
-    verify_host: bool = True
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def context(self) -> ssl.SSLContext:
-        """The TLS context. Raises ClientError naming the file that cannot be read."""
-        for name in (self.ca_file, self.certificate_file, self.key_file):
-            if name:
-                _require_pem(name)
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file, cadata=self.ca_pem)
-            context.check_hostname = self.verify_host
-            if self.certificate_file:
-                context.load_cert_chain(self.certificate_file, self.key_file, self.key_password)
-        except (OSError, ssl.SSLError) as error:
-            files = ", ".join(str(f) for f in (self.ca_file, self.certificate_file, self.key_file) if f)
-            raise ClientError(f"TLS files cannot be loaded ({files}): {error}") from error
-        return context
+        """The TLS context. Raises ClientError naming the option and the file that cannot be read."""
+        return context_of(self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,20 +154,6 @@ def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
     return value
 
 
-def _require_pem(name: str) -> None:
-    """Raises ClientError if the file cannot be read, or is one of Java's key stores."""
-    try:
-        with open(name, "rb") as file:
-            begins = file.read(4)
-    except OSError as error:
-        raise ClientError(f"TLS file {name} cannot be read: {error.strerror or error}") from error
-    if begins.startswith(KEYSTORE_MAGIC):
-        raise ClientError(
-            f"TLS file {name} is one of Java's key stores (JKS or PKCS12), not PEM: write it as PEM with "
-            f"`keytool -list -rfc -keystore {name}` (certificates) or `openssl pkcs12 -in {name} -nodes` (keys)"
-        )
-
-
 def _check_security_names(options: Mapping[str, str]) -> None:
     for name in options:
         if name.startswith(("ssl.", "sasl.")) and name not in SECURITY_NAMES | SECURITY_IGNORED:
@@ -197,18 +165,8 @@ def _check_security_names(options: Mapping[str, str]) -> None:
 
 
 def _tls(options: Mapping[str, str]) -> TlsOptions:
-    for name in ("ssl.truststore.type", "ssl.keystore.type"):
-        if options.get(name, "PEM").upper() != "PEM":
-            raise ClientError(f"{name}={options[name]} is not readable here: convert the store to PEM files")
-    keystore = options.get("ssl.keystore.location") or options.get("ssl.certificate.location")
-    return TlsOptions(
-        ca_file=options.get("ssl.ca.location") or options.get("ssl.truststore.location"),
-        ca_pem=options.get("ssl.truststore.certificates") or options.get("ssl.ca.pem"),
-        certificate_file=keystore,
-        key_file=options.get("ssl.key.location"),
-        key_password=options.get("ssl.key.password"),
-        verify_host=options.get("ssl.endpoint.identification.algorithm", "https").lower() not in ("", "none"),
-    )
+    names = ("enable.ssl.certificate.verification", "ssl.endpoint.identification.algorithm", *STORE_NAMES)
+    return TlsOptions({name: options[name] for name in names if name in options})
 
 
 def _token_file(url: str) -> str:
@@ -223,15 +181,20 @@ def _token_file(url: str) -> str:
     return unquote(parts.path)
 
 
+def jaas_values(text: str) -> dict[str, str]:
+    """The options in a line of sasl.jaas.config: username, password and others."""
+    return {
+        name: re.sub(r"\\(.)", r"\1", values[0] or values[1]) or values[2]
+        for name, *values in _JAAS_PAIR.findall(text)
+        if any(values)
+    }
+
+
 def _sasl(options: Mapping[str, str]) -> SaslOptions:
     mechanism = (options.get("sasl.mechanism") or options.get("sasl.mechanisms") or "").upper()
     if mechanism not in MECHANISMS:
         raise ClientError(f"sasl.mechanism={mechanism or '(not set)'} is not one of {', '.join(MECHANISMS)}")
-    jaas = {
-        name: re.sub(r"\\(.)", r"\1", values[0] or values[1]) or values[2]
-        for name, *values in _JAAS_PAIR.findall(options.get("sasl.jaas.config", ""))
-        if any(values)
-    }
+    jaas = jaas_values(options.get("sasl.jaas.config", ""))
     sasl = SaslOptions(
         mechanism,
         options.get("sasl.username") or jaas.get("username", ""),

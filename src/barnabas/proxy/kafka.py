@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from barnabas.client.tls import for_librdkafka
 from barnabas.http.errors import HttpError
 from barnabas.proxy.direct import Direct
 from barnabas.proxy.errors import from_exception
@@ -42,7 +43,7 @@ class Kafka:
     """A cluster. properties: librdkafka's names, `bootstrap.servers` among them."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
-        self.properties = dict(properties)
+        self.properties = for_librdkafka(properties)
         self.admin_threads = ThreadPoolExecutor(ADMIN_THREADS, "rest admin")
         self.direct = Direct(properties)
         self._admin: Any = None

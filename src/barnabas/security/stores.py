@@ -13,6 +13,7 @@ import stat
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.config import broker_security as options
@@ -53,7 +54,7 @@ def key_material(listener: ListenerOptions) -> KeyMaterial:
             raise ConfigError(
                 "ssl.keystore.key and ssl.keystore.certificate.chain belong together; only one of them is set"
             )
-        return KeyMaterial(f"{_lines(key)}\n{_lines(chain)}\n".encode(), key_password)
+        return key_of_texts(key, chain, key_password)
     location = listener.get(options.SSL_KEYSTORE_LOCATION)
     if not location:
         raise ConfigError(
@@ -61,8 +62,12 @@ def key_material(listener: ListenerOptions) -> KeyMaterial:
             "or JKS file), or create one with `barnabas security init DIR`"
         )
     option = listener.name_of(options.SSL_KEYSTORE_LOCATION)
+    return key_in(option, location, listener.get(options.SSL_KEYSTORE_PASSWORD), key_password)
+
+
+def key_in(option: str, location: str, password: str | None, key_password: str | None) -> KeyMaterial:
+    """The private key and certificates in a PEM, PKCS12 or JKS file. Raises ConfigError naming `option` and the file."""
     data = _read(option, location)
-    password = listener.get(options.SSL_KEYSTORE_PASSWORD)
     if data.lstrip().startswith(PEM_BEGIN):
         return KeyMaterial(data, key_password or password)
     if data.startswith(JKS_MAGIC):
@@ -77,13 +82,17 @@ def trusted(listener: ListenerOptions) -> bytes | None:
     """
     text = listener.get(options.SSL_TRUSTSTORE_CERTIFICATES)
     if text:
-        return f"{_lines(text)}\n".encode()
+        return trusted_of_text(text)
     location = listener.get(options.SSL_TRUSTSTORE_LOCATION)
     if not location:
         return None
     option = listener.name_of(options.SSL_TRUSTSTORE_LOCATION)
+    return trusted_in(option, location, listener.get(options.SSL_TRUSTSTORE_PASSWORD))
+
+
+def trusted_in(option: str, location: str, password: str | None) -> bytes:
+    """The certificates (and revocation lists) in a PEM, PKCS12 or JKS file, in PEM. Raises ConfigError."""
     data = _read(option, location)
-    password = listener.get(options.SSL_TRUSTSTORE_PASSWORD)
     if data.lstrip().startswith(PEM_BEGIN):
         return data
     if data.startswith(JKS_MAGIC):
@@ -94,6 +103,24 @@ def trusted(listener: ListenerOptions) -> bytes | None:
     if not found:
         raise ConfigError(f"{option}: {location} holds no trusted certificate")
     return b"".join(_pem("CERTIFICATE", der) for der in found)
+
+
+def key_of_texts(key: str, chain: str, password: str | None) -> KeyMaterial:
+    """A key and certificates that options contain as PEM text."""
+    return KeyMaterial(f"{_lines(key)}\n{_lines(chain)}\n".encode(), password)
+
+
+def trusted_of_text(text: str) -> bytes:
+    """Certificates that an option contains as PEM text."""
+    return f"{_lines(text)}\n".encode()
+
+
+@cache
+def kept_file(pem: bytes) -> str:
+    """As `as_file`, for as long as this process runs."""
+    fd = os.memfd_create("barnabas-pem", os.MFD_CLOEXEC)
+    os.write(fd, pem)
+    return f"/proc/self/fd/{fd}"
 
 
 @contextmanager
@@ -186,7 +213,7 @@ def _open_jks(option: str, location: str, data: bytes, password: str | None) -> 
             f"-importkeystore -srckeystore {location} -destkeystore NEW.p12 -deststoretype PKCS12"
         ) from None
     try:
-        return jks.KeyStore.loads(data, password or "", try_decrypt_keys=False)
+        return jks.KeyStore.loads(data, password, try_decrypt_keys=False)
     except (jks.util.KeystoreException, ValueError, binascii.Error, IndexError) as error:
         raise ConfigError(
             f"{option}: {location} cannot be opened as JKS; is {_password_option(option)} right? ({error})"

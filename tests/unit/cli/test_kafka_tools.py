@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.cli.connection import Connection
 from barnabas.cli.kafka import group_offsets, group_views, server_stop
 from barnabas.cli.kafka.common import ToolError, servers
 from barnabas.cli.kafka.configs import entities_of, split_configs
@@ -184,7 +185,9 @@ def test_deserializers() -> None:
 
 def test_java_properties() -> None:
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'
-    assert translate({"sasl.jaas.config": jaas, "buffer.memory": "1", "acks": "1"}, True) == {
+    translated = translate({"sasl.jaas.config": jaas, "buffer.memory": "1", "acks": "1"}, True)
+    config = Connection("host:1", translated).config()
+    assert {name: config[name] for name in config if name.startswith(("sasl.", "acks", "buffer"))} == {
         "sasl.username": "u",
         "sasl.password": "p",
         "acks": "1",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from barnabas.cli.errors import EXIT_OK
-from barnabas.cli.kafka.common import Admin, ToolError, java_error, parse
+from barnabas.cli.kafka.common import Admin, ToolError, java_error, parse, say
 from barnabas.cli.kafka.operations.shared import need, subcommand
 from barnabas.cli.kafka.parser import COMMON, Opt, Tool
 from barnabas.client.errors import UnsupportedByBroker
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
             if answer.cluster_id:
                 print(f"Cluster ID: {answer.cluster_id}")
             else:
-                print("No cluster ID found. The Kafka version is probably too old.")
+                say("No cluster ID found. The Kafka version is probably too old.")
         case "unregister":
             unregister(admin, parsed.number("id", -1))
         case _:
@@ -65,7 +65,7 @@ def unregister(admin: Admin, broker: int) -> None:
     try:
         answer = admin.controller(UnregisterBrokerRequest(broker_id=broker), UnregisterBrokerResponse)
     except UnsupportedByBroker:
-        print("The target cluster does not support the broker unregistration API.")
+        say("The target cluster does not support the broker unregistration API.")
         return
     if answer.error_code:
         raise ToolError(java_error(answer.error_code, answer.error_message))

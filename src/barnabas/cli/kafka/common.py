@@ -14,11 +14,14 @@ from typing import Any, Final
 from barnabas import __version__
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, describe_failure, discard_output
 from barnabas.cli.kafka.parser import Parsed, Refused, Tool
+from barnabas.cli.output import MANNER
 from barnabas.cli.probe import NotKafka, require_kafka
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.cluster import TopicView
 from barnabas.client.errors import BrokerError, ClientError, UnsupportedByBroker
 from barnabas.client.options import ClientOptions
+from barnabas.config.option import ConfigError
+from barnabas.config.properties import parse_properties
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.schema import Message
 
@@ -36,6 +39,8 @@ class HelpShown(Exception):
 
 def parse(tool: Tool, arguments: Sequence[str]) -> Parsed:
     """Read the command line and answer --help and --version. Raises Refused, HelpShown."""
+    MANNER.property_option = property_option(tool)
+    MANNER.address_option = "--bootstrap-server"
     try:
         parsed = tool.parse(arguments)
     except Refused as refused:
@@ -49,6 +54,29 @@ def parse(tool: Tool, arguments: Sequence[str]) -> Parsed:
         print(f"{__version__} (barnabas)")
         raise HelpShown
     return parsed
+
+
+def say(text: str, end: str = "\n") -> None:
+    """Write what is not a result: errors, warnings and notes go to standard error, so that `> file` holds results only.
+
+    Some of Kafka's tools write these to standard output.
+    """
+    sys.stdout.flush()  # keeps the order of what was printed, also when both go to one file
+    print(text, end=end, file=sys.stderr)
+
+
+PROPERTY_OPTIONS: Final = (
+    "command-property", "consumer-property", "producer-property", "command-config", "consumer.config", "producer.config"
+)  # fmt: skip
+
+
+def property_option(tool: Tool) -> str:
+    """How the tool's user sets a property of its client."""
+    names = {name for option in tool.options for name in (option.name, *option.aliases) if not option.old}
+    option = next((name for name in PROPERTY_OPTIONS if name in names), "")
+    if not option:
+        return "the property"
+    return f"--{option}" if option.endswith("-property") else f"in the file of --{option}:"
 
 
 def guarded(name: str, run: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:
@@ -113,14 +141,12 @@ def servers(parsed: Parsed) -> str:
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """A property file. Raises OSError."""
-    found: dict[str, str] = {}
-    for line in Path(path).read_text("utf-8").splitlines():
-        text = line.strip()
-        if text and not text.startswith(("#", "!")):
-            name, _, value = text.partition("=")
-            found[name.strip()] = value.strip()
-    return found
+    """A property file, in Java's syntax. Raises OSError, ToolError."""
+    try:
+        read = list(parse_properties(Path(path).read_text("utf-8")))
+    except ConfigError as error:
+        raise ToolError(f"{path}: {error}") from None
+    return {item.name: item.value.strip() for item in read}
 
 
 def client_properties(parsed: Parsed, files: Sequence[str], pairs: Sequence[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
 from barnabas.cli.kafka import quotas
-from barnabas.cli.kafka.common import Admin, ToolError, checked, java_error, parse, read_properties
+from barnabas.cli.kafka.common import Admin, ToolError, checked, java_error, parse, read_properties, say
 from barnabas.cli.kafka.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.config.option import double_text
 from barnabas.wire.messages.describe_configs import (
@@ -250,7 +250,7 @@ def describe_one(admin: Admin, entity: Entity, name: str, everything: bool) -> N
     mine = [entry for entry in entries if entry.config_source in own_sources(entity.kind, name)]
     if entity.kind in ("groups", "client-metrics") and not mine and not is_known(admin, entity.kind, name):
         # The broker describes any group, whether it exists or not.
-        print(f"The {entity.kind.removesuffix('s')} '{name}' doesn't exist and doesn't have dynamic config.")
+        say(f"The {entity.kind.removesuffix('s')} '{name}' doesn't exist and doesn't have dynamic config.")
         return
     single = entity.kind.removesuffix("s")
     if not name:

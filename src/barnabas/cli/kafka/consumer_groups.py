@@ -7,7 +7,7 @@ from typing import Final
 
 from barnabas.cli.errors import EXIT_OK
 from barnabas.cli.kafka import group_offsets, group_views
-from barnabas.cli.kafka.common import Admin, ToolError, checked, java_error, parse
+from barnabas.cli.kafka.common import Admin, ToolError, checked, java_error, parse, say
 from barnabas.cli.kafka.groups import all_groups, type_name
 from barnabas.cli.kafka.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
             case _:
                 group_offsets.delete(admin, parsed)
     except ToolError as error:
-        print(f"\nError: {error}")
+        say(f"\nError: {error}")
     return EXIT_OK
 
 
@@ -177,7 +177,7 @@ def delete(admin: Admin, parsed: Parsed) -> None:
     done = ", ".join(f"'{name}'" for name in wanted if name not in failed)
     if failed:
         lines = [f"* Group '{name}' could not be deleted due to: {error}" for name, error in failed.items()]
-        print("\n".join(["\nError: Deletion of some consumer groups failed:", *lines]))
+        say("\n".join(["\nError: Deletion of some consumer groups failed:", *lines]))
         if done:
             print(f"\nThese consumer groups were deleted successfully: {done}")
     else:

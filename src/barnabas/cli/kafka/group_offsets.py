@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from barnabas.cli.kafka.common import Admin, ToolError, java_error, partition_ranges
+from barnabas.cli.kafka.common import Admin, ToolError, java_error, partition_ranges, say
 from barnabas.cli.kafka.group_views import Key, committed_offsets, print_table, read_group
 from barnabas.cli.kafka.parser import Parsed, Refused
 from barnabas.cli.offsets import datetime_ms
@@ -68,13 +68,13 @@ def check(parsed: Parsed) -> None:
 def reset(admin: Admin, parsed: Parsed, groups: Sequence[str]) -> None:
     """Plan new offsets and, with --execute, commit them. Raises ToolError, Refused."""
     if not {"execute", "dry-run"} & parsed.values.keys():
-        print(WARNING)
+        say(WARNING)
     exported = []
     rows = []
     for group in groups:
         state = state_of(admin, group)
         if state not in RESETTABLE:
-            print(f"\nError: Assignments can only be reset if the group '{group}' is inactive, "
+            say(f"\nError: Assignments can only be reset if the group '{group}' is inactive, "
                   f"but the current state is {state}.")  # fmt: skip
             continue
         plan = plan_reset(admin, parsed, group, len(groups) > 1)
@@ -171,7 +171,7 @@ def in_log(admin: Admin, wanted: Plan) -> Plan:
         plan[key] = min(max(offset, starts[key]), ends[key])
         if plan[key] != offset:
             side = "lower than earliest" if offset < plan[key] else "higher than latest"
-            print(f"WARN: New offset ({offset}) is {side} offset for topic partition {key[0]}-{key[1]}. "
+            say(f"WARN: New offset ({offset}) is {side} offset for topic partition {key[0]}-{key[1]}. "
                   f"Value will be set to {plan[key]}")  # fmt: skip
     return plan
 
@@ -269,7 +269,7 @@ def delete(admin: Admin, parsed: Parsed) -> None:
         for part in topic.partitions
     }
     if any(codes.values()):
-        print("\nError: Encountered some partition-level error, see the follow-up details.")
+        say("\nError: Encountered some partition-level error, see the follow-up details.")
     else:
         print(f"Request succeeded for deleting offsets from group {group}.")
     rows = [[topic, str(part), status_text(codes.get((topic, part), 0))] for topic, part in sorted(keys)]

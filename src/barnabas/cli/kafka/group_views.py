@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from barnabas.cli.kafka.common import Admin, ToolError, check_code, java_error
+from barnabas.cli.kafka.common import Admin, ToolError, check_code, java_error, say
 from barnabas.client.errors import UnsupportedByBroker
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.consumer_group_describe import (
@@ -178,9 +178,9 @@ def say_state(group: GroupView) -> None:
     """The line before the table of a group without members."""
     match group.state:
         case "Empty":
-            print(f"\nConsumer group '{group.name}' has no active members.")
+            say(f"\nConsumer group '{group.name}' has no active members.")
         case "PreparingRebalance" | "CompletingRebalance" | "Assigning" | "Reconciling":
-            print(f"\nWarning: Consumer group '{group.name}' is rebalancing.")
+            say(f"\nWarning: Consumer group '{group.name}' is rebalancing.")
 
 
 def print_offsets(admin: Admin, group: GroupView, verbose: bool) -> None:
@@ -299,6 +299,6 @@ def validate_regex(text: str) -> None:
     try:
         re.compile(text)
     except re.error as error:
-        print(f"\nError: The regular expression is invalid. Error: {error}")
+        say(f"\nError: The regular expression is invalid. Error: {error}")
     else:
         print("The regular expression is valid.")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from barnabas.cli.connection import Connection
 from barnabas.cores.cluster_image import INTERNAL_TOPICS
+from barnabas.security.tls import openssl_name
 
 JAVA_ONLY: Final = (
     "key.serializer",
@@ -26,8 +26,16 @@ JAVA_ONLY: Final = (
     "exclude.internal.topics",
     "default.api.timeout.ms",
     "auto.include.jmx.reporter",
-    "ssl.truststore.type",
-    "sasl.jaas.config",
+    "ssl.protocol",
+    "ssl.enabled.protocols",
+    "ssl.provider",
+    "ssl.client.auth",
+    "ssl.keymanager.algorithm",
+    "ssl.trustmanager.algorithm",
+    "ssl.secure.random.implementation",
+    "sasl.client.callback.handler.class",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
 )
 RENAMED: Final = {
     "sasl.mechanism": "sasl.mechanism",
@@ -35,19 +43,17 @@ RENAMED: Final = {
     "request.timeout.ms": "request.timeout.ms",
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "max.partition.fetch.bytes": "fetch.message.max.bytes",
-    "ssl.truststore.location": "ssl.ca.location",
     "partition.assignment.strategy": "partition.assignment.strategy",
 }
 CONSUMER_LACKS: Final = ("request.timeout.ms",)
-JAAS: Final = re.compile(r'(username|password)\s*=\s*"?([^"\s;]*)"?')
 
 
 def translate(properties: Mapping[str, str], producing: bool) -> dict[str, str]:
-    """Properties that librdkafka understands; a JAAS line gives the user and the password."""
+    """Properties that librdkafka understands; those of stores and logins are translated by the connection."""
     found: dict[str, str] = {}
     for name, value in properties.items():
-        if name == "sasl.jaas.config":
-            found |= {f"sasl.{key}": text for key, text in JAAS.findall(value)}
+        if name == "ssl.cipher.suites":
+            found[name] = ":".join(openssl_name(suite.strip()) for suite in value.split(","))
         elif name not in JAVA_ONLY and (producing or name not in CONSUMER_LACKS):
             found[RENAMED.get(name, name)] = value
     return found

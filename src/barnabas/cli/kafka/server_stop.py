@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
-from barnabas.cli.kafka.common import parse, read_properties
+from barnabas.cli.kafka.common import parse, read_properties, say
 from barnabas.cli.kafka.parser import Opt, Tool
 
 DEFAULT_NODE: Final = "1"
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     wanted = parsed.get("node-id")
     found = [pid for pid, words in processes() if is_broker(words) and wanted in (None, node_of(words))]
     if not found:
-        print(f"No kafka server to stop{f' with node-id {wanted}' if wanted else ''}")
+        say(f"No kafka server to stop{f' with node-id {wanted}' if wanted else ''}")
         return EXIT_FAILED
     for pid in found:
         os.kill(pid, signal.SIGTERM)

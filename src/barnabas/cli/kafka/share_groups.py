@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
-from barnabas.cli.kafka.common import Admin, ToolError, checked, java_error, parse
+from barnabas.cli.kafka.common import Admin, ToolError, checked, java_error, parse, say
 from barnabas.cli.kafka.group_offsets import (
     EARLIEST,
     LATEST,
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str]) -> int:
             case _:
                 delete_offsets(admin, parsed)
     except ToolError as error:
-        print(f"\nError: Executing share group command failed due to {error}")
+        say(f"\nError: Executing share group command failed due to {error}")
         return EXIT_FAILED
     return EXIT_OK
 
@@ -183,7 +183,7 @@ def say_empty(group: ShareView) -> None:
 def print_offsets(name: str, offsets: dict[Key, ShareOffset], verbose: bool) -> None:
     """Where the group begins in each partition."""
     if not offsets:
-        print(f"\nShare group '{name}' has no offset information.")
+        say(f"\nShare group '{name}' has no offset information.")
         return
     heads, widths = ["GROUP", "TOPIC", "PARTITION", "START-OFFSET", "LAG"], [15, 15, 10, 13, 0]
     rows = [
@@ -256,9 +256,9 @@ def delete(admin: Admin, parsed: Parsed) -> None:
     if not failed:
         print(f"Deletion of requested share groups ({quoted}) was successful.")
         return
-    print("\nError: Deletion of some share groups failed:")
+    say("\nError: Deletion of some share groups failed:")
     for name, error in failed.items():
-        print(f"* Group '{name}' could not be deleted due to: {error}")
+        say(f"* Group '{name}' could not be deleted due to: {error}")
     if done:
         print(f"\nThese share groups were deleted successfully: {quoted}")
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
-from barnabas.cli.kafka.common import Admin, ToolError, check_code, checked, error_text, parse
+from barnabas.cli.kafka.common import Admin, ToolError, check_code, checked, error_text, parse, say
 from barnabas.cli.kafka.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.client.errors import ClientError
 from barnabas.wire.errors import ErrorCode
@@ -70,7 +70,7 @@ TOOL: Final = Tool(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tool; its exit code. Errors of the cluster go to standard output, as Kafka's do."""
+    """Run the tool; its exit code."""
     parsed = parse(TOOL, arguments)
     checked(TOOL, check, parsed)
     admin = Admin.connect(parsed)
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
             action
         ](admin, parsed)
     except (ToolError, ClientError) as error:
-        print(f"Error while executing topic command : {error}")
+        say(f"Error while executing topic command : {error}")
         return EXIT_FAILED
     return EXIT_OK
 
@@ -216,7 +216,7 @@ def delete(admin: Admin, parsed: Parsed) -> None:
         check_code(result.error_code, result.error_message, f"Topic {result.name}")
         if "zookeeper" in parsed:
             print(f"Topic {result.name} is marked for deletion.")
-            print("Note: This will have no impact if delete.topic.enable is not set to true.")
+            say("Note: This will have no impact if delete.topic.enable is not set to true.")
 
 
 def alter(admin: Admin, parsed: Parsed) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError
-from barnabas.cli.kafka.common import read_properties
+from barnabas.cli.kafka.common import read_properties, say
 from barnabas.cli.kafka.server_start import log_file
 from barnabas.cli.kafka.server_stop import processes
 from barnabas.cli.local_cluster import zookeeper as servers
@@ -85,7 +85,7 @@ def stop() -> int:
     """SIGTERM to the ZooKeeper servers that this user runs on this machine, and wait until they have ended."""
     found = [pid for pid, words in processes() if servers.MAIN_CLASS in words]
     if not found:
-        print("No zookeeper server to stop")
+        say("No zookeeper server to stop")
         return EXIT_FAILED
     for pid in found:
         os.kill(pid, signal.SIGTERM)

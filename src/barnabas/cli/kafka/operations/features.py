@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
-from barnabas.cli.kafka.common import Admin, ToolError, error_text, parse, unsupported_text
+from barnabas.cli.kafka.common import Admin, ToolError, error_text, parse, say, unsupported_text
 from barnabas.cli.kafka.operations.shared import need, subcommand
 from barnabas.cli.kafka.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.client.errors import UnsupportedByBroker
@@ -130,7 +130,7 @@ def update(admin: Admin, parsed: Parsed, command: str) -> int:
     for name, level in wanted.items():
         if name in failures:
             what = name if command == "disable" else f"{name} to {level}"
-            print(f"{'Can' if 'dry-run' in parsed else 'Could'} not {command} {what}. {failures[name]}")
+            say(f"{'Can' if 'dry-run' in parsed else 'Could'} not {command} {what}. {failures[name]}")
         else:
             done = {"upgrade": "upgraded", "downgrade": "downgraded", "disable": "disabled"}[command]
             how = f"can be {done}" if "dry-run" in parsed else f"was {done}"

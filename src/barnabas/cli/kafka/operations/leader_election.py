@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
-from barnabas.cli.kafka.common import Admin, ToolError, java_error, parse
+from barnabas.cli.kafka.common import Admin, ToolError, java_error, parse, say
 from barnabas.cli.kafka.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     if needless and keys is not None:
         print(f"Valid replica already elected for partitions {', '.join(needless)}")
     for name, text in failed.items():
-        print(f"Error completing leader election ({kind}) for partition: {name}: {text}")
+        say(f"Error completing leader election ({kind}) for partition: {name}: {text}")
     if failed:
         print(f"{len(failed)} replica(s) could not be elected", file=sys.stderr)
         return EXIT_FAILED

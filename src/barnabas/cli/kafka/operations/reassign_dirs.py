@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from typing import Any, Final
 
-from barnabas.cli.kafka.common import Admin, ToolError, java_error
+from barnabas.cli.kafka.common import Admin, ToolError, java_error, say
 from barnabas.cli.kafka.operations.reassign_plan import ANY_DIR, Plan, by_topic
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.alter_replica_log_dirs import (
@@ -104,7 +104,7 @@ def say_dir_moves(admin: Admin, plan: Plan) -> bool:
         elif now == folder:
             print(f"Reassignment of replica {name} completed successfully.")
         elif now is None:
-            print(f"Partition {topic}-{partition} is not found in any live log dir on broker {broker}. There is likely "
+            say(f"Partition {topic}-{partition} is not found in any live log dir on broker {broker}. There is likely "
                   f"an offline log directory on the broker.")  # fmt: skip
         else:
             print(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
-from barnabas.cli.kafka.common import Admin, checked, java_error, parse
+from barnabas.cli.kafka.common import Admin, checked, java_error, parse, say
 from barnabas.cli.kafka.groups import all_groups, type_name
 from barnabas.cli.kafka.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.wire.errors import ErrorCode
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
             text = "Streams groups are read and changed with Apache Kafka's own kafka-streams-groups."
         else:
             text = java_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} not found.")
-        print(f"Error: Executing streams group command failed due to {text}")
+        say(f"Error: Executing streams group command failed due to {text}")
     return EXIT_FAILED
 
 

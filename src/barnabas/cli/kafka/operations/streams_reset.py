@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
-from barnabas.cli.kafka.common import Admin, ToolError, checked, error_text, parse
+from barnabas.cli.kafka.common import Admin, ToolError, checked, error_text, parse, say
 from barnabas.cli.kafka.group_offsets import EARLIEST, LATEST, SPECIFICATIONS, at_time, commit, plan_reset
 from barnabas.cli.kafka.group_views import Key, read_group
 from barnabas.cli.kafka.parser import COMMON, Opt, Parsed, Refused, Tool
@@ -105,7 +105,7 @@ def reset(admin: Admin, parsed: Parsed, group: str, dry: bool) -> bool:
     """Move the offsets; whether some topic was not there. Raises ToolError."""
     inputs, between = names(parsed, "input-topics"), names(parsed, "intermediate-topics")
     if not inputs and not between:
-        print("No input or intermediate topics specified. Skipping seek.")
+        say("No input or intermediate topics specified. Skipping seek.")
         return False
     there = admin.topics()
     missing = False
@@ -118,8 +118,8 @@ def reset(admin: Admin, parsed: Parsed, group: str, dry: bool) -> bool:
         unknown = [name for name in topics if name not in there]
         if unknown:
             missing = True
-            print(f"Following {kind} topics are not found, skipping them")
-            print("".join(f"Topic: {name}\n" for name in unknown), end="")
+            say(f"Following {kind} topics are not found, skipping them")
+            say("".join(f"Topic: {name}\n" for name in unknown), end="")
         keys = [(name, part) for name in topics if name in there for part in there[name].partitions]
         if kind == "intermediate":
             plan |= at_time(admin, keys, LATEST)
