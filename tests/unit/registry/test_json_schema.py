@@ -292,3 +292,26 @@ def test_what_is_called_compatible_is_taken(writer: Any, reader: Any, values: li
     old, new = jsonschema_rs.validator_for(writer), jsonschema_rs.validator_for(reader)
     for value in values:
         assert new.is_valid(value) or not old.is_valid(value)
+
+
+ARRAY = {"type": "array"}
+CLOSED_ARRAY = {**ARRAY, "additionalItems": False}
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "kind"),
+    [
+        (True, S, "TYPE_CHANGED"), (S, True, ""), (False, S, ""), (S, False, "TYPE_CHANGED"),
+        ({}, True, ""), (True, {}, ""), (True, False, "TYPE_CHANGED"), (False, True, ""),
+        (ARRAY, {**ARRAY, "items": S}, "ADDITIONAL_ITEMS_NARROWED"), ({**ARRAY, "items": S}, ARRAY, ""),
+        ({**ARRAY, "items": S}, {**ARRAY, "items": [S]}, ""),
+        ({**ARRAY, "items": [S]}, {**ARRAY, "items": S}, "ADDITIONAL_ITEMS_NARROWED"),
+        ({**CLOSED_ARRAY, "items": [S]}, {**CLOSED_ARRAY, "items": [S, S]}, ""),
+        ({**CLOSED_ARRAY, "items": [S, S]}, {**CLOSED_ARRAY, "items": [S]}, "ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL"),
+        ({**ARRAY, "items": [S]}, {**ARRAY, "items": [S, S]}, "ITEM_ADDED_TO_OPEN_CONTENT_MODEL"),
+        ({**ARRAY, "items": [S]}, {**ARRAY, "items": [S, {}]}, ""),
+        ({**ARRAY, "items": [S, S]}, {**ARRAY, "items": [S]}, ""),
+    ],
+)  # fmt: skip
+def test_booleans_arrays_and_tuples(writer: Any, reader: Any, kind: str) -> None:
+    assert [found for found, _ in kinds(reader, writer)] == ([kind] if kind else [])
