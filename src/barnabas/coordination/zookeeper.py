@@ -82,9 +82,6 @@ _log: Final = logging.getLogger("barnabas.zookeeper")
 _kazoo_log: Final = logging.getLogger("barnabas.zookeeper.kazoo")
 _kazoo_log.setLevel(logging.CRITICAL)
 
-LOGIN_REFUSED: Final = (
-    "ZooKeeper refused the login; check user and password in the Client section of the JAAS file"
-)
 _ERRORS: Final[tuple[tuple[type[Exception], type[TreeError], str], ...]] = (
     (kazoo_errors.NoNodeError, NoNode, "no such node, or no parent for it"),
     (kazoo_errors.NodeExistsError, NodeExists, "exists already"),
@@ -133,6 +130,8 @@ class ZooKeeperTree(ZnodeTree):
         self._last_sign_s = time.monotonic()
         self._beating: asyncio.Task[None] | None = None
         self._login_refused = False
+        self._login_pending = False
+        """Whether a SASL login has begun that the server has not accepted. Some servers hang up instead of refusing it."""
         self._watchers: list[tuple[str, Watcher]] = []
         self._watched: set[str] = set()
         self._connected = asyncio.Event()
@@ -174,13 +173,14 @@ class ZooKeeperTree(ZnodeTree):
             sasl_options=access.sasl_options(),
         )
         tree = cls(client, loop, session_timeout_s, access)
+        tree._watch_login()
         try:
             async with asyncio.timeout(connect_timeout_s):
                 await tree._begin(connect_timeout_s, chroot.strip("/"))
         except (TimeoutError, ConnectionLost, SessionExpired, NotAllowed) as error:
             tree._stop()
-            if tree._login_refused:
-                raise NotAllowed(hosts, LOGIN_REFUSED) from None
+            if tree._login_refused or tree._login_pending:
+                raise NotAllowed(hosts, access.why_refused()) from None
             if isinstance(error, NotAllowed):
                 raise
             why = f"no ZooKeeper server answered within {connect_timeout_s:g} s; check zookeeper.connect"
@@ -191,6 +191,18 @@ class ZooKeeperTree(ZnodeTree):
             tree._stop()
             raise
         return tree
+
+    def _watch_login(self) -> None:
+        """Note the beginning and the end of each SASL login, which kazoo's states do not always show."""
+        connection = self._client._connection
+        log_in = connection._authenticate_with_sasl
+
+        def watched(*args: Any) -> None:
+            self._login_pending = True
+            log_in(*args)
+            self._login_pending = False
+
+        connection._authenticate_with_sasl = watched
 
     async def _begin(self, connect_timeout_s: float, chroot: str) -> None:
         client = self._client

@@ -52,6 +52,19 @@ class Access:
         """The SASL options with which kazoo starts each new connection."""
         return None if self.sasl is None else self.sasl.options()
 
+    def why_refused(self) -> str:
+        """What to say, and where to look, when a server does not accept the login."""
+        if self.sasl is None:
+            return "ZooKeeper refused the login; check zookeeper.digest.login"
+        if self.sasl.mechanism == "GSSAPI":
+            where = "the principal and its ticket (or keytab) in"
+        else:
+            where = "user and password in"
+        return (
+            f"ZooKeeper refused the login; check {where} the Client section of the JAAS file that KAFKA_OPTS names, and "
+            "whether the server has logins (authProvider.sasl and a Server section)"
+        )
+
     def acl(self, path: str) -> Sequence[Any]:
         """The ACL for a new node at this path, below the chroot."""
         if not self.protect:
@@ -74,6 +87,26 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has
         super().__init__()
         self._tls = tls
         self.failure: str | None = None
+        if tls is not None:
+            tls.sslsocket_class = self._noting_socket()
+
+    def _noting_socket(self) -> type[ssl.SSLSocket]:
+        """Sockets that note why TLS failed after the handshake: a server may refuse our certificate as late as that."""
+        handler = self
+
+        class NotingSocket(ssl.SSLSocket):
+            def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+                try:
+                    return super().recv(buflen, flags)
+                except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                    raise
+                except ssl.SSLError as error:
+                    handler.failure = (
+                        f"the server said: {(error.reason or str(error)).lower().replace('_', ' ')}"
+                    )
+                    raise
+
+        return NotingSocket
 
     def create_connection(self, *args: Any, **options: Any) -> Any:
         """Called by kazoo's thread for each attempt. Raises OSError."""

@@ -331,3 +331,24 @@ def test_sasl_as_brokers_are_given_it(sasl_zookeeper: ZooKeeperServer, tmp_path:
             await ZooKeeperTree.open(sasl_zookeeper.address)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_a_server_without_logins_refuses_ours(tmp_path: Path, attempt: int) -> None:
+    """It hangs up instead of saying so; that is told as a refused login, not as a server that does not answer."""
+    from barnabas.coordination.zookeeper import ZooKeeperTree
+    from barnabas.coordination.zookeeper_access import Access, SaslLogin
+
+    jars = zookeeper_jars()
+    if jars is None or find_spec("puresasl") is None:
+        pytest.skip("needs java, pyspark, kazoo and pure-sasl")
+    server = ZooKeeperServer(jars, tmp_path)
+    login = SaslLogin("DIGEST-MD5", username=f"user-{attempt}", password="x")
+    try:
+        server.start()
+        with pytest.raises(
+            NotAllowed, match="ZooKeeper refused the login; check user and password in the Client section"
+        ):
+            asyncio.run(ZooKeeperTree.open(server.address, access=Access(sasl=login), connect_timeout_s=4.0))
+    finally:
+        server.kill()
