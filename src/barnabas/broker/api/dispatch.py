@@ -42,7 +42,9 @@ HEAD: Final = struct.Struct(">hhi")
 API_VERSIONS_KEY: Final = 18
 PRODUCE_KEY: Final = 0
 LARGE_FRAME_BYTES: Final = 64 << 10
-"""Requests of this size and more are decoded by a thread, unless they hold records: they may have 10,000 rows and more."""
+"""Requests of this size and more are decoded by a thread: they may have 10,000 rows and more."""
+LARGE_PRODUCE_BYTES: Final = 256 << 10
+"""The same for Produce, of which most bytes are records. Those that look like an earlier one do not come this way."""
 LARGE_ANSWER_ROWS: Final = 2000
 """Answers with more rows are encoded by a thread: it takes about a millisecond for each thousand."""
 
@@ -115,8 +117,9 @@ class Dispatcher:
         if api is None or version not in api.versions:
             self._refuse_version(connection, api, key, version, correlation_id)
             return
-        if len(frame) >= LARGE_FRAME_BYTES and key not in (PRODUCE_KEY, FETCH_KEY):
-            self._beside(connection, self._handle_large(connection, api, version, bytes(frame)))
+        if len(frame) >= (LARGE_PRODUCE_BYTES if key == PRODUCE_KEY else LARGE_FRAME_BYTES):
+            # A bytearray, because appends patch base offsets in place.
+            self._beside(connection, self._handle_large(connection, api, version, bytearray(frame)))
             return
         try:
             header, position = decode_request_header(frame)
@@ -172,18 +175,20 @@ class Dispatcher:
             self._thread = ThreadPoolExecutor(1, "wire")
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    async def _handle_large(self, connection: Connection, api: Api, version: int, frame: bytes) -> None:
+    async def _handle_large(self, connection: Connection, api: Api, version: int, frame: bytearray) -> None:
         """Decode a request of tens of thousands of rows in a thread, then handle it."""
         connection.keep_room()
         try:
             header, position = decode_request_header(frame)
-            request = await self._in_thread(lambda: api.request.decode(frame, version, position))
+            request: Any = await self._in_thread(
+                lambda: api.request.decode(memoryview(frame), version, position)
+            )
         except WireError as error:
+            connection.release_room()
             connection.close(f"{api.name} v{version} cannot be read: {error}")
             return
-        finally:
-            connection.release_room()
-        if connection.closed:
+        connection.release_room()
+        if connection.closed and not (api.key == PRODUCE_KEY and not request.acks):
             return
         connection.handle_now()
         self._handle(connection, api, header, request, frame)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.controller")
 
-TOPICS_PER_TURN: Final = 100
+TOPICS_PER_TURN: Final = 30
 """After so many topics of one request, others have their turn."""
 
 Refused = dict[tuple[str, int], ApiError]

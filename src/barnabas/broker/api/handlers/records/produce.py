@@ -202,7 +202,10 @@ async def _append_prepared(
 ) -> ProduceResponse | None:
     """Append the records that had to be prepared, or to wait because the turn was long, and answer. Other requests of this
     connection wait meanwhile, so that a producer's batches stay in order."""
-    found = await asyncio.gather(*(_prepared(context, topic, data) for topic, data, _ in unprepared))
+    found: list[Prepared | ApiError] = []
+    for begin in range(0, len(unprepared), BATCHES_PER_LOOK):
+        some = unprepared[begin : begin + BATCHES_PER_LOOK]
+        found += await asyncio.gather(*(_prepared(context, topic, data) for topic, data, _ in some))
     rows = {id(result): result for _, _, result in unprepared}
 
     def append_all() -> Iterator[None]:
