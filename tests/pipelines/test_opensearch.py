@@ -97,7 +97,8 @@ outputs:
     run("first")
     assert search.documents("typed") == {"a": {"name": "a", "n": 3}}
     plain = search.documents("plain")  # where the first document made `n` a number
-    assert set(plain) == {f"{source}-0-{offset}" for offset in (0, 3)}
+    topic_id = str(client.describe([source])[source].topic_id).partition("-")[0]
+    assert set(plain) == {f"{topic_id}-{source}-0-{offset}" for offset in (0, 3)}
     dead = {
         row["value"]: {h["key"]: h["value"].decode() for h in row["headers"]}
         for row in records_of(client, f"{source}-dead-letters")

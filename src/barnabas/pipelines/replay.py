@@ -35,7 +35,8 @@ from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient, NewTopic
 from barnabas.client.errors import ClientError, UnknownTopic
 from barnabas.pipelines.chain import query_deliverable, query_rows
 from barnabas.pipelines.compiler import Load
-from barnabas.pipelines.delivery.base import Delivery, deliver_rows
+from barnabas.pipelines.delivery import TARGETS
+from barnabas.pipelines.delivery.base import Delivery, deliver_rows, placed
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.letters import (
     FORMAT,
@@ -383,6 +384,9 @@ class _Replay:
             made.write.format("barnabas").options(**settings).mode("append").save()
             return
         made, fields, is_open = query_deliverable(self.spec, query, self._loaded(rows, way))
+        if TARGETS[target.kind].by_place(target.options):
+            topics = self.client.describe({name for name in table["topic"].to_pylist() if name})
+            made = placed(made, {name: str(view.topic_id) for name, view in topics.items()})
         name = f"{self.spec.name}.{query.name}"
         delivery = Delivery(name, self._identity(query, table, way), 0)
         deliver_rows(made, delivery, self.spec, query.output.name, target, fields, is_open, settings)

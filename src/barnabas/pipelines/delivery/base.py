@@ -9,6 +9,7 @@ it again, then fails the query, and the next run repeats the same micro-batch. S
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -91,7 +92,8 @@ class TargetKind:
     called in each task. write: called in the driver instead, for targets that Spark itself writes (for options for
     which `by_spark` is true). repeats: what happens to a repeated batch. takes_open: whether it accepts undeclared
     fields; None for a target that stores documents. takes_bytes: whether records without fields are delivered as bytes,
-    not as text. deletes: whether rows can be deleted by their key.
+    not as text. by_place: whether documents are known by the place of their record, which then begins with the topic's
+    id: a topic that is created again has the same offsets. deletes: whether rows can be deleted by their key.
     """
 
     name: str
@@ -104,6 +106,7 @@ class TargetKind:
     by_spark: Callable[[Mapping[str, Any]], bool] = lambda _: True
     takes_open: Callable[[Mapping[str, Any]], bool] | None = None
     takes_bytes: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    by_place: Callable[[Mapping[str, Any]], bool] = lambda _: False
     deletes: Callable[[Mapping[str, Any]], bool] = lambda _: False
 
 
@@ -121,8 +124,33 @@ def deliver_batch(
     settings: Mapping[str, str],
 ) -> None:
     """Delivers a micro-batch of `identified` rows; refused rows go to the dead letters."""
-    delivery = Delivery(query, checkpoint_identity(rows.sparkSession, checkpoint), batch_id)
+    from barnabas.pipelines.delivery import TARGETS
+
+    spark = rows.sparkSession
+    if TARGETS[target.kind].by_place(target.options):
+        rows = placed(rows, topic_ids(Folder(spark, checkpoint), batch_id))
+    delivery = Delivery(query, checkpoint_identity(spark, checkpoint), batch_id)
     deliver_rows(rows, delivery, spec, output, target, fields, open, settings)
+
+
+def topic_ids(folder: Folder, batch_id: int) -> dict[str, str]:
+    """The ids of the topics of a micro-batch, by name, from a query's checkpoint."""
+    lines = folder.read(f"offsets/{batch_id}").decode().splitlines()[2:]
+    found: dict[str, str] = {}
+    for line in lines:
+        offsets = json.loads(line) if line.startswith("{") else {}
+        found |= {t: entry["id"] for t, entry in offsets.items() if isinstance(entry, dict) and "id" in entry}
+    return found
+
+
+def placed(rows: DataFrame, ids: Mapping[str, str]) -> DataFrame:
+    """`identified` rows whose places begin with the first part of the topic's id."""
+    pairs = [F.lit(part) for topic, uuid in ids.items() for part in (topic, uuid.partition("-")[0])]
+    if not pairs or "_topic" not in rows.columns:
+        return rows
+    known = F.create_map(*pairs)[F.col("_topic")]
+    whole = F.when(known.isNull(), F.col(IDENTITY)).otherwise(F.concat_ws("-", known, F.col(IDENTITY)))
+    return rows.withColumn(IDENTITY, whole)
 
 
 def deliver_rows(

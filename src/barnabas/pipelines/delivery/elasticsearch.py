@@ -2,10 +2,10 @@
 
     elasticsearch: {url: "http://user:password@host:9200", index: access, id: request_id}
 
-A document's id is `id` (Spark SQL over the fields), else topic-partition-offset: a repeated batch overwrites
-what it wrote. A document that the server refuses (a field of the wrong type) goes to the dead letters with the
-server's reason; overload (429, 502, 503, 504) is retried with growing pauses. With an `id`, a record that stands for a
-delete deletes its document.
+A document's id is `id` (Spark SQL over the fields), else the record's place: the beginning of the topic's id, the topic,
+the partition and the offset. A repeated batch overwrites what it wrote. A document that the server refuses (a field of the
+wrong type) goes to the dead letters with the server's reason; overload (429, 502, 503, 504) is retried with growing
+pauses. With an `id`, a record that stands for a delete deletes its document.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SHAPE: Final = Group(
     {
         "url": Text("like http://user:password@host:9200", hides="passwords"),
         "index": Text("the index"),
-        "id": Text("Spark SQL for the document's id; default topic-partition-offset"),
+        "id": Text("Spark SQL for the document's id; default the record's place"),
         "api_key": Text("instead of user and password", hides="all"),
         "ca_file": Text("certificates to trust (PEM)"),
         "deadline_s": Number("how long requests to a busy server are retried, in seconds; default 120"),
@@ -172,5 +172,6 @@ ELASTICSEARCH: Final = TargetKind(
     _check,
     _reach,
     deliver=_deliver,
+    by_place=lambda options: "id" not in options,
     deletes=lambda options: "id" in options,
 )
