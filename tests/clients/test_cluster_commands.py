@@ -169,6 +169,28 @@ def free_low_ports(count: int) -> int:
     raise AssertionError("no ports are free")
 
 
+def test_a_zookeeper_on_another_address(tmp_path: Path) -> None:
+    from barnabas.cli.local_cluster.zookeeper import serves
+
+    port = free_low_ports(25)
+    command = [sys.executable, "-m", "barnabas", "zookeeper", "start", "--data", str(tmp_path)]
+    refused = subprocess.run([*command, "--host", "203.0.113.9"], capture_output=True, text=True, check=False)
+    assert refused.returncode != 0
+    assert "--host 203.0.113.9: this machine cannot listen there" in refused.stderr
+    process = subprocess.Popen(
+        [*command, "--host", "127.0.0.2", "--port", str(port)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"ready: zookeeper.connect=127.0.0.2:{port}\n"
+        assert serves(port, "127.0.0.2")
+        assert not serves(port, "127.0.0.1")
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE_S)
+    assert process.returncode == 0
+
+
 def test_an_ensemble_that_loses_one(tmp_path: Path) -> None:
     from barnabas.cli.local_cluster.zookeeper import serves
 

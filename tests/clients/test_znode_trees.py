@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -326,14 +327,64 @@ def start(folder: Path, **options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 
-def test_a_start_without_zookeeper_ends_with_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_start_without_zookeeper_waits_for_it_until_it_is_told_to_end(tmp_path: Path, number: int) -> None:
     pytest.importorskip("kazoo")
-    address = f"127.0.0.1:{free_port()}"
-    ended = start(tmp_path / "data", zookeeper_connect=address, zookeeper_connection_timeout_ms="500")
-    assert ended.returncode == 1
-    assert ended.stderr == (
-        f"barnabas: {address}: no ZooKeeper server answered within 0.5 s; check zookeeper.connect\n"
+    address, said = f"127.0.0.1:{free_port()}", tmp_path / "said"
+    options = ["-o", f"zookeeper.connect={address}", "-o", "zookeeper.connection.timeout.ms=300"]
+    command = [sys.executable, "-m", "barnabas", "start", "--data", str(tmp_path / "data"), *options]
+    with said.open("wb") as stderr:
+        process = subprocess.Popen([*command, "--listen", f"127.0.0.1:{free_port()}"], stderr=stderr)
+    try:
+        until(lambda: said.read_text().count("the broker waits for it") > 1)
+        process.send_signal(number)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+    assert (
+        f"{address}: no ZooKeeper server answered within 0.3 s; check zookeeper.connect" in said.read_text()
     )
+    assert "Traceback" not in said.read_text()
+
+
+def test_a_broker_that_waits_for_zookeeper_serves_once_it_is_there(
+    own_zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    own_zookeeper.kill()
+    options = {"zookeeper.connect": own_zookeeper.address, "zookeeper.connection.timeout.ms": "1000"}
+    broker = BrokerProcess(tmp_path / "data", options=options)
+    starting = threading.Thread(target=broker.start)
+    starting.start()
+    try:
+        until(lambda: "the broker waits for it" in broker.log())
+        own_zookeeper.start()
+        starting.join()
+        create(broker, "t")
+    finally:
+        starting.join()
+        broker.kill()
+
+
+def test_a_broker_that_stops_while_zookeeper_is_away_says_so_in_a_line(
+    own_zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    options = {"zookeeper.connect": own_zookeeper.address, "zookeeper.session.timeout.ms": str(SESSION_MS)}
+    brokers = [
+        BrokerProcess(tmp_path / f"b{number}", options={**options, "node.id": str(number)}).start()
+        for number in (1, 2)
+    ]
+    try:
+        admin = AdminClient({"bootstrap.servers": brokers[0].bootstrap})
+        until(lambda: len(admin.list_topics(timeout=10).brokers) == 2)
+        admin.create_topics([NewTopic("t", 4, 2)])["t"].result(30)
+        own_zookeeper.kill()
+        until(lambda: "the metadata tree does not answer" in brokers[0].log())
+        assert brokers[0].stop() == 0
+        assert "leadership was not handed over" in brokers[0].log()
+        assert "Traceback" not in brokers[0].log()
+    finally:
+        for broker in brokers:
+            broker.kill()
 
 
 def test_the_data_of_another_cluster_is_refused_with_one_line(zookeeper_address: str, tmp_path: Path) -> None:

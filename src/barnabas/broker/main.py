@@ -116,7 +116,7 @@ async def _serve(
     if is_worker:
         call_when_input_ends(lambda: end(0))
     dumps = stacks.StackDumps(loop, config.log_dirs[0] / stacks.FILE)
-    broker = BrokerServer(config, on_fatal=lambda: end(1))
+    broker = BrokerServer(config, on_fatal=lambda: end(1), ended=ended)
     # The objects allocated at start-up, millions when there are many partitions, live as long as the process: the garbage
     # collector need not examine them again and again while they are created, nor ever afterwards.
     gc.disable()
@@ -124,6 +124,9 @@ async def _serve(
     try:
         await broker.start()
     except StartError as error:
+        if ended.done():
+            log.info("stopped before it served anybody")
+            return ended.result()
         print(f"barnabas: {error}", file=sys.stderr)
         return 1
     gc.freeze()

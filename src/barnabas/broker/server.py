@@ -117,12 +117,15 @@ class BrokerServer:
         *,
         machine: Machine | None = None,
         on_fatal: Callable[[], None] | None = None,
+        ended: asyncio.Future[int] | None = None,
     ) -> None:
-        """on_fatal: called when the broker cannot continue and has to be stopped."""
+        """on_fatal: called when the broker cannot continue and has to be stopped. ended: done when the broker is to end, so
+        that it does not wait for ZooKeeper any longer."""
         self.config = config
         self.machine = machine or Machine()
         self.clock = self.machine.clock
         self.on_fatal = on_fatal or (lambda: None)
+        self._ended = ended
         self.ports: dict[str, int] = {}
         """Listener -> the port that it is bound to."""
         self._housekeeping: Housekeeping | None = None
@@ -144,7 +147,7 @@ class BrokerServer:
         partitions.on_all_offline = self._all_offline
         try:
             partitions.lock()
-            controller = await Controller.open(self.config, self.machine, partitions)
+            controller = await Controller.open(self.config, self.machine, partitions, self._ended)
             await partitions.open(controller.image, controller.node_id, controller.configs.log_config)
         except (StorageError, OSError) as error:
             partitions.close()

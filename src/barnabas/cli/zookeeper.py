@@ -29,6 +29,7 @@ def zookeeper() -> None:
     epilog=example(
         "barnabas zookeeper start --data /tmp/zookeeper",
         "barnabas zookeeper start --data /tmp/zookeeper --servers 3 --port 2181",
+        "barnabas zookeeper start --data /tmp/zookeeper --host 10.0.0.5",
     )
 )
 def start(
@@ -36,6 +37,14 @@ def start(
     port: Annotated[
         int, typer.Option(metavar="P", help="Port of the first server; others have the next ones.")
     ] = 2181,
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Address of this machine on which clients are served; 0.0.0.0 for all of them. There is no login: only "
+            "for networks that you trust.",
+        ),
+    ] = servers.HOST,
     count: Annotated[
         int, typer.Option("--servers", metavar="N", help="Servers of the ensemble: 1, 3 or 5.")
     ] = 1,
@@ -48,10 +57,12 @@ def start(
     ensemble = servers.members(data.expanduser().absolute(), count)
     if running(ensemble):
         raise CliError(f"a ZooKeeper runs in {data} already")
-    servers.require_free(range(port, port + count))
-    servers.write_configs(ensemble, port)
-    started = servers.start(ensemble, port)
-    hosts = ",".join(f"{servers.HOST}:{at}" for at in range(port, port + count))
+    servers.require_own(host)
+    servers.require_free(range(port, port + count), host)
+    servers.write_configs(ensemble, port, host)
+    started = servers.start(ensemble, port, host)
+    shown = f"[{host}]" if ":" in host else host
+    hosts = ",".join(f"{shown}:{at}" for at in range(port, port + count))
     asked: list[bool] = []
     with ending(lambda: asked.append(True)):
         # Known before `ready` is said: whoever reads it may end a server, or this command, at once.

@@ -75,6 +75,7 @@ BEAT_SHARE_OF_SESSION: Final = 1 / 6
 """How often a beat is sent. It fails after half of the session time: 1/6 and 1/2 make the 2/3 of other calls."""
 BEAT_TIMEOUT_SHARE: Final = 1 / 2
 CLOSE_TIMEOUT_S: Final = 5.0
+CONNECT_POLL_S: Final = 0.02
 RETRY: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
 
 # What kazoo logs about lost connections is also reported by the events.
@@ -184,8 +185,9 @@ class ZooKeeperTree(ZnodeTree):
             if isinstance(error, NotAllowed):
                 raise
             why = f"no ZooKeeper server answered within {connect_timeout_s:g} s; check zookeeper.connect"
-            if handler.failure is not None:
+            if handler.failure is not None:  # which waiting does not change
                 why += f" and zookeeper.ssl.*, since TLS failed: {handler.failure}"
+                raise NotAllowed(hosts, why) from None
             raise ConnectionLost(hosts, why) from None
         except BaseException:
             tree._stop()
@@ -207,7 +209,12 @@ class ZooKeeperTree(ZnodeTree):
     async def _begin(self, connect_timeout_s: float, chroot: str) -> None:
         client = self._client
         live = client.start_async()
-        await self._loop.run_in_executor(None, live.wait, connect_timeout_s)
+        for _ in range(
+            int(connect_timeout_s / CONNECT_POLL_S) + 1
+        ):  # not in a thread, which cannot be cancelled
+            if live.is_set():
+                break
+            await asyncio.sleep(CONNECT_POLL_S)
         if not client.connected:
             raise TimeoutError
         self._session_id = client.client_id[0]

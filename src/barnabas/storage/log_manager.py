@@ -202,6 +202,14 @@ class LogManager:
         """All online logs. Must not be modified."""
         return self._logs
 
+    def snapshot(self) -> dict[TopicPartition, Log]:
+        """The online logs at this moment, for work in threads: the owner adds and removes logs meanwhile.
+
+        Copying a dict is one step for the interpreter. `list(logs.items())` is not: it makes an object for each entry, and
+        that may run the garbage collector, and with it other threads.
+        """
+        return self._logs.copy()
+
     @property
     def recovered_unclean(self) -> bool:
         """Whether a dir in use was not shut down cleanly, so that records may be missing."""
@@ -350,7 +358,7 @@ class LogManager:
     def remove_doomed(self, elapsed_ms: float) -> None:
         """Remove files and folders whose delay has passed. elapsed_ms: the monotonic clock. Any thread."""
         with self._removing:
-            for log in list(self._logs.values()):
+            for log in self.snapshot().values():
                 if log.doomed:
                     log.remove_doomed(elapsed_ms)
             remove_due(self._doomed_folders, elapsed_ms, _remove_folder)
@@ -358,7 +366,7 @@ class LogManager:
     def flush_due(self, elapsed_ms: float) -> int:
         """Flush the logs that are due; returns how many. elapsed_ms: the monotonic clock. Any one thread."""
         count = 0
-        for name, log in list(self._logs.items()):
+        for name, log in self.snapshot().items():
             if log.last_flush_ms is None:
                 log.last_flush_ms = elapsed_ms
             is_due = log.needs_flush(elapsed_ms)
@@ -388,7 +396,7 @@ class LogManager:
 
     def _notice_lost_folders(self, directory: LogDir) -> None:
         """Take logs offline whose folder has been removed by somebody: appended records could never be read again."""
-        for name, opened in list(self._logs.items()):
+        for name, opened in self.snapshot().items():
             folder = opened.folder
             if opened.log_dir == directory.path and not os.path.isdir(folder):
                 with opened.flush_lock:  # unless it is being moved or deleted at this moment
@@ -397,10 +405,10 @@ class LogManager:
                     self.log_failed(name, opened, LogUnreadable(folder, "somebody has removed its folder"))
 
     def _checkpoint_dir(self, directory: LogDir) -> None:
-        logs = {name: opened for name, opened in list(self._logs.items()) if opened.log_dir == directory.path}
+        logs = {name: opened for name, opened in self.snapshot().items() if opened.log_dir == directory.path}
         futures = {
             name: move.future.recovery_point
-            for name, move in list(self.moving.running.items())
+            for name, move in self.moving.running.copy().items()
             if move.target_dir == directory.path
         }
         files: dict[str, dict[TopicPartition, int]] = {
@@ -468,7 +476,7 @@ class LogManager:
         directory.failure = error
         directory.offline = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         self.moving.dir_failed(directory.path)
-        lost = [name for name, opened in list(self._logs.items()) if opened.log_dir == directory.path]
+        lost = [name for name, opened in self.snapshot().items() if opened.log_dir == directory.path]
         for name in lost:
             self._logs.pop(name).abandon()
             self._topic_ids.pop(name, None)
@@ -493,7 +501,9 @@ class LogManager:
         """The answer of DescribeLogDirs, by dir."""
         shown = []
         for log_dir in self._dirs:
-            logs = {name: opened for name, opened in self._logs.items() if opened.log_dir == log_dir.path}
+            logs = {
+                name: opened for name, opened in self.snapshot().items() if opened.log_dir == log_dir.path
+            }
             total = usable = -1
             if log_dir.offline is None:
                 try:
@@ -549,7 +559,7 @@ class LogManager:
     def _close_dir(self, directory: LogDir) -> None:
         if directory.lock_fd < 0:
             return
-        logs = [(name, log) for name, log in self._logs.items() if log.log_dir == directory.path]
+        logs = [(name, log) for name, log in self.snapshot().items() if log.log_dir == directory.path]
         logs += [
             (name, move.future)
             for name, move in self.moving.running.items()

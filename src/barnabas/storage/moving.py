@@ -297,7 +297,7 @@ class Moves:
                 self.running.pop(name, None)
                 move.cancelled = True
                 move.future.abandon()
-        for name, old in list(self._retiring.items()):
+        for name, old in self._retiring.copy().items():
             if old.log_dir == log_dir:
                 del self._retiring[name]
 

@@ -44,7 +44,7 @@ def test_a_zookeeper_that_ends_right_after_ready_is_named(
 ) -> None:
     processes = Processes(monkeypatch, zookeeper)
 
-    def start(ensemble: Any, port: int) -> list[Any]:
+    def start(ensemble: Any, port: int, host: str) -> list[Any]:
         processes.alive = {member.name: 100 + number for number, member in enumerate(ensemble)}
         return [
             SimpleNamespace(member=member, process=SimpleNamespace(pid=processes.alive[member.name]))
@@ -52,9 +52,9 @@ def test_a_zookeeper_that_ends_right_after_ready_is_named(
         ]
 
     monkeypatch.setattr(servers, "start", start)
-    monkeypatch.setattr(servers, "require_free", lambda ports: None)
+    monkeypatch.setattr(servers, "require_free", lambda ports, host: None)
     monkeypatch.setattr(zookeeper, "running", processes.running)
-    assert zookeeper.start(tmp_path, 20_000, 3) == EXIT_FAILED  # nobody has asked it to end
+    assert zookeeper.start(tmp_path, port=20_000, count=3) == EXIT_FAILED  # nobody has asked it to end
     assert processes.noted[0] == "zookeeper 1 has ended (process 100)"
 
 

@@ -24,7 +24,7 @@ from barnabas.broker.cluster.trees import copies_of, formatted_cluster_id, patie
 from barnabas.config import broker_identity, broker_log, broker_replication, broker_zookeeper
 from barnabas.config.option import ConfigError
 from barnabas.coordination.local import LocalTree
-from barnabas.coordination.tree import NodeExists, TreeError, ZnodeTree
+from barnabas.coordination.tree import ConnectionLost, NodeExists, TreeError, ZnodeTree
 from barnabas.cores import topic_names
 from barnabas.cores.acl import Resource
 from barnabas.cores.cluster_image import ClusterImage, TopicImage
@@ -74,6 +74,9 @@ Charge = Callable[[int], None]
 HEARD_OF_MS_MAX: Final = 10_000
 LARGE_TOPIC_PARTITIONS: Final = 1_000
 BOOTSTRAP_ATTEMPTS: Final = 5
+OPEN_AGAIN_S: Final = 1.0
+HAND_OVER_S: Final = 5.0
+"""How long a broker that stops waits for a tree that does not answer."""
 
 
 def no_charge(partitions: int) -> None:
@@ -123,21 +126,51 @@ class Controller:
         self._levels = loggers.Levels(config.logger_levels)
 
     @classmethod
-    async def open(cls, config: BrokerConfig, machine: Machine, partitions: Partitions) -> Controller:
-        """Open the tree and load the image. Raises OSError when the tree cannot be used."""
+    async def open(
+        cls,
+        config: BrokerConfig,
+        machine: Machine,
+        partitions: Partitions,
+        ended: asyncio.Future[int] | None = None,
+    ) -> Controller:
+        """Open the tree and load the image, once ZooKeeper answers. ended: done when there is nothing to wait for any more.
+
+        Raises OSError when the tree cannot be used, and when the broker is to end.
+        """
         open_tree, session_timeout_s = tree_opener(config, machine)
         controller = cls(config, machine, partitions, open_tree, patience_s=patience_s(session_timeout_s))
         wanted_id = formatted_cluster_id(config)  # before the tree's file is created beside the logs
+        ended = ended or asyncio.get_running_loop().create_future()
+        while True:
+            opening = asyncio.ensure_future(controller._open(wanted_id))
+            await asyncio.wait((opening, ended), return_when=asyncio.FIRST_COMPLETED)
+            opening.cancel()  # unless it is done
+            try:
+                await opening
+                return controller
+            except asyncio.CancelledError:
+                if not ended.done():
+                    raise
+            except ConnectionLost as error:
+                if not controller._is_in_cluster:
+                    raise OSError(str(error)) from error
+                log.warning(
+                    "ZooKeeper does not answer; the broker waits for it", extra={"reason": str(error)}
+                )
+                await asyncio.wait((ended,), timeout=OPEN_AGAIN_S)
+            except TreeError as error:
+                raise OSError(str(error)) from error
+            if ended.done():
+                raise OSError("the broker was stopped while it waited for ZooKeeper")
+
+    async def _open(self, wanted_id: str | None) -> None:
+        """Raises TreeError."""
+        await self._executor.open()
         try:
-            await controller._executor.open()
-        except TreeError as error:
-            raise OSError(str(error)) from error
-        try:
-            await controller._load(wanted_id)
-        except TreeError as error:
-            await controller.close()
-            raise OSError(str(error)) from error
-        return controller
+            await self._load(wanted_id)
+        except BaseException:
+            await self.close()
+            raise
 
     async def _load(self, wanted_id: str | None = None) -> None:
         """wanted_id: the cluster id to use if the cluster is new; None for a random one."""
@@ -268,8 +301,17 @@ class Controller:
 
     async def hand_over(self) -> None:
         """Controlled shutdown: move leadership to other brokers, and leave the in-sync sets."""
-        if self.config.get(broker_identity.CONTROLLED_SHUTDOWN_ENABLE) and len(self.image.brokers) > 1:
-            await self.run(lambda: self.change_states(lambda: decide_shutdown(self.image, self.node_id)))
+        if not self.config.get(broker_identity.CONTROLLED_SHUTDOWN_ENABLE) or len(self.image.brokers) < 2:
+            return
+        try:
+            async with asyncio.timeout(None if self._executor.is_current else HAND_OVER_S):
+                await self.run(lambda: self.change_states(lambda: decide_shutdown(self.image, self.node_id)))
+        except (ApiError, TimeoutError) as error:
+            reason = error.message if isinstance(error, ApiError) else "the metadata tree does not answer"
+            log.warning(
+                "leadership was not handed over; others take over once this broker's session has ended",
+                extra={"reason": reason},
+            )
 
     async def balance(self) -> None:
         """Move leadership back to preferred replicas; done by the controller only. Raises ApiError."""

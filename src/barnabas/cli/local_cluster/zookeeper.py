@@ -63,8 +63,9 @@ def members(folder: Path, servers: int) -> list[Member]:
     ]
 
 
-def write_configs(ensemble: Sequence[Member], port: int) -> None:
-    """The configuration of each server, on `port` and the ports after it."""
+def write_configs(ensemble: Sequence[Member], port: int, host: str = HOST) -> None:
+    """The configuration of each server, for clients on `port` and the ports after it. host: where clients are served; the
+    servers of an ensemble, all on this machine, talk to each other over the loopback address."""
     peers = "".join(
         f"server.{number}={HOST}:{port + PEER_PORT_DISTANCE + number}:{port + ELECTION_PORT_DISTANCE + number}\n"
         for number in range(1, len(ensemble) + 1)
@@ -72,20 +73,20 @@ def write_configs(ensemble: Sequence[Member], port: int) -> None:
     for number, member in enumerate(ensemble, 1):
         data = member.config.parent / "data"
         data.mkdir(parents=True, exist_ok=True)
-        text = CONFIG.format(data=data, port=port + number - 1, host=HOST)
+        text = CONFIG.format(data=data, port=port + number - 1, host=host)
         if len(ensemble) > 1:
             (data / "myid").write_text(f"{number}\n")
             text += peers
         member.config.write_text(text)
 
 
-def start(ensemble: Sequence[Member], port: int) -> list[Started]:
+def start(ensemble: Sequence[Member], port: int, host: str = HOST) -> list[Started]:
     """Start all servers and wait until they serve. Raises CliError; none is left running then."""
     started: list[Started] = []
     try:
         started += [Started(member, command_for(member.config)) for member in ensemble]
         for number, server in enumerate(started):
-            server.await_ready(lambda _, at=port + number: serves(at), START_TIMEOUT_S)  # type: ignore[misc]
+            server.await_ready(lambda _, at=port + number: serves(at, host), START_TIMEOUT_S)  # type: ignore[misc]
     except BaseException:
         for server in started:
             server.process.kill()
@@ -115,3 +116,14 @@ def require_free(ports: Sequence[int], host: str = "localhost") -> None:
         except OSError:
             continue
         raise CliError(f"port {port} is in use; choose others with --port and --zookeeper-port")
+
+
+def require_own(host: str) -> None:
+    """Raises CliError unless a server of this machine can listen on the address."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.bind(address)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise CliError(f"--host {host}: this machine cannot listen there: {why}") from None

@@ -38,7 +38,7 @@ async def _known(context: Context) -> DescribeDamageResponse:
     """The damage met in all partitions since the start."""
     services = context.services
     found: list[DamagedPlace] = []
-    for name, log in list(services.partitions.logs.logs.items()):
+    for name, log in services.partitions.logs.logs.copy().items():
         if any(segment.damaged for segment in log.segments) and len(found) < PLACES_MAX:
             seen = views(log.segments, log.log_end_offset)
             places = await services.loop.run_in_executor(None, list, known(seen))
