@@ -145,7 +145,7 @@ class LogCleaner:
     def filthiest(self, now_ms: int) -> tuple[TopicPartition, Log, Cleanable] | None:
         """The log to compact next: of those that are due, the one with the largest dirty share."""
         best: tuple[TopicPartition, Log, Cleanable] | None = None
-        for name, cleaned in self._logs().copy().items():
+        for name, cleaned in dict(self._logs()).items():
             if not cleaned.config.compact or name in self._busy or name in self.uncleanable:
                 continue
             if len(cleaned.segments) < 2 or self._retry_at_ms.get(name, now_ms) > now_ms:

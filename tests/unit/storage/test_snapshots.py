@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
-from barnabas.storage.log_dir import TopicPartition
 from barnabas.storage.log_manager import LogManager
 
 

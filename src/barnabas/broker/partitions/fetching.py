@@ -242,6 +242,28 @@ class ParkedFetch(Generic[R]):
             waiters.pop(self, None)
 
 
+class News:
+    """Notes that some partition of a fetch has something new. For fetches that read so many partitions that they look again
+    only when they get to run, in pieces. `forget` at the end."""
+
+    __slots__ = ("_parked_on", "came")
+
+    def __init__(self, reading: Reading) -> None:
+        self.came = asyncio.Event()
+        self._parked_on = [read.partition.waiters for read in reading.reads if read.partition is not None]
+        for waiters in self._parked_on:
+            waiters[self] = None
+
+    def wake(self) -> None:
+        """Called when a partition has something new."""
+        self.came.set()
+
+    def forget(self) -> None:
+        """The fetch is answered."""
+        for waiters in self._parked_on:
+            waiters.pop(self, None)
+
+
 class FetchWaiter(ParkedFetch[Reading]):
     """A parked fetch: waits on its partitions."""
 

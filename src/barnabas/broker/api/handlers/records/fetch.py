@@ -8,13 +8,14 @@ sent as slices of the log's files.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from barnabas.broker.api.context import Context
 from barnabas.broker.api.nearest import nearest, sends_consumers_on
-from barnabas.broker.partitions.fetching import FetchWaiter, Limit, Limits, Reading
+from barnabas.broker.partitions.fetching import FetchWaiter, Limit, Limits, News, Reading
 from barnabas.broker.partitions.partition import PartitionRead
 from barnabas.cores.acl import Operation, ResourceType
 from barnabas.cores.fetch import INITIAL_EPOCH, FetchPartition, FetchPlan, Key, TopicRef, served_last
@@ -39,6 +40,7 @@ TOPIC_IDS_FROM = 13
 READ_COMMITTED = 1
 PARTITIONS_AT_ONCE_MAX = 2_000
 WAIT_IN_PIECES_MS_MAX = 500
+PAUSE_IN_PIECES_S = 0.005
 SESSION_IDS = (1 << 31) - 1
 """The number of possible fetch session ids: positive 31-bit integers."""
 
@@ -105,11 +107,25 @@ def _limits(throttle: Throttle, follower: int) -> Limits | None:
 async def _in_pieces(
     services: Services, plan: FetchPlan, reading: Reading, wait_ms: int, by_topic_id: bool
 ) -> FetchResponse:
-    """A fetch from so many partitions that other work must run in between. It waits for its time-out, not for records."""
+    """A fetch from so many partitions that other work must run in between."""
     if not await reading.read_in_pieces() and wait_ms > 0:
-        await asyncio.sleep(min(wait_ms, WAIT_IN_PIECES_MS_MAX) / 1000)
-        await reading.read_in_pieces()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(wait_ms, WAIT_IN_PIECES_MS_MAX) / 1000):
+                await _until_answerable(reading)
     return _respond(services, plan, reading, by_topic_id)
+
+
+async def _until_answerable(reading: Reading) -> None:
+    """Look again whenever a partition has something new, but not all the time: a look at thousands takes milliseconds."""
+    news = News(reading)
+    try:
+        # Something may have come to the first partitions while the last ones were read: look once more, now that news count.
+        while not await reading.read_in_pieces():
+            await news.came.wait()
+            news.came.clear()
+            await asyncio.sleep(PAUSE_IN_PIECES_S)
+    finally:
+        news.forget()
 
 
 async def _later(context: Context, waiter: FetchWaiter, plan: FetchPlan, by_topic_id: bool) -> FetchResponse:
