@@ -184,11 +184,6 @@ class InSyncReplicas:
         ends = {node: self.end_of(node) for node in self.followers}
         return [node for node in sorted(ends, key=lambda node: -ends[node]) if ends[node] >= offset]
 
-    def is_caught_up(self, node: int, now_ms: float, lag_ms_max: float) -> bool:
-        """Whether a follower had everything within the last `lag_ms_max`."""
-        known = self._known.get(node)
-        return known is not None and now_ms - known.caught_up_ms <= lag_ms_max
-
 
 def truncation_offset(
     epochs: LeaderEpochs, log_end: Offset, leaders_epoch: LeaderEpoch, leaders_end: Offset

@@ -7,7 +7,7 @@ that it reads from the log. Queries change nothing.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from barnabas.registry import records
@@ -256,10 +256,3 @@ def _narrower(subject: Subject) -> list[Subject]:
     """The scopes of a subject that are narrower than the global one, widest first."""
     scopes = [Subject(subject.context, ""), subject]
     return [scope for scope in dict.fromkeys(scopes) if scope != GLOBAL]
-
-
-def replay_all(state: State, entries: Iterable[Entry]) -> State:
-    """Apply these records to `state`, and return it. Raises BadRecord."""
-    for entry in entries:
-        state.replay(entry)
-    return state
