@@ -16,8 +16,10 @@ from barnabas.coordination.local import LocalStore, LocalTree
 from barnabas.coordination.tree import ConnectionLost, Result, ZnodeTree
 from barnabas.cores import znode_layout as layout
 from barnabas.cores.cluster_image import ClusterImage, PartitionImage, TopicImage
+from barnabas.cores.controller import state_of
+from barnabas.cores.elections import decide_unclean_restart
 from barnabas.cores.znode_layout import Assignment, Endpoint
-from barnabas.cores.znode_ops import Create, Op
+from barnabas.cores.znode_ops import Create, Op, Set
 from barnabas.runtime.machine import Machine
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -228,6 +230,31 @@ def test_whoever_is_always_overtaken_gives_up() -> None:
         node.controller.tree.multi = node.other.multi  # type: ignore[method-assign]
         # What the others added is there all the same.
         await node.until(lambda: len(node.image.topics["t"].partitions) > 5)
+
+    run(scenario)
+
+
+def test_a_large_change_is_made_although_others_change_one_partition_after_the_other() -> None:
+    """As when a controller elects leaders while the leaders of other partitions change their in-sync sets."""
+
+    async def scenario(node: Node) -> None:
+        names = [f"t{number}" for number in range(12)]
+        for name in names:
+            await node.create(name)
+        left = list(names)
+
+        async def change_one() -> None:
+            state = state_of(node.image.topics[left[-1]].partitions[0])
+            await node.other.multi([Set(layout.state_path(left.pop(), 0), layout.encode_state(state))])
+
+        meddle(node, change_one, times=len(names))
+        controller = node.controller
+        await controller.run(
+            lambda: controller.change_states(lambda: decide_unclean_restart(controller.image, 1))
+        )
+        assert not left
+        assert {node.image.topics[name].partitions[0].leader_epoch for name in names} == {1}
+        await node.check()
 
     run(scenario)
 

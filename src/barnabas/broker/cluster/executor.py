@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -324,7 +324,10 @@ class Executor:
             await self.show(draft.topics[name])
 
     async def _made(self, decide: Decide, onto: Callable[[], ClusterImage]) -> None:
-        for _ in range(DECISIONS_MAX):
+        refusals: Counter[str] = Counter()
+        # Each node may overtake this change a few times. A limit for all of them together would end an election of thousands
+        # of partitions whose leaders change their in-sync sets meanwhile, and everything would be read and decided again.
+        while max(refusals.values(), default=0) < DECISIONS_MAX:
             ops = decide()
             image = onto()
             await asyncio.sleep(0)  # let others run: a large topic takes many chunks
@@ -337,8 +340,10 @@ class Executor:
                 return
             except OTHERS_WERE_QUICKER as error:
                 log.info("a metadata change was overtaken; it is decided again", extra={"reason": str(error)})
+                refusals[error.path] += 1
                 await self._see_what_changed(error)
             except (ConnectionLost, SessionExpired) as error:
+                refusals["the tree"] += 1
                 await self._await_tree(error)
             except TreeError as error:
                 log.error("a metadata change was refused", extra={"reason": str(error)})
@@ -359,6 +364,7 @@ class Executor:
 
     async def _see_what_changed(self, refusal: TreeError) -> None:
         try:
+            await self._follow_others()  # who overtakes one change has often made others of the same kind
             await self.refresh(layout.entity_of(refusal.path) or layout.CONTROLLER)
         except (ConnectionLost, SessionExpired) as error:
             await self._await_tree(error)
