@@ -256,7 +256,7 @@ class Connection:
         """
         options = ClientOptions(
             ((host, port),),
-            tls=TlsOptions(dict(self.properties)),
+            tls=TlsOptions.of(self.properties),
             connect_timeout_s=CONNECT_TIMEOUT_SECONDS,
             request_timeout_s=CONNECT_TIMEOUT_SECONDS,
         )

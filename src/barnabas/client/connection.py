@@ -89,7 +89,7 @@ class Connection:
             return self.options.tls.context().wrap_socket(plain, server_hostname=host)
         except ssl.SSLCertVerificationError as error:
             plain.close()
-            said = not_trusted_text(self.options.tls.options, self.address, error)
+            said = not_trusted_text(dict(self.options.tls.pairs), self.address, error)
             raise AuthenticationFailed(said) from error
         except ssl.SSLError as error:
             plain.close()
@@ -247,7 +247,7 @@ class Connection:
         """In TLS 1.3 a broker says only after the handshake that it does not take our certificate, or wants one."""
         if "ALERT" not in (error.reason or ""):
             return BrokerUnavailable(f"the connection to {self.address} broke: {error}")
-        own = "" if self.options.tls is None else own_source(self.options.tls.options)
+        own = "" if self.options.tls is None else own_source(dict(self.options.tls.pairs))
         hint = (
             f"it does not take the certificate in {own}"
             if own

@@ -42,15 +42,20 @@ _JAAS_PAIR: Final = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """The options of `client/tls.py`. The files that they name are read when a connection is made, on the machine where
-    it is made.
+    """The options of `client/tls.py`, as pairs of name and value: clients are shared by their options, which must have a
+    hash. The files that they name are read when a connection is made, on the machine where it is made.
     """
 
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    pairs: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> TlsOptions:
+        """The options of a mapping."""
+        return cls(tuple(sorted(options.items())))
 
     def context(self) -> ssl.SSLContext:
         """The TLS context. Raises ClientError naming the option and the file that cannot be read."""
-        return context_of(self.options)
+        return context_of(dict(self.pairs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +171,7 @@ def _check_security_names(options: Mapping[str, str]) -> None:
 
 def _tls(options: Mapping[str, str]) -> TlsOptions:
     names = ("enable.ssl.certificate.verification", "ssl.endpoint.identification.algorithm", *STORE_NAMES)
-    return TlsOptions({name: options[name] for name in names if name in options})
+    return TlsOptions.of({name: options[name] for name in names if name in options})
 
 
 def _token_file(url: str) -> str:

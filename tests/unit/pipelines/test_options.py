@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -48,7 +49,8 @@ def test_tls_and_sasl_go_to_the_client():
         }
     ).client
     assert options.tls is not None
-    assert options.tls.ca_file == "/ca.pem"
+    assert dict(options.tls.pairs) == {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca.pem"}
+    assert hash(options) == hash(replace(options)), "tasks share a client by its options"
     assert options.sasl is not None
     assert (options.sasl.username, options.sasl.password) == ("ann", "s3;cr=et")
     assert "s3" not in repr(options)
