@@ -303,7 +303,7 @@ def test_certificates_are_replaced_while_running(
 
         store.write_bytes(b"-----BEGIN PRIVATE KEY-----\nnonsense\n-----END PRIVATE KEY-----\n")
         refresh(broker)
-        await_said(caplog, "cannot be used")
+        await_said(caplog, "no private key with its certificate can be read")
         assert serial(certificates, port) == before
 
         certificates.issue("elsewhere", "10.1.2.3")

@@ -26,6 +26,7 @@ from barnabas.cli.errors import (
 )
 from barnabas.cli.signals import interrupt_on_signals
 
+BOOTSTRAP: Final = ("-b", "--bootstrap", "--bootstrap-server")
 EXAMPLE: Final = """\
 Example:
   barnabas start &
@@ -72,6 +73,8 @@ def run(arguments: Sequence[str]) -> int:
         return EXIT_USAGE
     if arguments[0].startswith("--profile"):
         return run_with_profile(arguments)
+    if arguments[0].partition("=")[0] in BOOTSTRAP:
+        return run_with_bootstrap(arguments)
     name, rest = arguments[0], list(arguments[1:])
     if name in ("-h", "--help", "help"):
         if rest and rest[0] in BY_NAME:
@@ -104,6 +107,22 @@ def run_with_profile(arguments: Sequence[str]) -> int:
         print("barnabas: --profile needs the name of a profile; `barnabas profile list`", file=sys.stderr)
         return EXIT_USAGE
     os.environ["BARNABAS_PROFILE"] = name
+    return run(rest)
+
+
+def run_with_bootstrap(arguments: Sequence[str]) -> int:
+    """`barnabas -b HOST:PORT COMMAND ...`: the same as the option behind the command."""
+    option, equals, address = arguments[0].partition("=")
+    rest = list(arguments[1:])
+    if not equals and rest:
+        address = rest.pop(0)
+    if not address or not rest or rest[0].startswith("-"):
+        print(
+            f"barnabas: {option} needs an address and a command, like {option} localhost:9092 topic list",
+            file=sys.stderr,
+        )
+        return EXIT_USAGE
+    os.environ["BARNABAS_BOOTSTRAP"] = address
     return run(rest)
 
 

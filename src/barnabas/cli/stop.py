@@ -1,4 +1,7 @@
-"""`barnabas stop`: asks the brokers that this user runs on this machine to stop, and waits until they have."""
+"""`barnabas stop`: asks brokers that this user runs on this machine to stop, and waits until they have.
+
+Without options it stops the brokers of one `barnabas start`; where there are several, it says which, and stops none.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
-from barnabas.cli.local import brokers_here
+from barnabas.cli.local import brokers_here, starts
 from barnabas.cli.output import print_json
 from barnabas.cli.start import Parser
 
@@ -22,11 +26,15 @@ def parser() -> argparse.ArgumentParser:
     """The options of `barnabas stop`."""
     made = Parser(
         prog="barnabas stop",
-        description="Stop the brokers that you run on this machine; each finishes what it has begun.",
-        epilog="Example:\n  barnabas stop\n  barnabas stop --node 2\n",
+        description="Stop the broker that you run on this machine; it finishes what it has begun.",
+        epilog="Example:\n  barnabas stop\n  barnabas stop --node 2\n  barnabas stop --data /var/lib/barnabas\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("--node", metavar="ID", help="only the broker with this node.id")
+    made.add_argument(
+        "--data", metavar="DIR", type=Path, help="only the brokers with a log dir in this folder"
+    )
+    made.add_argument("--all", action="store_true", help="every broker that you run on this machine")
     made.add_argument("-q", "--quiet", action="store_true", help="say nothing when all goes well")
     made.add_argument("-v", "--verbose", action="store_true", help="show where an error comes from")
     made.add_argument("--json", action="store_true", help="print JSON on standard output")
@@ -40,9 +48,24 @@ def main(arguments: Sequence[str]) -> int:
         options = parser().parse_args(arguments)
     except SystemExit as leave:
         return leave.code if isinstance(leave.code, int) else EXIT_OK
-    found = [broker for broker in brokers_here() if options.node in (None, broker.node_id)]
+    found = [
+        broker
+        for broker in brokers_here()
+        if options.node in (None, broker.node_id) and (options.data is None or broker.uses(options.data))
+    ]
     if not found:
-        print("barnabas stop: no broker of yours runs on this machine", file=sys.stderr)
+        meant = "" if options.node is None else f" with node.id {options.node}"
+        meant += "" if options.data is None else f" with a log dir in {options.data}"
+        print(f"barnabas stop: no broker of yours{meant} runs on this machine", file=sys.stderr)
+        return EXIT_FAILED
+    if len(starts(found)) > 1 and not options.all:
+        print(
+            f"barnabas stop: {len(found)} brokers of yours run on this machine, and none was stopped; say which with "
+            "--node ID or --data DIR, or --all:",
+            *[f"  {broker}" for broker in found],
+            sep="\n",
+            file=sys.stderr,
+        )
         return EXIT_FAILED
     for broker in found:
         os.kill(broker.pid, signal.SIGTERM)

@@ -14,7 +14,7 @@ CLUSTER: Final = Mode.CLUSTER
 METRICS.strings(
     "metric.reporters",
     ("org.apache.kafka.common.metrics.JmxReporter",),
-    "Java metric reporters; Barnabas serves Prometheus metrics instead.",
+    "Java metric reporters, which need a JVM.",
     mode=CLUSTER,
     mark=IGNORED,
 )

@@ -41,7 +41,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def processes() -> Iterator[tuple[int, list[str]]]:
-    """This user's processes with their command lines."""
+    """This user's processes with their command lines, without those in other containers: their brokers have other
+    networks and files."""
     listed = subprocess.run(
         ["ps", "-ww", "-U", str(os.getuid()), "-o", "pid=,args="], capture_output=True, text=True, check=False
     ).stdout
@@ -51,8 +52,19 @@ def processes() -> Iterator[tuple[int, list[str]]]:
             words = shlex.split(rest)
         except ValueError:
             words = rest.split()
-        if pid.isdigit() and int(pid) != os.getpid():
+        if pid.isdigit() and int(pid) != os.getpid() and _is_here(int(pid)):
             yield int(pid), words
+
+
+def _is_here(pid: int) -> bool:
+    """Whether a process has the network and the files of this one; true where the system does not say."""
+    try:
+        return all(
+            os.readlink(f"/proc/{pid}/ns/{kind}") == os.readlink(f"/proc/self/ns/{kind}")
+            for kind in ("net", "mnt")
+        )
+    except OSError:
+        return True
 
 
 def is_broker(words: Sequence[str]) -> bool:
