@@ -6,11 +6,15 @@ Source: Kafka's SslPrincipalMapper and DefaultKafkaPrincipalBuilder; Java's X500
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.config.option import refused
 from barnabas.security.replacing import python_replacement
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 RULES: Final = "ssl.principal.mapping.rules"
 DEFAULT: Final = "DEFAULT"
@@ -83,8 +87,16 @@ def subject_of(certificate: bytes) -> str:
     """The subject of a DER certificate as Java writes it: CN=a,OU=b,C=c, the most specific part first."""
     from cryptography import x509
 
-    name = x509.load_der_x509_certificate(certificate).subject
+    name = subject_name(x509.load_der_x509_certificate(certificate))
     return ",".join("+".join(_attribute(part) for part in rdn) for rdn in reversed(list(name.rdns)))
+
+
+def subject_name(certificate: x509.Certificate) -> x509.Name:
+    """A certificate's subject. The library warns about names that are not as long as the standard says, like a country of
+    three letters; they are the peer's or its authority's affair, and Java takes them silently."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return certificate.subject
 
 
 def _attribute(attribute: Any) -> str:

@@ -106,11 +106,12 @@ class TlsListener:
             return None
         pem = stores.key_material(self._options).pem
         certificate = x509.load_pem_x509_certificate(pem[pem.index(b"-----BEGIN CERTIFICATE") :])
+        subject = names.subject_name(certificate).rfc4514_string()
         try:
             found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
         except x509.ExtensionNotFound:
-            return certificate.subject.rfc4514_string(), frozenset()
-        return certificate.subject.rfc4514_string(), frozenset(str(name.value) for name in found.value)
+            return subject, frozenset()
+        return subject, frozenset(str(name.value) for name in found.value)
 
     def _check_same_name(self) -> None:
         """As in Kafka, a certificate may only be replaced by one for the same broker. Raises ConfigError."""
