@@ -1,8 +1,8 @@
 """One broker: assembles storage, coordination, partitions, groups and listeners, and takes them down again.
 
 Start: lock and recover the log dirs, open the znode tree, register, load partitions and groups, listen. Stop does
-the same in reverse; the clean-shutdown marker is written last. Only main.py and tests import this module: parts receive
-here what they need of each other.
+the same in reverse; the clean-shutdown marker is written last. Only main.py, `barnabas.testing` and tests import this
+module: parts receive here what they need of each other.
 """
 
 from __future__ import annotations

@@ -22,7 +22,6 @@ INCARNATIONS: Final = "/brokers/incarnations"
 a change that depends on a broker's present registration checks it."""
 TOPICS: Final = "/brokers/topics"
 CONFIG_CHANGES: Final = "/config/changes"
-CONFIG_CHANGE_PREFIX: Final = "/config/changes/config_change_"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 CLUSTER_ID: Final = "/cluster/id"
@@ -384,19 +383,6 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
     if not isinstance(config, dict):
         raise BadPayload(f"{path}: no config object")
     return {str(name): str(text) for name, text in config.items()}
-
-
-def encode_config_change(entity_path: str) -> bytes:
-    """Payload of a config change notification, version 2. entity_path: topics/T, users/U/clients/C ..."""
-    return _dump({"version": 2, "entity_path": entity_path})
-
-
-def decode_config_change(path: str, data: bytes) -> str:
-    """The entity path of a notification. Raises BadPayload."""
-    entity_path = _load(path, data).get("entity_path")
-    if not isinstance(entity_path, str):
-        raise BadPayload(f"{path}: no entity_path")
-    return entity_path
 
 
 def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 from hypothesis import given
@@ -234,6 +233,3 @@ def test_ten_thousand_rules_cost_no_more_than_a_few() -> None:
     index = index_of(rules)
     name = next(resource.name for resource in rules)
     assert 1 <= len(index.of(TOPIC, name)) <= 3
-    begun_s = time.perf_counter()
-    index.allows("User:u0", "h", Operation.READ, TOPIC, name)
-    assert time.perf_counter() - begun_s < 1

@@ -133,7 +133,6 @@ def test_payloads_of_something_else_are_refused(data: bytes) -> None:
         lambda: layout.decode_state("/s", data, 0),
         lambda: layout.decode_controller(data),
         lambda: layout.decode_cluster_id(data),
-        lambda: layout.decode_config_change("/c", data),
         lambda: layout.decode_reassignment(data),
         lambda: layout.decode_partition_list("/p", data),
     ):
@@ -142,7 +141,6 @@ def test_payloads_of_something_else_are_refused(data: bytes) -> None:
 
 
 def test_other_payloads_round_trip() -> None:
-    assert layout.decode_config_change("/c", layout.encode_config_change("topics/t")) == "topics/t"
     assert layout.decode_controller(layout.encode_controller(3, 1)) == 3
     assert layout.decode_cluster_id(layout.encode_cluster_id("x")) == "x"
     block = ProducerIdBlock(1, 1000, 1999)
