@@ -14,7 +14,8 @@ import socket
 import sys
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ from barnabas.pipelines.class_archive import cache_folder, java_command
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.launcher import python_of_workers
 from barnabas.pipelines.shipping import build_zip, cluster_settings, unpacked
+from barnabas.pipelines.spark_log import start_reason
 from barnabas.pipelines.spark_private import (
     declare_no_packaged_sources,
     file_system,
@@ -82,6 +84,11 @@ LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+LOG_BYTES_MAX: Final = 1 << 20
+"""How much of Java's output is searched for the reason why it ended."""
+LOCAL_ADDRESS: Final = "SPARK_LOCAL_IP"
+"""The environment variable with this host's address. Without it Spark looks up the host's own name before it reads any
+setting, and does not start if that name cannot be resolved, as in many containers."""
 
 
 def start_session(
@@ -99,6 +106,7 @@ def start_session(
     use the Java options for a short run. log_file: for the output of Spark and its Python workers. conf: more settings
     of Spark. archive: from `find_archive`. Raises PipelineError without Java.
     """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -123,26 +131,45 @@ def start_session(
         "spark.master": master,
         "spark.app.name": app,
     }
+    said_before = log_file.stat().st_size if log_file is not None and log_file.exists() else 0
     try:
-        with _output(log_file) as output:
+        with _output(log_file) as output, _own_address(is_local):
             # Modules that the format needs are imported while Java starts.
             threading.Thread(target=importlib.import_module, args=("barnabas.pipelines.source",)).start()
             _launch(settings, output)
             spark = SparkSession.builder.getOrCreate()
-    except PySparkException as error:
-        said = str(error).splitlines()[0]
-        if "JAVA_GATEWAY_EXITED" in said:
-            where = (
-                f"its output is in {log_file}"
-                if log_file is not None
-                else "start it with a log file to see why"
-            )
-            said = f"{java_command()} ended at once; Spark needs Java 17 or newer and enough memory; {where}"
-        raise PipelineError(f"Spark did not start: {said}") from error
+    except (PySparkException, Py4JError) as error:
+        raise PipelineError(f"Spark did not start: {_why(error, log_file, said_before)}") from error
     _hush(spark)
     _spare_lookup(spark)
     _register(spark)
     return spark
+
+
+def _why(error: Exception, log_file: Path | None, begin: int) -> str:
+    """Why Spark did not start, from what Java printed. begin: where this start's part of the log file begins."""
+    if "JAVA_GATEWAY_EXITED" not in str(error):
+        return start_reason(str(error))
+    if log_file is None:
+        return f"{java_command()} ended at once; start it with a log file to see why"
+    with log_file.open("rb") as log_bytes:
+        log_bytes.seek(begin)
+        text = log_bytes.read(LOG_BYTES_MAX).decode(errors="replace")
+    return f"{start_reason(text)} ({java_command()} ended at once; its output is in {log_file})"
+
+
+@contextmanager
+def _own_address(local: bool) -> Iterator[None]:
+    """While Java starts for a local master, tells Spark this host's address, unless the user has. Not longer: a session
+    on a cluster, in this process or one that it starts, needs an address that other hosts reach."""
+    if not local or LOCAL_ADDRESS in os.environ:
+        yield
+        return
+    os.environ[LOCAL_ADDRESS] = LOCAL["spark.driver.host"]
+    try:
+        yield
+    finally:
+        del os.environ[LOCAL_ADDRESS]
 
 
 def _register(spark: SparkSession) -> None:

@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.pipelines.delivery import TARGETS
+from barnabas.pipelines.delivery.files import FORMATS
 from barnabas.pipelines.document import Item, load, parse, suggestion
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.hiding import hide, secret_values
@@ -285,6 +286,12 @@ def _refuse_loops(top: Mapping[str, Item], source: Source, outputs: tuple[Output
 
 
 def _output(item: Item) -> Output:
+    for name, entry in item.mapping().items():
+        if name.lower() in FORMATS:
+            entry.fail(
+                f"{item.what} has no entry {name!r}; that is a format of files: write "
+                f"files: {{path: ..., format: {name.lower()}}}"
+            )
     found = item.mapping(OUTPUT.entries)
     given = [name for name in ("topic", *TARGETS) if name in found]
     if len(given) > 1:

@@ -54,6 +54,12 @@ def test_bad_records_have_a_way_out_of_pipelines_that_only_count():
     [
         ("- parse:", "- prase:", "f:4: there is no step 'prase'; did you mean 'parse'? allowed: "),
         ("topic: a,", "topik: a,", "f:2: source has no entry 'topik'; did you mean 'topic'? allowed: "),
+        (
+            "topic: out\n",
+            "delta: {path: x}\n",
+            "outputs[1] has no entry 'delta'; that is a format of files: write files: {path",
+        ),
+        ("topic: out\n", "CSV: x\n", "write files: {path: ..., format: csv}"),
         ("pipeline: p", "pipeline: ''", "f:1: pipeline is ''; a name has up to 100 letters"),
         ("pipeline: p\n", "", "f:1: the pipeline needs an entry 'pipeline'"),
         ("topic: out", "topic: 'a b'", "f:7: outputs[1].topic is 'a b', which is not a legal topic name"),
