@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from itertools import accumulate
 from typing import Any, Final, NoReturn
 
 DEPTH_MAX: Final = 300
 """Deeper JSON is refused, because the code that processes it later is recursive."""
+
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+"""Brackets as signed bytes: 1 opens, -1 closes."""
+_OTHERS: Final = bytes(byte for byte in range(256) if byte not in b'[{]}"')
 
 
 class BadJson(ValueError):
@@ -31,28 +36,18 @@ def parse_json(raw: bytes | str) -> Any:
 def nesting(text: str) -> int:
     """How deep objects and arrays in a JSON text are nested; 0 if there are too few brackets to exceed DEPTH_MAX.
 
-    Brackets in strings do not count. The JSON parser is recursive, so this is checked before it runs. O(n).
+    Brackets in strings do not count. The JSON parser is recursive, so this is checked before it runs. O(n), about 20 ns a
+    character at most: each step runs over the whole text in C. Of a text that is not JSON, the part before the first error
+    is what the parser reads, and that part is counted right.
     """
-    depth = deepest = 0
     if text.count("[") + text.count("{") <= DEPTH_MAX:
         return 0  # cannot be too deep: most texts need no closer look
-    quoted = escaped = False
-    for character in text:
-        if quoted:
-            if escaped:
-                escaped = False
-            elif character == "\\":
-                escaped = True
-            elif character == '"':
-                quoted = False
-        elif character == '"':
-            quoted = True
-        elif character in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "]}":
-            depth -= 1
-    return deepest
+    unescaped = text.encode("utf-8", "surrogatepass").replace(b"\\\\", b"").replace(b'\\"', b"")
+    marks = unescaped.translate(_STEPS, _OTHERS)
+    steps = b"".join(marks.split(b'"')[::2])  # what is outside of strings
+    if steps.count(1) <= DEPTH_MAX:
+        return 0
+    return max(accumulate(memoryview(steps).cast("b")))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

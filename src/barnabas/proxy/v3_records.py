@@ -19,7 +19,16 @@ from barnabas.codecs.schemas import RuledCodec
 from barnabas.http.errors import HttpError
 from barnabas.http.json_text import BadJson, parse_json
 from barnabas.http.streaming import DuplexResponse
-from barnabas.proxy.call import Call, answer, as_number, dump, require_known, require_list, require_text
+from barnabas.proxy.call import (
+    LARGE_BYTES,
+    Call,
+    answer,
+    as_number,
+    dump,
+    require_known,
+    require_list,
+    require_text,
+)
 from barnabas.proxy.dead_letters import DeadLetter, send
 from barnabas.proxy.errors import INVALID_PAYLOAD, JSON_MEDIA_TYPE, from_kafka
 from barnabas.proxy.formats import (
@@ -110,9 +119,9 @@ async def _receipts(call: Call, cluster_id: str, topic: str) -> AsyncGenerator[b
                 found, over, ended = _cut(stream, reading)
                 reading = None
                 for raw in found:
-                    pending.append(
-                        (asyncio.create_task(_produce(call, cluster_id, topic, raw, turn)), len(raw))
-                    )
+                    row = await _read(raw)
+                    task = asyncio.create_task(_produce(call, cluster_id, topic, row, turn))
+                    pending.append((task, len(raw)))
                     held_bytes += len(raw)
             while pending and pending[0][0].done():
                 task, size = pending.popleft()
@@ -151,12 +160,22 @@ def _cut(
         return [], True, error
 
 
-async def _produce(call: Call, cluster_id: str, topic: str, raw: bytes, turn: asyncio.Lock) -> dict[str, Any]:
-    """The receipt for one record."""
+async def _read(raw: bytes) -> Any:
+    """The JSON of one record, or the BadJson that says why it is none. Large records are read in a thread, one after the
+    other, because they are produced in the order in which they arrived.
+    """
     try:
-        return await _produce_row(call, cluster_id, topic, parse_json(raw), turn)
+        return parse_json(raw) if len(raw) < LARGE_BYTES else await asyncio.to_thread(parse_json, raw)
     except BadJson as error:
-        return {"error_code": 400, "message": f"the record cannot be parsed as JSON: {error}"}
+        return error
+
+
+async def _produce(call: Call, cluster_id: str, topic: str, row: Any, turn: asyncio.Lock) -> dict[str, Any]:
+    """The receipt for one record. row: see `_read`."""
+    if isinstance(row, BadJson):
+        return {"error_code": 400, "message": f"the record cannot be parsed as JSON: {row}"}
+    try:
+        return await _produce_row(call, cluster_id, topic, row, turn)
     except HttpError as error:
         return {"error_code": error.code, "message": error.message}
     except Exception:

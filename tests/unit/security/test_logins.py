@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
 import string
+import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -34,6 +36,10 @@ def user(password: str, salt: bytes, iterations: int = 4096) -> dict[str, str]:
     return {MECHANISM: encode_credential(new_credential(MECHANISM, password, salt, iterations))}
 
 
+async def awaited(outcome: Awaitable[Outcome]) -> Outcome:
+    return await outcome
+
+
 def salt_of(
     users: Users, name: str, secret: bytes = b"secret", mechanism: str = MECHANISM
 ) -> tuple[bytes, int]:
@@ -41,7 +47,8 @@ def salt_of(
     config = BrokerConfig({"sasl.enabled.mechanisms": mechanism, "listeners": "SASL_PLAINTEXT://:0"})
     exchange = SaslListener(config, "SASL_PLAINTEXT", lambda: users, lambda: secret, Clock()).begin(mechanism)
     outcome = exchange.step(f"n,,n={name},r=abc".encode())
-    assert isinstance(outcome, Outcome)
+    if not isinstance(outcome, Outcome):
+        outcome = asyncio.run(awaited(outcome))
     fields = dict(part.split("=", 1) for part in outcome.reply.decode().split(","))
     return base64.b64decode(fields["s"]), int(fields["i"])
 
@@ -59,6 +66,40 @@ def test_a_salt_does_not_tell_who_exists() -> None:
         "a user has a salt for each mechanism"
     )
     assert salt_of({}, "nobody")[1] == 4096
+
+
+class Watched(dict[tuple[str, str], Mapping[str, str]]):
+    """Users that remember which threads have looked through all of them."""
+
+    def __init__(self, users: Users) -> None:
+        super().__init__(users)
+        self.threads: list[int] = []
+
+    def items(self) -> Any:
+        self.threads.append(threading.get_ident())
+        return super().items()
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        self.threads.append(threading.get_ident())
+        return super().__iter__()
+
+
+def test_all_users_are_looked_through_once_and_beside_the_loop() -> None:
+    """The peers have not logged in yet, and there may be very many users."""
+    users = Watched({("users", f"u{number}"): user("p", b"s" * 26) for number in range(3)})
+    config = BrokerConfig({"sasl.enabled.mechanisms": MECHANISM, "listeners": "SASL_PLAINTEXT://:0"})
+    listener = SaslListener(config, "SASL_PLAINTEXT", lambda: users, lambda: b"secret", Clock())
+
+    async def work() -> int:
+        begun = [listener.begin(MECHANISM).step(b"n,,n=u1,r=abc") for _ in range(5)]
+        waiting = [awaited(outcome) for outcome in begun if not isinstance(outcome, Outcome)]
+        await asyncio.gather(*waiting)
+        assert isinstance(listener.begin(MECHANISM).step(b"n,,n=nobody,r=abc"), Outcome), "counted already"
+        return len(waiting)
+
+    assert asyncio.run(work()) == 5
+    assert len(users.threads) == 1
+    assert threading.get_ident() not in users.threads
 
 
 def test_salts_of_nobody_stay_when_others_change() -> None:

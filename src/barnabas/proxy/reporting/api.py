@@ -6,6 +6,7 @@ Tencent Cloud's guide. The answer to a refused POST is {"error_code", "message"}
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from starlette.types import Scope
 from barnabas.http import openapi
 from barnabas.http.bodies import read_body
 from barnabas.http.errors import HttpError
-from barnabas.proxy.call import answer, parse
+from barnabas.proxy.call import LARGE_BYTES, answer, parse
 from barnabas.proxy.errors import from_kafka
 from barnabas.proxy.producing import Outgoing, Producing
 from barnabas.proxy.reporting.bodies import BadBody, Message, messages_in
@@ -226,7 +227,9 @@ async def post(reporting: Reporting, request: Request) -> Response:
         if hook is not None:  # the sender is verified: the body is stored as it was signed
             messages = [Message(None, raw)]
         else:
-            messages = messages_in(media_type, headers, raw, request.query_params.get("key"))
+            given = (media_type, headers, raw, request.query_params.get("key"))
+            is_large = len(raw) >= LARGE_BYTES
+            messages = await asyncio.to_thread(messages_in, *given) if is_large else messages_in(*given)
     except BadBody as error:
         raise HttpError(400, str(error)) from error
     await reporting.producing.partitions(topic)

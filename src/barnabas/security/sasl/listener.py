@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from barnabas.config import broker_security as options
@@ -87,6 +87,7 @@ class SaslListener:
         """What `_once` has made, by purpose: (the option texts that it was made of, the object)."""
         self._spares: dict[str, Spare] = {}
         self._deriving = asyncio.Semaphore()
+        self._counting = asyncio.Semaphore()
         for mechanism in self.mechanisms:
             self.begin(mechanism)
 
@@ -155,9 +156,25 @@ class SaslListener:
         token = found[0]
         return Known(derived, True, token.owner.partition(":")[2], token.expiry_ms)
 
-    def _known(self, mechanism: str, user: str) -> Known:
+    def _known(self, mechanism: str, user: str) -> Known | Awaitable[Known]:
         """The credential for a login; does the same work whether the user exists or not."""
-        spare = self._spare(mechanism)
+        if self._is_fresh(mechanism):
+            return self._known_now(mechanism, user)
+        return self._known_later(mechanism, user)
+
+    async def _known_later(self, mechanism: str, user: str) -> Known:
+        """Users are counted in a thread, by one login for all that wait: there may be very many, and the peer has not logged
+        in yet.
+        """
+        async with self._counting:
+            if not self._is_fresh(mechanism):
+                now_ms = self._clock.monotonic_ms()
+                shapes, text = await asyncio.to_thread(_counted, self._users(), mechanism)
+                self._spares[mechanism] = Spare(shapes, text, now_ms)
+        return self._known_now(mechanism, user)
+
+    def _known_now(self, mechanism: str, user: str) -> Known:
+        spare = self._spares[mechanism]
         instead = stand_in(mechanism, user, self._secret(), spare.shapes)
         text = self._users().get(("users", sanitize(user)), {}).get(mechanism)
         credential = decode_credential(spare.text if text is None else text)
@@ -165,19 +182,9 @@ class SaslListener:
             return Known(instead, False, user)
         return Known(credential, True, user)
 
-    def _spare(self, mechanism: str) -> Spare:
-        """Kept for SPARE_MS, because there may be many users, and the peer has not logged in yet."""
-        now_ms = self._clock.monotonic_ms()
+    def _is_fresh(self, mechanism: str) -> bool:
         kept = self._spares.get(mechanism)
-        if kept is None or now_ms - kept.since_ms > SPARE_MS:
-            texts = [
-                found[mechanism]
-                for (kind, _), found in self._users().items()
-                if kind == "users" and mechanism in found
-            ]
-            shapes = Counter(shape for text in texts if (shape := shape_of(text)) is not None)
-            kept = self._spares[mechanism] = Spare(shapes, min(texts, default=""), now_ms)
-        return kept
+        return kept is not None and self._clock.monotonic_ms() - kept.since_ms <= SPARE_MS
 
     def _token_rules(self) -> tuple[Rules, Keys | None]:
         def get(option: Option[T], mechanism: str = OAUTHBEARER) -> T:
@@ -271,3 +278,18 @@ class SaslListener:
         if kept is None or kept[0] != made_of:
             kept = self._made[what] = (made_of, make())
         return kept[1]
+
+
+def _counted(
+    configs: Mapping[tuple[str, str], Mapping[str, str]], mechanism: str
+) -> tuple[Mapping[Shape, int], str]:
+    """(how many users have each shape, the first of their credentials in order). Runs in a thread, while the loop may
+    change the configs: they are copied in one step.
+    """
+    texts = [
+        text
+        for (kind, _), found in list(configs.items())
+        if kind == "users" and (text := found.get(mechanism)) is not None
+    ]
+    shapes = Counter(shape for text in texts if (shape := shape_of(text)) is not None)
+    return shapes, min(texts, default="")
