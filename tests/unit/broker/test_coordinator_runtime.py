@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
@@ -25,7 +26,9 @@ from barnabas.cores.group import (
 )
 from barnabas.runtime.clock import ManualClock
 from barnabas.runtime.machine import Machine
-from barnabas.wire.errors import ErrorCode
+from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.header import encode_request
+from barnabas.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 
 HURT, FINE, WAITS = "my-group", "fine", "waits"
 """The first and the last lie in one partition of the offsets topic, FINE in another."""
@@ -274,3 +277,77 @@ def test_an_answer_waits_for_the_high_watermark(tmp_path: Path) -> None:
             assert await committed(server, HURT) == 5
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.REQUEST_TIMED_OUT],
+    ids=lambda code: code.name,
+)
+@pytest.mark.parametrize("kind", ["groups", "transactions", "shares"])
+def test_while_its_topic_is_refused_a_coordinator_is_not_available(
+    tmp_path: Path, kind: str, refusal: ErrorCode
+) -> None:
+    async def refuse(name: str) -> int:
+        raise ApiError(refusal, "no broker has heard of it")
+
+    async def main() -> None:
+        async with broker(tmp_path) as server:
+            services = server.services
+            coordinators = {
+                "groups": services.groups,
+                "transactions": services.transactions,
+                "shares": services.shares.states,
+            }
+            runtime: Any = coordinators[kind].runtime
+            ensure, runtime._ensure_topic = runtime._ensure_topic, refuse
+            for _ in range(2):  # the second request finds nothing left of the first
+                with pytest.raises(ApiError, match=r"cannot be used yet.*no broker has heard of it") as found:
+                    await runtime.prepare()
+                assert found.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            runtime._ensure_topic = ensure
+            await runtime.prepare()
+            assert runtime.partition_count > 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_bug", [False, True], ids=["refusal", "bug"])
+def test_a_client_that_goes_before_its_request_fails_leaves_no_unread_exception(
+    tmp_path: Path, is_bug: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> list[dict[str, Any]]:
+        unread: list[dict[str, Any]] = []
+        begun, fails = asyncio.Event(), asyncio.Event()
+
+        async def refuse(name: str) -> int:
+            begun.set()
+            await fails.wait()
+            raise (
+                ZeroDivisionError("a bug") if is_bug else ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "not yet")
+            )
+
+        async with broker(tmp_path) as server:
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: unread.append(context))
+            server.services.shares.states.runtime._ensure_topic = refuse
+            _, writer = await asyncio.open_connection("127.0.0.1", next(iter(server.ports.values())))
+            request = AlterShareGroupOffsetsRequest(group_id="g", topics=[])
+            writer.write(encode_request(request, 0, 1, "c"))
+            await begun.wait()
+            [connection] = server.services.listeners.connections
+            closed = asyncio.Event()
+            connection.call_when_closed("test", closed.set)
+            writer.close()
+            await closed.wait()
+            waiting = list(server.dispatcher._tasks)
+            fails.set()
+            await asyncio.wait(waiting)
+            del waiting
+            await asyncio.sleep(0)
+            gc.collect()
+        return unread
+
+    with caplog.at_level(logging.ERROR):
+        assert asyncio.run(main()) == []
+    said = [record for record in caplog.records if record.message == "a request failed inside the broker"]
+    assert len(said) == is_bug

@@ -326,7 +326,10 @@ class Dispatcher:
         """Called by the loop when a handler that had to wait has finished."""
         self._tasks.discard(future)
         context.connection.release_room()
-        if context.connection.closed or future.cancelled():
+        if future.cancelled():
+            return
+        if context.connection.closed:
+            self._note_unread(api, context, future)
             return
         try:
             if self._finish(api, context, request, future):
@@ -337,6 +340,12 @@ class Dispatcher:
                 context.connection.resume()
         except Exception as error:
             context.connection.fail(error)
+
+    def _note_unread(self, api: Api, context: Context, future: asyncio.Future[Answer]) -> None:
+        """The client has gone before its answer. A refusal concerned the client alone; a bug is logged all the same."""
+        error = future.exception()
+        if error is not None and not isinstance(error, ApiError):
+            _log_bug(api, context, error)
 
     def _finish(self, api: Api, context: Context, request: Message, future: asyncio.Future[Answer]) -> bool:
         """Answer; True if a thread encodes the answer, after which the connection goes on."""
@@ -349,11 +358,7 @@ class Dispatcher:
         if isinstance(error, ApiError):
             code, text = error.code, error.message
         else:
-            log.error(
-                "a request failed inside the broker",
-                extra={"api": api.name, "version": context.version, "peer": context.connection.peer},
-                exc_info=error,
-            )
+            _log_bug(api, context, error)
             code, text = (
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 "internal error of the broker; see its log",
@@ -402,6 +407,14 @@ class Dispatcher:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _log_bug(api: Api, context: Context, error: BaseException) -> None:
+    log.error(
+        "a request failed inside the broker",
+        extra={"api": api.name, "version": context.version, "peer": context.connection.peer},
+        exc_info=error,
+    )
 
 
 def has_many_rows(answer: Struct, rows: int) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.config import broker_groups, broker_share, broker_zookeeper
 from barnabas.config.option import Option
+from barnabas.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.config.loader import BrokerConfig
@@ -69,3 +70,16 @@ def creation(config: BrokerConfig, name: str, brokers: int) -> tuple[int, int, d
         most = replicas if config.is_set(topic.min_in_sync) else max(replicas - 1, 1)
         configs["min.insync.replicas"] = str(min(config.get(topic.min_in_sync), most))
     return config.get(topic.partitions), factor, configs, may_clamp
+
+
+async def usable(topic: str, ensure: Callable[[str], Awaitable[int]]) -> int:
+    """The partition count that `ensure` returns. Raises ApiError COORDINATOR_NOT_AVAILABLE, whatever refused the topic.
+
+    Clients look for a coordinator again after this error. One about the topic itself (no leader yet, too few brokers) would
+    puzzle a client that asked about a group.
+    """
+    try:
+        return await ensure(topic)
+    except ApiError as error:
+        why = f"{topic} cannot be used yet, try again: {error.message or error.code.name}"
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why) from error

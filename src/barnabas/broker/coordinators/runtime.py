@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, M
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from barnabas.broker.cluster.internal_topics import usable
 from barnabas.broker.coordinators.doubt import Doubts, Prove
 from barnabas.broker.coordinators.loading import replay_log
 from barnabas.cores.decision import Decision, DoneReply, Entry, TimerFired
@@ -162,7 +163,7 @@ class CoordinatorRuntime(Generic[C]):
         await asyncio.shield(self._preparing)
 
     async def _prepare(self) -> None:
-        await self._load_all(await self._ensure_topic(self._kind.topic))
+        await self._load_all(await usable(self._kind.topic, self._ensure_topic))
 
     def _prepared(self, task: asyncio.Task[None]) -> None:
         self._preparing = None
