@@ -243,18 +243,22 @@ async def post(reporting: Reporting, request: Request) -> Response:
     return answer({"offsets": [{"partition": r.partition, "offset": r.offset} for r in results]})
 
 
+TABLE: Final[tuple[tuple[str, str, Callable[[Reporting, Request], Awaitable[Response]]], ...]] = (
+    ("POST", "/", act),
+    ("POST", "/topics/{topic}", post),
+)
+
+
 def routes(reporting: Reporting) -> list[BaseRoute]:
     """The paths of the service."""
+    made = [Route(path, _endpoint(reporting, work), methods=[method]) for method, path, work in TABLE]
+    return [*openapi.routes("Reporting", TABLE), *made]
 
-    async def action(request: Request) -> Response:
-        return await act(reporting, request)
 
-    async def plain(request: Request) -> Response:
-        return await post(reporting, request)
+def _endpoint(
+    reporting: Reporting, work: Callable[[Reporting, Request], Awaitable[Response]]
+) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        return await work(reporting, request)
 
-    table = (("POST", "/", act), ("POST", "/topics/{topic}", post))
-    return [
-        *openapi.routes("Reporting", table),
-        Route("/", action, methods=["POST"]),
-        Route("/topics/{topic}", plain, methods=["POST"]),
-    ]
+    return endpoint
