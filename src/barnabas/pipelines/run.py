@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.folders import join, local_path
 from barnabas.pipelines.preparing import prepare
-from barnabas.pipelines.queries import POLL_SECONDS, QueryReport, address_of, stop_file
+from barnabas.pipelines.queries import POLL_SECONDS, STOP_SECONDS, QueryReport, address_of, stop_file
 from barnabas.pipelines.rates import progress_line
 from barnabas.pipelines.spec import PipelineSpec, load_spec
 from barnabas.pipelines.supervisor import Managed, Shown, Supervisor
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 DEFAULT_CHECKPOINTS: Final = "data/checkpoints"
 SHOWN_SECONDS: Final = 10.0
 """How often progress is printed if standard error is not a terminal."""
+
+END_SECONDS: Final = STOP_SECONDS + 10.0
+"""How long after a signal a process may take to end: micro-batches are waited for that long, then Spark stops."""
 
 
 @dataclass(slots=True)
@@ -215,18 +218,27 @@ def run_pipeline(
 
 
 @contextmanager
-def stop_signals() -> Iterator[threading.Event]:
+def stop_signals(end_s: float = END_SECONDS, *, whole_process: bool = False) -> Iterator[threading.Event]:
     """An event that Ctrl-C and SIGTERM set, so that micro-batches can be finished; a second signal ends the process at
-    once. Outside of the main thread, signals are handled as before."""
+    once. Outside of the main thread, signals are handled as before.
+
+    end_s: so many seconds after the signal, Java is killed and the process ends, whatever Spark does. whole_process:
+    that holds after the block too, when Python waits for threads that may hang in calls to Java.
+    """
     stopped = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stopped
         return
+    timers: list[threading.Timer] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
         if stopped.is_set():
-            os._exit(128 + number)
+            _end_now(128 + number)
         stopped.set()
+        timer = threading.Timer(end_s, _end_late, (end_s, 128 + number))
+        timer.daemon = True
+        timers.append(timer)
+        timer.start()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -234,6 +246,23 @@ def stop_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        if not whole_process:
+            for timer in timers:
+                timer.cancel()
+
+
+def _end_late(end_s: float, code: int) -> None:
+    text = f"Spark has not stopped within {end_s:g} s and is killed; the next run repeats what was cut off"
+    print(text, file=sys.stderr, flush=True)
+    _end_now(code)
+
+
+def _end_now(code: int) -> None:
+    """Ends this process and its Java process, without waiting for anything."""
+    from barnabas.pipelines.spark_private import kill_java
+
+    kill_java()
+    os._exit(code)
 
 
 def _run(

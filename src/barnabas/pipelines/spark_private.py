@@ -178,6 +178,15 @@ def stop_java(spark: SparkSession) -> Callable[[float], None]:
     return wait
 
 
+def kill_java() -> None:
+    """Kills the Java process that `launch_java` started, if there is one; needs no answer from it."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None:
+        process.kill()
+
+
 def progress_since(stream: StreamingQuery, latest: str) -> Iterator[Mapping[str, Any]]:
     """Spark's progress reports of the query's micro-batches that began after `latest` (ISO 8601), oldest first.
 

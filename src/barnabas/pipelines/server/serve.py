@@ -51,7 +51,7 @@ def serve(
     for noisy in ("py4j", "py4j.clientserver"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     listener = _listen(http.listen)
-    with listener, stop_signals() as stopped:
+    with listener, stop_signals(whole_process=True) as stopped:
         folder = folder.absolute()
         archive = find_archive()
         say("starting Spark")
