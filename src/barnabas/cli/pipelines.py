@@ -243,8 +243,13 @@ def list_pipelines(server: Server = DEFAULT_SERVER, json: AsJson = False) -> int
 
 @app.command(epilog=example("barnabas pipelines status access-log --json"))
 def status(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
-    """Show one pipeline. Exit code 1 when it has failed."""
-    return show([call(server, "GET", f"/pipelines/{quote(name)}")], json)
+    """Show one pipeline with its last failures. Exit code 1 when it has failed."""
+    row = call(server, "GET", f"/pipelines/{quote(name)}")
+    code = show([row], json)
+    if not json:
+        for failure in row.get("failures") or ():
+            print(f"failed at {failure['at']}: {failure['reason']}")
+    return code
 
 
 @app.command(epilog=example("barnabas pipelines add examples/access_log/pipeline.yaml"))

@@ -15,6 +15,7 @@ import logging
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -68,6 +69,8 @@ WORKER_LATE_MAX: Final = 20
 STARTS_AT_ONCE: Final = max(os.cpu_count() or 1, 2)
 """Each query starts Python processes; if too many start at once, none of them is ready in time."""
 SETTLED_SECONDS: Final = 30.0
+FAILURES_MAX: Final = 20
+"""How many failures of a pipeline are kept."""
 
 
 class Wanted(StrEnum):
@@ -86,6 +89,7 @@ class Managed:
     gauges: the newest ones, by query. waiting_since: when (seconds since 1970) the broker stopped answering. lock: held
     while the pipeline starts and stops. once: it ends when all present records are processed, or at its first failure;
     `ended` is set then. reports: numbers by query, which are kept when it restarts; None: each start counts from zero.
+    failures: the last ones, each with its time and reason, oldest first.
     """
 
     spec: PipelineSpec
@@ -101,6 +105,7 @@ class Managed:
     started_at: float = 0.0
     last_error: str | None = None
     error_at: float = 0.0
+    failures: deque[dict[str, str]] = field(default_factory=lambda: deque(maxlen=FAILURES_MAX))
     restarts: int = 0
     late_workers: int = 0
     retry_at: float = 0.0
@@ -331,12 +336,18 @@ class Supervisor:
         pause_s = min(BACKOFF_SECONDS * 2.0**managed.restarts, BACKOFF_SECONDS_MAX)
         managed.running, managed.started_at = [], 0.0
         managed.last_error, managed.error_at = reason, time.time()
+        at = datetime.fromtimestamp(managed.error_at, UTC).isoformat(timespec="seconds")
+        managed.failures.append({"at": at, "reason": reason})
+        self.keep_failures(managed)
         managed.restarts += 1
         managed.retry_at = time.monotonic() + pause_s
         managed.ended = managed.once
         log.error(
             "pipeline failed", extra={"pipeline": managed.spec.name, "reason": reason, "retry_s": pause_s}
         )
+
+    def keep_failures(self, managed: Managed) -> None:
+        """Called when a pipeline has failed; a server stores its last failures then."""
 
     # --- numbers --------------------------------------------------------------------------------------
 
@@ -396,6 +407,7 @@ class Supervisor:
             "wanted": managed.wanted.value,
             "running_seconds": round(now - managed.started_at, 1) if managed.running else 0.0,
             "last_error": managed.last_error,
+            "failures": list(managed.failures.copy()),
             "waiting": None if waiting is None else f"waiting for the broker since {_clock(waiting)}",
             "restarts": managed.restarts,
             "retry_in_seconds": round(max(managed.retry_at - now, 0), 1)

@@ -139,6 +139,32 @@ def test_pauses_grow_while_preparing_fails(server, monkeypatch):
     assert managed.retry_at - time.monotonic() > 0.01 * 2**3 / 2
 
 
+def test_failures_are_kept_over_a_restart_and_bounded(server, monkeypatch):
+    monkeypatch.setattr(module, "BACKOFF_SECONDS", 0.0)
+    server.put(text("bad"))
+    until(lambda: server.status("bad")["restarts"] > module.FAILURES_MAX + 2)
+    server.want("bad", Wanted.STOPPED)
+    until(lambda: server.get("bad").work is None)
+    kept = server.status("bad")["failures"]
+    assert len(kept) == module.FAILURES_MAX
+    assert {failure["reason"] for failure in kept} == {"the target does not answer"}
+    again = Manager(server.spark, server.folder, "127.0.0.1:1")
+    again.open()
+    try:
+        assert again.status("bad")["failures"] == kept
+        (server.folder / "bad" / "failures.json").write_text("[{")
+        again.put(text("bad"), start=False)
+        assert again.status("bad")["failures"] == kept
+    finally:
+        again.close()
+    damaged = Manager(server.spark, server.folder, "127.0.0.1:1")
+    damaged.open()
+    try:
+        assert damaged.status("bad")["failures"] == []
+    finally:
+        damaged.close()
+
+
 def test_a_broker_that_does_not_answer_is_told(server):
     server.put(text("well"))
     until(lambda: server.status("well")["waiting"] is not None)

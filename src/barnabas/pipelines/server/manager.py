@@ -1,7 +1,8 @@
 """The pipelines of a server: added, started, paused, stopped and removed on request, and stored in a folder.
 
-For each pipeline the folder has `<name>/pipeline.yaml`, `<name>/state.json` (whether it should run, and where to begin)
-and `<name>/checkpoints/`, so a restarted server continues everything that it ran. The supervisor runs the pipelines.
+For each pipeline the folder has `<name>/pipeline.yaml`, `<name>/state.json` (whether it should run, and where to begin),
+`<name>/failures.json` (the last failures) and `<name>/checkpoints/`, so a restarted server continues everything that it
+ran. The supervisor runs the pipelines.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Manager(Supervisor):
             except (PipelineError, OSError, ValueError, KeyError) as error:
                 log.error("pipeline cannot be loaded", extra={"path": str(path), "reason": str(error)})
                 continue
+            managed.failures.extend(_stored_failures(path.with_name("failures.json")))
             self.watch(managed)
         super().open()
 
@@ -74,6 +76,7 @@ class Manager(Supervisor):
             self.watch(managed)
             if old is not None:
                 self.halt([old])
+                managed.failures.extend(old.failures)
             place = self.folder / spec.name
             place.mkdir(parents=True, exist_ok=True)
             _replace(place / "pipeline.yaml", text)
@@ -145,6 +148,13 @@ class Manager(Supervisor):
         state = {"wanted": managed.wanted.value, "starting": managed.starting}
         _replace(self.folder / managed.spec.name / "state.json", json.dumps(state))
 
+    def keep_failures(self, managed: Managed) -> None:
+        """Stores the last failures of a pipeline, so that a restarted server still shows them."""
+        try:
+            _replace(self.folder / managed.spec.name / "failures.json", json.dumps(list(managed.failures)))
+        except OSError as error:
+            log.warning("failures not stored", extra={"pipeline": managed.spec.name, "reason": str(error)})
+
     # --- status ----------------------------------------------------------------------------------------
 
     def status(self, name: str) -> dict[str, Any]:
@@ -158,6 +168,14 @@ class Manager(Supervisor):
     def states(self) -> list[str]:
         """The state of every pipeline."""
         return [managed.state for managed in self._pipelines.copy().values()]
+
+
+def _stored_failures(path: Path) -> list[dict[str, str]]:
+    """The failures that an earlier server stored; none if there is no such file or it cannot be read."""
+    try:
+        return [{"at": str(row["at"]), "reason": str(row["reason"])} for row in json.loads(path.read_text())]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def _replace(path: Path, text: str) -> None:
