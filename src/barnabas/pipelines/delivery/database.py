@@ -49,6 +49,8 @@ from barnabas.pipelines.steps.base import Frame, quoted
 ATTEMPTS_MAX: Final = 6
 """How often a task's transaction is tried if it ends in deadlocks."""
 PAUSE_S: Final = 0.05
+SQLITE_WAIT_MS: Final = 60_000
+"""How long a task waits for the transactions of others if `connect` has no `timeout`: SQLite writes one at a time."""
 OUTSIDE: Final = "the time is outside of the years 1 to 9999; usually milliseconds were read as seconds"
 DIALECTS: Final[Mapping[str, str]] = {
     "sqlite3": "sqlite",
@@ -139,10 +141,19 @@ def _engine(options: Mapping[str, Any]) -> sa.Engine:
         connect = functools.partial(module.connect, **options["connect"])
         engine = sa.create_engine(f"{DIALECTS[driver]}://", poolclass=sa.pool.NullPool, creator=connect)
     if engine.dialect.name == "sqlite":
-        # Python's module would begin transactions by itself, and too late for savepoints.
-        sa.event.listen(engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
-        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        sa.event.listen(engine, "connect", lambda connection, _: _open_sqlite(connection, options["connect"]))
+        # A transaction that has read and then wants to write is refused at once if another one writes meanwhile. One that
+        # says at its beginning that it will write waits for the other.
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     return engine
+
+
+def _open_sqlite(connection: Any, arguments: Mapping[str, Any]) -> None:
+    """Prepares a new connection to SQLite: transactions of this module, which Python's would begin by itself and too late
+    for savepoints, and a wait for those of others that is long enough for large micro-batches."""
+    connection.isolation_level = None
+    if "timeout" not in arguments:
+        connection.execute(f"PRAGMA busy_timeout = {SQLITE_WAIT_MS}")
 
 
 @dataclass(frozen=True, slots=True)
