@@ -301,6 +301,9 @@ def join(plan: Plan, wanted: Join, left: Frame, right: Frame, place: Step) -> Fr
                 f"{ours} of {wanted.left} is {kinds[0]} and {theirs} of {wanted.right} is {kinds[1]}: convert one of them",
             )
         condition = condition & (F.col(quoted(ours)) == _of_right(theirs))
+        if wanted.within is not None:
+            # A join of streams looks partners up by the bytes of these fields, and those of null are equal.
+            condition = condition & F.col(quoted(ours)).isNotNull() & _of_right(theirs).isNotNull()
     if wanted.within is not None:
         time, other = F.col(EVENT), _of_right(EVENT)
         condition = condition & (other >= time - F.expr(f"INTERVAL {wanted.within.before}"))
