@@ -10,6 +10,7 @@ from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.spec import parse_spec
 from tests.pipelines.conftest import pass_once, send
 from tests.pipelines.readers import consumed
+from tests.pipelines.test_steps import run as steps_done
 
 pytestmark = pytest.mark.spark
 
@@ -198,3 +199,126 @@ outputs:
     assert {name: value for name, value in dead.headers.items() if not name.startswith("barnabas.")} == found[
         "plain"
     ][0]
+
+
+OPEN = "parse: {json: all}"
+CHANGES: list[tuple[list[str], list[tuple[str, dict[str, object] | str]]]] = [
+    # The steps; then values, each with the fields that it becomes, or a part of the reason why it is refused.
+    (
+        ["parse: {json: {n: string, o: string}}"],
+        [
+            ('{"n": 0.1234567890123456789}', {"n": "0.1234567890123456789", "o": None}),
+            ('{"n": 1.10, "o": "1.10"}', {"n": "1.10", "o": "1.10"}),
+            ('{"n": -0, "o": 1E5}', {"n": "-0", "o": "1E5"}),
+            ('{"n": "\\": 1.50 \\\\", "o": 2.50}', {"n": '": 1.50 \\', "o": "2.50"}),
+            ('{"n": "{\\"a\\": 1.10}", "o": 1.10}', {"n": '{"a": 1.10}', "o": "1.10"}),
+            ('{"n": 1.50, "n": 2.50}', "a name appears twice"),
+            ('{"n": {"a": 1, "a": 2}}', "a name appears twice"),
+            ('{"n": "\\ud83d\\ude00 \\\\ud83d"}', {"n": "\U0001f600 \\ud83d", "o": None}),
+            ('{"n": "\\ud83d"}', "half of a surrogate pair"),
+            ('{"n": "\\ude00\\ud83d"}', "half of a surrogate pair"),
+        ],
+    ),
+    (
+        ['parse: {json: {d: "decimal(10,2)", f: float, e: double, i: int}}'],
+        [
+            (
+                '{"d": 1.5, "f": 0.1, "e": 0.30000000000000004, "i": 3}',
+                {"d": 1.5, "f": 0.1, "e": 0.30000000000000004, "i": 3},
+            ),
+            ('{"d": 1.005}', "d is 1.005, which decimal(10,2) cannot hold exactly"),
+            ('{"f": 16777216, "d": 1.500}', {"d": 1.5, "f": 16777216.0, "e": None, "i": None}),
+            ('{"f": 16777217}', "f is 16777217, which float cannot hold exactly"),
+            ('{"f": 1e40}', "f is 1e40"),
+            ('{"e": 9007199254740993}', "e is 9007199254740993"),
+            ('{"e": 0.1234567890123456789}', "e is 0.1234567890123456789"),
+            ('{"i": 3.7}', "the declared types"),
+            ('{"i": true}', "the declared types"),
+        ],
+    ),
+    (
+        [OPEN, 'convert: {i: int, l: long, d: "decimal(10,2)", f: float, e: double}'],
+        [
+            (
+                '{"i": 3.0, "l": 9007199254740993, "d": "1.50", "f": 0.1, "e": 0.1}',
+                {"i": 3, "l": 9007199254740993, "d": 1.5, "f": 0.1, "e": 0.1},
+            ),
+            ('{"i": 3.7}', "i is 3.7, not int"),
+            ('{"i": true}', "i is true, not int"),
+            ('{"l": 1e3}', {"l": 1000, "i": None, "d": None, "f": None, "e": None}),
+            ('{"l": false}', "l is false, not bigint"),
+            ('{"d": 1.005}', "d is 1.005, not decimal(10,2)"),
+            ('{"d": "999.999"}', "d is 999.999, not decimal(10,2)"),
+            ('{"d": true}', "d is true, not decimal(10,2)"),
+            ('{"f": 16777217}', "f is 16777217, not float"),
+            ('{"e": 9007199254740993}', "e is 9007199254740993, not double"),
+            ('{"e": "1e400"}', "e is 1e400, not double"),
+            ('{"e": "1e-400"}', "e is 1e-400, not double"),
+            ('{"e": true}', "e is true, not double"),
+        ],
+    ),
+    (
+        ['parse: {json: {e: double, b: boolean, d: "decimal(4,1)"}}', "convert: {e: int, d: long}", "drop: b"],
+        [
+            ('{"e": 3.0, "d": 7.0}', {"e": 3, "d": 7}),
+            ('{"e": 3.5}', "e is 3.5, not int"),
+            ('{"e": 1e30}', "e is 1.0E30, not int"),
+            ('{"d": 7.5}', "d is 7.5, not bigint"),
+        ],
+    ),
+    (["parse: {json: {b: boolean}}", "convert: {b: int}"], [('{"b": true}', "b is true, not int")]),
+    (
+        [OPEN],
+        [
+            ('{"a": 1, "b": {"a": 2}}', {"a": 1, "b": {"a": 2}}),
+            ('{"a": 1, "a": 2}', "a name appears twice"),
+            ('{"a": {"b": 1, "b": 2}}', "a name appears twice"),
+            ('{"a": "\\udc00"}', "half of a surrogate pair"),
+        ],
+    ),
+    (
+        ["parse: {json: {a: string}}", "url_decode: a"],
+        [
+            ('{"a": "%C3%A9+%EF%BF%BD"}', {"a": "\u00e9 \ufffd"}),
+            ('{"a": "%ff"}', "a is %ff, whose bytes are not UTF-8"),
+        ],
+    ),
+    (
+        ["split: {by: ',', into: [a, b]}"],
+        [("1,2", {"a": "1", "b": "2"}), ("1,2, ,", {"a": "1", "b": "2"}), ("1,2,3", "3 pieces, not 2, in: 1,2,3")],
+    ),
+    (["split: {by: ',', into: [a, b], surplus: drop}"], [("1,2,3", {"a": "1", "b": "2"}), ("1", "1 pieces, not 2")]),
+    (
+        ["parse: {key_values: all}"],
+        [
+            ('a=1  b="x y"', {"a": "1", "b": "x y"}),
+            ("a=1 lost b=2", "text that is not in a pair: lost"),
+            ("head a=1", "text that is not in a pair: head"),
+            ('a="x"y', "text that is not in a pair: y"),
+        ],
+    ),
+    (["parse: {key_values: [a], surplus: drop}"], [("a=1 lost", {"a": "1"})]),
+    (
+        ['parse: {csv: {a: string, b: string, d: "decimal(4,1)"}}'],
+        [
+            ('"",,1.5', {"a": "", "b": None, "d": 1.5}),
+            ("x,y,1.55", "d is 1.55, which decimal(4,1) cannot hold exactly"),
+            ("\x01null\x01,y,1", "the control character U+0001"),
+        ],
+    ),
+    (["parse: {csv: {a: string, b: string}, empty: 'null'}"], [('"",x', {"a": None, "b": "x"})]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("steps", "cases"), CHANGES, ids=lambda part: part[0] if isinstance(part[0], str) else ""
+)
+def test_every_value_is_exact_or_refused(spark, steps, cases):
+    found = steps_done(spark, "\n".join(f"- {step}" for step in steps), *(value for value, _ in cases))
+    for (value, expected), is_now in zip(cases, found, strict=True):
+        if isinstance(expected, str):
+            assert isinstance(is_now, tuple), (value, is_now)
+            assert expected in is_now[1], value
+        else:
+            assert isinstance(is_now, dict), (value, is_now)
+            assert {name: is_now.get(name) for name in expected} == expected, value

@@ -23,22 +23,25 @@ class Item:
     """A value in a file: a scalar, a list of Items, or a dict of Items by name.
 
     where: `file:line`, for messages. what: its name in messages, like `source.topic`. span: the range of characters of
-    a scalar in the file.
+    a scalar in the file. written: the text of a scalar in the file that YAML reads as something else, like `no` or 007.
     """
 
     value: Any
     where: str
     what: str
     span: tuple[int, int] = (0, 0)
+    written: str | None = None
 
     def fail(self, message: str) -> NoReturn:
         """Raises PipelineError with the item's place and this message."""
         raise PipelineError(f"{self.where}: {message}")
 
     def text(self) -> str:
-        """A scalar as text. Raises PipelineError."""
+        """A scalar as text, as it was written: a topic may be called `no` or 007. Raises PipelineError."""
         if isinstance(self.value, (dict, list)) or self.value is None:
             self.fail(f"{self.what} is {_kind(self.value)}, not text")
+        if self.written is not None and self.written.lower() not in ("true", "false"):
+            return self.written
         if isinstance(self.value, bool):
             return "true" if self.value else "false"
         return str(self.value)
@@ -164,7 +167,9 @@ def _item(node: yaml.Node, name: str, what: str, loader: yaml.SafeLoader, fill: 
                 raise PipelineError(f"{name}:{key_node.start_mark.line + 1}: {inner} appears twice")
             item = _item(value_node, name, inner, loader, fill)
             # The key's line is used, not the value's: a block value begins on the next line.
-            found[key] = Item(item.value, f"{name}:{key_node.start_mark.line + 1}", inner, item.span)
+            found[key] = Item(
+                item.value, f"{name}:{key_node.start_mark.line + 1}", inner, item.span, item.written
+            )
         return Item(found, where, what)
     if isinstance(node, yaml.SequenceNode):
         rows = [_item(child, name, f"{what}[{i + 1}]", loader, fill) for i, child in enumerate(node.value)]
@@ -173,7 +178,7 @@ def _item(node: yaml.Node, name: str, what: str, loader: yaml.SafeLoader, fill: 
     span = (node.start_mark.index, node.end_mark.index)
     if fill and isinstance(value, str):
         value = _filled_in(value, where, what)
-    return Item(value, where, what, span)
+    return Item(value, where, what, span, None if isinstance(value, str) else str(node.value))
 
 
 REFERENCE: Final = re.compile(r"\$(\$\{|\{(env|file):([^}]+)\})")
@@ -211,4 +216,4 @@ def entries(item: Item) -> Iterator[tuple[str, Item]]:
         if len(group) != 1:
             row.fail(f"{row.what} has {len(group)} names; each step is one name with its options below it")
         name, inner = next(iter(group.items()))
-        yield name, Item({} if inner.value is None else inner.value, inner.where, name)
+        yield name, Item({} if inner.value is None else inner.value, inner.where, name, written=inner.written)

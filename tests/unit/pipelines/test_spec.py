@@ -108,6 +108,31 @@ def test_what_the_environment_and_files_say(monkeypatch, tmp_path):
         parse_spec("pipeline: p\nsource: {topic: '${file:/no/such}'}\noutputs: [{topic: o}]", "f")
 
 
+@pytest.mark.parametrize("name", ["no", "Yes", "off", "007", "1_000", "1.10", "1e3", "0x1F", "2024-01-01"])
+def test_names_are_what_was_written_whatever_yaml_reads_them_as(name):
+    spec = parse_spec(
+        f"pipeline: {name}\nsource: {{topic: {name}}}\nsteps: [parse: {{json: {{a: int}}}}, drop: {name}]\n"
+        f"outputs: [{{topic: {name}-out, config: {{retention.ms: {name}, flag: TRUE}}}}]"
+    )
+    assert (spec.name, spec.source.topics, spec.steps[1].options["names"]) == (name, (name,), (name,))
+    assert spec.outputs[0].config == {"retention.ms": name, "flag": "true"}
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ("split: {by: ',', into: [a], surplus: keep}", "surplus is 'keep'"),
+        ("parse: {key_values: all, surplus: yes}", "surplus is 'yes'"),
+        ("parse: {csv: {a: string}, empty: none}", "empty is 'none'"),
+        ("parse: {json: all, surplus: drop}", "surplus does not go with json"),
+        ("parse: {json: all, empty: text}", "empty does not go with json"),
+    ],
+)
+def test_options_that_allow_a_change_are_checked(step, message):
+    with pytest.raises(PipelineError, match=message):
+        parse_spec(f"pipeline: p\nsource: {{topic: a}}\nsteps: [{step}]\noutputs: [{{topic: b}}]")
+
+
 @pytest.mark.parametrize(
     ("start", "word", "options"),
     [

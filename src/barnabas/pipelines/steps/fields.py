@@ -44,6 +44,7 @@ from barnabas.pipelines.steps.base import (
     rules,
 )
 from barnabas.pipelines.steps.exact_json import json_object
+from barnabas.pipelines.steps.exact_numbers import WHOLE, is_inexact, is_kept, whole_number
 
 if TYPE_CHECKING:
     from barnabas.pipelines.model import Step
@@ -140,7 +141,7 @@ HEADERS: Final = Group(
 
 def check_names(item: Item) -> Mapping[str, Any]:
     """The options of a step whose entry is a list of field names, or one name. Raises PipelineError."""
-    if not item.value or isinstance(item.value, dict):
+    if item.value in (None, "", []) or isinstance(item.value, dict):
         item.fail(f"{item.what} needs the names of fields")
     return {"names": item.texts()}
 
@@ -189,13 +190,32 @@ def _apply_convert(frame: Frame, step: Step) -> Frame:
 
 
 def _converted(frame: Frame, old: Column, kind: str) -> Column:
-    """The value as another type, or null if that is not possible. Blanks around text are ignored."""
+    """The value as another type, or null if that is not possible without changing it. Blanks around text are
+    ignored."""
     current = frame.kind(old)
     if current == "timestamp" and kind in ("bigint", "double"):
         return (F.unix_micros(old) / 1_000_000).cast(kind)
-    if current == "variant" and kind != "string":
-        return F.coalesce(old.try_cast(kind), F.trim(old.cast("string")).try_cast(kind))
-    return (F.trim(old) if current == "string" and kind != "string" else old).try_cast(kind)
+    numeric = kind in WHOLE or is_inexact(kind)
+    if numeric and current == "boolean":
+        return F.lit(None).cast(kind)
+    if kind in WHOLE and is_inexact(current):
+        return whole_number(old, kind)
+    if not numeric:
+        if current == "variant" and kind != "string":
+            return F.coalesce(old.try_cast(kind), F.trim(old.cast("string")).try_cast(kind))
+        return (F.trim(old) if current == "string" and kind != "string" else old).try_cast(kind)
+    if current not in ("string", "variant", *WHOLE) and not is_inexact(current):
+        return old.try_cast(kind)
+    text = F.trim(old.cast("string"))
+    found = text.try_cast(kind)
+    if kind in WHOLE:
+        if current == "variant":  # a number like 3.0 or 1e3 is whole, too
+            found = F.coalesce(found, whole_number(old.try_cast("double"), kind))
+            found = F.when(F.schema_of_variant(old) != "BOOLEAN", found)
+        return found
+    if current == "variant":
+        found = F.when(F.schema_of_variant(old) != "BOOLEAN", found)
+    return F.when(is_kept(text, found, kind), found)
 
 
 def _check_time(item: Item) -> Mapping[str, Any]:

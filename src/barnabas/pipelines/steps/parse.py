@@ -32,12 +32,14 @@ from barnabas.pipelines.steps.base import (
     StepRule,
     complaint,
     fail,
+    first_of,
     java_reason,
     quoted,
     rules,
     short,
     spark_reason,
 )
+from barnabas.pipelines.steps.exact_numbers import NUMBER, is_inexact, is_kept
 from barnabas.pipelines.steps.fields import NAMES, check_new_name
 from barnabas.pipelines.steps.grok import expand
 from barnabas.pipelines.steps.regex import NAMED_PATTERNS, PatternError, compile_pattern
@@ -50,6 +52,10 @@ MARK: Final = "\x01"
 FORMATS: Final = ("pattern", "regex", "grok", "json", "csv", "key_values", "registry")
 CORRUPT: Final = "_corrupt"
 BLANKS: Final = " \t\r\n"
+EMPTY: Final = ("text", "null")
+SURPLUS: Final = ("fail", "drop")
+NULL: Final = "\x01null\x01"
+"""Stands for a value of CSV without text and quotes; records that contain it go to the dead letters."""
 
 
 FROM: Final = Text("the field to split; default the record's value")
@@ -78,6 +84,8 @@ PARSE: Final = Group(
         "escape": Text("text before a quote inside of quotes; default the quote itself"),
         "pairs": Text("text between pairs; default a space"),
         "equals": Text("text between key and value; default ="),
+        "empty": Choice(EMPTY, 'what "" is in CSV: text (default) or null, as a value without quotes is'),
+        "surplus": Choice(SURPLUS, "text between key=value pairs: fail (default), or drop"),
     },
     one_of=FORMATS,
 )
@@ -87,10 +95,14 @@ SPLIT: Final = Group(
         "by": Several(Text("the text between the pieces")),
         "into": Several(Text("the field for a piece; _ discards the piece")),
         "keep_empty": Flag("whether blank pieces are kept; default true"),
+        "surplus": Choice(SURPLUS, "text after the last piece in `into`: fail (default), or drop"),
         "trim": Flag("whether blanks around pieces are removed; default true"),
     },
     required=("by", "into"),
 )
+
+CHANGEABLE: Final = r":\s*(?:-0|-?\d+[.eE]|-?\d{8})"
+"""Matches a JSON text that may have a number that Spark would write differently, or round."""
 
 
 def _check_parse(item: Item) -> Mapping[str, Any]:
@@ -98,8 +110,8 @@ def _check_parse(item: Item) -> Mapping[str, Any]:
     kind = next(name for name in FORMATS if name in found)
     allowed = {
         "json": {"prefix"},
-        "csv": {"separator", "quote", "escape"},
-        "key_values": {"pairs", "equals", "prefix"},
+        "csv": {"separator", "quote", "escape", "empty"},
+        "key_values": {"pairs", "equals", "prefix", "surplus"},
         "registry": {"prefix"},
     }
     for name in found:
@@ -107,6 +119,9 @@ def _check_parse(item: Item) -> Mapping[str, Any]:
             found[name].fail(f"{name} does not go with {kind}")
     options: dict[str, Any] = {name: entry.text() for name, entry in found.items() if name != kind}
     options.setdefault("from", None)
+    for name, allowed_words in (("empty", EMPTY), ("surplus", SURPLUS)):
+        if name in found:
+            found[name].choice(allowed_words)
     options["format"] = kind
     entry = found[kind]
     if kind == "registry":
@@ -287,6 +302,49 @@ def _schema(frame: Frame, fields: Mapping[str, str], step: Step) -> str:
     return ", ".join(f"{quoted(name)} {kind}" for name, kind in fields.items())
 
 
+def _declared(frame: Frame, fields: Mapping[str, str]) -> dict[str, str]:
+    """Spark's own names of the declared types."""
+    return {name: frame.kind(F.lit(None).cast(kind)) for name, kind in fields.items()}
+
+
+def _inexact(kinds: Mapping[str, str], raw: Column, parsed: Column) -> Column | None:
+    """The reason to refuse a record with a number that its type cannot hold. raw: the values as text."""
+    return first_of(
+        F.when(
+            ~is_kept(F.trim(raw[name]), parsed[name], kind),
+            complaint(f"{name} is ", raw[name], f", which {kind} cannot hold exactly"),
+        )
+        for name, kind in kinds.items()
+    )
+
+
+def _numbers_quoted(text: Column) -> Column:
+    """A JSON text with each number as a string.
+
+    JSON has no control characters, so they can mark what is put back afterwards: escaped backslashes and quotes, which
+    are hidden from the pattern, and the ends of numbers.
+    """
+    hidden = F.replace(F.replace(text, F.lit("\\\\"), F.lit("\x02")), F.lit('\\"'), F.lit("\x03"))
+    marked = F.regexp_replace(hidden, r'("[^"]*+")|(-?[0-9][0-9.eE+-]*)', f"$1{MARK}$2{MARK}")
+    for mark, back in ((MARK * 2, ""), (MARK, '"'), ("\x03", '\\"'), ("\x02", "\\\\")):
+        marked = F.replace(marked, F.lit(mark), F.lit(back))
+    return marked
+
+
+def _lone_surrogate(text: Column) -> Column:
+    """Whether a JSON text has one half of a surrogate pair, which no encoding has bytes for."""
+    bare = F.replace(text, F.lit("\\\\"), F.lit(""))
+    unpaired = F.regexp_replace(bare, r"(?i)\\u+d[89ab][0-9a-f]{2}\\u+d[c-f][0-9a-f]{2}", "")
+    return text.rlike(r"\\u[dD][89a-fA-F]") & unpaired.rlike(r"\\u[dD][89a-fA-F]")
+
+
+def _ambiguous(text: Column, twice: Column) -> Column:
+    """The reason to refuse valid JSON that means different things to different readers."""
+    return F.when(
+        _lone_surrogate(text), complaint("half of a surrogate pair is no character, in: ", text)
+    ).when(twice, complaint("a name appears twice in one JSON object: ", text))
+
+
 def _apply_json(frame: Frame, step: Step) -> Frame:
     text = frame.text(step.options["from"], step)
     fields = step.options["fields"]
@@ -295,16 +353,34 @@ def _apply_json(frame: Frame, step: Step) -> Frame:
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     data = frame.data.withColumn("_json", F.from_json(text, schema, options))
     parsed = F.col("_json")
+    kinds = _declared(frame, fields)
+    texts = [name for name in fields if kinds[name] == "string"]
+    inexact = {name: kind for name, kind in kinds.items() if is_inexact(kind)}
+    written = ", ".join(f"{quoted(name)} string" for name in [*texts, *inexact])
+    if written:  # Spark reads numbers as doubles before it makes text or a decimal of them
+        again = F.when(text.rlike(CHANGEABLE), F.from_json(_numbers_quoted(text), written))
+        data = data.withColumn("_written", again)
+    raw = F.col("_written")
+
+    def value(name: str) -> Column:
+        if name not in texts:
+            return parsed[name]
+        is_number = raw[name].rlike(NUMBER) & ~parsed[name].rlike(r"^[\[{]")
+        return F.when(is_number, raw[name]).otherwise(parsed[name])
 
     def reason(_: Mapping[str, Column]) -> Column:
         return (
             F.when(text.isNull() | parsed.isNull() | ~_whole(text), _not_an_object(text))
             .when(parsed[CORRUPT].isNotNull(), complaint("the JSON does not have the declared types: ", text))
-            .otherwise(_changed_number(text, exponents_only=True))
+            .otherwise(F.coalesce(
+                _ambiguous(text, F.try_parse_json(text).isNull()),
+                _changed_number(text, exponents_only=True),
+                *([_inexact(inexact, raw, parsed)] if inexact else []),
+            ))
         )  # fmt: skip
 
-    done = replace(frame, data=data).put({prefix + name: parsed[name] for name in fields}, step, reason)
-    return replace(done, data=done.data.drop("_json"))
+    done = replace(frame, data=data).put({prefix + name: value(name) for name in fields}, step, reason)
+    return replace(done, data=done.data.drop("_json", "_written"))
 
 
 def _apply_any_json(frame: Frame, step: Step) -> Frame:
@@ -315,8 +391,16 @@ def _apply_any_json(frame: Frame, step: Step) -> Frame:
         whole = each("transform_keys", whole, lambda key, _: F.concat(F.lit(prefix), key))
 
     def reason(new: Mapping[str, Column]) -> Column:
-        bad = new[""].isNull() | ~_whole(text)
-        return F.when(bad, _not_an_object(text)).otherwise(_changed_number(text, exponents_only=False))
+        names = F.json_object_keys(text)
+        twice = F.size(F.array_distinct(names)) < F.size(names)
+        nested = _whole(text) & new[""].isNull()
+        return (
+            F.when(~_whole(text), _not_an_object(text))
+            .when(nested | twice, F.coalesce(_ambiguous(text, twice | nested), _not_an_object(text)))
+            .otherwise(
+                F.coalesce(_ambiguous(text, F.lit(False)), _changed_number(text, exponents_only=False))
+            )
+        )
 
     done = frame.spread(whole, step, reason)
     used = step.options["from"]
@@ -341,15 +425,22 @@ def _apply_csv(frame: Frame, step: Step) -> Frame:
         "quote": step.options.get("quote", '"'),
         # As in RFC 4180, a quote inside of quotes is written twice.
         "escape": step.options.get("escape", step.options.get("quote", '"')),
+        "nullValue": "" if step.options.get("empty") == "null" else NULL,
+        "emptyValue": "",
     }
+    inexact = {name: kind for name, kind in _declared(frame, fields).items() if is_inexact(kind)}
+    raw = F.from_csv(text, ", ".join(f"{quoted(name)} string" for name in fields), options)
     data = frame.data.withColumn("_csv", F.from_csv(text, schema, options))
     parsed = F.col("_csv")
 
     def reason(_: Mapping[str, Column]) -> Column:
-        return F.when(text.isNull(), F.lit("the text for csv is null")).when(
-            parsed.isNull() | parsed[CORRUPT].isNotNull() | ((text == "") & F.lit(len(fields) > 1)),
-            complaint(f"not {len(fields)} values of the declared types: ", text),
+        wrong = parsed.isNull() | parsed[CORRUPT].isNotNull() | ((text == "") & F.lit(len(fields) > 1))
+        found = (
+            F.when(text.isNull(), F.lit("the text for csv is null"))
+            .when(wrong, complaint(f"not {len(fields)} values of the declared types: ", text))
+            .when(F.contains(text, F.lit(NULL)), F.lit("the text holds the control character U+0001"))
         )
+        return found.otherwise(_inexact(inexact, raw, parsed)) if inexact else found
 
     done = replace(frame, data=data).put({name: parsed[name] for name in fields}, step, reason)
     return replace(done, data=done.data.drop("_csv"))
@@ -372,8 +463,12 @@ def _apply_key_values(frame: Frame, step: Step) -> Frame:
     )
 
     def reason(_: Mapping[str, Column]) -> Column:
-        return F.when(text.isNull(), F.lit("the text for key_values is null")).when(
-            ~F.regexp_like(text, F.lit(regex)), complaint(f"no key{equals}value in: ", text)
+        rest = F.trim(F.replace(F.regexp_replace(text, regex, " "), F.lit(pairs), F.lit(" ")))
+        surplus = F.lit(step.options.get("surplus") != "drop") & (rest != "")
+        return (
+            F.when(text.isNull(), F.lit("the text for key_values is null"))
+            .when(~F.regexp_like(text, F.lit(regex)), complaint(f"no key{equals}value in: ", text))
+            .when(surplus, complaint("text that is not in a pair: ", rest))
         )
 
     if step.options["fields"] is not None:
@@ -420,12 +515,14 @@ def _check_split(item: Item) -> Mapping[str, Any]:
         "by": by,
         "into": into,
         "keep_empty": found["keep_empty"].flag() if "keep_empty" in found else True,
+        "surplus": found["surplus"].choice(SURPLUS) if "surplus" in found else "fail",
         "trim": found["trim"].flag() if "trim" in found else True,
     }
 
 
 def _apply_split(frame: Frame, step: Step) -> Frame:
-    """Assigns pieces to the fields in `into`, in order; too few pieces are an error, additional ones are ignored."""
+    """Assigns pieces to the fields in `into`, in order; too few pieces are an error, and so are additional
+    ones that are not blank, unless `surplus` drops them."""
     options = step.options
     frame = frame.readable(options["from"], step)
     text = frame.text(options["from"], step)
@@ -437,8 +534,12 @@ def _apply_split(frame: Frame, step: Step) -> Frame:
     count = len(options["into"])
 
     def reason(_: Mapping[str, Column]) -> Column:
+        rest = F.slice(parts, count + 1, F.greatest(F.size(parts), F.lit(1)))
+        more = F.lit(options["surplus"] == "fail") & (F.trim(F.array_join(rest, "")) != "")
         few = F.concat(F.size(parts).cast("string"), F.lit(f" pieces, not {count}, in: "), short(text))
-        return F.when(text.isNull(), F.lit("the text to split is null")).when(F.size(parts) < count, few)
+        return F.when(text.isNull(), F.lit("the text to split is null")).when(
+            (F.size(parts) < count) | more, few
+        )
 
     def piece(i: int) -> Column:
         return F.trim(F.get(parts, F.lit(i))) if options["trim"] else F.get(parts, F.lit(i))

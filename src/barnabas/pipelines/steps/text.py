@@ -81,11 +81,15 @@ def _unescaped(text: Column) -> Column:
 def _apply_url_decode(frame: Frame, step: Step) -> Frame:
     texts = {name: frame.text(name, step) for name in step.options["names"]}
 
+    def wrong(name: str, text: Column, new: Column) -> Column:
+        # Java decodes bytes that are not UTF-8 as U+FFFD, which may also be in the text itself.
+        replaced = F.contains(new, F.lit("\ufffd")) & ~text.rlike("(?i)\ufffd|%EF%BF%BD")
+        return F.when(
+            text.isNotNull() & new.isNull(), complaint(f"{name} is ", text, ", not URL-encoded")
+        ).when(replaced, complaint(f"{name} is ", text, ", whose bytes are not UTF-8"))
+
     def reason(new: Mapping[str, Column]) -> Column | None:
-        return first_of(
-            F.when(text.isNotNull() & new[name].isNull(), complaint(f"{name} is ", text, ", not URL-encoded"))
-            for name, text in texts.items()
-        )
+        return first_of(wrong(name, text, new[name]) for name, text in texts.items())
 
     return frame.put({name: F.try_url_decode(text) for name, text in texts.items()}, step, reason)
 
