@@ -27,7 +27,7 @@ def kafka(cli: Cli, *words: str, code: int = 0) -> str:
         env=cli.environment(),
     )
     assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
-    return done.stdout
+    return done.stdout if code == 0 else done.stderr
 
 
 def json_lines(output: bytes) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"reflect"
 	"slices"
 
@@ -23,11 +24,20 @@ const (
 // A part of what franz-go's client of registries does; `subject` is a name that nobody else has.
 type registryPart func(ctx context.Context, client *sr.Client, subject string) error
 
+// accepting asks for fields that older clients do not know: without that, no answer names a GUID.
+type accepting struct{}
+
+func (accepting) RoundTrip(request *http.Request) (*http.Response, error) {
+	request = request.Clone(request.Context())
+	request.Header.Set("Confluent-Accept-Unknown-Properties", "true")
+	return http.DefaultTransport.RoundTrip(request)
+}
+
 // franzRegistry: the first argument is the registry's URL. Calls whatever pkg/sr has.
 func franzRegistry(_ string, arguments []string) (map[string]any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	client, err := sr.NewClient(sr.URLs(arguments[0]))
+	client, err := sr.NewClient(sr.URLs(arguments[0]), sr.HTTPClient(&http.Client{Transport: accepting{}}))
 	if err != nil {
 		return nil, err
 	}
