@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.documents.sessions import DEFAULT_ADDRESS, ROOT, Shell, Step
 from tests.support.process import BrokerProcess
+from tests.support.raw import write_batches
 from tests.support.registry import RegistryProcess
 
 MakeBroker = Callable[..., BrokerProcess]
@@ -179,12 +180,8 @@ def damage(make: MakeBroker, folder: Path) -> Stage:
 def damage_a_batch(stage: Stage) -> None:
     """Batches of three records, of which the tenth has a flipped bit; the broker has been started since."""
     make_topic(stage, NewTopic("orders", 1))
-    # No flush in between: librdkafka may send the next record alone while it ends one.
-    settings = {"bootstrap.servers": stage.broker.bootstrap, "linger.ms": 60_000, "batch.num.messages": 3}
-    producer = Producer(settings)
-    for i in range(60):
-        producer.produce("orders", b"order %04d" % i)
-    assert producer.flush(60) == 0
+    values = [b"order %04d" % i for i in range(60)]
+    write_batches(stage.broker, "orders", [values[i : i + 3] for i in range(0, 60, 3)])
     stage.broker.kill()
     log = stage.broker.data_dir / "orders-0" / f"{0:020}.log"
     data = bytearray(log.read_bytes())

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
+from collections.abc import Iterable, Sequence
 
+from barnabas.records.batch import Record, build_batch
 from barnabas.wire.header import decode_response_header, encode_request
+from barnabas.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from barnabas.wire.schema import Message
 from tests.support.process import BrokerProcess
 
@@ -46,3 +55,20 @@ class Raw:
         correlation_id, position = decode_response_header(frame, request.API_KEY, version)
         assert correlation_id == 7
         return answer.decode(frame, version, position)
+
+
+def write_batches(broker: BrokerProcess, topic: str, batches: Iterable[Sequence[bytes]]) -> None:
+    """Write each group of values as exactly one batch of partition 0, in order.
+
+    No real client promises that: librdkafka divides what it has gathered when it connects again, for example.
+    """
+    raw = Raw(broker)
+    now_ms = int(time.time() * 1000)
+    for values in batches:
+        batch = build_batch([Record(i, now_ms, None, value) for i, value in enumerate(values)])
+        data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])]
+        answer = raw.ask(ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=data), ProduceResponse, 9)
+        assert isinstance(answer, ProduceResponse)
+        row = answer.responses[0].partition_responses[0]
+        assert row.error_code == 0, row
+    raw.sock.close()
