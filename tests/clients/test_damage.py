@@ -8,23 +8,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.clients.cli_support import Cli
 from tests.clients.drivers import Confluent
 from tests.support.admin import admin, create_topic
 from tests.support.process import BrokerProcess
+from tests.support.raw import write_batches
 
 TOPIC = "orders"
 BATCHES, RECORDS = 20, 3
 
 
 def produce(broker: BrokerProcess, topic: str, batches: int = BATCHES) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 1000})
-    for batch in range(batches):
-        for number in range(RECORDS):
-            producer.produce(topic, b"%d" % (RECORDS * batch + number), partition=0)
-        assert producer.flush(60) == 0
+    values = [b"%d" % number for number in range(RECORDS * batches)]
+    write_batches(broker, topic, [values[i : i + RECORDS] for i in range(0, len(values), RECORDS)])
 
 
 def log_file(broker: BrokerProcess, base_offset: int = 0) -> Path:
