@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,6 +41,12 @@ class Client:
         self._writer = writer
 
     def send(self, acks: int = -1, timeout_ms: int = 60_000) -> asyncio.Task[PartitionProduceResponse]:
+        return asyncio.ensure_future(self.send_without_reading(acks, timeout_ms)())
+
+    def send_without_reading(
+        self, acks: int = -1, timeout_ms: int = 60_000
+    ) -> Callable[[], Coroutine[None, None, PartitionProduceResponse]]:
+        """Send behind a request that waits; what is returned reads the answer when that request's answer was read."""
         data = PartitionProduceData(index=0, records=BATCH)
         request = ProduceRequest(
             acks=acks,
@@ -48,7 +54,7 @@ class Client:
             topic_data=[TopicProduceData(name="t", partition_data=[data])],
         )
         self._writer.write(encode_request(request, VERSION, 1, "client"))
-        return asyncio.ensure_future(self._answer())
+        return self._answer
 
     async def _answer(self) -> PartitionProduceResponse:
         size = int.from_bytes(await self._reader.readexactly(4), "big")
@@ -146,6 +152,58 @@ def test_a_leader_that_becomes_a_follower_answers_who_waits(tmp_path: Path, fast
         assert partition.log_end_offset == begin + 3
         partition.take_role(image(broker, leader_epoch=8))
         assert (await client.send()).base_offset == begin + 3
+
+    run(tmp_path, scenario)
+
+
+def _shrunk(broker: BrokerServer, partition: Partition, end: int) -> None:
+    partition.take_role(image(broker, partition_epoch=8, isr=(broker.services.controller.node_id,)))
+
+
+def _leads_anew_and_the_follower_is_back(broker: BrokerServer, partition: Partition, end: int) -> None:
+    leader = broker.services.controller.node_id
+    partition.take_role(image(broker, leader_epoch=7, partition_epoch=8, isr=(leader, FOLLOWER)))
+    partition.note_fetch(FOLLOWER, end)
+
+
+def _leads_anew_and_alone(broker: BrokerServer, partition: Partition, end: int) -> None:
+    leader = broker.services.controller.node_id
+    partition.take_role(image(broker, leader_epoch=7, partition_epoch=8, isr=(leader,)))
+
+
+def _moved_away(broker: BrokerServer, partition: Partition, end: int) -> None:
+    partition.move_away()
+
+
+@pytest.mark.parametrize("fast_path", [False, True])
+@pytest.mark.parametrize(
+    ("happens", "error"),
+    [
+        (_shrunk, ErrorCode.NONE),
+        (_leads_anew_and_the_follower_is_back, ErrorCode.NONE),
+        (_leads_anew_and_alone, ErrorCode.NONE),
+        (_moved_away, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_whatever_ends_the_wait_answers_at_once_and_what_was_sent_behind_it(
+    tmp_path: Path,
+    happens: Callable[[BrokerServer, Partition, int], None],
+    error: ErrorCode,
+    fast_path: bool,
+) -> None:
+    async def scenario(broker: BrokerServer, partition: Partition, client: Client) -> None:
+        if fast_path:
+            await client.send()
+        begin = partition.log_end_offset
+        isr = (broker.services.controller.node_id, FOLLOWER)
+        partition.take_role(image(broker, partition_epoch=7, isr=isr))
+        answer = client.send()
+        await appended(partition, begin + 3)
+        behind = client.send_without_reading(acks=1)
+        assert not answer.done()
+        happens(broker, partition, begin + 3)
+        assert (await answer).error_code == error
+        assert (await behind()).error_code == error
 
     run(tmp_path, scenario)
 
