@@ -30,6 +30,11 @@ def tool(cli: Cli, name: str, *arguments: str, code: int = 0) -> str:
     return cli("kafka", name, *arguments, "--bootstrap-server", cli.bootstrap, code=code).stdout.decode()
 
 
+def complaints(cli: Cli, name: str, *arguments: str, code: int = 0) -> str:
+    """What a tool says on standard error."""
+    return cli("kafka", name, *arguments, "--bootstrap-server", cli.bootstrap, code=code).stderr.decode()
+
+
 def take(cli: Cli, topic: str, group: str, count: int, *arguments: str) -> list[str]:
     options = ("--topic", topic, "--group", group, "--max-messages", str(count), *arguments)
     return tool(cli, "console-share-consumer", *options).splitlines()
@@ -80,7 +85,7 @@ def test_the_names_that_kafka_has(cli: Cli, queue: tuple[str, str], tmp_path: Pa
         assert members[2].split()[3:] == ["me", "1", f"{topic}:0"]
         refused = ("--reset-offsets", "--group", group, "--all-topics", "--to-earliest", "--execute")
         assert tool(cli, "share-groups", *refused, code=1) == ""
-        failed = tool(cli, "share-groups", "--delete", "--group", group)
+        failed = complaints(cli, "share-groups", "--delete", "--group", group)
         assert f"Share group '{group}' is not EMPTY." in failed
         member.kill()
     # A member that is killed does not leave its group.
@@ -90,7 +95,7 @@ def test_the_names_that_kafka_has(cli: Cli, queue: tuple[str, str], tmp_path: Pa
     assert group not in tool(cli, "share-groups", "--list", "--state", "Empty")
     offsets = tool(cli, "share-groups", "--describe", "--group", group).split("\n")
     assert offsets[2].split() == [group, topic, "0", "10", "0"]
-    gone = tool(cli, "share-groups", "--describe", "--group", "nobody", code=1)
+    gone = complaints(cli, "share-groups", "--describe", "--group", "nobody", code=1)
     assert "GroupIdNotFoundException: Group nobody not found." in gone
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.broker.cluster.trees import tree_opener
 from barnabas.config.loader import load
-from barnabas.coordination.tree import ConnectionLost, TreeError
+from barnabas.coordination.tree import ConnectionLost, NotAllowed, TreeError
 from barnabas.runtime.machine import Machine
 from tests.security.certificates import PASSWORD, Certificates
 from tests.support.process import free_port
@@ -95,7 +95,9 @@ def test_what_is_wrong_with_certificates_is_said(secure: tuple[int, Certificates
         missing = await refused(ssl_truststore_location=str(tmp_path / "none.pem"))
         assert missing.startswith("zookeeper.ssl.truststore.location: cannot read")
         said = "since TLS failed: the server said: .*certificate"
-        with pytest.raises(ConnectionLost, match=said):  # the server wants a certificate and gets none
+        with pytest.raises(
+            (ConnectionLost, NotAllowed), match=said
+        ):  # the server wants a certificate and gets none
             await opened(
                 port,
                 tmp_path,

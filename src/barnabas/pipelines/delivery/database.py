@@ -123,7 +123,8 @@ def said(error: Exception) -> str:
     return " ".join(str(inner).split()) or type(inner).__name__
 
 
-def _engine(options: Mapping[str, Any]) -> sa.Engine:
+def _engine(options: Mapping[str, Any], *, looks: bool = False) -> sa.Engine:
+    """An engine for the database. looks: its transactions do not wait for those that write, if the database is SQLite."""
     if "url" in options:
         engine = sa.create_engine(
             options["url"], poolclass=sa.pool.NullPool, connect_args=dict(options["connect"])
@@ -144,7 +145,8 @@ def _engine(options: Mapping[str, Any]) -> sa.Engine:
         sa.event.listen(engine, "connect", lambda connection, _: _open_sqlite(connection, options["connect"]))
         # A transaction that has read and then wants to write is refused at once if another one writes meanwhile. One that
         # says at its beginning that it will write waits for the other.
-        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        begin = "BEGIN" if looks else "BEGIN IMMEDIATE"
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     return engine
 
 
@@ -211,7 +213,7 @@ def _reach(options: Mapping[str, Any]) -> None:
     if "jdbc" in options:
         return  # Spark reports mistakes in a JDBC URL when the first batch is written
     try:
-        with _engine(options).begin() as connection:
+        with _engine(options, looks=True).begin() as connection:
             _keys(_shape(connection, options["table"]), options)
             if not options["key"]:
                 NOTES.create_all(connection)
