@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import pytest
@@ -41,18 +41,19 @@ SECRET = b"the secret of the topic"
 USERS = "org.apache.kafka.common.security.plain.PlainLoginModule required " + " ".join(
     f'user_{name}="{name}-pw"' for name in ("admin", "alice", "bob", "carol")
 )
+SECURED: Final = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": USERS + ";",
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:admin",
+}
+"""The options of a broker with these users and an authorizer."""
 
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[Broker]:
-    options = {
-        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": USERS + ";",
-        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-        "super.users": "User:admin",
-    }
-    with Broker(options) as broker:
+    with Broker(SECURED) as broker:
         admin = AdminClient(client(broker, "admin"))
         admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(PATIENCE_S)
         produce(broker, "admin", TOPIC, SECRET)

@@ -26,7 +26,7 @@ from barnabas.wire.messages.share_fetch import ShareFetchRequest
 from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from barnabas.wire.schema import Message
 from tests.security.peer import Peer
-from tests.security.test_authorizer import PATIENCE_S, USERS, add, binding, client
+from tests.security.test_authorizer import PATIENCE_S, SECURED, USERS, add, binding, client
 
 READ_TOPIC, READ_GROUP = (Operation.READ, ResourceType.TOPIC), (Operation.READ, ResourceType.GROUP)
 LONG_MS = 120_000
@@ -35,14 +35,7 @@ REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[Broker]:
-    options = {
-        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": USERS + ";",
-        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-        "super.users": "User:admin",
-    }
-    with Broker(options) as broker:
+    with Broker(SECURED) as broker:
         admin = AdminClient(client(broker, "admin"))
         for future in admin.create_topics([NewTopic("one", 1), NewTopic("two", 1)]).values():
             future.result(PATIENCE_S)

@@ -20,20 +20,13 @@ from barnabas.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbe
 from barnabas.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.security.peer import Peer
-from tests.security.test_authorizer import PATIENCE_S, USERS, client
+from tests.security.test_authorizer import PATIENCE_S, SECURED, client
 from tests.security.test_changing_rights import ask, logged_in
 
 
 @pytest.fixture
 def secured() -> Iterator[Broker]:
-    options = {
-        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": USERS + ";",
-        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-        "super.users": "User:admin",
-        "offsets.topic.num.partitions": "1",
-    }
+    options = {**SECURED, "offsets.topic.num.partitions": "1"}
     with Broker(options) as broker:
         create(broker, "seen-one", "hidden-one")
         allow(broker, Operation.READ, ResourceType.GROUP, "g", "alice", "bob")
