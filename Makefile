@@ -54,7 +54,7 @@ collected: $(READY) ## compile the tests once, not in each process
 	@found=$$($(PYTEST) --collect-only -qq 2>&1) || { echo "$$found"; exit 1; }
 
 archive: $(READY) ## make Spark's class archive now, which the first pipeline would make in the background
-	$(BIN)/python -m barnabas.pipelines.class_archive
+	$(BIN)/python -m barnabas.pipelines.spark.session.class_archive
 
 sim: $(READY) ## simulate a whole broker and a whole cluster, with SEEDS=10000 seeds each
 	$(PARALLEL) tests/sim/broker tests/sim/cluster --seeds $(SEEDS) --cluster-seeds $(SEEDS) --timeout 0

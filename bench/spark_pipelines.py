@@ -28,12 +28,12 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.client.blocking import BlockingClient, NewTopic
-from barnabas.pipelines.chain import query_rows
-from barnabas.pipelines.class_archive import build_archive
-from barnabas.pipelines.model import PipelineSpec
-from barnabas.pipelines.run import RunReport, run_pipeline
-from barnabas.pipelines.session import start_session
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.compiler.outputs import query_rows
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.plan.model import PipelineSpec
+from barnabas.pipelines.serving.run import RunReport, run_pipeline
+from barnabas.pipelines.spark.session.class_archive import build_archive
+from barnabas.pipelines.spark.session.start import start_session
 from bench.brokers import Unavailable
 from bench.report import aligned, machine
 from bench.spark_rivals import connector_jars

@@ -30,9 +30,9 @@ import pyarrow as pa
 
 from barnabas.client.blocking import BlockingClient, NewTopic
 from barnabas.client.producing import ProduceStream
-from barnabas.pipelines.class_archive import build_archive
-from barnabas.pipelines.columns import append_batch
-from barnabas.pipelines.session import choose_file_manager, is_local, start_session
+from barnabas.pipelines.spark.session.class_archive import build_archive
+from barnabas.pipelines.spark.session.start import choose_file_manager, is_local, start_session
+from barnabas.pipelines.spark.topics.columns import append_batch
 from barnabas.records.columnar_encoder import BatchEncoder
 from bench import spark_report
 from bench.brokers import Barnabas, Unavailable
@@ -192,8 +192,8 @@ class Bench:
 
     def chain(self) -> None:
         """The steps of the access-log example, the results thrown away."""
-        from barnabas.pipelines.chain import query_rows
-        from barnabas.pipelines.spec import load_spec
+        from barnabas.pipelines.compiler.outputs import query_rows
+        from barnabas.pipelines.fronts.yaml.spec import load_spec
 
         lines = pa.array(LOG_FILE.read_bytes().splitlines(), pa.binary())
         count = max(self.plan.records // 3, LINES_MIN)
@@ -323,7 +323,7 @@ def percentiles(values: list[float]) -> tuple[float, float]:
 START_PROGRAM = """
 import sys, time
 from pathlib import Path
-from barnabas.pipelines.session import start_session
+from barnabas.pipelines.spark.session.start import start_session
 archive = Path(sys.argv[1]) if sys.argv[1] else None
 begun = time.perf_counter()
 spark = start_session("start", master="local[2]", archive=archive)
@@ -343,7 +343,7 @@ def measure_starts(plan: Plan, results: SparkResults) -> None:
     """Starts without and with the class archive. It is made afresh, but not in a quick run."""
     if plan.starts > 1:
         with tempfile.TemporaryDirectory() as folder:
-            program = [sys.executable, "-m", "barnabas.pipelines.session"]
+            program = [sys.executable, "-m", "barnabas.pipelines.spark.session.start"]
             begun = time.perf_counter()
             subprocess.run(
                 program, check=True, capture_output=True, env={**os.environ, "BARNABAS_CACHE": folder}

@@ -273,7 +273,7 @@ class Bench:
 
 def measure_sink(plan: Plan) -> Samples:
     """A copy of a topic in micro-batches of BATCH_ROWS, with and without transactions, by turns."""
-    from barnabas.pipelines.session import choose_file_manager, is_local, start_session
+    from barnabas.pipelines.spark.session.start import choose_file_manager, is_local, start_session
     from bench.spark_throughput import QUICK as SPARK_QUICK
     from bench.spark_throughput import Bench as SparkBench
     from bench.spark_throughput import fill

@@ -24,11 +24,11 @@ from pathlib import Path
 from types import FrameType
 
 from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient, NewTopic
-from barnabas.pipelines.columns import arrow_schema, record_batches
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.queries import QueryReport
-from barnabas.pipelines.run import RunReport, run_pipeline
-from barnabas.pipelines.spec import load_spec
+from barnabas.pipelines.compiler.queries import QueryReport
+from barnabas.pipelines.fronts.yaml.spec import load_spec
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.serving.run import RunReport, run_pipeline
+from barnabas.pipelines.spark.topics.columns import arrow_schema, record_batches
 from barnabas.records.columnar import decode
 
 HERE = Path(__file__).resolve().parent

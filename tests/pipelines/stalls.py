@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.client.transactions import Transactions
-from barnabas.pipelines.sink import StreamWriter, check_schema
-from barnabas.pipelines.source import BarnabasSource
+from barnabas.pipelines.spark.topics.sink import StreamWriter, check_schema
+from barnabas.pipelines.spark.topics.source import BarnabasSource
 
 PLACES = (
     "before the write",

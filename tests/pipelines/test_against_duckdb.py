@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from barnabas.pipelines.run import run_pipeline
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.serving.run import run_pipeline
 from tests.pipelines.conftest import send
 from tests.pipelines.readers import consumed
 from tests.pipelines.test_relations import type_of_topic

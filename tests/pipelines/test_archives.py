@@ -15,14 +15,14 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from barnabas.pipelines.checking import check_plan
-from barnabas.pipelines.delivery.base import Delivery
-from barnabas.pipelines.delivery.files import FILES
-from barnabas.pipelines.document import from_python
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.run import run_pipeline
-from barnabas.pipelines.spec import parse_spec
-from barnabas.pipelines.steps.base import Frame
+from barnabas.pipelines.compiler.checking import check_plan
+from barnabas.pipelines.entries.document import from_python
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.kinds.steps.base import Frame
+from barnabas.pipelines.kinds.targets.base import Delivery
+from barnabas.pipelines.kinds.targets.files import FILES
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.serving.run import run_pipeline
 from tests.pipelines.conftest import send
 from tests.pipelines.readers import consumed
 
@@ -187,7 +187,7 @@ def test_merged_csv_that_is_packed_is_what_it_was(spark, tmp_path):
 
 
 def test_exploded_rows_have_ids_of_their_own(spark, bootstrap, client, new_topic, tmp_path):
-    from barnabas.pipelines.chain import query_deliverable
+    from barnabas.pipelines.compiler.outputs import query_deliverable
     from tests.pipelines.test_steps import rows as records
 
     spec = parse_spec(

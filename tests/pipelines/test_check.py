@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from barnabas.pipelines.checking import check_options, check_plan
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.compiler.checking import check_options, check_plan
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.plan.errors import PipelineError
 
 pytestmark = pytest.mark.spark
 

@@ -7,11 +7,11 @@ import sqlite3
 
 import pytest
 
-from barnabas.pipelines.delivery.base import Delivery
-from barnabas.pipelines.delivery.files import _write
-from barnabas.pipelines.run import run_pipeline
-from barnabas.pipelines.spec import parse_spec
-from barnabas.pipelines.steps.base import Frame
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.kinds.steps.base import Frame
+from barnabas.pipelines.kinds.targets.base import Delivery
+from barnabas.pipelines.kinds.targets.files import _write
+from barnabas.pipelines.serving.run import run_pipeline
 from tests.pipelines.conftest import records_of, send
 
 pytestmark = pytest.mark.spark

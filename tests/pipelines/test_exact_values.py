@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.plan.errors import PipelineError
 from tests.pipelines.conftest import pass_once, send
 from tests.pipelines.readers import consumed
 from tests.pipelines.test_steps import run as steps_done

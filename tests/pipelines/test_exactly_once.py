@@ -22,10 +22,10 @@ from pyspark.errors import StreamingQueryException
 
 from barnabas.client.blocking import BlockingClient, NewTopic
 from barnabas.client.transactions import Transactions
-from barnabas.pipelines.queries import failure_reason, write_each_batch
-from barnabas.pipelines.run import run_pipeline
-from barnabas.pipelines.session import adopt_session
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.compiler.queries import failure_reason, write_each_batch
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.serving.run import run_pipeline
+from barnabas.pipelines.spark.session.start import adopt_session
 from tests.pipelines.conftest import send
 from tests.pipelines.readers import consumed
 from tests.pipelines.stalls import IN_TASKS, PLACES, StallingSource
@@ -40,8 +40,8 @@ WAIT_S = 240
 
 PROGRAM = """
 import sys
-from barnabas.pipelines.class_archive import find_archive
-from barnabas.pipelines.session import start_session
+from barnabas.pipelines.spark.session.class_archive import find_archive
+from barnabas.pipelines.spark.session.start import start_session
 from tests.pipelines.test_exactly_once import copy
 
 spark = start_session("killed", master="local[2,1]", quick=True, archive=find_archive())

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.blocking import BlockingClient
-from barnabas.pipelines.run import run_pipeline
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.serving.run import run_pipeline
 from tests.pipelines.conftest import send
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -23,12 +23,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from barnabas.pipelines.delivery import base
-from barnabas.pipelines.folders import Folder
-from barnabas.pipelines.run import run_pipeline
-from barnabas.pipelines.class_archive import find_archive
-from barnabas.pipelines.session import start_session
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.kinds.targets import base
+from barnabas.pipelines.spark.folders import Folder
+from barnabas.pipelines.serving.run import run_pipeline
+from barnabas.pipelines.spark.session.class_archive import find_archive
+from barnabas.pipelines.spark.session.start import start_session
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
 
 text, bootstrap, checkpoints, place, reached = sys.argv[1:]
 move = Folder.move

@@ -11,9 +11,9 @@ import time
 import pytest
 
 from barnabas.client.blocking import BlockingClient
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.run import run_pipeline
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.serving.run import run_pipeline
 from tests.pipelines.conftest import records_of, send
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from barnabas.pipelines.class_archive import find_archive
-from barnabas.pipelines.session import start_session
+from barnabas.pipelines.spark.session.class_archive import find_archive
+from barnabas.pipelines.spark.session.start import start_session
 
 bootstrap, topic, checkpoint, seen = sys.argv[1:5]
 spark = start_session("first", master="local[1,1]", quick=True, archive=find_archive())

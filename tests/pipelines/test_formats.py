@@ -18,13 +18,13 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import SparkSession
 
 from barnabas.client.blocking import BlockingClient
-from barnabas.pipelines.chain import query_rows
-from barnabas.pipelines.checking import check_plan
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.preparing import prepare
-from barnabas.pipelines.queries import sink_settings, source_settings
-from barnabas.pipelines.session import adopt_session
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.compiler.checking import check_plan
+from barnabas.pipelines.compiler.outputs import query_rows
+from barnabas.pipelines.compiler.queries import sink_settings, source_settings
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.serving.preparing import prepare
+from barnabas.pipelines.spark.session.start import adopt_session
 from tests.pipelines.conftest import pass_once, send
 from tests.pipelines.readers import consumed
 from tests.support.registry import RegistryProcess

@@ -16,11 +16,11 @@ from urllib.request import Request, urlopen
 import pyarrow as pa
 import pytest
 
-from barnabas.pipelines.delivery import elasticsearch
-from barnabas.pipelines.delivery.base import DOCUMENT, IDENTITY, DeliveryError
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.run import run_pipeline
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.kinds.targets import elasticsearch
+from barnabas.pipelines.kinds.targets.base import DOCUMENT, IDENTITY, DeliveryError
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.serving.run import run_pipeline
 from tests.pipelines.conftest import records_of, send
 from tests.pipelines.jars import program
 from tests.support.process import free_port

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.run import run_pipeline
-from barnabas.pipelines.spec import load_spec, parse_spec
+from barnabas.pipelines.fronts.yaml.spec import load_spec, parse_spec
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.serving.run import run_pipeline
 from tests.pipelines.conftest import records_of, send
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "access_log"

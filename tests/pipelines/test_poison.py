@@ -10,10 +10,10 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from barnabas.client.blocking import NewTopic
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.refusing import Gate, Letter
-from barnabas.pipelines.run import run_pipeline
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.serving.run import run_pipeline
+from barnabas.pipelines.spark.topics.refusing import Gate, Letter
 from barnabas.records.compression import Codec
 from tests.pipelines.conftest import send
 from tests.pipelines.readers import consumed

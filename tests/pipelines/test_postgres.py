@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.run import run_pipeline
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.serving.run import run_pipeline
 from tests.pipelines.conftest import records_of, send
 from tests.pipelines.jars import libraries
 from tests.support.process import free_port

@@ -7,11 +7,11 @@ import sqlite3
 
 import pytest
 
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.preview import preview, render
-from barnabas.pipelines.replay import replay
-from barnabas.pipelines.run import run_pipeline
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.serving.preview import preview, render
+from barnabas.pipelines.serving.replay import replay
+from barnabas.pipelines.serving.run import run_pipeline
 from tests.pipelines.conftest import records_of, send
 from tests.pipelines.readers import consumed
 

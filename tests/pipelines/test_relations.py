@@ -8,12 +8,12 @@ import os
 import pytest
 
 from barnabas.pipelines import Pipeline
-from barnabas.pipelines.checking import check_plan
-from barnabas.pipelines.compiler import newest
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.replay import replay
-from barnabas.pipelines.run import run_pipeline
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.compiler.checking import check_plan
+from barnabas.pipelines.compiler.relations import newest
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.serving.replay import replay
+from barnabas.pipelines.serving.run import run_pipeline
 from tests.pipelines.conftest import send
 from tests.pipelines.readers import consumed
 

@@ -10,11 +10,11 @@ import pytest
 from barnabas.client.blocking import BlockingClient, NewTopic
 from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.preview import preview
-from barnabas.pipelines.replay import replay
-from barnabas.pipelines.run import run_pipeline
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.serving.preview import preview
+from barnabas.pipelines.serving.replay import replay
+from barnabas.pipelines.serving.run import run_pipeline
 from tests.pipelines.conftest import records_of, send
 from tests.pipelines.secured import MECHANISMS, PASSWORD, SecuredKafka, secured_kafka
 

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.run import run_pipeline
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.serving.run import run_pipeline
 from tests.pipelines.conftest import send
 from tests.pipelines.readers import consumed
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from barnabas.pipelines.queries import rows_per_batch
-from barnabas.pipelines.run import run_pipeline
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.compiler.queries import rows_per_batch
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.serving.run import run_pipeline
 from tests.pipelines.conftest import send
 from tests.pipelines.readers import consumed
 

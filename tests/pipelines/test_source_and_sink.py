@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from barnabas.client.blocking import NewTopic
-from barnabas.pipelines import offsets
-from barnabas.pipelines.options import source_options
-from barnabas.pipelines.source import StreamReader
+from barnabas.pipelines.spark.topics import offsets
+from barnabas.pipelines.spark.topics.options import source_options
+from barnabas.pipelines.spark.topics.source import StreamReader
 from tests.pipelines.conftest import records_of, send
 from tests.support.admin import KEPT
 

@@ -8,13 +8,13 @@ import pyspark
 import pytest
 from pyspark.sql import functions as F
 
-from barnabas.pipelines import spark_private
-from barnabas.pipelines.chain import query_rows
-from barnabas.pipelines.columns import BASE_COLUMNS, ddl_schema
-from barnabas.pipelines.queries import BYTES_OPTION, ROWS_OPTION
-from barnabas.pipelines.session import FILE_MANAGER
-from barnabas.pipelines.spec import parse_spec
-from barnabas.pipelines.steps.base import kept
+from barnabas.pipelines.compiler.outputs import query_rows
+from barnabas.pipelines.compiler.queries import BYTES_OPTION, ROWS_OPTION
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.kinds.steps.base import kept
+from barnabas.pipelines.spark import private as spark_private
+from barnabas.pipelines.spark.session.start import FILE_MANAGER
+from barnabas.pipelines.spark.topics.columns import BASE_COLUMNS, ddl_schema
 
 pytestmark = pytest.mark.spark
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipelines.chain import query_rows
-from barnabas.pipelines.compiler import opened, run_steps
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.outgoing import json_value
-from barnabas.pipelines.spec import load_spec, parse_spec
+from barnabas.pipelines.compiler.outgoing import json_value
+from barnabas.pipelines.compiler.outputs import query_rows
+from barnabas.pipelines.compiler.relations import opened, run_steps
+from barnabas.pipelines.fronts.yaml.spec import load_spec, parse_spec
+from barnabas.pipelines.plan.errors import PipelineError
 
 pytestmark = pytest.mark.spark
 

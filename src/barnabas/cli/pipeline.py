@@ -74,8 +74,8 @@ def run(
         raise CliError(
             f"pipelines need an extra that is not installed (pyspark); install it with {how_to_install('pipelines')}"
         )
-    from barnabas.pipelines.errors import PipelineError
-    from barnabas.pipelines.run import run_file
+    from barnabas.pipelines.plan.errors import PipelineError
+    from barnabas.pipelines.serving.run import run_file
 
     try:
         return run_file(

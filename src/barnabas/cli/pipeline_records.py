@@ -22,8 +22,8 @@ from barnabas.extras import how_to_install
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from barnabas.pipelines.replay import ReplayReport
-    from barnabas.pipelines.spec import PipelineSpec
+    from barnabas.pipelines.fronts.yaml.spec import PipelineSpec
+    from barnabas.pipelines.serving.replay import ReplayReport
 
 File = Annotated[Path, typer.Argument(metavar="FILE.yaml", show_default=False)]
 Bootstrap = Annotated[
@@ -45,8 +45,8 @@ def opened(file: Path) -> Iterator[PipelineSpec]:
     if not file.is_file():
         raise CliError(f"{file}: no such file")
     try:
-        from barnabas.pipelines.errors import PipelineError
-        from barnabas.pipelines.spec import load_spec
+        from barnabas.pipelines.fronts.yaml.spec import load_spec
+        from barnabas.pipelines.plan.errors import PipelineError
     except ImportError as error:
         raise CliError(
             f"pipelines need an extra that is not installed ({error.name}); install it with {how_to_install('pipelines')}"
@@ -60,8 +60,8 @@ def opened(file: Path) -> Iterator[PipelineSpec]:
 @contextmanager
 def session(spec: PipelineSpec) -> Iterator[SparkSession]:
     """A Spark session for a short piece of work."""
-    from barnabas.pipelines.class_archive import find_archive
-    from barnabas.pipelines.session import start_session
+    from barnabas.pipelines.spark.session.class_archive import find_archive
+    from barnabas.pipelines.spark.session.start import start_session
 
     archive = find_archive()
     spark = start_session(f"barnabas {spec.name}", quick=True, conf=spec.spark, archive=archive)
@@ -81,7 +81,7 @@ def session(spec: PipelineSpec) -> Iterator[SparkSession]:
 def schema(json: AsJsonAlready = False) -> int:
     """Print the JSON Schema of pipeline files, with which editors check and complete them."""
     try:
-        from barnabas.pipelines.schema import pipeline_schema
+        from barnabas.pipelines.fronts.yaml.schema import pipeline_schema
     except ImportError:
         raise CliError("pipelines need PySpark: pip install 'barnabas[pipelines]'") from None
     print_json(pipeline_schema())
@@ -95,7 +95,7 @@ def check(file: File, json: AsJson = False) -> int:
     It also says how the records of each query are processed, and why, if not the direct way.
     """
     with opened(file) as spec:
-        from barnabas.pipelines.checking import check_options, check_plan, ways
+        from barnabas.pipelines.compiler.checking import check_options, check_plan, ways
 
         check_options(spec)
         with session(spec) as spark:
@@ -136,9 +136,9 @@ def preview(
 ) -> int:
     """Show what each step does to real records. Nothing is written."""
     with opened(file) as spec:
-        from barnabas.pipelines.preview import preview as preview_records
-        from barnabas.pipelines.preview import render
-        from barnabas.pipelines.queries import address_of
+        from barnabas.pipelines.compiler.queries import address_of
+        from barnabas.pipelines.serving.preview import preview as preview_records
+        from barnabas.pipelines.serving.preview import render
 
         with session(spec) as spark:
             found = preview_records(
@@ -194,8 +194,8 @@ def replay_dead_letters(
     Those that fail again go to the end of the dead-letter topic, with their newest reason. All others stay where they are.
     """
     with opened(file) as spec:
-        from barnabas.pipelines.queries import address_of
-        from barnabas.pipelines.replay import replay
+        from barnabas.pipelines.compiler.queries import address_of
+        from barnabas.pipelines.serving.replay import replay
 
         with session(spec) as spark:
             report = replay(

@@ -118,8 +118,8 @@ def serve(
     try:
         from barnabas.http.server import HttpOptions
         from barnabas.observe.logs import set_up
-        from barnabas.pipelines.errors import PipelineError
-        from barnabas.pipelines.server.serve import serve as run_server
+        from barnabas.pipelines.plan.errors import PipelineError
+        from barnabas.pipelines.serving.serve import serve as run_server
     except ImportError as error:
         raise CliError(
             f"pipelines need an extra that is not installed ({error.name}); install it with {how_to_install('pipelines')}"

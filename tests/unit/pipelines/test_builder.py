@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from barnabas.pipelines import Pipeline
-from barnabas.pipelines.delivery import TARGETS
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.kinds.targets import TARGETS
+from barnabas.pipelines.plan.errors import PipelineError
 
 FILE = """
 pipeline: access

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipelines import class_archive
+from barnabas.pipelines.spark.session import class_archive
 
 
 @pytest.fixture

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from barnabas.pipelines.delivery import TARGETS
-from barnabas.pipelines.delivery.base import DeliveryError, Refused, Task
-from barnabas.pipelines.delivery.database import named
-from barnabas.pipelines.delivery.rows import Store
-from barnabas.pipelines.document import from_python
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.outgoing import DOCUMENT, IDENTITY
-from barnabas.pipelines.steps.base import DELETED, RECORD_COLUMNS
+from barnabas.pipelines.compiler.outgoing import DOCUMENT, IDENTITY
+from barnabas.pipelines.entries.document import from_python
+from barnabas.pipelines.kinds.steps.base import DELETED, RECORD_COLUMNS
+from barnabas.pipelines.kinds.targets import TARGETS
+from barnabas.pipelines.kinds.targets.base import DeliveryError, Refused, Task
+from barnabas.pipelines.kinds.targets.database import named
+from barnabas.pipelines.kinds.targets.rows import Store
+from barnabas.pipelines.plan.errors import PipelineError
 
 TASK = Task("p.q", 7, 0)
 

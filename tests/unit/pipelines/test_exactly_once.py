@@ -7,7 +7,7 @@ import json
 import pytest
 
 from barnabas.client.transactions import TxnProducer
-from barnabas.pipelines.exactly_once import (
+from barnabas.pipelines.spark.topics.exactly_once import (
     NOTE_BYTES_MAX,
     Batch,
     Decided,
@@ -21,7 +21,7 @@ from barnabas.pipelines.exactly_once import (
     task_id,
     unpacked,
 )
-from barnabas.pipelines.options import OptionError, sink_options
+from barnabas.pipelines.spark.topics.options import OptionError, sink_options
 
 BASE = {"kafka.bootstrap.servers": "h:1", "topic": "t"}
 OWNER = TxnProducer("q", 1, 0)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.pipelines.document import from_python
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.queries import failure_reason
-from barnabas.pipelines.steps import STEPS
+from barnabas.pipelines.compiler.queries import failure_reason
+from barnabas.pipelines.entries.document import from_python
+from barnabas.pipelines.kinds.steps import STEPS
+from barnabas.pipelines.plan.errors import PipelineError
 
 OURS = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted. SQLSTATE: XXKST
 === Streaming Query ===
@@ -15,7 +15,7 @@ Identifier: access-log.access-json [id = 1, runId = 2]
 org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times
 Traceback (most recent call last):
   File "/x/source.py", line 90, in read_range
-barnabas.pipelines.offsets.DataLost: records 5 to 9 of t-0 are gone: set onDataLoss
+barnabas.pipelines.spark.topics.offsets.DataLost: records 5 to 9 of t-0 are gone: set onDataLoss
 \tat org.apache.spark.api.python.BasePythonRunner.x(PythonRunner.scala:1)
 Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
 """

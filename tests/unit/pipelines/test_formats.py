@@ -16,12 +16,12 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from barnabas.client.registry import NotFramed, Registry, RegistryError, Schema, frame, unframe
-from barnabas.pipelines.columns import ARROW_TYPES
 from barnabas.pipelines.formats import decoding
 from barnabas.pipelines.formats.avro import AvroWriter, schema_of
 from barnabas.pipelines.formats.base import NoColumns, Unfit
 from barnabas.pipelines.formats.decoding import Decoding, with_carried
 from barnabas.pipelines.formats.encoding import Encoding
+from barnabas.pipelines.spark.topics.columns import ARROW_TYPES
 
 UTC = datetime.UTC
 

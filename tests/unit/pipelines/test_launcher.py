@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipelines import launcher as launching
-from barnabas.pipelines.launcher import installed_in, launcher, python_of_workers
+from barnabas.pipelines.spark.session import launcher as launching
+from barnabas.pipelines.spark.session.launcher import installed_in, launcher, python_of_workers
 
 SPARK = "/spark/python/lib/pyspark.zip:/spark/python/lib/py4j-src.zip:/spark/jars/spark-core_2.13-4.3.0.jar"
 

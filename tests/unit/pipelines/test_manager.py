@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from barnabas.client.errors import BrokerUnavailable
-from barnabas.pipelines import supervisor as module
-from barnabas.pipelines.errors import BrokerAway, PipelineError
-from barnabas.pipelines.server import manager
-from barnabas.pipelines.server.manager import Manager
-from barnabas.pipelines.supervisor import Wanted
+from barnabas.pipelines.plan.errors import BrokerAway, PipelineError
+from barnabas.pipelines.serving import manager
+from barnabas.pipelines.serving import supervisor as module
+from barnabas.pipelines.serving.manager import Manager
+from barnabas.pipelines.serving.supervisor import Wanted
 
 DEADLINE_S = 20.0
 

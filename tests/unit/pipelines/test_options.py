@@ -7,11 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from barnabas.pipelines.model import Source
-from barnabas.pipelines.offsets import ROWS_SHARED_MAX, Range, build_offset, gather, parse_offset, split
-from barnabas.pipelines.options import OptionError, sink_options, source_options
-from barnabas.pipelines.queries import begun_at
-from barnabas.pipelines.source import StreamReader
+from barnabas.pipelines.compiler.queries import begun_at
+from barnabas.pipelines.plan.model import Source
+from barnabas.pipelines.spark.topics.offsets import (
+    ROWS_SHARED_MAX,
+    Range,
+    build_offset,
+    gather,
+    parse_offset,
+    split,
+)
+from barnabas.pipelines.spark.topics.options import OptionError, sink_options, source_options
+from barnabas.pipelines.spark.topics.source import StreamReader
 from barnabas.records.compression import Codec
 
 BASE = {"kafka.bootstrap.servers": "h1,[::1]:9095", "subscribe": "a, b"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
 from barnabas.pipelines.plan import Deduplicate, Filter, Join, Project, Scan, Union
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.plan.errors import PipelineError
 
 TIMED = "steps: [parse: {json: {id: int, at: timestamp}}], time: {of: at, late: 1 minute}"
 SOURCES = f"""pipeline: p

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from barnabas.pipelines.rates import Gauge, duration_text, progress_line
+from barnabas.pipelines.serving.rates import Gauge, duration_text, progress_line
 
 
 def gauge(*seen):

@@ -6,9 +6,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.pipelines import sink
-from barnabas.pipelines.columns import ARROW_TYPES
-from barnabas.pipelines.refusing import RECORD_OVERHEAD, headers_size, record_sizes
+from barnabas.pipelines.spark.topics import sink
+from barnabas.pipelines.spark.topics.columns import ARROW_TYPES
+from barnabas.pipelines.spark.topics.refusing import RECORD_OVERHEAD, headers_size, record_sizes
 
 TEXTS = st.none() | st.text("aé€", max_size=5)
 BYTES = st.none() | st.binary(max_size=30)

@@ -10,10 +10,10 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.schema import pipeline_schema
-from barnabas.pipelines.spec import parse_spec
-from barnabas.pipelines.steps import STEPS
+from barnabas.pipelines.fronts.yaml.schema import pipeline_schema
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.kinds.steps import STEPS
+from barnabas.pipelines.plan.errors import PipelineError
 
 ROOT = Path(__file__).parents[3]
 VALIDATOR = Draft202012Validator(pipeline_schema())

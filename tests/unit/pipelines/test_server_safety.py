@@ -8,11 +8,11 @@ import json
 import pytest
 
 from barnabas.http.server import HttpOptions, make_app
-from barnabas.pipelines.document import parse
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.hiding import MASK, hide, masked, secret_values
-from barnabas.pipelines.server.api import make_service
-from barnabas.pipelines.spec import PIPELINE, parse_spec
+from barnabas.pipelines.entries.document import parse
+from barnabas.pipelines.entries.hiding import MASK, hide, masked, secret_values
+from barnabas.pipelines.fronts.yaml.spec import PIPELINE, parse_spec
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.serving.api import make_service
 
 FILE = """pipeline: p  # password: none here
 source:

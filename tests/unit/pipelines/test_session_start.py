@@ -18,8 +18,8 @@ exit 1
 SESSION = """
 import os, sys
 from pathlib import Path
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.session import start_session
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.spark.session.start import start_session
 try:
     start_session("x", master=sys.argv[1], log_file=Path(sys.argv[2]))
 except PipelineError as error:

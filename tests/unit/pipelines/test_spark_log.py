@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.pipelines.spark_log import start_reason
+from barnabas.pipelines.spark.session.log import start_reason
 
 HOST = """WARNING: Using incubator modules: jdk.incubator.vector
 Exception in thread "main" java.lang.ExceptionInInitializerError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.preparing import new_topics
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.serving.preparing import new_topics
 
 GOOD = """\
 pipeline: p

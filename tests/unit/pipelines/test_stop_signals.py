@@ -12,7 +12,7 @@ HANGS = """
 import subprocess, sys, threading
 from types import SimpleNamespace
 from pyspark import SparkContext
-from barnabas.pipelines.run import stop_signals
+from barnabas.pipelines.serving.run import stop_signals
 
 java = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 SparkContext._gateway = SimpleNamespace(proc=java)

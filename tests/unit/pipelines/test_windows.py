@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.spec import parse_spec
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.plan.errors import PipelineError
 
 TEXT = """pipeline: p
 source: {{topic: t}}

@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barnabas.pipelines.columns import ARROW_TYPES, HEADER_TYPE
 from barnabas.pipelines.direct.lines import Column, Maker, Template
 from barnabas.pipelines.direct.program import ONE_TOPIC, PARCEL, PARCEL_ROWS, Made, Program, Recipe
+from barnabas.pipelines.spark.topics.columns import ARROW_TYPES, HEADER_TYPE
 from barnabas.records.columnar import repeat
 
 PARCEL_DDL: Final = f"{PARCEL} binary, {PARCEL_ROWS} int"

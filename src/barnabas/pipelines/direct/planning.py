@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.pipelines.direct.lines import FIELDS, GROUPS, Kind, Shape
 from barnabas.pipelines.direct.program import Made, Program, Recipe
-from barnabas.pipelines.steps.regex import NAMED_PATTERNS, compile_pattern
+from barnabas.pipelines.kinds.steps.regex import NAMED_PATTERNS, compile_pattern
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.model import Output, PipelineSpec, Query, Source, Step
+    from barnabas.pipelines.plan.model import Output, PipelineSpec, Query, Source, Step
 
 COMBINED: Final = {
     compile_pattern(NAMED_PATTERNS[f"{name}-log"]): name == "combined" for name in ("common", "combined")

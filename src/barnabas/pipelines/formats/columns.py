@@ -20,11 +20,11 @@ from barnabas.pipelines.formats.base import NoColumns
 from barnabas.pipelines.formats.decoding import decoding_of, reader_of
 from barnabas.pipelines.formats.encoding import TYPE, contract_for, encoding_of
 from barnabas.pipelines.formats.subjects import require_fields, written_schema
-from barnabas.pipelines.spark_private import arrow_type, each, spark_type
-from barnabas.pipelines.steps.base import RESERVED, Frame, fail, quoted
+from barnabas.pipelines.kinds.steps.base import RESERVED, Frame, fail, quoted
+from barnabas.pipelines.spark.private import arrow_type, each, spark_type
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.model import RegistryPlace, Step
+    from barnabas.pipelines.plan.model import RegistryPlace, Step
 
 _registers: ContextVar[bool] = ContextVar("registers", default=True)
 

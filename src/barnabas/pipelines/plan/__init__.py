@@ -1,6 +1,6 @@
 """A pipeline's plan: named relations and how they depend on each other, as plain data without Spark.
 
-Pipeline files and the Python builder make `relations`, `plan_of` sorts and checks them, and `compiler.py` makes data
+Pipeline files and the Python builder make `relations`, `plan_of` sorts and checks them, and `compiler/` makes data
 frames of the plan.
 """
 

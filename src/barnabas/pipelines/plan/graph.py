@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.pipelines.document import suggestion
-from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.plan.errors import PipelineError, suggestion
 from barnabas.pipelines.plan.relations import Join, Relation, Scan, Union
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.model import Source
+    from barnabas.pipelines.plan.model import Source
 
 
 @dataclass(frozen=True, slots=True)

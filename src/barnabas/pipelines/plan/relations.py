@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.model import Aggregate, Source, Step
+    from barnabas.pipelines.plan.model import Aggregate, Source, Step
 
 # --- origins ------------------------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ Origin = Scan | Derived | Union | Join
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operation on each row. step: its options, as checked by steps/, and its label for messages."""
+    """An operation on each row. step: its options, as checked by kinds/steps/, and its label for messages."""
 
     step: Step
     stateful: ClassVar[bool] = False

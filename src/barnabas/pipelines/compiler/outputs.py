@@ -1,0 +1,328 @@
+"""Turns a checked pipeline into Spark data frames: from rows of the sources to rows for the sink.
+
+A row that a step could not process is written by the same query as the others, but to the dead-letter topic and with
+its original bytes: the data is read once, and nothing can be lost between two writes. An output with an aggregate
+counts only rows without an error; the failed rows are sent by other queries of the pipeline (see
+`PipelineSpec.queries`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from barnabas.pipelines.compiler.outgoing import DOCUMENT, dead_columns, identified, json_value
+from barnabas.pipelines.compiler.relations import (
+    SKIPPED,
+    Compiler,
+    Load,
+    aggregated,
+    group_fields,
+    group_key,
+    run_steps,
+)
+from barnabas.pipelines.direct.program import PARCEL, PARCEL_ROWS
+from barnabas.pipelines.formats.columns import encoded_column
+from barnabas.pipelines.kinds.steps import STEPS
+from barnabas.pipelines.kinds.steps.base import (
+    DELETED,
+    OPEN,
+    SENT,
+    Frame,
+    always,
+    complaint,
+    computed,
+    expression,
+    fail,
+    flag,
+    quoted,
+)
+from barnabas.pipelines.kinds.steps.exact_json import json_text
+from barnabas.pipelines.kinds.steps.fields import METADATA, known, with_headers
+from barnabas.pipelines.kinds.targets import TARGETS
+from barnabas.pipelines.plan.model import Output, PipelineSpec, Query, Step
+from barnabas.pipelines.spark.topics.columns import DDL_TYPES
+
+SINK_TYPES: Final = {
+    **{name: DDL_TYPES[name] for name in ("topic", "key", "value", "headers", "timestamp")},
+    "origin": "struct<topic:string,partition:int,offset:bigint,output:string>",
+}
+METRICS: Final = "barnabas"
+"""The name of the observation that counts rows and failed rows of each micro-batch."""
+
+
+def query_frame(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Frame:
+    """The rows after all steps, from which the query's output is made, with an observation that counts them.
+
+    Rows that another query sends to the dead letters are filtered out, but after the observation: Spark moves no filter
+    across it, and a filter moved below the steps would evaluate all their expressions a second time.
+    """
+    frame = run_steps(_relation(spec, query, rows), query.output.steps)
+    bad = F.col("_error").isNotNull()
+    data = _observed(frame.data, ~F.col(SKIPPED), ~F.col(SKIPPED) & bad, f"_{PARCEL}", f"_{PARCEL_ROWS}")
+    return replace(frame, data=data.where(~F.col(SKIPPED)).drop(SKIPPED))
+
+
+def _observed(data: DataFrame, sent: Column, failed: Column, parcel: str, parcel_rows: str) -> DataFrame:
+    """`data`, observed to count the rows for which `sent` and `failed` are true; a parcel counts as its lines."""
+    if parcel not in data.columns:
+        counts = F.count(F.when(sent, 1)), F.count(F.when(failed, 1))
+    else:
+        single = F.col(parcel).isNull()
+        counts = (
+            F.sum(F.when(sent, F.coalesce(F.col(parcel_rows), F.lit(1)))),
+            F.count(F.when(failed & single, 1)),
+        )
+    return data.observe(METRICS, counts[0].alias("rows"), counts[1].alias("failed"))
+
+
+def _relation(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Frame:
+    """The rows of the relation that the query's outputs write. rows: of the only source, or a function that loads
+    them."""
+    load = rows if callable(rows) else (lambda _relation, _as_stream: rows)
+    compiler = Compiler(spec.plan, load, query.sends)
+    if query.only_dead and not query.output.steps:
+        return compiler.buried(query.relation)
+    return compiler.frame(query.relation)
+
+
+def query_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> DataFrame:
+    """The rows that this query writes to topics, with columns like topic, key, value, headers and timestamp."""
+    if query.more:
+        return _shared_rows(spec, query, rows)
+    frame = query_frame(spec, query, rows)
+    if query.only_dead:
+        return _dead(spec, frame)
+    if query.output.aggregate is not None:
+        return _aggregate_rows(spec, query.output, frame)
+    return _addressed(spec, query.output, frame)
+
+
+def query_deliverable(
+    spec: PipelineSpec, query: Query, rows: DataFrame | Load
+) -> tuple[DataFrame, tuple[str, ...], bool]:
+    """The rows that this query delivers to a target other than a topic, the names of their fields, and whether their
+    documents may have more fields. Raises PipelineError when the target cannot accept them."""
+    output, target = query.output, query.output.target
+    assert target is not None
+    kind = TARGETS[target.kind]
+    frame = query_frame(spec, query, rows)
+    if frame.deletes and not kind.deletes(target.options):
+        fail(
+            _place(spec, output, target.kind),
+            f"{target.kind} cannot delete rows with these options, and records may be deletes (tombstones: deletes): "
+            "give it a key or an id, or write to it from a separate pipeline",
+        )
+    identity = target.options.get("id")
+    if output.aggregate is not None:
+        frame = _aggregated(spec, output, frame)
+        key = group_key(frame.data, group_fields(output.aggregate))
+        frame = replace(frame, data=frame.data.withColumn("_group", key))
+        identity = identity or "_group"
+    elif frame.open:
+        frame = frame.declare(target.options.get("partition_by", ()), _place(spec, output, "partition_by"))
+        if kind.takes_open is not None and not kind.takes_open(target.options):
+            fail(
+                _place(spec, output, target.kind),
+                "the columns must be known: declare the fields in the parse step, or name them in a keep step",
+            )
+    elif not frame.fields and kind.takes_open is not None:
+        frame = _record_fields(spec, output, frame, kind.takes_bytes(target.options))
+    elif not frame.fields and target.kind != "console":
+        fail(_place(spec, output, target.kind), "there are no fields to deliver: begin with a parse step")
+    known(frame, tuple(target.options.get("partition_by", ())), _place(spec, output, "partition_by"))
+    fields = frame.fields
+    # Before the id is computed: that takes the fields that it names out of the open ones, but the document needs them.
+    frame = replace(frame, data=frame.data.withColumn(DOCUMENT, json_value(frame).cast("string")))
+    if identity is not None:
+        place = _place(spec, output, "id")
+        if output.aggregate is None:
+            frame = computed(frame, "_id", identity, place, "string")
+            identity = "_id"
+        else:
+            expression(frame, identity, place)
+    return identified(frame.data, identity), fields, frame.open
+
+
+def _record_fields(spec: PipelineSpec, output: Output, frame: Frame, as_bytes: bool) -> Frame:
+    """Makes fields of the record itself, for an archive. Unless `as_bytes`, records that are not text fail."""
+    plain = {name: name for name in ("topic", "partition", "offset", "timestamp")}
+    texts = {name: name for name in ("key", "value", "headers")}
+    place = _place(spec, output, "the record")
+    step = Step("metadata", place.label, {"fields": {**plain, **({} if as_bytes else texts)}}, place.where)
+    step = replace(
+        step, options={"fields": {name: METADATA[what] for name, what in step.options["fields"].items()}}
+    )
+    frame = STEPS["metadata"].apply(frame, step)
+    return frame.put({name: F.col(f"_{name}") for name in texts}, step) if as_bytes else frame
+
+
+def _dead(spec: PipelineSpec, frame: Frame) -> DataFrame:
+    bad = frame.data.where(F.col("_error").isNotNull())
+    return bad.select(*[column.alias(name) for name, column in dead_columns(spec).items()])
+
+
+def _place(spec: PipelineSpec, output: Output, what: str) -> Step:
+    """The place of one of an output's own entries in the file, for messages."""
+    entry = what.partition(".")[0]
+    kind = "" if output.target is None else output.target.kind
+    where = (
+        output.where.get(entry) or output.where.get(kind) or output.where.get("") or spec.where or spec.name
+    )
+    return Step("output", f"{output.name}: {what}", {}, where, output.name)
+
+
+def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
+    """The sink's rows: good ones as the output declares, failed ones as dead letters."""
+    frame, columns = _columns(spec, output, frame)
+    if f"_{PARCEL}" in frame.data.columns:
+        columns[PARCEL] = F.col(f"_{PARCEL}")
+    return frame.data.select(*[column.alias(name) for name, column in columns.items()])
+
+
+def _columns(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, dict[str, Column]]:
+    """The sink's columns for each row: those that the output declares, or those of a dead letter if the row failed."""
+    key = F.col("_key")
+    timestamp, value = F.col("_timestamp"), F.col("_whole")
+    if output.schema is not None:
+        frame, value = _encoded(spec, output, frame)
+    elif output.value is None:
+        # Before the other expressions: a field that they name would become null in records that do not have it.
+        frame = replace(frame, data=frame.data.withColumn("_whole", json_value(frame)))
+    if output.key is not None:
+        frame, key = _own(spec, output, frame, "key", output.key)
+    if output.value is not None:
+        frame, value = _own(spec, output, frame, "value", output.value)
+    if output.timestamp is not None:
+        frame, timestamp = _own(spec, output, frame, "timestamp", output.timestamp, "timestamp")
+    frame = with_headers(frame, output.headers, lambda name: _place(spec, output, f"headers.{name}"))
+    frame, topic = _topic(spec, output, frame)
+    written = _bytes(frame, value)
+    columns = {
+        "topic": topic,
+        "key": _bytes(frame, key),
+        "value": F.when(~F.col(DELETED), written) if frame.deletes else written,
+        "headers": F.col(SENT),
+        "timestamp": timestamp,
+    }
+    bad = F.col("_error").isNotNull()
+    dead = dead_columns(spec)
+    # If a row is refused, the sink needs its origin to read the original record again.
+    place = [F.col(f"_{name}").alias(name) for name in ("topic", "partition", "offset")]
+    place.append(F.lit(output.name).alias("output"))
+    chosen = {name: F.when(bad, dead[name]).otherwise(column) for name, column in columns.items()}
+    return frame, {**chosen, "origin": F.struct(*place)}
+
+
+def _shared_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> DataFrame:
+    """The rows that several outputs write to topics, made in one pass: the steps are evaluated once, then the
+    expressions of each output on the same row. Each result becomes a row of its own."""
+    frame = _relation(spec, query, rows)
+    kept = {name: f"_before{name}" for name in ("_error", SENT, *([OPEN] if frame.open else []))}
+    data = frame.data.withColumns({before: F.col(name) for name, before in kept.items()})
+    packed = f"_{PARCEL}" in data.columns
+    made: list[str] = []
+    for number, output in enumerate(query.outputs):
+        own = replace(frame, data=data.withColumns({name: F.col(before) for name, before in kept.items()}))
+        own, columns = _columns(spec, output, own)
+        # If Spark knew that the headers of one output are never null, it would assume this for all outputs.
+        columns["headers"] = F.when(always(), columns["headers"])
+        sent_elsewhere = F.col(kept["_error"]).isNotNull() if number else F.col(SKIPPED)
+        # The first output makes a row of every record that this query sends, so its rows are counted; the others make
+        # none of a record that failed in a common step.
+        marks = [F.lit(number == 0).alias("_first"), F.col("_error").isNotNull().alias("_dead")]
+        if packed:
+            marks += [_of_first(number, PARCEL, "binary"), _of_first(number, PARCEL_ROWS, "int")]
+        row = F.struct(
+            *[column.cast(SINK_TYPES[name]).alias(name) for name, column in columns.items()], *marks
+        )
+        data = own.data.withColumn(f"_made{number}", F.when(~sent_elsewhere, row))
+        made.append(f"_made{number}")
+    # Spark copies each row of an unpivot once; rows exploded from an array would be copied twice.
+    rows_made = data.unpivot([], made, "_output", "_row").where(F.col("_row").isNotNull())
+    parts = (PARCEL, PARCEL_ROWS) if packed else ()
+    marked = rows_made.select(*[f"_row.{name}" for name in (*SINK_TYPES, "_first", "_dead", *parts)])
+    counted = _observed(marked, F.col("_first"), F.col("_dead"), PARCEL, PARCEL_ROWS)
+    return counted.select(*SINK_TYPES, *parts[:1])
+
+
+def _of_first(number: int, name: str, kind: str) -> Column:
+    """A column of parcels for the rows of output `number`; null unless it is the first output."""
+    return (F.col(f"_{name}") if number == 0 else F.lit(None).cast(kind)).alias(name)
+
+
+def _own(
+    spec: PipelineSpec, output: Output, frame: Frame, what: str, sql: str, kind: str | None = None
+) -> tuple[Frame, Column]:
+    """One of an output's own expressions as a column; rows for which it fails get an error."""
+    name = f"_out.{what}"
+    frame = computed(frame, name, sql, _place(spec, output, what), kind)
+    return frame, F.col(quoted(name))
+
+
+def _encoded(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, Column]:
+    """All fields, encoded with the output's schema; rows that do not fit it get an error."""
+    assert output.schema is not None
+    place = _place(spec, output, "value")
+    made = F.col("_encoded")
+    data = frame.data.withColumn("_encoded", encoded_column(frame, output.schema, place))
+    error = F.when(~F.col(DELETED), made["error"]) if frame.deletes else made["error"]
+    return replace(frame, data=flag(data, error, place)), made["v"]
+
+
+def _topic(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, Column]:
+    if output.route is None:
+        return frame, F.lit(output.topic)
+    frame, chosen = _own(spec, output, frame, "route.by", output.route.by, "string")
+    if output.route.topics:
+        pairs = [F.lit(text) for pair in output.route.topics.items() for text in pair]
+        chosen = F.try_element_at(F.create_map(*pairs), F.coalesce(chosen, F.lit("")))
+        return frame, F.coalesce(chosen, F.lit(output.topic))
+    frame = replace(frame, data=frame.data.withColumn("_routed", F.coalesce(chosen, F.lit(output.topic))))
+    routed, loop = F.col("_routed"), F.lit(False)
+    for source in spec.sources:
+        read = source.topics if source.pattern is None else ()
+        loop = loop | (routed.isin(list(read)) if read else routed.rlike(rf"^(?:{source.pattern})\z"))
+    why = F.when(
+        loop,
+        complaint("the pipeline would read topic ", routed, ", which it writes itself, in an endless loop"),
+    )
+    return replace(frame, data=flag(frame.data, why, _place(spec, output, "route.by"))), routed
+
+
+def _bytes(frame: Frame, column: Column) -> Column:
+    """The bytes of a key or value: text as UTF-8, structs, maps and arrays as JSON, other values as text."""
+    kind = frame.kind(column)
+    if kind == "binary":
+        return column
+    if kind.startswith(("struct", "map", "array")):
+        return json_text(frame.data, column).cast("binary")
+    return column.cast("string").cast("binary")
+
+
+def _aggregated(spec: PipelineSpec, output: Output, frame: Frame) -> Frame:
+    assert output.aggregate is not None
+    return aggregated(frame, output.aggregate, lambda what: _place(spec, output, what))
+
+
+def _aggregate_rows(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
+    assert output.aggregate is not None
+    done = _aggregated(spec, output, frame)
+    key = group_key(done.data, group_fields(output.aggregate))
+    if output.key is not None:
+        done, key = expression(done, output.key, _place(spec, output, "key"))
+    if output.schema is not None:
+        # An aggregate has no record to send to the dead letters, so this error, like all of its errors, ends the query.
+        made = F.col("_encoded")
+        row = encoded_column(done, output.schema, _place(spec, output, "value"))
+        done = replace(done, data=done.data.withColumn("_encoded", row))
+        value = F.when(made["error"].isNull(), made["v"]).otherwise(F.raise_error(made["error"]))
+    else:
+        value = json_value(done)
+    if output.value is not None:
+        done, value = expression(done, output.value, _place(spec, output, "value"))
+    columns = {"topic": F.lit(output.topic), "key": _bytes(done, key), "value": _bytes(done, value)}
+    return done.data.select(*[column.alias(name) for name, column in columns.items()])

@@ -1,0 +1,490 @@
+"""The streaming queries of a pipeline: their settings, start, progress and reasons of failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from barnabas.client.blocking import BlockingClient
+from barnabas.client.errors import ClientError
+from barnabas.pipelines.compiler.senders import SOURCES_NOTE, note_senders, noted_senders
+from barnabas.pipelines.direct.planning import NeedsSpark, direct_program, planned_program
+from barnabas.pipelines.direct.program import Program
+from barnabas.pipelines.kinds.sources import SOURCES, Reading
+from barnabas.pipelines.plan import Relation, Scan
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.plan.model import PipelineSpec, Query, Source
+from barnabas.pipelines.spark.folders import Folder, join
+from barnabas.pipelines.spark.private import progress_since
+from barnabas.pipelines.spark.topics.options import client_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+DEFAULT_TRIGGER: Final = "100 milliseconds"
+"""Without a pause, an idle query would ask the broker for new records a hundred times a second."""
+POLL_SECONDS: Final = 0.2
+STOP_SECONDS: Final = 30.0
+CONFIG_SECONDS: Final = 2.0
+ROWS_OPTION: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+BYTES_OPTION: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+UNBOUNDED: Final = str((1 << 31) - 1)
+"""With this value, Spark does not count bytes at all."""
+BATCH_BYTES: Final = 512 << 20
+RECORD_BYTES: Final = 1 << 20
+ROWS_MIN, ROWS_MAX = 64, 4096
+"""With records of at most 1 MB, Kafka's default, a batch has 512 rows: at most 512 MB, usually some 100 KB."""
+PARCELS_MAX: Final = 128
+"""The most rows in a batch of parcels: a parcel is a row of at most half a megabyte, usually a tenth of that."""
+PLANNED_FOR: Final[Mapping[str, str]] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+}
+"""The settings with which Spark's expressions have the same results as direct/."""
+_starting = threading.Lock()
+"""Held while a query starts, because the query takes its settings from the session at that moment."""
+
+
+@dataclass(slots=True)
+class QueryReport:
+    """What one query has done. rows: read and not filtered out. failed: of these, sent to the dead letters. batches:
+    the number of its next micro-batch. latest: when the last micro-batch seen here began (ISO 8601, UTC). way: see
+    `way_of`."""
+
+    name: str
+    topic: str
+    rows: int = 0
+    failed: int = 0
+    batches: int = 0
+    busy_seconds: float = 0.0
+    latest: str = ""
+    way: str = ""
+
+
+def address_of(spec: PipelineSpec, bootstrap: str | None) -> str:
+    """The brokers' address: the given one, else the pipeline's, else $BARNABAS_BOOTSTRAP, else localhost:9092."""
+    return bootstrap or spec.bootstrap or os.environ.get("BARNABAS_BOOTSTRAP") or DEFAULT_BOOTSTRAP
+
+
+def connection_options(spec: PipelineSpec, bootstrap: str) -> dict[str, str]:
+    """The `kafka.*` options of a pipeline's source, with the brokers' address."""
+    own = {name: value for name, value in spec.source.options.items() if name.startswith("kafka.")}
+    return {**own, "kafka.bootstrap.servers": bootstrap}
+
+
+def stop_file(folder: Path) -> Path:
+    """The path of the stop file, on the driver's machine: while it exists, queries finish their present micro-batch and
+    begin no other one."""
+    return (folder / "stopping").absolute()
+
+
+def takes_replays(spec: PipelineSpec, query: Query) -> bool:
+    """Whether letters are replayed into the running query, because it has an aggregate."""
+    return query.output.aggregate is not None and not query.only_dead and not spec.relations
+
+
+def session_program(spark: SparkSession, spec: PipelineSpec, query: Query) -> Program | None:
+    """The program that processes lines of this query without Spark's expressions, see direct/planning.py. None if Spark has
+    to process them, which may also be due to the settings of its session: these come from the command line as well, and the
+    session may belong to another program."""
+    program = direct_program(spec, query)
+    return program if program is not None and _other_setting(spark) is None else None
+
+
+def way_of(spark: SparkSession, spec: PipelineSpec, query: Query) -> str:
+    """How a query's records are processed, as one line of text; see `session_program`."""
+    try:
+        planned_program(spec, query)
+        reason = _other_setting(spark)
+    except NeedsSpark as found:
+        reason = str(found)
+    if reason is None:
+        return "direct: plain lines bypass Spark's expressions, only the others go through them"
+    return f"Spark's expressions: {reason}"
+
+
+def _other_setting(spark: SparkSession) -> str | None:
+    """The first setting of the session because of which Spark has to process lines; None if there is none."""
+    for name, value in PLANNED_FOR.items():
+        found = str(spark.conf.get(name))
+        if found.casefold() != value.casefold():
+            return f"{name} is {found}, not {value}"
+    return None
+
+
+def source_settings(
+    spec: PipelineSpec,
+    query: Query,
+    bootstrap: str,
+    brake: Path | None = None,
+    source: Source | None = None,
+    program: Program | None = None,
+) -> dict[str, str]:
+    """The options of a query's source. source: one of several; None for the only one. program: from `session_program`."""
+    source = source or spec.source
+    # Letters that a replay has copied for an aggregate are read by its running query.
+    more = [spec.replays] if takes_replays(spec, query) else []
+    chosen = (
+        {"subscribe": ",".join([*source.topics, *more])}
+        if source.pattern is None
+        else {"subscribePattern": "|".join([f"(?:{source.pattern})", *map(re.escape, more)])}
+    )
+    return {
+        "startingOffsets": source.start,
+        "includeHeaders": "true",
+        **source.options,
+        **chosen,
+        "kafka.bootstrap.servers": bootstrap,
+        "commitGroup": spec.group(query),
+        **({} if brake is None else {"stopFile": str(brake)}),
+        **({} if program is None else {"direct": program.text()}),
+    }
+
+
+def begun_at(
+    settings: Mapping[str, str], starting: Mapping[str, str] | None, source: Source, *, is_only: bool
+) -> dict[str, str]:
+    """The options of a source with another beginning: no option of its own that says where to begin is left.
+
+    starting: of the whole pipeline; empty if it begins where its file says. is_only: whether the pipeline has no other
+    source; if it has, offsets concern the source that reads their topic, and a source without such offsets begins as its
+    own options say.
+    """
+    if not starting:
+        return dict(settings)
+    offsets = starting.get("startingOffsets", "")
+    if offsets.startswith("{") and not is_only:
+        mine = {topic: value for topic, value in json.loads(offsets).items() if source.reads(topic)}
+        if not mine:
+            return dict(settings)
+        starting = {**starting, "startingOffsets": json.dumps(mine)}
+    kept = {name: value for name, value in settings.items() if not name.lower().startswith("starting")}
+    return {**kept, **starting}
+
+
+def sink_settings(
+    spec: PipelineSpec, query: Query, bootstrap: str, program: Program | None = None
+) -> dict[str, str]:
+    """The options of a query's sink for writing outside of micro-batches. program: the same as for the source."""
+    chosen = {n: v for n, v in query.output.options.items() if n.lower() != "exactlyonce"}
+    return {
+        **connection_options(spec, bootstrap),
+        **chosen,
+        "deadLetters": spec.dead_letters,
+        "pipeline": spec.name,
+        "ownTopics": ",".join([*(t for output in query.outputs for t in output.topics()), spec.dead_letters]),
+        **({} if program is None else {"parcels": "true"}),
+    }
+
+
+def planned_queries(spark: SparkSession, spec: PipelineSpec, checkpoint: str) -> tuple[Query, ...]:
+    """The queries of a pipeline, divided as in its checkpoints.
+
+    Who sends which dead letters is noted there (senders.py), and outputs that share a query in that query's checkpoint.
+    An output added later has its own query, which begins where the pipeline says; so has an output that already has a
+    checkpoint of its own. Raises PipelineError.
+    """
+    folder = Folder(spark, checkpoint)
+    try:
+        apart = _outputs_apart(folder, spec)
+        before = noted_senders(folder)
+        queries = spec.queries(apart, before)
+        note_senders(folder, spec, queries, before)
+    except Exception as error:
+        raise PipelineError(
+            f"the checkpoints {checkpoint} cannot be used: {str(error).splitlines()[0]}"
+        ) from error
+    return queries
+
+
+def _outputs_apart(folder: Folder, spec: PipelineSpec) -> list[str]:
+    """The outputs that could share a query with others, but have one of their own in the checkpoints."""
+    if not spec.sharing():
+        return []
+    note = f"{spec.shared_name}/barnabas-outputs.json"
+    if folder.exists(note):
+        shared = set(folder.read_note(note))
+        return [output.name for output in spec.outputs if output.name not in shared]
+    apart = [output.name for output in spec.sharing() if folder.exists(f"{output.name}/offsets")]
+    if spec.sharing(apart):
+        folder.write_note(note, [output.name for output in spec.sharing(apart)])
+    return apart
+
+
+def rows_per_batch(spec: PipelineSpec, bootstrap: str) -> int:
+    """How many rows may be in memory between Java and Python: fewer if the sources' topics allow large records."""
+    options = client_options(connection_options(spec, bootstrap))
+    largest = RECORD_BYTES
+    with BlockingClient(replace(options, deadline_s=CONFIG_SECONDS)) as client:
+        for topic in dict.fromkeys(topic for source in spec.sources for topic in source.topics):
+            with suppress(ClientError, ValueError):
+                largest = max(largest, int(client.topic_configs(topic)["max.message.bytes"] or 0))
+    return min(max(BATCH_BYTES // largest, ROWS_MIN), ROWS_MAX)
+
+
+def batch_rows(spark: SparkSession, spec: PipelineSpec, bootstrap: str, *, packed: bool) -> int | None:
+    """How many rows a query may hold in memory between Java and Python; None leaves it to Spark. packed: rows are parcels.
+
+    Spark's own bound by bytes (`maxBytesPerBatch`) looks at every column after every row, which takes longer than all
+    the rest if there are headers. The pipeline's own settings are not changed.
+    """
+    if spark.conf.get(BYTES_OPTION, None) != UNBOUNDED or ROWS_OPTION in spec.spark:
+        return None
+    rows = rows_per_batch(spec, bootstrap)
+    return min(rows, PARCELS_MAX) if packed else rows
+
+
+def begun(
+    spark: SparkSession, writer: DataStreamWriter, rows: int | None, *, local: bool | None = None
+) -> StreamingQuery:
+    """Start a query with settings of its own: the session has one value for all queries, and a query keeps the one that is
+    set when it starts. rows: see `batch_rows`. local: whether its checkpoint is on a local disk; None leaves that setting
+    alone."""
+    from barnabas.pipelines.spark.session.start import choose_file_manager
+
+    with _starting:
+        if local is not None:
+            choose_file_manager(spark, local=local)
+        if rows is not None:
+            spark.conf.set(ROWS_OPTION, str(rows))
+        return writer.start()
+
+
+def start_query(
+    spark: SparkSession,
+    spec: PipelineSpec,
+    query: Query,
+    bootstrap: str,
+    checkpoint: str,
+    *,
+    brake: Path | None = None,
+    once: bool = False,
+    starting: Mapping[str, str] | None = None,
+) -> StreamingQuery:
+    """Starts a query. checkpoint: folder or URL of the pipeline's checkpoints. brake: see `stop_file`. once: process
+    what is there, then end. starting: source options that say where a query without a checkpoint begins. Raises
+    PipelineError."""
+    from barnabas.pipelines.compiler.outputs import query_deliverable, query_rows
+    from barnabas.pipelines.kinds.targets.base import deliver_batch
+    from barnabas.pipelines.spark.session.start import adopt_session, is_local
+
+    adopt_session(spark)
+    program = session_program(spark, spec, query)
+    bound = batch_rows(spark, spec, bootstrap, packed=program is not None)
+    place = join(checkpoint, query.name)
+    begin = partial(begun, spark, rows=bound, local=is_local(spark, place))
+    load = source_loader(
+        spark, spec, query, bootstrap, place, brake=brake, starting=starting, program=program
+    )
+    settings = sink_settings(spec, query, bootstrap, program)
+    name = f"{spec.name}.{query.name}"
+    target = None if query.only_dead else query.output.target
+    fields: tuple[str, ...] = ()
+    is_open = False
+    if target is None:
+        rows = query_rows(spec, query, load)
+    else:
+        rows, fields, is_open = query_deliverable(spec, query, load)
+    writer = (
+        rows.writeStream.queryName(name)
+        .option("checkpointLocation", place)
+        .outputMode("append" if query.adds_only else "update")
+    )
+    pause = query.output.trigger or spec.trigger
+    if once:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=pause or DEFAULT_TRIGGER)
+    if target is not None:
+        deliver = partial(
+            deliver_batch,
+            spec=spec,
+            query=name,
+            output=query.output.name,
+            checkpoint=place,
+            target=target,
+            fields=fields,
+            open=is_open,
+            settings=settings,
+        )
+        return begin(writer.foreachBatch(deliver))
+    settings |= exactly_once_settings(spark, query, name, place)
+    if query.adds_only:
+        return begin(writer.format("barnabas").options(**settings))
+    return begin(writer.foreachBatch(write_each_batch(settings)))
+
+
+def exactly_once_settings(spark: SparkSession, query: Query, name: str, place: str) -> dict[str, str]:
+    """The options with which a query's sink writes each row exactly once, unless its output says otherwise. The prefix
+    of its transactional ids is stored in its checkpoint: it moves with the checkpoint, and no other query has it."""
+    chosen = {n.lower(): v for n, v in query.output.options.items()}
+    wanted = chosen.get("exactlyonce", "true")
+    if wanted.lower() != "true" or "kafka.transactional.id" in chosen:
+        return {"exactlyOnce": wanted}
+    folder = Folder(spark, place)
+    note = "barnabas-sink.json"
+    if not folder.exists(note):
+        folder.write_note(note, {"transactional.id": f"barnabas-{name}-{uuid4().hex[:12]}"})
+    return {"exactlyOnce": "true", "kafka.transactional.id": folder.read_note(note)["transactional.id"]}
+
+
+def source_loader(
+    spark: SparkSession,
+    spec: PipelineSpec,
+    query: Query,
+    bootstrap: str,
+    place: str,
+    *,
+    brake: Path | None = None,
+    starting: Mapping[str, str] | None = None,
+    program: Program | None = None,
+) -> Callable[[Relation, bool], DataFrame]:
+    """A function that loads the rows of each source of a query for the compiler. place: the query's checkpoint. Raises
+    PipelineError when the checkpoint was begun with other sources."""
+    from barnabas.pipelines.spark.topics.letters import with_replayed
+
+    scans = {r.name: r.origin.source for r in spec.plan.needed(query.relation) if isinstance(r.origin, Scan)}
+    if len(scans) > 1:
+        _keep_order(spark, place, list(scans))
+
+    def load(relation: Relation, stream: bool) -> DataFrame:
+        source = scans[relation.name]
+        settings = source_settings(spec, query, bootstrap, brake, source, program)
+        settings = begun_at(settings, starting, source, is_only=len(scans) == 1)
+        reading = Reading(settings, place, list(scans).index(relation.name), stream)
+        rows = SOURCES[source.kind].rows(spark, source, reading)
+        return with_replayed(rows, spec, query.output) if takes_replays(spec, query) else rows
+
+    return load
+
+
+def _keep_order(spark: SparkSession, place: str, names: list[str]) -> None:
+    """Raises PipelineError if the sources or their order have changed: checkpoints identify them by number."""
+    folder = Folder(spark, place)
+    note = SOURCES_NOTE
+    if not folder.exists(note):
+        folder.write_note(note, names)
+    elif (before := folder.read_note(note)) != names:
+        raise PipelineError(
+            f"the checkpoint {place} was begun with the sources {', '.join(before)}, but the pipeline now has "
+            f"{', '.join(names)}: change them back, or start again with another output name or --checkpoints"
+        )
+
+
+def write_each_batch(settings: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
+    """A function for `foreachBatch` of queries in update mode, which Spark does not support in Python sinks. settings:
+    options of the sink, with `kafka.transactional.id` to write each row exactly once."""
+    lowered = {name.lower() for name in settings}
+
+    def write(rows: DataFrame, batch_id: int) -> None:
+        options = dict(settings)
+        if "kafka.transactional.id" in lowered and settings.get("exactlyOnce") != "false":
+            query = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            options |= {"batchId": str(batch_id), "queryId": query}
+        rows.write.format("barnabas").options(**options).mode("append").save()
+
+    return write
+
+
+def wait_until_idle(streams: list[StreamingQuery]) -> None:
+    """Waits until no query is inside a micro-batch, at most STOP_SECONDS: the next run repeats an interrupted
+    micro-batch, which may write rows a second time."""
+    give_up = time.monotonic() + STOP_SECONDS
+    idle = 0
+    while idle < 2 and time.monotonic() < give_up:
+        busy = any(stream.isActive and stream.status["isTriggerActive"] for stream in streams)
+        idle = 0 if busy else idle + 1
+        time.sleep(POLL_SECONDS / 2)
+
+
+def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
+    """Adds the micro-batches that ended since the last call to the report; returns whether any of them read records."""
+    from barnabas.pipelines.compiler.outputs import METRICS
+
+    found = False
+    for raw in progress_since(stream, line.latest):
+        line.latest = raw["timestamp"]
+        batch = int(raw["batchId"])
+        counts = (raw.get("observedMetrics") or {}).get(METRICS)
+        if batch < line.batches or not counts or not raw.get("numInputRows"):
+            continue
+        line.batches = batch + 1
+        line.rows += int(counts.get("rows") or 0)
+        line.failed += int(counts.get("failed") or 0)
+        line.busy_seconds += raw["durationMs"].get("triggerExecution", 0) / 1000
+        found = True
+    return found
+
+
+def records_per_second(raw: Mapping[str, Any]) -> float:
+    """The speed of a micro-batch, from Spark's progress report; Spark's own number counts a parcel as one row."""
+    from barnabas.pipelines.compiler.outputs import METRICS
+
+    counts = (raw.get("observedMetrics") or {}).get(METRICS) or {}
+    rows, ms = int(counts.get("rows") or 0), raw.get("durationMs", {}).get("triggerExecution", 0)
+    return round(1000 * rows / ms, 1) if ms else 0.0
+
+
+_NAMED: Final = re.compile(
+    r"^(?:Caused by: |: )?([A-Za-z_][\w.$]*(?:Error|Exception|Lost|Topic|OutOfRange|Unavailable|Failed)): (.+)$"
+)
+_OURS: Final = (
+    "DataLost",
+    "OptionError",
+    "UnknownTopic",
+    "OffsetOutOfRange",
+    "DeliveryError",
+    "AuthenticationFailed",
+    "TransactionLost",
+    "SinkError",
+)
+_WRAPPERS: Final = (
+    "StreamingQueryException",
+    "Py4JException",
+    "SparkException",
+    "Py4JJavaError",
+    "AnalysisException",
+)
+
+
+_EMPTY: Final = (
+    "raised by the Python Proxy",
+    "Job aborted",
+    "terminated with exception",
+    "Exception thrown in awaitResult",
+)
+"""Messages that only say that there was another error."""
+
+
+def failure_reason(text: str) -> str:
+    """The cause of a Spark failure in one line: an error of this package if there is one, else the most precise."""
+    found: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        match = _NAMED.match(line.strip())
+        if match:
+            found.append((match[1].rpartition(".")[2], match[2]))
+    for name, reason in found:
+        if name in _OURS or name.startswith("Broker"):
+            return reason
+    found = [(name, reason) for name, reason in found if not any(text in reason for text in _EMPTY)]
+    precise = [f"{name}: {reason}" for name, reason in found if name not in _WRAPPERS]
+    if precise:
+        return precise[-1]
+    if found:
+        return found[-1][1]
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
+    return first.partition("terminated with exception: ")[2] or first

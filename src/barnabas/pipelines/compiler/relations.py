@@ -1,0 +1,448 @@
+"""Compiles the relations of a plan into Spark data frames.
+
+Each relation is compiled once per query, after those it reads. A row that fails in a step stays in the frame with its
+error, through unions and further relations, until an output sends it to the dead letters. Before a join or an aggregate
+failed rows are filtered out, and a separate query sends them (`PipelineSpec.queries`).
+
+`_skipped` is true for a row with an error that another query sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from barnabas.pipelines.compiler.outgoing import json_value
+from barnabas.pipelines.direct.program import PARCEL, PARCEL_ROWS
+from barnabas.pipelines.kinds.steps import STEPS
+from barnabas.pipelines.kinds.steps.base import (
+    DELETED,
+    ERROR_TYPE,
+    OPEN,
+    OPEN_TYPE,
+    RECORD_COLUMNS,
+    ROW,
+    SENT,
+    TEXT,
+    Frame,
+    always,
+    attempt,
+    complaint,
+    expression,
+    fail,
+    flag,
+    kept,
+    quoted,
+    spark_reason,
+)
+from barnabas.pipelines.kinds.steps.exact_json import json_object
+from barnabas.pipelines.plan import Derived, Join, Plan, Relation, Scan, Union
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.plan.model import Aggregate, Step
+from barnabas.pipelines.spark.private import knows_charset
+from barnabas.pipelines.spark.topics.columns import DDL_TYPES
+
+Load = Callable[[Relation, bool], DataFrame]
+"""Loads the rows of a relation from its source, as a stream if the second argument is true, else as a batch read."""
+EVENT: Final = "_event"
+"""The column with a row's event time, for which Spark keeps a watermark."""
+SKIPPED: Final = "_skipped"
+HIDDEN: Final = {
+    **{name: DDL_TYPES[name[1:]] for name in RECORD_COLUMNS},
+    "_error": ERROR_TYPE,
+    TEXT: "string",
+    SENT: DDL_TYPES["headers"],
+    SKIPPED: "boolean",
+    ROW: "string",
+    OPEN: OPEN_TYPE,
+    DELETED: "boolean",
+}
+"""The columns that are not fields, and their types."""
+ABSENT: Final = {DELETED: False}
+"""Default values of hidden columns in rows that lack them; null for all others."""
+RIGHT: Final = "_right."
+Places = Callable[[str], Step]
+"""Returns the place of an entry in the pipeline file, for messages."""
+
+
+def opened(rows: DataFrame, encoding: str | None = None, *, deletes: bool = False) -> Frame:
+    """A frame of source rows: the record in hidden columns, and no fields yet. encoding: of values; default UTF-8.
+    deletes: whether records without a value stand for deletes. Raises PipelineError for an encoding that Java does not
+    support."""
+    there = set(rows.columns)
+    columns = [
+        F.col(name[1:]).alias(name)
+        if name[1:] in there
+        else F.lit(None).cast(DDL_TYPES[name[1:]]).alias(name)
+        for name in RECORD_COLUMNS
+    ]
+    data = rows.select(*columns, F.lit(None).cast(ERROR_TYPE).alias("_error"))
+    if PARCEL in there:
+        # Steps leave rows with an error unchanged. A parcel is already processed, so it gets an empty error.
+        full = F.struct(
+            F.lit("").alias("step"), F.lit("").alias("reason"), F.lit(None).cast("string").alias("output")
+        )
+        packed = rows.select(
+            *columns, F.col(PARCEL).alias(f"_{PARCEL}"), F.col(PARCEL_ROWS).alias(f"_{PARCEL_ROWS}")
+        )
+        data = packed.withColumn("_error", F.when(F.col(f"_{PARCEL}").isNotNull(), full))
+    data = data.withColumns({TEXT: _text(data, encoding), SENT: F.col("_headers")})
+    return Frame(data.withColumn(DELETED, F.col("_value").isNull()) if deletes else data)
+
+
+def _text(data: DataFrame, encoding: str | None) -> Column:
+    """The value as text; null if its bytes are not valid in the encoding."""
+    if encoding is None or encoding.lower().replace("-", "") == "utf8":
+        return F.try_validate_utf8(F.col("_value").cast("string"))
+    try:
+        data.select(F.decode(F.lit("x").cast("binary"), encoding))
+        known = knows_charset(data.sparkSession, encoding)
+    except Exception:
+        known = False
+    if not known:
+        raise PipelineError(
+            f"source.encoding is {encoding!r}, which Java does not support; use one like windows-1252"
+        )
+    return F.when(always(), attempt(F.decode(F.col("_value"), encoding)))["v"]
+
+
+def run_steps(frame: Frame, steps: Iterable[Step]) -> Frame:
+    """The frame after these steps. Raises PipelineError with the place of a step that Spark rejects."""
+    for step in steps:
+        try:
+            frame = STEPS[step.kind].apply(frame, step)
+        except PipelineError:
+            raise
+        except Exception as error:
+            raise PipelineError(f"{step.where}: step {step.label}: {spark_reason(error)}") from error
+    return frame
+
+
+class Compiler:
+    """Compiles the relations of one query. sends: the relations whose failed rows this query sends; failed rows of
+    other relations are marked in `_skipped`."""
+
+    def __init__(self, plan: Plan, load: Load, sends: Collection[str]) -> None:
+        self.plan = plan
+        self.load = load
+        self.sends = sends
+        self._done: dict[str, Frame] = {}
+
+    def frame(self, name: str) -> Frame:
+        """The rows of a relation. Raises PipelineError."""
+        if name not in self._done:
+            relation = self.plan[name]
+            frame = self._before_aggregate(relation)
+            if relation.aggregate is not None:
+                frame = aggregated_relation(frame, relation.aggregate, lambda what: place_in(relation, what))
+            self._done[name] = frame
+        return self._done[name]
+
+    def buried(self, name: str) -> Frame:
+        """The rows of a relation for a query that sends only failed rows: those before its aggregate, and for a table
+        every record of its topic instead of the newest of each key."""
+        return self._before_aggregate(self.plan[name], as_stream=self.plan.is_table(name))
+
+    def _before_aggregate(self, relation: Relation, *, as_stream: bool = False) -> Frame:
+        name = relation.name
+        frame = self._origin(relation, as_stream)
+        if SKIPPED in frame.data.columns:
+            if not relation.operators and relation.event_time is None:
+                return frame
+            before = F.col("_error").isNotNull()
+            frame = replace(frame, data=frame.data.withColumn("_failed_before", before))
+            frame = self._worked(frame, relation)
+            skipped = F.when(F.col("_failed_before"), F.col(SKIPPED)).otherwise(self._sent_elsewhere(name))
+            return replace(frame, data=frame.data.withColumn(SKIPPED, skipped).drop("_failed_before"))
+        frame = self._worked(frame, relation)
+        return replace(frame, data=frame.data.withColumn(SKIPPED, self._sent_elsewhere(name)))
+
+    def _sent_elsewhere(self, name: str) -> Column:
+        return F.lit(False) if name in self.sends else F.col("_error").isNotNull()
+
+    def _worked(self, frame: Frame, relation: Relation) -> Frame:
+        """The frame after the relation's operators, with its event time."""
+        frame = run_steps(frame, relation.steps)
+        return frame if relation.event_time is None else timed(frame, relation)
+
+    def _origin(self, relation: Relation, as_stream: bool) -> Frame:
+        origin = relation.origin
+        if isinstance(origin, Scan):
+            rows = self.load(relation, as_stream or not origin.table)
+            if origin.table:
+                rows = rows.where(F.col("value").isNotNull()) if as_stream else newest(rows)
+            return opened(rows, origin.source.encoding, deletes=origin.source.deletes)
+        if isinstance(origin, Derived):
+            return self.buried(origin.relation) if as_stream else self.frame(origin.relation)
+        place = place_in(relation, "origin")
+        if isinstance(origin, Union):
+            return union([(name, self.frame(name)) for name in origin.relations], place)
+        return join(self.plan, origin, self.frame(origin.left), self.frame(origin.right), place)
+
+
+def place_in(relation: Relation, what: str) -> Step:
+    """The place of a relation's entry in the file, for messages."""
+    label = relation.name if what == "origin" else f"{relation.name}: {what}"
+    return Step("relation", label, {}, relation.at(what.partition(".")[0]))
+
+
+def newest(rows: DataFrame) -> DataFrame:
+    """The newest record of each key, unless it is a tombstone: a compacted topic as a table.
+
+    Once a topic has got more partitions, a key's records may be in two of them. Offsets say nothing about their order
+    then: of the newest records of each partition, the one with the latest timestamp counts, and of equal ones that in the
+    partition that was added last.
+    """
+    whole = F.struct(*[F.col(name) for name in rows.columns])
+    keyed = rows.where(F.col("key").isNotNull())
+    each = keyed.groupBy("key", "partition").agg(F.max_by(whole, "offset").alias("_last"))
+    last = each.groupBy("key").agg(
+        F.max_by("_last", F.struct(F.col("_last.timestamp"), F.col("partition"))).alias("_last")
+    )
+    found = last.select(*[F.col("_last")[name].alias(name) for name in rows.columns])
+    return found.where(F.col("value").isNotNull())
+
+
+def timed(frame: Frame, relation: Relation) -> Frame:
+    """The frame with the event time that its relation declares; rows in which it is null get an error."""
+    declared = relation.event_time
+    assert declared is not None
+    place = place_in(relation, "time")
+    time = frame.source(declared.of, place)
+    kind = frame.kind(time)
+    if kind not in ("timestamp", "timestamp_ntz"):
+        fail(place, f"{declared.of} is {kind}, not a timestamp: use a time or convert step before")
+    data = frame.data.withColumn(EVENT, time.cast("timestamp"))
+    missing = F.when(F.col(EVENT).isNull(), complaint(f"the event time {declared.of} is null"))
+    data = flag(data, missing, place)
+    return replace(frame, data=data.withWatermark(EVENT, declared.late))
+
+
+# --- several relations --------------------------------------------------------------------------------
+
+
+def union(frames: list[tuple[str, Frame]], place: Step) -> Frame:
+    """The rows of all frames, with the fields of all frames; fields that a frame lacks are null in its rows."""
+    names = tuple(dict.fromkeys(name for _, frame in frames for name in frame.fields))
+    is_open = any(frame.open for _, frame in frames)
+    made = [(name, frame.declare(names, place) if frame.open else frame) for name, frame in frames]
+    kinds = {field: _common_kind(made, field, place) for field in names}
+    timed = all(EVENT in frame.data.columns for _, frame in made)
+    hidden = {
+        name: kind
+        for name, kind in HIDDEN.items()
+        if any(name in frame.data.columns for _, frame in made) and (name != OPEN or is_open)
+    }
+
+    def aligned(frame: Frame) -> DataFrame:
+        there = set(frame.data.columns)
+        columns = [
+            F.col(quoted(name)) if name in there else F.lit(ABSENT.get(name)).cast(kind).alias(name)
+            for name, kind in hidden.items()
+        ]
+        for name in names:
+            known = F.col(quoted(name)) if name in frame.fields else F.lit(None)
+            columns.append(known.cast(kinds[name]).alias(name))
+        return frame.data.select(*columns, *([EVENT] if timed else []))
+
+    data = aligned(made[0][1])
+    for _, frame in made[1:]:
+        data = data.union(aligned(frame))
+    return Frame(data, names, is_open)
+
+
+def _common_kind(frames: list[tuple[str, Frame]], field: str, place: Step) -> str:
+    """The common type of a field in all frames that have it; variant if it is an open field in one of them. Raises
+    PipelineError for different types."""
+    kinds: dict[str, str] = {
+        name: frame.data.schema[field].dataType.simpleString()
+        for name, frame in frames
+        if field in frame.fields
+    }
+    declared: set[str] = {kind for kind in kinds.values() if kind != "void"}
+    if len(declared) == 1:
+        return declared.pop()
+    if not declared or "variant" in declared:
+        return "variant" if declared else "string"
+    said = " and ".join(f"{kind} in {name}" for name, kind in kinds.items())
+    fail(place, f"{field} is {said}: a union needs one type, so convert one of them")
+
+
+def join(plan: Plan, wanted: Join, left: Frame, right: Frame, place: Step) -> Frame:
+    """Pairs of rows of two frames, without failed rows. A pair has the topic, partition and offset of its left row's
+    record, or of its right row's if there is no left row."""
+    for name, frame in ((wanted.left, left), (wanted.right, right)):
+        if frame.open:
+            fail(
+                place,
+                f"the fields of {name} must be known: declare them in the parse step, or name them in a keep step",
+            )
+        if frame.deletes:
+            fail(
+                place,
+                f"records of {name} may be deletes (tombstones: deletes), which have no fields to join on",
+            )
+    both = _same_names(wanted, left, right, place)
+    left_data, right_data = (
+        kept(frame.data, F.col("_error").isNull()).withColumn("_there", F.lit(True))
+        for frame in (left, right)
+    )
+    right_data = right_data.select(*[F.col(quoted(n)).alias(RIGHT + n) for n in right_data.columns])
+    condition = F.lit(True)
+    for ours, theirs in wanted.on.items():
+        kinds = (left.kind(left.source(ours, place)), right.kind(right.source(theirs, place)))
+        if kinds[0] != kinds[1]:
+            fail(
+                place,
+                f"{ours} of {wanted.left} is {kinds[0]} and {theirs} of {wanted.right} is {kinds[1]}: convert one of them",
+            )
+        condition = condition & (F.col(quoted(ours)) == _of_right(theirs))
+        if wanted.within is not None:
+            # A join of streams looks partners up by the bytes of these fields, and those of null are equal.
+            condition = condition & F.col(quoted(ours)).isNotNull() & _of_right(theirs).isNotNull()
+    if wanted.within is not None:
+        time, other = F.col(EVENT), _of_right(EVENT)
+        condition = condition & (other >= time - F.expr(f"INTERVAL {wanted.within.before}"))
+        condition = condition & (other <= time + F.expr(f"INTERVAL {wanted.within.after}"))
+    how = {"left": "left_outer", "right": "right_outer", "full": "full_outer"}.get(wanted.kind, "inner")
+    return _paired(plan, wanted, left, right, left_data.join(right_data, condition, how), both)
+
+
+def _of_right(name: str) -> Column:
+    return F.col(quoted(RIGHT + name))
+
+
+def _same_names(wanted: Join, left: Frame, right: Frame, place: Step) -> set[str]:
+    """The fields that are joined on and have the same name on both sides, which become one field of the pair. Raises
+    PipelineError when both sides have another field of the same name."""
+    both = {ours for ours, theirs in wanted.on.items() if ours == theirs and not wanted.prefix}
+    names = {wanted.prefix + name for name in right.fields if name not in both}
+    if clash := sorted(names & set(left.fields)):
+        fail(
+            place,
+            f"{wanted.left} and {wanted.right} both have a field {clash[0]!r}: rename or drop one, or give the join a "
+            "prefix for the right side's",
+        )
+    return both
+
+
+def _paired(plan: Plan, wanted: Join, left: Frame, right: Frame, pairs: DataFrame, both: set[str]) -> Frame:
+    """A frame with the columns of the pairs."""
+    lone_right = wanted.kind in ("right", "full")
+
+    def hidden(name: str) -> Column:
+        if not lone_right:
+            return F.col(name)
+        return F.when(F.col("_there"), F.col(name)).otherwise(_of_right(name))
+
+    columns = [hidden(name).alias(name) for name in (*RECORD_COLUMNS, "_error", TEXT, SENT)]
+    columns.append(F.lit(False).alias(SKIPPED))
+    columns.append(_pair_row(left, right).alias(ROW))
+    timed_side = {"right": "right", "full": ""}.get(wanted.kind, "left")
+    if timed_side and plan.has_event_time(getattr(wanted, timed_side)):
+        columns.append(F.col(EVENT) if timed_side == "left" else _of_right(EVENT).alias(EVENT))
+    for name in left.fields:
+        column = F.col(quoted(name))
+        columns.append((F.coalesce(column, _of_right(name)) if name in both else column).alias(name))
+    others = {name: wanted.prefix + name for name in right.fields if name not in both}
+    columns += [_of_right(name).alias(new) for name, new in others.items()]
+    return Frame(pairs.select(*columns), (*left.fields, *others.values()))
+
+
+def _pair_row(left: Frame, right: Frame) -> Column:
+    """Identifies a pair among those of the same left record, by the topic, partition and offset of its right record."""
+    own = [F.col(ROW)] if ROW in left.data.columns else []
+    others = [_of_right(name).cast("string") for name in ("_topic", "_partition", "_offset")]
+    if ROW in right.data.columns:
+        others.append(_of_right(ROW))
+    return F.concat_ws("-", *own, F.when(F.col("_there"), F.concat_ws("-", *others)))
+
+
+# --- aggregates ---------------------------------------------------------------------------------------
+
+
+def aggregated(frame: Frame, plan: Aggregate, place: Places, *, timed: bool = False) -> Frame:
+    """Groups and their results as fields, of the rows without an error. timed: adds the window's time as event time."""
+    if frame.deletes:
+        fail(
+            place("aggregate"),
+            "records may be deletes (tombstones: deletes), which cannot be subtracted from results",
+        )
+    frame = replace(frame, data=frame.data.where(F.col("_error").isNull()))
+    groups: list[Column] = []
+    for sql in plan.by:
+        frame, column = expression(frame, sql, place("aggregate.by"))
+        # Spark cannot group by variants, so their text is used.
+        groups.append((column.cast("string") if frame.kind(column) == "variant" else column).alias(sql))
+    if plan.window is not None:
+        frame, window = _window(frame, plan, place("aggregate.window.of"))
+        groups.insert(0, window)
+    results = []
+    for name, sql in plan.compute.items():
+        frame, column = expression(frame, sql, place(f"aggregate.compute.{name}"))
+        results.append(column.alias(name))
+    counted = frame.data.groupBy(*groups).agg(*results)
+    fields = list(plan.by)
+    if plan.window is not None:
+        if timed:
+            counted = counted.withColumn(EVENT, F.window_time("_window"))
+        ends = dict(zip(plan.window.names, ("start", "end"), strict=False))
+        counted = counted.withColumns({name: F.col("_window")[end] for name, end in ends.items()})
+        counted = counted.drop("_window")
+        fields[:0] = plan.window.names
+    return Frame(counted, (*fields, *plan.compute))
+
+
+def _window(frame: Frame, plan: Aggregate, place: Step) -> tuple[Frame, Column]:
+    window = plan.window
+    assert window is not None
+
+    def of(time: str) -> Column:
+        if window.gap is not None:
+            return F.session_window(time, window.gap).alias("_window")
+        assert window.every is not None
+        return F.window(time, window.every, window.slide or window.every).alias("_window")
+
+    if window.of is None:
+        if EVENT not in frame.data.columns:
+            fail(place, "the window needs `of`, a field with a time: its input has no event time")
+        return frame, of(EVENT)
+    frame, time = expression(frame, window.of, place)
+    if frame.kind(time) != "timestamp":
+        fail(place, f"{window.of!r} is {frame.kind(time)}, not a timestamp: use a time step before")
+    frame = replace(frame, data=frame.data.withColumn("_time", time))
+    if plan.late is not None:
+        frame = replace(frame, data=frame.data.withWatermark("_time", plan.late))
+    return frame, of("_time")
+
+
+def group_fields(plan: Aggregate) -> list[str]:
+    """The fields that identify a group."""
+    return [*([] if plan.window is None else [plan.window.name]), *plan.by]
+
+
+def group_key(data: DataFrame, fields: list[str]) -> Column:
+    """The group's values as a JSON object: each group has a key of its own, so compaction keeps its newest result."""
+    return json_object(data, fields)
+
+
+def aggregated_relation(frame: Frame, plan: Aggregate, place: Places) -> Frame:
+    """The results of an aggregate as rows for further steps. They come from no single record: their key is the group's
+    values and their value all fields, both as JSON."""
+    done = aggregated(frame, plan, place, timed=True)
+    own = {
+        "_key": group_key(done.data, group_fields(plan)).cast("binary"),
+        "_value": json_value(done).cast("binary"),
+        TEXT: json_value(done),
+        SKIPPED: F.lit(False),
+    }
+    others = {
+        name: F.lit(None).cast(kind)
+        for name, kind in HIDDEN.items()
+        if name not in (*own, ROW, OPEN, DELETED)
+    }
+    return replace(done, data=done.data.withColumns({**own, **others}))

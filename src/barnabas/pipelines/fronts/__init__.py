@@ -1,0 +1,1 @@
+"""What becomes a plan: pipeline files (`yaml/`) and pipelines written in Python (`python.py`)."""

@@ -1,0 +1,116 @@
+"""Entries that occur in several places of a pipeline file: their shapes, and the functions that read them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from barnabas.pipelines.entries.document import Item, entries
+from barnabas.pipelines.entries.shapes import Choice, Defined, Duration, Group, Named, Several, Text
+from barnabas.pipelines.kinds.steps import STEPS
+from barnabas.pipelines.kinds.steps.base import StepList
+from barnabas.pipelines.plan.errors import suggestion
+from barnabas.pipelines.plan.model import Aggregate, RegistryPlace, Step, Window
+
+SQL: Final = Text("a Spark SQL expression over the fields")
+TRIGGER: Final = Duration("how often a micro-batch begins, like '10 seconds'")
+STEP_LIST: Final = Defined("steps", lambda: StepList(STEPS))
+AGGREGATE: Final = Group(
+    {
+        "window": Group(
+            {
+                "of": Text("the field with the time; default the relation's event time"),
+                "every": Duration("how long a window is"),
+                "session": Duration("in place of every: the pause that ends a session; needs emit: final"),
+                "slide": Duration("how often a window begins; default: when the last one ends"),
+                "as": Text("the field with the window's start; default window"),
+                "end": Text("a field with the window's end"),
+            },
+            one_of=("every", "session"),
+            needs={"slide": "every"},
+        ),
+        "by": Several(SQL, "values that identify a group"),
+        "compute": Named(Text("a Spark SQL aggregate like count(*)"), "fields and their aggregates", least=1),
+        "late": Duration("how late a record may come and still count"),
+        "emit": Choice(
+            ("changes", "final"),
+            "changes (default): a group's result whenever it changes; final: once, when its window is over",
+        ),
+    },
+    required=("compute",),
+    needs={"late": "window"},
+)
+REGISTRY: Final = Group(
+    {
+        "url": Text("a schema registry, like http://localhost:8081", hides="passwords"),
+        "subject": Text("the subject whose newest version is used; default <topic>-value"),
+    },
+    required=("url",),
+)
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def read_name(item: Item) -> str:
+    """A name of a pipeline, output, source or relation. Raises PipelineError."""
+    name = item.text()
+    if not NAME.fullmatch(name):
+        item.fail(
+            f"{item.what} is {name!r}; a name has up to 100 letters, digits, dots, dashes and underscores"
+        )
+    return name
+
+
+def read_registry(item: Item, subject: str | None) -> RegistryPlace:
+    """A subject of a schema registry. subject: the default; None if there is none. Raises PipelineError."""
+    found = REGISTRY.open(item)
+    named = found["subject"].text() if "subject" in found else subject
+    if not named:
+        item.fail("registry needs subject, the subject whose newest version is used")
+    return RegistryPlace(found["url"].text(), named)
+
+
+def read_duration(item: Item) -> str:
+    """A duration in Spark's notation. Raises PipelineError."""
+    TRIGGER.check(item)
+    return item.text()
+
+
+def read_steps(item: Item, relation: str = "", output: str | None = None) -> tuple[Step, ...]:
+    """The steps in order. relation: their relation, for labels in dead letters. output: their output, if any.
+
+    Raises PipelineError.
+    """
+    steps = []
+    prefix = f"{relation}: " if relation else ""
+    for number, (kind, options) in enumerate(entries(item), 1):
+        rule = STEPS.get(kind)
+        if rule is None:
+            options.fail(f"there is no step {kind!r}; {suggestion(kind, STEPS)}")
+        steps.append(Step(kind, f"{prefix}{number} {kind}", rule.check(options), options.where, output))
+    return tuple(steps)
+
+
+def read_aggregate(item: Item) -> Aggregate:
+    """An aggregate. Raises PipelineError."""
+    found = AGGREGATE.open(item)
+    window = None
+    if "window" in found:
+        entry = found["window"].mapping()
+        window = Window(
+            of=entry["of"].text() if "of" in entry else None,
+            every=entry["every"].text() if "every" in entry else None,
+            slide=entry["slide"].text() if "slide" in entry else None,
+            name=entry["as"].text() if "as" in entry else "window",
+            gap=entry["session"].text() if "session" in entry else None,
+            end=entry["end"].text() if "end" in entry else None,
+        )
+        if window.name == window.end:
+            entry["end"].fail(f"end is {window.end!r}, but that is the field for the start")
+        if window.gap is not None and "by" not in found:
+            found["window"].fail("sessions need by: Spark keeps sessions for each group")
+    late = found["late"].text() if "late" in found else None
+    compute = found["compute"].text_map()
+    if not compute:
+        found["compute"].fail("compute is empty: name at least one aggregate, like requests: count(*)")
+    emit = found["emit"].text() if "emit" in found else "changes"
+    return Aggregate(window, found["by"].texts() if "by" in found else (), compute, late, emit)

@@ -1,0 +1,1 @@
+"""The kinds of sources, steps and targets, one file each."""

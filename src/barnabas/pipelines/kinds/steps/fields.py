@@ -1,0 +1,531 @@
+"""Steps that change, add, remove and choose fields, and that drop rows.
+
+convert: {status: int}             types, see TYPES
+time: {field: t, format: "dd/MMM/yyyy:HH:mm:ss Z", to: at, zone: Europe/Berlin}
+format_time: {field: at, format: "yyyy-MM-dd", zone: Asia/Tokyo, to: day}
+set: {total: "price * count"}      Spark SQL expressions, one after the other
+constant: {source: shop}
+metadata: {from_topic: topic, at: timestamp}   parts of the record itself, see METADATA
+keep: [a, b]    drop: [a, b]    rename: {old: new}
+headers: {set: {shop: "'north'"}, drop: [trace]}    or keep: [trace]; headers that the record is sent with
+filter: "status >= 400"
+deduplicate: {by: [id], within: 10 minutes}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from barnabas.pipelines.entries.document import Item
+from barnabas.pipelines.entries.shapes import Choice, Duration, Either, Group, Matching, Named, Several, Text
+from barnabas.pipelines.kinds.steps.base import (
+    DELETED,
+    OPEN,
+    RESERVED,
+    ROW,
+    SENT,
+    Frame,
+    StepRule,
+    complaint,
+    computed,
+    expression,
+    fail,
+    first_of,
+    flag,
+    kept,
+    quoted,
+    rules,
+)
+from barnabas.pipelines.kinds.steps.exact_json import json_object
+from barnabas.pipelines.kinds.steps.exact_numbers import WHOLE, is_inexact, is_kept, whole_number
+from barnabas.pipelines.plan.errors import suggestion
+from barnabas.pipelines.spark.private import check_zone, each
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.plan.model import Step
+
+TYPES: Final[dict[str, str]] = {
+    "string": "string",
+    "text": "string",
+    "int": "int",
+    "integer": "int",
+    "long": "bigint",
+    "bigint": "bigint",
+    "float": "float",
+    "double": "double",
+    "number": "double",
+    "boolean": "boolean",
+    "bool": "boolean",
+    "date": "date",
+    "timestamp": "timestamp",
+    "binary": "binary",
+}
+METADATA: Final[dict[str, str]] = {
+    "topic": "_topic",
+    "partition": "_partition",
+    "offset": "_offset",
+    "timestamp": "_timestamp",
+    "key": "cast(_key AS string)",
+    "value": "_text",
+    "headers": "map_from_entries(transform(_headers, h -> struct(h.key, cast(h.value AS string))))",
+    "processed": "current_timestamp()",
+}
+
+
+NOT_UTF8: Final[dict[str, tuple[str, str]]] = {
+    "key": ("NOT is_valid_utf8(cast(_key AS string))", "the key is not UTF-8"),
+    "value": ("_value IS NOT NULL AND _text IS NULL", "the value is not text in the source's encoding"),
+    "headers": (
+        "exists(_headers, h -> NOT is_valid_utf8(cast(h.value AS string)))", "the value of a header is not UTF-8"
+    ),
+}  # fmt: skip
+"""For parts of the record: the condition under which they cannot become a field, and the reason that is reported."""
+
+
+NAMES: Final = Several(Text("the name of a field"), least=1)
+SQL: Final = Text("a Spark SQL expression over the fields")
+TO: Final = Text("the field for the result; default the field that is read")
+ZONE: Final = Text("a time zone like Europe/Berlin, or an offset like +02:00")
+LAYOUT: Final = Text("a Spark time format like yyyy-MM-dd HH:mm:ss, or unix, unix_ms")
+CONVERT: Final = Named(
+    Either(
+        (
+            Choice(TYPES, fold=True),
+            Matching(r"decimal\s*\(\s*\d+\s*(,\s*\d+\s*)?\)|decimal", "like decimal(10,2)"),
+        )
+    ),
+    "fields with their new types",
+    least=1,
+)
+TIME: Final = Group(
+    {
+        "field": Text("the field that holds the time as text"),
+        "format": Several(LAYOUT, "tried in this order; default ISO 8601"),
+        "to": TO,
+        "zone": ZONE,
+    },
+    required=("field",),
+)
+FORMAT_TIME: Final = Group(
+    {"field": Text("a field that is a time"), "format": LAYOUT, "to": TO, "zone": ZONE},
+    required=("field", "format"),
+)
+RENAME: Final = Named(Text("the new name"), "old names and new ones", least=1)
+SET: Final = Named(SQL, "fields with the expressions for their values", least=1)
+CONSTANT: Final = Named(Text(), "fields and their fixed values", least=1)
+RECORD_PARTS: Final = Named(Choice(METADATA), "fields and the part of the record that each shows", least=1)
+WITHOUT: Final = ("keep", "fail")
+DEDUPLICATE: Final = Group(
+    {
+        "by": NAMES,
+        "within": Duration("how long after a row others with the same fields are dropped"),
+        "without": Choice(
+            WITHOUT, "rows in which one of the fields is missing or null: keep (default), or fail"
+        ),
+    },
+    required=("by", "within"),
+)
+HEADERS: Final = Group(
+    {
+        "set": Named(SQL, "headers and their values"),
+        "drop": Several(Text(), "headers to remove"),
+        "keep": Several(Text(), "headers to keep; all others are removed"),
+    }
+)
+
+
+def check_names(item: Item) -> Mapping[str, Any]:
+    """The options of a step whose entry is a list of field names, or one name. Raises PipelineError."""
+    if item.value in (None, "", []) or isinstance(item.value, dict):
+        item.fail(f"{item.what} needs the names of fields")
+    return {"names": item.texts()}
+
+
+def check_new_name(name: str, item: Item) -> str:
+    """The name, if a new field may have it: a name that begins with an underscore raises PipelineError."""
+    if name.startswith("_") or not name:
+        item.fail(f"a field cannot be called {name!r}: {RESERVED}")
+    return name
+
+
+def known(frame: Frame, names: tuple[str, ...], step: Step) -> None:
+    """Raises PipelineError for names that no field can have at this point."""
+    for name in names:
+        if name not in frame.fields and not frame.open:
+            fail(step, f"there is no field {name!r} at this point; {suggestion(name, frame.fields)}")
+
+
+def _type(item: Item) -> str:
+    text = item.text().lower()
+    return text if text.startswith("decimal") else TYPES[item.choice(TYPES) if text not in TYPES else text]
+
+
+def _check_convert(item: Item) -> Mapping[str, Any]:
+    found = CONVERT.open(item)
+    if not found:
+        item.fail("convert is empty: name fields with their new types, like status: int")
+    return {"types": {name: _type(entry) for name, entry in found.items()}}
+
+
+def _apply_convert(frame: Frame, step: Step) -> Frame:
+    types = step.options["types"]
+    olds = {name: frame.source(name, step) for name in types}
+    columns = {name: _converted(frame, old, types[name]) for name, old in olds.items()}
+
+    def reason(new: Mapping[str, Column]) -> Column | None:
+        return first_of(
+            F.when(
+                olds[name].cast("string").isNotNull() & new[name].isNull(),
+                complaint(f"{name} is ", olds[name], f", not {types[name]}"),
+            )
+            for name in types
+        )
+
+    return frame.put(columns, step, reason)
+
+
+def _converted(frame: Frame, old: Column, kind: str) -> Column:
+    """The value as another type, or null if that is not possible without changing it. Blanks around text are
+    ignored."""
+    current = frame.kind(old)
+    if current == "timestamp" and kind in ("bigint", "double"):
+        return (F.unix_micros(old) / 1_000_000).cast(kind)
+    numeric = kind in WHOLE or is_inexact(kind)
+    if numeric and current == "boolean":
+        return F.lit(None).cast(kind)
+    if kind in WHOLE and is_inexact(current):
+        return whole_number(old, kind)
+    if not numeric:
+        if current == "variant" and kind != "string":
+            return F.coalesce(old.try_cast(kind), F.trim(old.cast("string")).try_cast(kind))
+        return (F.trim(old) if current == "string" and kind != "string" else old).try_cast(kind)
+    if current not in ("string", "variant", *WHOLE) and not is_inexact(current):
+        return old.try_cast(kind)
+    text = F.trim(old.cast("string"))
+    found = text.try_cast(kind)
+    if kind in WHOLE:
+        if current == "variant":  # a number like 3.0 or 1e3 is whole, too
+            found = F.coalesce(found, whole_number(old.try_cast("double"), kind))
+            found = F.when(F.schema_of_variant(old) != "BOOLEAN", found)
+        return found
+    if current == "variant":
+        found = F.when(F.schema_of_variant(old) != "BOOLEAN", found)
+    return F.when(is_kept(text, found, kind), found)
+
+
+def _check_time(item: Item) -> Mapping[str, Any]:
+    found = TIME.open(item)
+    name = found["field"].text()
+    formats = tuple(check_layout(i.text(), i) for i in found["format"].items()) if "format" in found else ()
+    return {
+        "field": name,
+        "formats": formats,
+        "to": check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
+        "zone": found["zone"].text() if "zone" in found else None,
+    }
+
+
+def _apply_time(frame: Frame, step: Step) -> Frame:
+    """Converts text to a timestamp by the first format that fits. A zone in the text is used; `zone` is for text
+    without one (default UTC). Formats: those of Spark, unix, unix_ms; without any, ISO 8601."""
+    options = step.options
+    text = frame.text(options["field"], step)
+    zone = options["zone"]
+    if zone is not None:
+        _check_zone(frame, zone, step)
+    tries = [_in_zone(_time_of(text, layout), zone, _names_zone(layout)) for layout in options["formats"]]
+    time = F.coalesce(*(tries or [_in_zone(F.try_to_timestamp(text), zone, text.rlike(ISO_ZONE))]))
+    wanted = f", not a time like {' or '.join(options['formats'])}" if options["formats"] else ", not a time"
+
+    def reason(new: Mapping[str, Column]) -> Column:
+        bad = text.isNotNull() & new[options["to"]].isNull()
+        return F.when(bad, complaint(f"{options['field']} is ", text, wanted))
+
+    return frame.put({options["to"]: time}, step, reason)
+
+
+ISO_ZONE: Final = r"[T ]\d{1,2}(?::[\d:.]*)?\s*[A-Za-z+\-]"
+"""Matches a time that is followed by its zone."""
+
+
+def _names_zone(layout: str) -> Column:
+    """Whether text in this format determines its zone."""
+    return F.lit(
+        layout in ("unix", "unix_ms") or re.search("[VzOXxZ]", re.sub(r"'[^']*'", "", layout)) is not None
+    )
+
+
+def _in_zone(time: Column, zone: str | None, own: Column) -> Column:
+    """A time that was read as UTC, moved to the zone that was meant. own: whether the text has another zone."""
+    return time if zone is None else F.when(own, time).otherwise(F.to_utc_timestamp(time, zone))
+
+
+UNREADABLE: Final = "YWwuec"
+"""Letters of week-based dates, which Spark's formats do not accept."""
+
+
+def check_layout(layout: str, item: Item) -> str:
+    """A time format that Spark accepts, or unix, unix_ms. Raises PipelineError."""
+    plain = re.sub(r"'[^']*'", "", layout)
+    if layout not in ("unix", "unix_ms"):
+        for letter in plain:
+            if letter in UNREADABLE or (letter.isalpha() and letter not in "GyMLdDQqEaVzOXxZhHkKmsSFBNnA"):
+                item.fail(
+                    f"the time format {layout!r} has a letter {letter!r} that means nothing to Spark; the year is y"
+                )
+        if not any(letter.isalpha() for letter in plain):
+            item.fail(f"the time format {layout!r} has no letters like yyyy, MM, dd, HH, mm, ss")
+    return layout
+
+
+def _time_of(text: Column, layout: str) -> Column:
+    if layout in ("unix", "unix_ms"):
+        seconds = text.try_cast("decimal(30,9)") / (1000 if layout == "unix_ms" else 1)
+        return F.timestamp_micros((seconds * 1_000_000).try_cast("bigint"))
+    return F.try_to_timestamp(text, F.lit(layout))
+
+
+def _check_zone(frame: Frame, zone: str, step: Step) -> None:
+    try:
+        check_zone(frame.data.sparkSession, zone)
+    except Exception:
+        fail(step, f"there is no time zone {zone!r}; use one like Europe/Berlin, or an offset like +02:00")
+
+
+def _check_format_time(item: Item) -> Mapping[str, Any]:
+    found = FORMAT_TIME.open(item)
+    name = found["field"].text()
+    return {
+        "field": name,
+        "format": check_layout(found["format"].text(), found["format"]),
+        "to": check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
+        "zone": found["zone"].text() if "zone" in found else None,
+    }
+
+
+def _apply_format_time(frame: Frame, step: Step) -> Frame:
+    options = step.options
+    time = frame.source(options["field"], step)
+    if frame.kind(time) not in ("timestamp", "date"):
+        fail(step, f"{options['field']} is {frame.kind(time)}, not a time: add a time step before this one")
+    if options["zone"] is not None:
+        _check_zone(frame, options["zone"], step)
+        time = F.from_utc_timestamp(time, options["zone"])
+    return frame.put({options["to"]: F.date_format(time, options["format"])}, step)
+
+
+def _apply_drop(frame: Frame, step: Step) -> Frame:
+    names = step.options["names"]
+    known(frame, names, step)
+    left = tuple(name for name in frame.fields if name not in names)
+    frame = replace(frame, data=frame.data.drop(*[n for n in names if n in frame.fields]), fields=left)
+    return frame.forget(names) if frame.open else frame
+
+
+def _apply_keep(frame: Frame, step: Step) -> Frame:
+    names = step.options["names"]
+    known(frame, names, step)
+    frame = frame.declare(names, step)
+    data = frame.data.drop(*[name for name in frame.fields if name not in names], "_open")
+    return replace(frame, data=data, fields=tuple(names), open=False)
+
+
+def _check_rename(item: Item) -> Mapping[str, Any]:
+    names = item.text_map()
+    for new in names.values():
+        check_new_name(new, item)
+    return {"names": names}
+
+
+def _apply_rename(frame: Frame, step: Step) -> Frame:
+    names = step.options["names"]
+    known(frame, tuple(names), step)
+    # Open fields become columns under their new names at once: their old names may not be allowed for columns.
+    moved = {new: F.col(OPEN)[old] for old, new in names.items() if old not in frame.fields}
+    if moved:
+        if clash := next((new for new in moved if new in frame.fields and new not in names), None):
+            fail(step, f"two fields would be called {clash!r}")
+        frame = frame.put(moved, step).forget([old for old in names if old not in frame.fields])
+        names = {old: new for old, new in names.items() if old in frame.fields and new not in moved}
+    fields = tuple(names.get(name, name) for name in frame.fields)
+    for name in fields:
+        if fields.count(name) > 1:
+            fail(step, f"two fields would be called {name!r}")
+    frame = replace(frame, data=frame.data.withColumnsRenamed(dict(names)), fields=fields)
+    return frame.forget(names.values()) if frame.open else frame
+
+
+def _check_set(item: Item) -> Mapping[str, Any]:
+    found = item.text_map()
+    for name in found:
+        check_new_name(name, item)
+    return {"fields": found}
+
+
+def _apply_set(frame: Frame, step: Step) -> Frame:
+    for name, sql in step.options["fields"].items():
+        frame = computed(frame, name, sql, step)
+    return frame
+
+
+def _check_constant(item: Item) -> Mapping[str, Any]:
+    found = item.mapping()
+    for name, entry in found.items():
+        check_new_name(name, entry)
+        if isinstance(entry.value, (dict, list)):
+            entry.fail(f"{name} is not one value")
+    return {"fields": {name: entry.value for name, entry in found.items()}}
+
+
+def _apply_constant(frame: Frame, step: Step) -> Frame:
+    return frame.put({name: F.lit(value) for name, value in step.options["fields"].items()}, step)
+
+
+def _check_metadata(item: Item) -> Mapping[str, Any]:
+    found = RECORD_PARTS.open(item)
+    for name, entry in found.items():
+        check_new_name(name, entry)
+    return {"fields": {name: METADATA[entry.text()] for name, entry in found.items()}}
+
+
+def _apply_metadata(frame: Frame, step: Step) -> Frame:
+    def reason(new: Mapping[str, Column]) -> Column | None:
+        checks = {METADATA[part]: why for part, why in NOT_UTF8.items()}
+        found = [checks[sql] for sql in step.options["fields"].values() if sql in checks]
+        return first_of(F.when(F.expr(sql), F.lit(message)) for sql, message in found)
+
+    return frame.put({name: F.expr(sql) for name, sql in step.options["fields"].items()}, step, reason)
+
+
+def _check_filter(item: Item) -> Mapping[str, Any]:
+    return {"where": item.text()}
+
+
+def _apply_filter(frame: Frame, step: Step) -> Frame:
+    frame, wanted = expression(frame, step.options["where"], step)
+    if frame.kind(wanted) != "boolean":
+        fail(step, f"{step.options['where']!r} is {frame.kind(wanted)}, not true or false")
+    done = computed(frame, "_wanted", step.options["where"], step)
+    wanted = F.col("_error").isNotNull() | F.col("_wanted")
+    if frame.deletes:  # the row to delete may have passed the filter
+        wanted = wanted | F.col(DELETED)
+    data = kept(done.data, wanted).drop("_wanted")
+    return replace(frame, data=data)
+
+
+def _check_deduplicate(item: Item) -> Mapping[str, Any]:
+    found = DEDUPLICATE.open(item)
+    return {
+        "by": check_names(found["by"])["names"],
+        "within": found["within"].text(),
+        "without": found["without"].choice(WITHOUT) if "without" in found else "keep",
+    }
+
+
+def _apply_deduplicate(frame: Frame, step: Step) -> Frame:
+    """Drops rows whose fields were seen before; fields are remembered for at least `within`. Rows without one of the
+    fields are not duplicates of each other: they are kept, or fail.
+
+    The time of arrival counts: by the records' own times Spark would also drop late rows without any report.
+    """
+    frame = frame.declare(step.options["by"], step)
+    alive = F.col("_error").isNull()
+    if frame.deletes:
+        alive = alive & ~F.col(DELETED)
+    by = step.options["by"]
+    missing = F.lit(False)
+    for name in by:
+        field = F.col(quoted(name))
+        missing = missing | field.isNull()
+        if frame.kind(field) == "variant":
+            missing = missing | F.coalesce(F.is_variant_null(field), F.lit(False))
+    data = frame.data
+    if step.options["without"] == "fail":
+        data = flag(data, F.when(alive & missing, complaint(f"{', '.join(by)} is missing or null")), step)
+    values = json_object(data, by)
+    exploded = [ROW] if ROW in data.columns else []
+    place = F.concat_ws("-", "_topic", "_partition", "_offset", *exploded)  # unique, so it is kept
+    data = data.withColumn("_seen", F.when(alive & ~missing, F.concat(F.lit("v"), values)).otherwise(place))
+    if not data.isStreaming:
+        return replace(frame, data=data.dropDuplicates(["_seen"]).drop("_seen"))
+    data = data.withColumn("_arrived", F.current_timestamp()).withWatermark(
+        "_arrived", step.options["within"]
+    )
+    return replace(frame, data=data.dropDuplicatesWithinWatermark(["_seen"]).drop("_seen", "_arrived"))
+
+
+def _check_headers(item: Item) -> Mapping[str, Any]:
+    found = HEADERS.open(item)
+    if not found or ("drop" in found and "keep" in found):
+        item.fail(
+            "headers needs set, drop or keep, but not drop and keep, like {set: {shop: \"'north'\"}, drop: [trace]}"
+        )
+    return {
+        "set": found["set"].text_map() if "set" in found else {},
+        "drop": list(check_names(found["drop"])["names"]) if "drop" in found else [],
+        "keep": list(check_names(found["keep"])["names"]) if "keep" in found else None,
+    }
+
+
+def _apply_headers(frame: Frame, step: Step) -> Frame:
+    """Removes headers from those that the record is sent with, and adds others. Dead letters keep the original ones."""
+    options = step.options
+    data = frame.data
+    if options["keep"] is not None:
+        data = data.withColumn(SENT, each("filter", SENT, lambda h: h["key"].isin(options["keep"])))
+    elif options["drop"]:
+        data = data.withColumn(SENT, each("filter", SENT, lambda h: ~h["key"].isin(options["drop"])))
+    return with_headers(replace(frame, data=data), options["set"], lambda _: step)
+
+
+def with_headers(frame: Frame, headers: Mapping[str, str], place: Callable[[str], Step]) -> Frame:
+    """The frame whose records are also sent with these headers (names to Spark SQL), which replace those of the same
+    name. place: returns the step of a header, for messages. Raises PipelineError."""
+    if not headers:
+        return frame
+    fields, entries = frame.fields, []
+    for name, sql in headers.items():
+        column = f"_header.{name}"
+        frame = computed(frame, column, sql, place(name), "string")
+        value = F.col(quoted(column)).cast("binary")
+        entries.append(F.struct(F.lit(name).alias("key"), value.alias("value")))
+    left = each("filter", SENT, lambda header: ~header["key"].isin(list(headers)))
+    kind = "array<struct<key:string,value:binary>>"
+    sent = F.concat(F.coalesce(left, F.array().cast(kind)), F.array(*entries).cast(kind))
+    data = frame.data.withColumn(SENT, sent).drop(*[f"_header.{name}" for name in headers])
+    declared = tuple(name for name in frame.fields if name in fields or not name.startswith("_header."))
+    return replace(frame, data=data, fields=declared)
+
+
+FIELD_STEPS: Final = rules(
+    StepRule(
+        "headers", "Change the headers that records leave with", HEADERS, _check_headers, _apply_headers
+    ),
+    StepRule("convert", "Change the types of fields", CONVERT, _check_convert, _apply_convert),
+    StepRule("time", "Parse a time from text", TIME, _check_time, _apply_time),
+    StepRule(
+        "format_time", "Write a time as text, in a zone", FORMAT_TIME, _check_format_time, _apply_format_time
+    ),
+    StepRule("set", "Set fields to Spark SQL expressions", SET, _check_set, _apply_set),
+    StepRule("constant", "Set fields to fixed values", CONSTANT, _check_constant, _apply_constant),
+    StepRule(
+        "metadata",
+        "Fields for the record's topic, partition, offset, time",
+        RECORD_PARTS,
+        _check_metadata,
+        _apply_metadata,
+    ),
+    StepRule("drop", "Remove fields", NAMES, check_names, _apply_drop),
+    StepRule("keep", "Remove all other fields", NAMES, check_names, _apply_keep),
+    StepRule("rename", "Rename fields", RENAME, _check_rename, _apply_rename),
+    StepRule("filter", "Keep the rows for which an expression is true", SQL, _check_filter, _apply_filter),
+    StepRule(
+        "deduplicate", "Drop rows that were seen before", DEDUPLICATE, _check_deduplicate, _apply_deduplicate
+    ),
+)

@@ -1,0 +1,561 @@
+"""Steps that split text into fields.
+
+    parse: {pattern: combined-log}                     a named pattern, see regex.py
+    parse: {regex: '(?<user>\\w+)@(?<host>\\S+)'}      named groups become fields
+    parse: {grok: '%{IP:client} %{WORD:method}'}       see grok.py
+    parse: {json: {a: int, b: string}}                 declared fields of a JSON object
+    parse: {json: all}                                 every field of a JSON object, whatever its shape
+    parse: {csv: {a: int, b: string}, separator: ';'}
+    parse: {key_values: all, pairs: ' ', equals: '='}  or a list of the keys to keep
+    parse: {registry: {url: http://localhost:8081, subject: orders-value}}   bytes that name their schema
+    split: {by: '"', into: [head, request, _, agent]}  pieces between separators; _ discards one
+
+`from` names the field to split; default the record's value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from barnabas.pipelines.entries.document import Item
+from barnabas.pipelines.entries.shapes import Choice, Either, Flag, Group, Named, Several, Text
+from barnabas.pipelines.kinds.steps.base import (
+    OPEN_TYPE,
+    Frame,
+    StepRule,
+    complaint,
+    fail,
+    first_of,
+    java_reason,
+    quoted,
+    rules,
+    short,
+    spark_reason,
+)
+from barnabas.pipelines.kinds.steps.exact_numbers import NUMBER, is_inexact, is_kept
+from barnabas.pipelines.kinds.steps.fields import NAMES, check_new_name
+from barnabas.pipelines.kinds.steps.grok import expand
+from barnabas.pipelines.kinds.steps.regex import NAMED_PATTERNS, PatternError, compile_pattern
+from barnabas.pipelines.plan.model import RegistryPlace
+from barnabas.pipelines.spark.private import compile_regex, each
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.plan.model import Step
+
+MARK: Final = "\x01"
+"""Separates the groups of a match; records whose text contains it go to the dead letters."""
+FORMATS: Final = ("pattern", "regex", "grok", "json", "csv", "key_values", "registry")
+CORRUPT: Final = "_corrupt"
+BLANKS: Final = " \t\r\n"
+EMPTY: Final = ("text", "null")
+SURPLUS: Final = ("fail", "drop")
+NULL: Final = "\x01null\x01"
+"""Stands for a value of CSV without text and quotes; records that contain it go to the dead letters."""
+
+
+FROM: Final = Text("the field to split; default the record's value")
+DECLARED: Final = Named(Text("a Spark type"), "fields with their types", least=1)
+PARSE: Final = Group(
+    {
+        "pattern": Choice(NAMED_PATTERNS, "a named pattern"),
+        "regex": Text("a regular expression; its named groups become fields"),
+        "grok": Text("a grok pattern like %{IP:client} %{WORD:method}"),
+        "json": Either((Choice(("all",)), DECLARED), "all, or the fields of a JSON object with their types"),
+        "csv": DECLARED,
+        "key_values": Either((Choice(("all",)), NAMES), "all, or the keys to keep"),
+        "registry": Group(
+            {
+                "url": Text("of a schema registry, like http://localhost:8081", hides="passwords"),
+                "subject": Text("the subject whose newest version has the fields"),
+                "of": Choice(("value", "key"), "what is decoded; default value"),
+            },
+            "bytes that name their schema: Avro, JSON Schema, Protobuf",
+            required=("url", "subject"),
+        ),
+        "from": FROM,
+        "prefix": Text("text before the names of all fields"),
+        "separator": Text("text between the values of CSV; default a comma"),
+        "quote": Text('text around values of CSV; default "'),
+        "escape": Text("text before a quote inside of quotes; default the quote itself"),
+        "pairs": Text("text between pairs; default a space"),
+        "equals": Text("text between key and value; default ="),
+        "empty": Choice(EMPTY, 'what "" is in CSV: text (default) or null, as a value without quotes is'),
+        "surplus": Choice(SURPLUS, "text between key=value pairs: fail (default), or drop"),
+    },
+    one_of=FORMATS,
+)
+SPLIT: Final = Group(
+    {
+        "from": FROM,
+        "by": Several(Text("the text between the pieces")),
+        "into": Several(Text("the field for a piece; _ discards the piece")),
+        "keep_empty": Flag("whether blank pieces are kept; default true"),
+        "surplus": Choice(SURPLUS, "text after the last piece in `into`: fail (default), or drop"),
+        "trim": Flag("whether blanks around pieces are removed; default true"),
+    },
+    required=("by", "into"),
+)
+
+CHANGEABLE: Final = r":\s*(?:-0|-?\d+[.eE]|-?\d{8})"
+"""Matches a JSON text that may have a number that Spark would write differently, or round."""
+
+
+def _check_parse(item: Item) -> Mapping[str, Any]:
+    found = PARSE.open(item)
+    kind = next(name for name in FORMATS if name in found)
+    allowed = {
+        "json": {"prefix"},
+        "csv": {"separator", "quote", "escape", "empty"},
+        "key_values": {"pairs", "equals", "prefix", "surplus"},
+        "registry": {"prefix"},
+    }
+    for name in found:
+        if name not in {kind, *(() if kind == "registry" else ("from",)), *allowed.get(kind, ())}:
+            found[name].fail(f"{name} does not go with {kind}")
+    options: dict[str, Any] = {name: entry.text() for name, entry in found.items() if name != kind}
+    options.setdefault("from", None)
+    for name, allowed_words in (("empty", EMPTY), ("surplus", SURPLUS)):
+        if name in found:
+            found[name].choice(allowed_words)
+    options["format"] = kind
+    entry = found[kind]
+    if kind == "registry":
+        where = entry.mapping()
+        options["of"] = where["of"].text() if "of" in where else "value"
+        return options | {"registry": RegistryPlace(where["url"].text(), where["subject"].text())}
+    if kind in ("pattern", "regex", "grok"):
+        return options | _check_pattern(kind, entry)
+    if kind == "key_values":
+        options["fields"] = None if entry.value == "all" else entry.texts()
+    elif kind == "json" and entry.value == "all":
+        options["fields"] = None
+    else:
+        options["fields"] = entry.text_map()
+    if options["fields"] is not None and not options["fields"]:
+        entry.fail(
+            f"{kind} is empty: name its fields" + (" with their types" if kind != "key_values" else "")
+        )
+    for name in options["fields"] or ():
+        check_new_name(options.get("prefix", "") + name, entry)
+    return options
+
+
+def _check_pattern(kind: str, entry: Item) -> dict[str, Any]:
+    called = "the regular expression" if kind == "regex" else f"the {kind} pattern"
+    if kind == "pattern":
+        name = entry.choice(NAMED_PATTERNS)
+        regex, called = NAMED_PATTERNS[name], f"pattern {name}"
+    else:
+        regex = entry.text()
+    try:
+        if kind == "grok":
+            regex = expand(regex)
+        compiled = compile_pattern(regex)
+        for _, name in compiled.groups:
+            check_new_name(name, entry)
+        return {"compiled": compiled, "called": called}
+    except PatternError as error:
+        entry.fail(f"{kind} {error}")
+
+
+def _apply_parse(frame: Frame, step: Step) -> Frame:
+    if step.options["format"] == "registry":
+        return replace(_apply_registry(frame, step), sparing=False)
+    frame = frame.readable(step.options["from"], step)
+    kind = step.options["format"]
+    if kind in ("pattern", "regex", "grok"):
+        done = _apply_regex(frame, step)
+    elif kind == "csv":
+        done = _apply_csv(frame, step)
+    elif kind == "key_values":
+        done = _apply_key_values(frame, step)
+    elif step.options["fields"] is None:
+        done = _apply_any_json(frame, step)
+    else:
+        done = _apply_json(frame, step)
+    return replace(done, sparing=False)
+
+
+def _apply_registry(frame: Frame, step: Step) -> Frame:
+    """Decodes on the executors, a batch at a time; they keep what they have read from the registry."""
+    from barnabas.pipelines.formats.columns import check_field, decoded_columns, framed
+
+    decode, fields = decoded_columns(step.options["registry"], step)
+    prefix = step.options.get("prefix", "")
+    of_value = step.options["of"] == "value"
+    found = F.col("_decoded")
+    columns = {check_field(prefix + name, step): found["v"][name] for name in fields}
+    bytes_ = framed(
+        F.col("_value" if of_value else "_key"), F.col("_headers"), "value" if of_value else "key"
+    )
+    data = frame.data.withColumn("_decoded", decode(bytes_))
+    frame = replace(frame, data=data, sparing=frame.deletes and of_value)
+    done = frame.put(columns, step, lambda _: found["error"])
+    return replace(done, data=done.data.drop("_decoded"))
+
+
+def _apply_regex(frame: Frame, step: Step) -> Frame:
+    """One match per row: it is replaced by its groups between marks, whose number shows whether it matched."""
+    pattern = step.options["compiled"]
+    text = frame.text(step.options["from"], step)
+    _try_regex(frame, pattern.regex, step)
+    marked = F.regexp_replace(text, pattern.regex, "".join(f"{MARK}${n}" for n, _ in pattern.groups))
+    data = frame.data.withColumn("_parts", F.split(F.coalesce(marked, F.lit("")), MARK))
+    parts = F.col("_parts")
+    called = step.options["called"]
+
+    def reason(_: Mapping[str, Column]) -> Column:
+        return (
+            F.when(text.isNull(), F.lit(f"the text for {called} is null"))
+            .when(F.size(parts) == 1, F.lit(f"no match for {called}"))
+            .when(
+                F.size(parts) != len(pattern.groups) + 1, F.lit("the text holds the control character U+0001")
+            )
+            .when(F.get(parts, F.lit(0)) != "", F.lit(f"{called} matches only a part of the text"))
+        )
+
+    columns = {
+        name: F.nullif(F.get(parts, F.lit(i + 1)), F.lit("")) for i, (_, name) in enumerate(pattern.groups)
+    }
+    done = replace(frame, data=data).put(columns, step, reason)
+    return replace(done, data=done.data.drop("_parts"))
+
+
+def _try_regex(frame: Frame, regex: str, step: Step) -> None:
+    """Compiles the pattern in Java now: this error is clearer than that of a failing task."""
+    try:
+        compile_regex(frame.data.sparkSession, regex)
+    except Exception as error:
+        fail(step, f"the regular expression is wrong: {java_reason(error)}")
+
+
+def _whole(text: Column) -> Column:
+    """Whether text is one JSON object and nothing else.
+
+    Spark's parsers stop at the end of the first object and ignore what follows it. So the text becomes the first
+    element of an array, with three zeros after it: if anything follows the object, the array does not have four
+    elements.
+    """
+    four = F.json_array_length(F.concat(F.lit("["), text, F.lit(",0,0,0]"))) == 4
+    return F.ltrim(text, F.lit(BLANKS)).startswith("{") & F.coalesce(four, F.lit(False))
+
+
+def _lost_number(text: Column, exponents_only: bool) -> Column:
+    """The first number of a JSON text that Spark would change; null if there is none.
+
+    Whole numbers and decimals stay exact up to 38 digits, numbers with an exponent become doubles. exponents_only:
+    for fields with declared types, whose conversion checks all other numbers. Strings are removed first, but only
+    from a text that might contain such a number.
+    """
+    bare = F.regexp_replace(text, r'"(?:[^"\\]++|\\.)*+"', '""')
+    numbers = F.regexp_extract_all(bare, F.lit(r"-?\d[\d.eE+-]*"), F.lit(0))
+
+    def lost(number: Column) -> Column:
+        mantissa = F.regexp_replace(number, "[eE].*$", "")
+        digits = F.length(F.regexp_replace(F.regexp_replace(mantissa, "[^0-9]", ""), "^0+", ""))
+        double = number.try_cast("double")
+        overflow = F.coalesce(F.abs(double) == float("inf"), F.lit(True)) | ((double == 0) & (digits > 0))
+        exponent = number.rlike("[eE]")
+        if exponents_only:
+            return exponent & overflow
+        return F.when(exponent, overflow | (digits > 17)).otherwise(digits > 38)
+
+    suspicious = text.rlike(r"\d[eE][+-]?\d{3}" if exponents_only else r"[\d.]{17}|\d[eE][+-]?\d{3}")
+    return F.when(suspicious, F.get(each("filter", numbers, lost), F.lit(0)))
+
+
+def _changed_number(text: Column, exponents_only: bool) -> Column:
+    """The reason to refuse a record with a number that Spark would change; null without one."""
+    number = _lost_number(text, exponents_only)
+    return F.when(
+        number.isNotNull(), complaint("the number ", number, " cannot be kept exactly: write it as a string")
+    )
+
+
+def _not_an_object(text: Column) -> Column:
+    """Why text is not a JSON object, once it is known not to be one."""
+    start = F.ltrim(text, F.lit(BLANKS))
+    return (
+        F.when(text.isNull(), F.lit("the text for json is null"))
+        .when(start.startswith("["), F.lit("the JSON is an array, not an object: its values have no names"))
+        .when(
+            start.startswith("{") & F.json_object_keys(text).isNotNull(),
+            complaint("something follows the JSON object: ", text),
+        )
+        .when(start.startswith("{"), complaint("not valid JSON: ", text))
+        .otherwise(complaint("not a JSON object: ", text))
+    )
+
+
+def _schema(frame: Frame, fields: Mapping[str, str], step: Step) -> str:
+    """A schema of these fields that Spark accepts. Raises PipelineError."""
+    for name, kind in fields.items():
+        try:
+            frame.data.select(F.lit(None).cast(kind))
+        except Exception as error:
+            fail(step, f"the type of {name} is {kind!r}: {spark_reason(error)}")
+    return ", ".join(f"{quoted(name)} {kind}" for name, kind in fields.items())
+
+
+def _declared(frame: Frame, fields: Mapping[str, str]) -> dict[str, str]:
+    """Spark's own names of the declared types."""
+    return {name: frame.kind(F.lit(None).cast(kind)) for name, kind in fields.items()}
+
+
+def _inexact(kinds: Mapping[str, str], raw: Column, parsed: Column) -> Column | None:
+    """The reason to refuse a record with a number that its type cannot hold. raw: the values as text."""
+    return first_of(
+        F.when(
+            ~is_kept(F.trim(raw[name]), parsed[name], kind),
+            complaint(f"{name} is ", raw[name], f", which {kind} cannot hold exactly"),
+        )
+        for name, kind in kinds.items()
+    )
+
+
+def _numbers_quoted(text: Column) -> Column:
+    """A JSON text with each number as a string.
+
+    JSON has no control characters, so they can mark what is put back afterwards: escaped backslashes and quotes, which
+    are hidden from the pattern, and the ends of numbers.
+    """
+    hidden = F.replace(F.replace(text, F.lit("\\\\"), F.lit("\x02")), F.lit('\\"'), F.lit("\x03"))
+    marked = F.regexp_replace(hidden, r'("[^"]*+")|(-?[0-9][0-9.eE+-]*)', f"$1{MARK}$2{MARK}")
+    for mark, back in ((MARK * 2, ""), (MARK, '"'), ("\x03", '\\"'), ("\x02", "\\\\")):
+        marked = F.replace(marked, F.lit(mark), F.lit(back))
+    return marked
+
+
+def _lone_surrogate(text: Column) -> Column:
+    """Whether a JSON text has one half of a surrogate pair, which no encoding has bytes for."""
+    bare = F.replace(text, F.lit("\\\\"), F.lit(""))
+    unpaired = F.regexp_replace(bare, r"(?i)\\u+d[89ab][0-9a-f]{2}\\u+d[c-f][0-9a-f]{2}", "")
+    return text.rlike(r"\\u[dD][89a-fA-F]") & unpaired.rlike(r"\\u[dD][89a-fA-F]")
+
+
+def _ambiguous(text: Column, twice: Column) -> Column:
+    """The reason to refuse valid JSON that means different things to different readers."""
+    return F.when(
+        _lone_surrogate(text), complaint("half of a surrogate pair is no character, in: ", text)
+    ).when(twice, complaint("a name appears twice in one JSON object: ", text))
+
+
+def _apply_json(frame: Frame, step: Step) -> Frame:
+    text = frame.text(step.options["from"], step)
+    fields = step.options["fields"]
+    prefix = step.options.get("prefix", "")
+    schema = _schema(frame, fields, step) + f", {CORRUPT} string"
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    data = frame.data.withColumn("_json", F.from_json(text, schema, options))
+    parsed = F.col("_json")
+    kinds = _declared(frame, fields)
+    texts = [name for name in fields if kinds[name] == "string"]
+    inexact = {name: kind for name, kind in kinds.items() if is_inexact(kind)}
+    written = ", ".join(f"{quoted(name)} string" for name in [*texts, *inexact])
+    if written:  # Spark reads numbers as doubles before it makes text or a decimal of them
+        again = F.when(text.rlike(CHANGEABLE), F.from_json(_numbers_quoted(text), written))
+        data = data.withColumn("_written", again)
+    raw = F.col("_written")
+
+    def value(name: str) -> Column:
+        if name not in texts:
+            return parsed[name]
+        is_number = raw[name].rlike(NUMBER) & ~parsed[name].rlike(r"^[\[{]")
+        return F.when(is_number, raw[name]).otherwise(parsed[name])
+
+    def reason(_: Mapping[str, Column]) -> Column:
+        return (
+            F.when(text.isNull() | parsed.isNull() | ~_whole(text), _not_an_object(text))
+            .when(parsed[CORRUPT].isNotNull(), complaint("the JSON does not have the declared types: ", text))
+            .otherwise(F.coalesce(
+                _ambiguous(text, F.try_parse_json(text).isNull()),
+                _changed_number(text, exponents_only=True),
+                *([_inexact(inexact, raw, parsed)] if inexact else []),
+            ))
+        )  # fmt: skip
+
+    done = replace(frame, data=data).put({prefix + name: value(name) for name in fields}, step, reason)
+    return replace(done, data=done.data.drop("_json", "_written"))
+
+
+def _apply_any_json(frame: Frame, step: Step) -> Frame:
+    text = frame.text(step.options["from"], step)
+    prefix = step.options.get("prefix", "")
+    whole = F.from_json(text, OPEN_TYPE)
+    if prefix:
+        whole = each("transform_keys", whole, lambda key, _: F.concat(F.lit(prefix), key))
+
+    def reason(new: Mapping[str, Column]) -> Column:
+        names = F.json_object_keys(text)
+        twice = F.size(F.array_distinct(names)) < F.size(names)
+        nested = _whole(text) & new[""].isNull()
+        return (
+            F.when(~_whole(text), _not_an_object(text))
+            .when(nested | twice, F.coalesce(_ambiguous(text, twice | nested), _not_an_object(text)))
+            .otherwise(
+                F.coalesce(_ambiguous(text, F.lit(False)), _changed_number(text, exponents_only=False))
+            )
+        )
+
+    done = frame.spread(whole, step, reason)
+    used = step.options["from"]
+    return _without(done, used) if used is not None else done
+
+
+def _without(frame: Frame, name: str) -> Frame:
+    """The frame without the field that was split."""
+    if name in frame.fields:
+        return replace(frame, data=frame.data.drop(name), fields=tuple(f for f in frame.fields if f != name))
+    return frame.forget([name])
+
+
+def _apply_csv(frame: Frame, step: Step) -> Frame:
+    text = frame.text(step.options["from"], step)
+    fields = step.options["fields"]
+    schema = _schema(frame, fields, step) + f", {CORRUPT} string"
+    options = {
+        "mode": "PERMISSIVE",
+        "columnNameOfCorruptRecord": CORRUPT,
+        "sep": step.options.get("separator", ","),
+        "quote": step.options.get("quote", '"'),
+        # As in RFC 4180, a quote inside of quotes is written twice.
+        "escape": step.options.get("escape", step.options.get("quote", '"')),
+        "nullValue": "" if step.options.get("empty") == "null" else NULL,
+        "emptyValue": "",
+    }
+    inexact = {name: kind for name, kind in _declared(frame, fields).items() if is_inexact(kind)}
+    raw = F.from_csv(text, ", ".join(f"{quoted(name)} string" for name in fields), options)
+    data = frame.data.withColumn("_csv", F.from_csv(text, schema, options))
+    parsed = F.col("_csv")
+
+    def reason(_: Mapping[str, Column]) -> Column:
+        wrong = parsed.isNull() | parsed[CORRUPT].isNotNull() | ((text == "") & F.lit(len(fields) > 1))
+        found = (
+            F.when(text.isNull(), F.lit("the text for csv is null"))
+            .when(wrong, complaint(f"not {len(fields)} values of the declared types: ", text))
+            .when(F.contains(text, F.lit(NULL)), F.lit("the text holds the control character U+0001"))
+        )
+        return found.otherwise(_inexact(inexact, raw, parsed)) if inexact else found
+
+    done = replace(frame, data=data).put({name: parsed[name] for name in fields}, step, reason)
+    return replace(done, data=done.data.drop("_csv"))
+
+
+def _apply_key_values(frame: Frame, step: Step) -> Frame:
+    """Splits `a=1 b="two words"`: pairs at `pairs`, keys from values at `equals`. Quotes around a value are removed,
+    and inside of them each backslash before a quote or another backslash."""
+    text = frame.text(step.options["from"], step)
+    pairs, equals = step.options.get("pairs", " "), step.options.get("equals", "=")
+    prefix = step.options.get("prefix", "")
+    key = f"[^{_java_quote(pairs + equals)}]+"
+    value = rf'"(?:[^"\\]++|\\.)*+"|[^{_java_quote(pairs)}]*'
+    regex = f"({key}){_java_quote(equals)}({value})"
+    keys = F.regexp_extract_all(text, F.lit(regex), F.lit(1))
+    values = each("transform", F.regexp_extract_all(text, F.lit(regex), F.lit(2)), _unquoted)
+    # The last value of a repeated key is used: a map that is made of pairs would refuse the key.
+    found = F.map_from_arrays(
+        F.array_distinct(keys), each("transform", F.array_distinct(keys), _last(keys, values))
+    )
+
+    def reason(_: Mapping[str, Column]) -> Column:
+        rest = F.trim(F.replace(F.regexp_replace(text, regex, " "), F.lit(pairs), F.lit(" ")))
+        surplus = F.lit(step.options.get("surplus") != "drop") & (rest != "")
+        return (
+            F.when(text.isNull(), F.lit("the text for key_values is null"))
+            .when(~F.regexp_like(text, F.lit(regex)), complaint(f"no key{equals}value in: ", text))
+            .when(surplus, complaint("text that is not in a pair: ", rest))
+        )
+
+    if step.options["fields"] is not None:
+        return frame.put({prefix + name: found[name] for name in step.options["fields"]}, step, reason)
+    named = each("transform_keys", found, lambda k, _: F.concat(F.lit(prefix), k)) if prefix else found
+    return frame.spread(named.cast(OPEN_TYPE), step, reason)
+
+
+def _unquoted(value: Column) -> Column:
+    """A value without the quotes around it; backslashes escape inside of them only."""
+    inner = F.regexp_replace(F.substr(value, F.lit(2), F.length(value) - 2), r'\\(["\\])', "$1")
+    return F.when((F.length(value) >= 2) & value.startswith('"') & value.endswith('"'), inner).otherwise(
+        value
+    )
+
+
+def _last(keys: Column, values: Column) -> Callable[[Column], Column]:
+    def value(key: Column) -> Column:
+        return F.element_at(values, (F.size(keys) - F.array_position(F.reverse(keys), key) + 1).cast("int"))
+
+    return value
+
+
+def _java_quote(text: str) -> str:
+    """Text escaped for a Java pattern, also for use between brackets."""
+    return "".join("\\" + char if not char.isalnum() else char for char in text)
+
+
+def _check_split(item: Item) -> Mapping[str, Any]:
+    found = SPLIT.open(item)
+    into = found["into"].texts()
+    kept = [name for name in into if name != "_"]
+    if not kept:
+        found["into"].fail("into keeps nothing: name at least one piece")
+    if len(set(kept)) != len(kept):
+        found["into"].fail("into names a piece twice")
+    for name in kept:
+        check_new_name(name, found["into"])
+    by = found["by"].texts()
+    if not all(by):
+        found["by"].fail("by is empty: name the text between the pieces")
+    return {
+        "from": found["from"].text() if "from" in found else None,
+        "by": by,
+        "into": into,
+        "keep_empty": found["keep_empty"].flag() if "keep_empty" in found else True,
+        "surplus": found["surplus"].choice(SURPLUS) if "surplus" in found else "fail",
+        "trim": found["trim"].flag() if "trim" in found else True,
+    }
+
+
+def _apply_split(frame: Frame, step: Step) -> Frame:
+    """Assigns pieces to the fields in `into`, in order; too few pieces are an error, and so are additional
+    ones that are not blank, unless `surplus` drops them."""
+    options = step.options
+    frame = frame.readable(options["from"], step)
+    text = frame.text(options["from"], step)
+    pieces = F.split(text, "|".join(_java_quote(by) for by in options["by"]))
+    if not options["keep_empty"]:
+        pieces = each("filter", pieces, lambda piece: F.trim(piece) != "")
+    data = frame.data.withColumn("_parts", pieces)
+    parts = F.col("_parts")
+    count = len(options["into"])
+
+    def reason(_: Mapping[str, Column]) -> Column:
+        rest = F.slice(parts, count + 1, F.greatest(F.size(parts), F.lit(1)))
+        more = F.lit(options["surplus"] == "fail") & (F.trim(F.array_join(rest, "")) != "")
+        few = F.concat(F.size(parts).cast("string"), F.lit(f" pieces, not {count}, in: "), short(text))
+        return F.when(text.isNull(), F.lit("the text to split is null")).when(
+            (F.size(parts) < count) | more, few
+        )
+
+    def piece(i: int) -> Column:
+        return F.trim(F.get(parts, F.lit(i))) if options["trim"] else F.get(parts, F.lit(i))
+
+    columns = {name: piece(i) for i, name in enumerate(options["into"]) if name != "_"}
+    done = replace(frame, data=data).put(columns, step, reason)
+    return replace(done, data=done.data.drop("_parts"), sparing=False)
+
+
+PARSE_STEPS: Final = rules(
+    StepRule(
+        "parse",
+        "Split text into fields: patterns, JSON, CSV, key=value",
+        PARSE,
+        _check_parse,
+        _apply_parse,
+    ),
+    StepRule("split", "Split text at separators", SPLIT, _check_split, _apply_split),
+)

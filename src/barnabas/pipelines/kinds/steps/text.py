@@ -1,0 +1,214 @@
+"""Steps that rewrite text in place.
+
+trim: [a, b]    upper: [a]    lower: [a]    url_decode: [path]    unescape: [user_agent]
+replace: {field: path, find: "/old/", with: "/new/"}     or regex: instead of find:
+substring: {field: id, start: 1, length: 8, to: short}   start counts from 1, negative from the end
+mask: {fields: [card], left: 0, right: 4, with: "*"}     how many characters are left readable, on each side
+hash: {fields: [email], algorithm: sha256, salt: "..."}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from barnabas.pipelines.entries.document import Item
+from barnabas.pipelines.entries.shapes import Choice, Group, Number, Text, Whole
+from barnabas.pipelines.kinds.steps.base import Frame, StepRule, complaint, fail, first_of, java_reason, rules
+from barnabas.pipelines.kinds.steps.fields import NAMES, TO, check_names, check_new_name
+from barnabas.pipelines.spark.private import compile_regex
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.plan.model import Step
+
+ALGORITHMS: Final = ("sha256", "sha512", "md5", "crc32")
+REPLACE: Final = Group(
+    {
+        "field": Text("the field that is changed"),
+        "find": Text("the text to replace"),
+        "regex": Text("a regular expression for the text to replace"),
+        "with": Text("the replacement; $1 is a group of the regular expression"),
+    },
+    required=("field", "with"),
+    one_of=("find", "regex"),
+)
+SUBSTRING: Final = Group(
+    {
+        "field": Text("the field that is cut"),
+        "start": Whole("counts from 1, or from the end with -1"),
+        "length": Number("how many characters; default all that follow"),
+        "to": TO,
+    },
+    required=("field", "start"),
+)
+MASK: Final = Group(
+    {
+        "fields": NAMES,
+        "left": Number("how many characters stay readable at the left", 0),
+        "right": Number("how many characters stay readable at the right", 0),
+        "with": Text("the character that hides the others; default *"),
+    },
+    required=("fields",),
+)
+HASH: Final = Group(
+    {
+        "fields": NAMES,
+        "algorithm": Choice(ALGORITHMS, "default sha256"),
+        "salt": Text("text before each value", hides="all"),
+    },
+    required=("fields",),
+)
+
+
+def _each(change: Callable[[Column], Column]) -> Callable[[Frame, Step], Frame]:
+    """A step that rewrites each named field."""
+
+    def apply(frame: Frame, step: Step) -> Frame:
+        return frame.put({name: change(frame.text(name, step)) for name in step.options["names"]}, step)
+
+    return apply
+
+
+def _unescaped(text: Column) -> Column:
+    """The text without the backslashes that web servers write into logs before quotes and backslashes."""
+    plain = F.regexp_replace(text, r'\\(["\\])', "$1")
+    return F.when(F.contains(text, F.lit("\\")), plain).otherwise(text)
+
+
+def _apply_url_decode(frame: Frame, step: Step) -> Frame:
+    texts = {name: frame.text(name, step) for name in step.options["names"]}
+
+    def wrong(name: str, text: Column, new: Column) -> Column:
+        # Java decodes bytes that are not UTF-8 as U+FFFD, which may also be in the text itself.
+        replaced = F.contains(new, F.lit("\ufffd")) & ~text.rlike("(?i)\ufffd|%EF%BF%BD")
+        return F.when(
+            text.isNotNull() & new.isNull(), complaint(f"{name} is ", text, ", not URL-encoded")
+        ).when(replaced, complaint(f"{name} is ", text, ", whose bytes are not UTF-8"))
+
+    def reason(new: Mapping[str, Column]) -> Column | None:
+        return first_of(wrong(name, text, new[name]) for name, text in texts.items())
+
+    return frame.put({name: F.try_url_decode(text) for name, text in texts.items()}, step, reason)
+
+
+def _check_replace(item: Item) -> Mapping[str, Any]:
+    found = REPLACE.open(item)
+    how = "find" if "find" in found else "regex"
+    if not found[how].text():
+        found[how].fail(f"{how} is empty: name the text to replace")
+    return {"field": found["field"].text(), how: found[how].text(), "with": found["with"].text()}
+
+
+def _apply_replace(frame: Frame, step: Step) -> Frame:
+    options = step.options
+    text = frame.text(options["field"], step)
+    if "find" in options:
+        new = F.replace(text, F.lit(options["find"]), F.lit(options["with"]))
+    else:
+        _try_replacement(frame, options["regex"], options["with"], step)
+        new = F.regexp_replace(text, options["regex"], options["with"])
+    return frame.put({options["field"]: new}, step)
+
+
+def _try_replacement(frame: Frame, regex: str, replacement: str, step: Step) -> None:
+    """Tries both in Java now: a replacement with a missing group would fail every task that finds a match."""
+    spark = frame.data.sparkSession
+    try:
+        compile_regex(spark, regex)
+    except Exception as error:
+        fail(step, f"the regular expression is wrong: {java_reason(error)}")
+    try:
+        compile_regex(spark, f"(?:{regex})|").matcher("").replaceAll(replacement)
+    except Exception as error:
+        fail(step, f"with {replacement!r} does not go with the regular expression: {java_reason(error)}")
+
+
+def _check_substring(item: Item) -> Mapping[str, Any]:
+    found = SUBSTRING.open(item)
+    start = int(found["start"].text())
+    if start == 0:
+        found["start"].fail("start is 0; it counts from 1, or from the end with -1")
+    name = found["field"].text()
+    return {
+        "field": name,
+        "start": start,
+        "length": found["length"].number() if "length" in found else 1 << 30,
+        "to": check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
+    }
+
+
+def _apply_substring(frame: Frame, step: Step) -> Frame:
+    options = step.options
+    text = frame.text(options["field"], step)
+    return frame.put({options["to"]: F.substring(text, options["start"], options["length"])}, step)
+
+
+def _check_mask(item: Item) -> Mapping[str, Any]:
+    found = MASK.open(item)
+    char = found["with"].text() if "with" in found else "*"
+    if len(char) != 1:
+        found["with"].fail(f"with is {char!r}, not one character")
+    return {
+        **check_names(found["fields"]),
+        "left": found["left"].number(0) if "left" in found else 0,
+        "right": found["right"].number(0) if "right" in found else 0,
+        "with": char,
+    }
+
+
+def _apply_mask(frame: Frame, step: Step) -> Frame:
+    """Masks the middle of text; all of it if it is no longer than its ends, which would show it completely."""
+    left, right, char = step.options["left"], step.options["right"], step.options["with"]
+
+    def masked(text: Column) -> Column:
+        length = F.char_length(text)
+        hidden = F.greatest(length - left - right, F.lit(0))
+        ends = [F.left(text, F.lit(left)), F.repeat(F.lit(char), hidden), F.right(text, F.lit(right))]
+        return F.when(length <= left + right, F.repeat(F.lit(char), length)).otherwise(F.concat(*ends))
+
+    return _each(masked)(frame, step)
+
+
+def _check_hash(item: Item) -> Mapping[str, Any]:
+    found = HASH.open(item)
+    return {
+        **check_names(found["fields"]),
+        "algorithm": found["algorithm"].choice(ALGORITHMS) if "algorithm" in found else "sha256",
+        "salt": found["salt"].text() if "salt" in found else "",
+    }
+
+
+def _apply_hash(frame: Frame, step: Step) -> Frame:
+    algorithm, salt = step.options["algorithm"], step.options["salt"]
+
+    def hashed(text: Column) -> Column:
+        salted = F.concat(F.lit(salt), text).cast("binary")
+        if algorithm == "md5":
+            return F.md5(salted)
+        if algorithm == "crc32":
+            return F.lower(F.lpad(F.hex(F.crc32(salted)), 8, "0"))
+        return F.sha2(salted, int(algorithm.removeprefix("sha")))
+
+    return _each(hashed)(frame, step)
+
+
+TEXT_STEPS: Final = rules(
+    StepRule("trim", "Remove blanks at both ends", NAMES, check_names, _each(F.trim)),
+    StepRule("upper", "Upper case", NAMES, check_names, _each(F.upper)),
+    StepRule("lower", "Lower case", NAMES, check_names, _each(F.lower)),
+    StepRule("unescape", "Remove backslashes before quotes", NAMES, check_names, _each(_unescaped)),
+    StepRule("url_decode", "Decode %20 and +", NAMES, check_names, _apply_url_decode),
+    StepRule(
+        "replace",
+        "Replace text, or what a regular expression matches",
+        REPLACE,
+        _check_replace,
+        _apply_replace,
+    ),
+    StepRule("substring", "Keep a part of a text", SUBSTRING, _check_substring, _apply_substring),
+    StepRule("mask", "Hide a text except for its ends", MASK, _check_mask, _apply_mask),
+    StepRule("hash", "Replace a value by its hash", HASH, _check_hash, _apply_hash),
+)

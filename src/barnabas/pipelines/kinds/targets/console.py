@@ -1,0 +1,42 @@
+"""Prints documents to the terminal, each on a line, for trying things out: `console: {rows: 20}`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyspark.sql import functions as F
+
+from barnabas.pipelines.entries.document import Item
+from barnabas.pipelines.entries.shapes import Group, Number
+from barnabas.pipelines.kinds.steps.base import Frame
+from barnabas.pipelines.kinds.targets.base import Delivery, TargetKind
+
+SHAPE: Final = Group(
+    {"rows": Number("how many documents of a micro-batch are shown; default 20")}, "the terminal"
+)
+
+
+def _check(item: Item) -> Mapping[str, Any]:
+    found = SHAPE.open(item)
+    return {"rows": found["rows"].number() if "rows" in found else 20}
+
+
+def _reach(options: Mapping[str, Any]) -> None:
+    """The terminal is always there."""
+
+
+def _write(options: Mapping[str, Any], delivery: Delivery, frame: Frame) -> None:
+    limit = options["rows"]
+    found = frame.data.select(F.col("_document").alias("text")).limit(limit + 1).collect()
+    for row in found[:limit]:
+        print(row["text"])
+    if len(found) > limit:
+        print(f"... more in batch {delivery.batch_id} of {delivery.query}")
+    sys.stdout.flush()
+
+
+CONSOLE: Final = TargetKind(
+    "console", "a repeated batch is printed again", SHAPE, _check, _reach, write=_write
+)

@@ -1,1 +1,0 @@
-"""`barnabas pipelines serve`: one driver process that runs many named pipelines."""

@@ -1,0 +1,230 @@
+"""The HTTP API of a pipeline server, as JSON.
+
+    GET    /health
+    GET    /pipelines                      names, states, rates, lag
+    POST   /pipelines                      a pipeline file as YAML: checked, stored and, unless ?start=false, started
+    GET    /pipelines/{name}               the same of one pipeline
+    GET    /pipelines/{name}/file          its YAML, without secrets
+    DELETE /pipelines/{name}               stops and removes the pipeline
+    POST   /pipelines/{name}/start|resume|pause|stop
+    POST   /pipelines/{name}/restart       {"from": "earliest" | "latest" | milliseconds | {"topic": {"0": 5}}}
+    POST   /preview                        {"pipeline": YAML, "topic": ..., "count": 5, "oldest": false, "output": ...}
+    GET    /metrics                        Prometheus text
+
+An error is {"error": "one line"}: 400 for an invalid request or a pipeline that cannot run, 403 for a page of another
+site, 404 for an unknown pipeline or action, 413 for a body of more than a megabyte, 415 for a form.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from barnabas.http.bodies import read_body
+from barnabas.http.errors import HttpError
+from barnabas.http.guard import Limits
+from barnabas.http.server import Service
+from barnabas.pipelines.compiler.queries import address_of
+from barnabas.pipelines.entries.hiding import masked
+from barnabas.pipelines.fronts.yaml.spec import PIPELINE, parse_spec
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.serving.manager import Manager
+from barnabas.pipelines.serving.preview import preview
+from barnabas.pipelines.serving.supervisor import Wanted
+
+Handler = Callable[[Request], Awaitable[Response]]
+LIMITS = Limits(body_bytes=1 << 20, request_s=600.0, requests=200)
+"""A preview may start a Spark job: it takes its time."""
+ACTIONS = {
+    "start": Wanted.RUNNING,
+    "resume": Wanted.RUNNING,
+    "pause": Wanted.PAUSED,
+    "stop": Wanted.STOPPED,
+}
+
+
+class BadRequest(Exception):
+    """The request is invalid; the response has status 400."""
+
+
+def starting_options(place: Any) -> dict[str, str]:
+    """Source options to begin at a place: earliest, latest, a time in milliseconds, or offsets by topic and partition.
+
+    Raises BadRequest.
+    """
+    if place in ("earliest", "latest"):
+        return {"startingOffsets": str(place)}
+    if isinstance(place, int) and not isinstance(place, bool) and place >= 0:
+        return {"startingTimestamp": str(place), "startingOffsetsByTimestampStrategy": "latest"}
+    if isinstance(place, dict):
+        return {"startingOffsets": json.dumps(place)}
+    raise BadRequest(
+        f"from is {place!r}; it must be earliest, latest, a time in milliseconds, or offsets by topic and partition"
+    )
+
+
+def guarded(work: Callable[[Request], Awaitable[Any]]) -> Handler:
+    """A handler that responds with the result of `work` as JSON, or with its error as one line."""
+
+    async def handle(request: Request) -> Response:
+        try:
+            result = await work(request)
+        except KeyError as error:
+            return JSONResponse({"error": str(error.args[0])}, 404)
+        except (PipelineError, BadRequest) as error:
+            return JSONResponse({"error": str(error)}, 400)
+        return result if isinstance(result, Response) else JSONResponse(result)
+
+    return handle
+
+
+async def _json(request: Request) -> dict[str, Any]:
+    raw = await read_body(request)
+    try:
+        value = json.loads(raw or b"{}")
+    except ValueError as error:
+        raise BadRequest(f"the body is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise BadRequest("the body is not a JSON object")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """The handlers of all paths, for one manager."""
+
+    manager: Manager
+
+    def health(self) -> dict[str, Any]:
+        """Whether the server is up, and how many pipelines have failed."""
+        states = self.manager.states()
+        return {"status": "ok", "pipelines": len(states), "failed": states.count("failed")}
+
+    async def listing(self, request: Request) -> Any:
+        """The status of every pipeline."""
+        return await run_in_threadpool(self.manager.statuses)
+
+    async def put(self, request: Request) -> Any:
+        """Store a pipeline file and, unless ?start=false, start the pipeline."""
+        raw = await read_body(request)
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError as error:
+            raise BadRequest("the body is not UTF-8 text") from error
+        start = request.query_params.get("start", "true") != "false"
+        managed = await run_in_threadpool(self.manager.put, text, start=start)
+        return JSONResponse(self.manager.status(managed.spec.name), 201)
+
+    async def one(self, request: Request) -> Any:
+        """The status of one pipeline."""
+        return await run_in_threadpool(self.manager.status, request.path_params["name"])
+
+    async def text(self, request: Request) -> Any:
+        """A pipeline's file, without secrets."""
+        return PlainTextResponse(
+            masked(self.manager.get(request.path_params["name"]).text, PIPELINE),
+            media_type="application/yaml",
+        )
+
+    async def remove(self, request: Request) -> Any:
+        """Stop and remove a pipeline."""
+        await run_in_threadpool(self.manager.remove, request.path_params["name"])
+        return Response(status_code=204)
+
+    async def act(self, request: Request) -> Any:
+        """Start, pause, stop or restart a pipeline."""
+        name, action = request.path_params["name"], request.path_params["action"]
+        if action == "restart":
+            given = await _json(request)
+            starting = starting_options(given["from"]) if "from" in given else None
+            await run_in_threadpool(self.manager.restart, name, starting)
+        elif action in ACTIONS:
+            await run_in_threadpool(self.manager.want, name, ACTIONS[action])
+        else:
+            raise KeyError(f"there is no action {action!r}; allowed: start, resume, pause, stop, restart")
+        return await run_in_threadpool(self.manager.status, name)
+
+    async def show_preview(self, request: Request) -> Any:
+        """What a pipeline would make of a few existing records."""
+        given = await _json(request)
+        spec = parse_spec(str(given.get("pipeline", "")))
+        count = given.get("count", 5)
+        if type(count) is not int or not 1 <= count <= 1000:
+            raise BadRequest(f"count is {count!r}, not a number from 1 to 1000")
+        found = await run_in_threadpool(
+            preview,
+            self.manager.spark,
+            spec,
+            address_of(spec, self.manager.bootstrap),
+            topic=given.get("topic"),
+            count=count,
+            output=given.get("output"),
+            oldest=bool(given.get("oldest", False)),
+        )
+        return [asdict(record) for record in found]
+
+    async def metrics(self, request: Request) -> Any:
+        """Prometheus text."""
+        rows = await run_in_threadpool(self.manager.statuses)
+        return PlainTextResponse(metrics_text(rows), media_type="text/plain; version=0.0.4")
+
+
+def error_shape(error: HttpError, request_id: str) -> tuple[bytes, str]:
+    """The body and media type of an error."""
+    return json.dumps({"error": error.message}).encode(), "application/json"
+
+
+def make_service(manager: Manager) -> Service:
+    """The API for a manager, which others start and stop."""
+    api = Api(manager)
+
+    async def start(url: str) -> None:
+        return None
+
+    return Service(
+        "pipelines",
+        [
+            Route("/metrics", guarded(api.metrics)),
+            Route("/pipelines", guarded(api.listing), methods=["GET"]),
+            Route("/pipelines", guarded(api.put), methods=["POST"]),
+            Route("/pipelines/{name}", guarded(api.one), methods=["GET"]),
+            Route("/pipelines/{name}", guarded(api.remove), methods=["DELETE"]),
+            Route("/pipelines/{name}/file", guarded(api.text), methods=["GET"]),
+            Route("/pipelines/{name}/{action}", guarded(api.act), methods=["POST"]),
+            Route("/preview", guarded(api.show_preview), methods=["POST"]),
+        ],
+        error_shape,
+        start=start,
+        health=api.health,
+        media_type="application/yaml or application/json",
+    )
+
+
+def metrics_text(rows: list[dict[str, Any]]) -> str:
+    """The statuses of pipelines as Prometheus text."""
+    lines = [
+        "# HELP barnabas_pipeline_up Whether the pipeline runs.",
+        "# TYPE barnabas_pipeline_up gauge",
+    ]
+    lines += [f'barnabas_pipeline_up{{pipeline="{r["name"]}"}} {int(r["state"] == "running")}' for r in rows]
+    kinds = (
+        ("records", "barnabas_pipeline_records_total", "counter", "Records read since the query started."),
+        ("failed", "barnabas_pipeline_dead_letters_total", "counter", "Dead letters since the query began."),
+        ("records_per_second", "barnabas_pipeline_records_per_second", "gauge", "Rate of the last batch."),
+        ("lag", "barnabas_pipeline_lag_records", "gauge", "Records waiting in the source."),
+    )
+    for name, metric, kind, doc in kinds:
+        lines += [f"# HELP {metric} {doc}", f"# TYPE {metric} {kind}"]
+        for row in rows:
+            for query in row["queries"]:
+                if query[name] is not None:
+                    labels = f'pipeline="{row["name"]}",query="{query["name"]}"'
+                    lines.append(f"{metric}{{{labels}}} {query[name]}")
+    return "\n".join(lines) + "\n"

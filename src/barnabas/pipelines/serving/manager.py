@@ -1,0 +1,184 @@
+"""The pipelines of a server: added, started, paused, stopped and removed on request, and stored in a folder.
+
+For each pipeline the folder has `<name>/pipeline.yaml`, `<name>/state.json` (whether it should run, and where to begin),
+`<name>/failures.json` (the last failures) and `<name>/checkpoints/`, so a restarted server continues everything that it
+ran. The supervisor runs the pipelines.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from barnabas.pipelines.compiler.queries import address_of, stop_file
+from barnabas.pipelines.entries.hiding import MASK
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.plan.errors import PipelineError, suggestion
+from barnabas.pipelines.plan.model import PipelineSpec
+from barnabas.pipelines.serving.preparing import prepare
+from barnabas.pipelines.serving.supervisor import Managed, Supervisor, Wanted
+from barnabas.pipelines.spark.folders import Folder, join
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+
+class Manager(Supervisor):
+    """All pipelines of a server. Every method may be called from any thread."""
+
+    def __init__(
+        self, spark: SparkSession, folder: Path, bootstrap: str | None, checkpoints: str | None = None
+    ) -> None:
+        """checkpoints: a folder or URL for the checkpoints of all pipelines; default each pipeline's own folder."""
+        super().__init__(spark, bootstrap)
+        self.folder = folder
+        self.checkpoints = checkpoints
+
+    def open(self) -> None:
+        """Loads the pipelines in the folder, and begins to run them."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted(self.folder.glob("*/pipeline.yaml")):
+            try:
+                text = path.read_text()
+                managed = self._managed(parse_spec(text, str(path)), text)
+                state = json.loads(path.with_name("state.json").read_text())
+                managed.wanted, managed.starting = Wanted(state["wanted"]), state.get("starting", {})
+            except (PipelineError, OSError, ValueError, KeyError) as error:
+                log.error("pipeline cannot be loaded", extra={"path": str(path), "reason": str(error)})
+                continue
+            managed.failures.extend(_stored_failures(path.with_name("failures.json")))
+            self.watch(managed)
+        super().open()
+
+    # --- requests ----------------------------------------------------------------------------------
+
+    def put(self, text: str, *, start: bool = True) -> Managed:
+        """Adds a pipeline, or replaces the one of the same name, whose checkpoints the new one continues.
+
+        Raises PipelineError, before anything is changed, if the pipeline cannot run.
+        """
+        if MASK in text:
+            raise PipelineError(
+                f"the file holds {MASK} in place of a secret: write ${{env:NAME}}, or the secret"
+            )
+        spec = parse_spec(text)
+        prepare(spec, address_of(spec, self.bootstrap))
+        managed = self._managed(spec, text, Wanted.RUNNING if start else Wanted.STOPPED)
+        with managed.lock:  # so that nothing starts before the old one has stopped
+            old = self._pipelines.get(spec.name)
+            self.watch(managed)
+            if old is not None:
+                self.halt([old])
+                managed.failures.extend(old.failures)
+            place = self.folder / spec.name
+            place.mkdir(parents=True, exist_ok=True)
+            _replace(place / "pipeline.yaml", text)
+            self._save(managed)
+            return managed
+
+    def get(self, name: str) -> Managed:
+        """The pipeline of this name. Raises KeyError with a message for users."""
+        managed = self._pipelines.get(name)
+        if managed is None:
+            near = suggestion(name, self._pipelines) if self._pipelines else "there are none yet"
+            raise KeyError(f"there is no pipeline {name!r}; {near}")
+        return managed
+
+    def names(self) -> list[str]:
+        """The names of all pipelines, sorted."""
+        return sorted(self._pipelines)
+
+    def want(self, name: str, wanted: Wanted) -> Managed:
+        """Starts, pauses or stops a pipeline; pausing and stopping return when it has stopped. Raises KeyError."""
+        managed = self.get(name)
+        managed.wanted = wanted  # before the lock is acquired: a start in progress checks it
+        with managed.lock:
+            managed.wanted = wanted
+            managed.retry_at, managed.restarts = 0.0, 0
+            if wanted is Wanted.RUNNING:
+                managed.last_error = None
+            self._save(managed)
+            if wanted is not Wanted.RUNNING:
+                self.halt([managed])
+            return managed
+
+    def restart(self, name: str, starting: Mapping[str, str] | None = None) -> Managed:
+        """Stops and starts a pipeline. starting: source options that say where to begin instead; the old checkpoints,
+        and with them the results of aggregates so far, are then moved aside. Raises KeyError."""
+        managed = self.get(name)
+        with managed.lock:
+            self.halt([managed])
+            if starting is not None:
+                self._put_aside(managed)
+                managed.starting = dict(starting)
+            return self.want(name, Wanted.RUNNING)
+
+    def remove(self, name: str) -> None:
+        """Stops and removes a pipeline. Its folder and checkpoints are renamed, not deleted. Raises KeyError."""
+        managed = self.get(name)
+        managed.wanted = Wanted.STOPPED
+        with managed.lock:
+            self.halt([managed])
+            if self.checkpoints is not None:
+                self._put_aside(managed)
+            with self._lock:
+                del self._pipelines[name]
+            place = self.folder / name
+            place.rename(place.with_name(f"{name}.removed.{time.time_ns() // 1_000_000}"))
+
+    def _managed(self, spec: PipelineSpec, text: str, wanted: Wanted = Wanted.RUNNING) -> Managed:
+        own = join(self.folder, spec.name, "checkpoints")
+        place = own if self.checkpoints is None else join(self.checkpoints, spec.name)
+        return Managed(spec, place, stop_file(self.folder / spec.name), wanted, text)
+
+    def _put_aside(self, managed: Managed) -> None:
+        parent, _, name = managed.checkpoints.rpartition("/")
+        folder = Folder(self.spark, parent)
+        if folder.exists(name):
+            folder.move(name, f"{name}.{time.time_ns() // 1_000_000}")
+
+    def _save(self, managed: Managed) -> None:
+        state = {"wanted": managed.wanted.value, "starting": managed.starting}
+        _replace(self.folder / managed.spec.name / "state.json", json.dumps(state))
+
+    def keep_failures(self, managed: Managed) -> None:
+        """Stores the last failures of a pipeline, so that a restarted server still shows them."""
+        try:
+            _replace(self.folder / managed.spec.name / "failures.json", json.dumps(list(managed.failures)))
+        except OSError as error:
+            log.warning("failures not stored", extra={"pipeline": managed.spec.name, "reason": str(error)})
+
+    # --- status ----------------------------------------------------------------------------------------
+
+    def status(self, name: str) -> dict[str, Any]:
+        """State, rates, lag and last error of a pipeline, as plain data; asks no broker. Raises KeyError."""
+        return self.status_of(self.get(name))
+
+    def statuses(self) -> list[dict[str, Any]]:
+        """The status of every pipeline, by name."""
+        return [self.status_of(managed) for _, managed in sorted(self._pipelines.copy().items())]
+
+    def states(self) -> list[str]:
+        """The state of every pipeline."""
+        return [managed.state for managed in self._pipelines.copy().values()]
+
+
+def _stored_failures(path: Path) -> list[dict[str, str]]:
+    """The failures that an earlier server stored; none if there is no such file or it cannot be read."""
+    try:
+        return [{"at": str(row["at"]), "reason": str(row["reason"])} for row in json.loads(path.read_text())]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _replace(path: Path, text: str) -> None:
+    """Replaces a small file so that after a crash there is either the old or the new one."""
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(text)
+    fresh.replace(path)

@@ -1,0 +1,78 @@
+"""Checks brokers, topics and targets before a pipeline's queries start, and creates missing topics."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+from barnabas.client.blocking import BlockingClient, NewTopic
+from barnabas.client.errors import BrokerUnavailable, ClientError
+from barnabas.client.options import ClientOptions
+from barnabas.pipelines.compiler.queries import connection_options, source_settings, takes_replays
+from barnabas.pipelines.entries.hiding import hide
+from barnabas.pipelines.kinds.targets import TARGETS
+from barnabas.pipelines.plan.errors import BrokerAway, PipelineError
+from barnabas.pipelines.spark.topics.options import OptionError, client_options, source_options
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.plan.model import PipelineSpec
+
+CONTACT_SECONDS: Final = 3.0
+
+
+def prepare(spec: PipelineSpec, bootstrap: str) -> None:
+    """Checks what can be checked before Spark starts: options, targets, brokers, and the topics to be read.
+
+    Creates missing topics that the pipeline writes. Raises PipelineError, and BrokerAway when no broker answers; their
+    messages show no secrets of the pipeline.
+    """
+    try:
+        _prepare(spec, bootstrap)
+    except PipelineError as error:
+        raise type(error)(hide(str(error), spec.secrets)) from None
+
+
+def _prepare(spec: PipelineSpec, bootstrap: str) -> None:
+    try:
+        base = client_options(connection_options(spec, bootstrap))
+    except OptionError as error:
+        raise PipelineError(f"{spec.source.where or spec.where}: {error}") from error
+    for source, query in itertools.product(spec.topics_read, spec.queries()):
+        try:
+            source_options(source_settings(spec, query, bootstrap, source=source))
+        except OptionError as error:
+            raise PipelineError(f"{source.where or spec.where}: {error}") from error
+    for output in spec.outputs:
+        if output.target is not None:
+            TARGETS[output.target.kind].reach(output.target.options)
+    options = ClientOptions(
+        base.bootstrap, base.client_id, base.tls, base.sasl, contact_timeout_s=CONTACT_SECONDS
+    )
+    try:
+        with BlockingClient(options) as client:
+            read = tuple(dict.fromkeys(topic for source in spec.sources for topic in source.topics))
+            known = client.describe(read)
+            for topic in read:
+                if topic not in known:
+                    raise PipelineError(
+                        f"topic {topic} does not exist: create it with `barnabas topic create {topic}`"
+                    )
+            client.create_topics(new_topics(spec), exist_ok=True)
+    except BrokerUnavailable as error:
+        raise BrokerAway(f"{error}: start a broker with `barnabas start`, or name another with -b") from error
+    except ClientError as error:
+        raise PipelineError(str(error)) from error
+
+
+def new_topics(spec: PipelineSpec) -> list[NewTopic]:
+    """The topics that the pipeline writes, with the settings to create them."""
+    dead = spec.dead_topic
+    # Dead letters keep their records' timestamps, so retention by time would delete letters of old records at once.
+    configs = {"retention.ms": "-1", **dead.config}
+    wanted = {spec.dead_letters: NewTopic(spec.dead_letters, dead.partitions, configs=configs)}
+    if any(takes_replays(spec, query) for query in spec.queries()):
+        wanted[spec.replays] = NewTopic(spec.replays, 1, configs={"retention.ms": "-1"})
+    for output in spec.outputs:
+        for topic in output.topics():
+            wanted[topic] = NewTopic(topic, output.partitions, configs=output.config)
+    return list(wanted.values())

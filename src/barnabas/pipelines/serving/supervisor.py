@@ -1,0 +1,477 @@
+"""Starts, stops and restarts pipelines as requested: one for `pipeline run`, many for `pipelines serve`.
+
+All work that talks to a broker or a target, or waits for a micro-batch, runs in worker threads and locks only its own
+pipeline, so a pipeline that hangs does not block others. The supervisor's thread only reads numbers.
+
+A pipeline that fails, in its preparation or in a query, is started again after a pause, which doubles up to five
+minutes. Its last error is shown until it has run well for a while. While its broker does not answer, the broker is
+tried every two seconds instead, and the pipeline starts as soon as it answers.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.client.blocking import LATEST, BlockingClient
+from barnabas.client.errors import BrokerUnavailable
+from barnabas.client.options import ClientOptions
+from barnabas.pipelines.compiler.queries import (
+    QueryReport,
+    address_of,
+    connection_options,
+    failure_reason,
+    planned_queries,
+    records_per_second,
+    start_query,
+    take_progress,
+    wait_until_idle,
+    way_of,
+)
+from barnabas.pipelines.entries.hiding import hide
+from barnabas.pipelines.kinds.steps.base import spark_reason
+from barnabas.pipelines.plan.errors import BrokerAway, PipelineError
+from barnabas.pipelines.plan.model import PipelineSpec, Query
+from barnabas.pipelines.serving.preparing import prepare
+from barnabas.pipelines.serving.rates import Gauge
+from barnabas.pipelines.spark.topics.offsets import parse_offset
+from barnabas.pipelines.spark.topics.options import client_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS: Final = 0.25
+BACKOFF_SECONDS: Final = 1.0
+BACKOFF_SECONDS_MAX: Final = 300.0
+LAG_SECONDS: Final = 2.0
+"""How often a pipeline's lag is requested from its broker, and the timeout of that request."""
+THREADS_MAX: Final = 512
+"""Enough for 256 pipelines that hang, each with two threads. Threads are started when they are needed."""
+WELL_SECONDS: Final = 60.0
+"""After this time without a failure, the pause before a restart is reset and the last error is cleared."""
+WORKER_LATE: Final = "Python worker failed to connect back"
+"""The error when Python has not started after ten seconds, which may be too short on an overloaded machine."""
+WORKER_LATE_MAX: Final = 20
+STARTS_AT_ONCE: Final = max(os.cpu_count() or 1, 2)
+"""Each query starts Python processes; if too many start at once, none of them is ready in time."""
+SETTLED_SECONDS: Final = 30.0
+FAILURES_MAX: Final = 20
+"""How many failures of a pipeline are kept."""
+
+
+class Wanted(StrEnum):
+    """The requested state of a pipeline. Paused and stopped differ only for users: both keep its offsets."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+
+
+@dataclass(slots=True)
+class Managed:
+    """One pipeline.
+
+    brake: see `stop_file`. restarts: since it last ran well. retry_at: when to start again, in monotonic seconds. lags,
+    gauges: the newest ones, by query. waiting_since: when (seconds since 1970) the broker stopped answering. lock: held
+    while the pipeline starts and stops. once: it ends when all present records are processed, or at its first failure;
+    `ended` is set then. reports: numbers by query, which are kept when it restarts; None: each start counts from zero.
+    failures: the last ones, each with its time and reason, oldest first.
+    """
+
+    spec: PipelineSpec
+    checkpoints: str
+    brake: Path
+    wanted: Wanted = Wanted.RUNNING
+    text: str = ""
+    once: bool = False
+    ended: bool = False
+    running: list[tuple[StreamingQuery, QueryReport]] = field(default_factory=list)
+    queries: tuple[Query, ...] = ()
+    reports: dict[str, QueryReport] | None = None
+    started_at: float = 0.0
+    last_error: str | None = None
+    error_at: float = 0.0
+    failures: deque[dict[str, str]] = field(default_factory=lambda: deque(maxlen=FAILURES_MAX))
+    restarts: int = 0
+    late_workers: int = 0
+    retry_at: float = 0.0
+    starting: dict[str, str] = field(default_factory=dict)
+    lags: dict[str, int] = field(default_factory=dict)
+    gauges: dict[str, Gauge] = field(default_factory=dict)
+    waiting_since: float | None = None
+    lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
+    work: Future[None] | None = None
+    asking: Future[None] | None = None
+    asked_at: float = 0.0
+
+    @property
+    def state(self) -> str:
+        """For display: starting, running, stopping, paused, stopped, failed or ended."""
+        if self.running:
+            return "running" if self.wanted is Wanted.RUNNING else "stopping"
+        if self.wanted is Wanted.RUNNING:
+            return "ended" if self.ended else "failed" if self.last_error else "starting"
+        return self.wanted.value
+
+
+class Supervisor:
+    """Runs pipelines, with a thread that watches them and worker threads. Methods may be called by any thread."""
+
+    def __init__(self, spark: SparkSession, bootstrap: str | None) -> None:
+        self.spark = spark
+        self.bootstrap = bootstrap
+        self._pipelines: dict[str, Managed] = {}
+        # Held while the dictionary is read or changed, never while waiting for something.
+        self._lock = threading.RLock()
+        self._workers = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="pipeline")
+        self._starts = threading.Semaphore(STARTS_AT_ONCE)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._supervise, name="pipelines")
+
+    def watch(self, managed: Managed) -> None:
+        """Adds a pipeline, or replaces the one of the same name."""
+        with self._lock:
+            self._pipelines[managed.spec.name] = managed
+
+    def open(self) -> None:
+        """Starts the thread, which starts the pipelines."""
+        self._thread.start()
+
+    @property
+    def opened(self) -> bool:
+        """Whether `open` was called."""
+        return self._thread.ident is not None
+
+    def close(self) -> None:
+        """Stops every query after its micro-batch, and the threads. The requested states are not changed."""
+        self._closing.set()
+        self._thread.join()
+        self.halt([m for m in self._pipelines.values() if m.running or m.work is not None])
+        self._workers.shutdown(wait=False, cancel_futures=True)
+
+    def halt(self, pipelines: list[Managed]) -> None:
+        """Stops these pipelines; waits for their present micro-batches to end, at most STOP_SECONDS."""
+        for managed in pipelines:
+            managed.lock.acquire()
+        try:
+            self._halt_held(pipelines)
+        finally:
+            for managed in pipelines:
+                managed.lock.release()
+
+    def _halt_held(self, pipelines: list[Managed]) -> None:
+        for managed in pipelines:
+            if managed.running:
+                managed.brake.touch()
+        wait_until_idle([stream for managed in pipelines for stream, _ in managed.running])
+        for managed in pipelines:
+            for stream, report in managed.running:
+                stream.stop()
+                take_progress(stream, report)
+            managed.running = []
+
+    # --- the thread -----------------------------------------------------------------------------------
+
+    def _supervise(self) -> None:
+        while not self._closing.wait(TICK_SECONDS):
+            with self._lock:
+                pipelines = list(self._pipelines.values())
+            for managed in pipelines:
+                self._keep_lag(managed)
+                if not managed.lock.acquire(blocking=False):
+                    continue  # it is starting or stopping
+                try:
+                    self._tick(managed)
+                except Exception as error:
+                    self._give_up_later(managed, spark_reason(error))
+                finally:
+                    managed.lock.release()
+
+    def _tick(self, managed: Managed) -> None:
+        if managed.work is not None:
+            return
+        for place, (stream, report) in enumerate(managed.running):
+            take_progress(stream, report)
+            error = stream.exception()
+            if error is not None and WORKER_LATE in str(error) and managed.late_workers < WORKER_LATE_MAX:
+                self._start_again_later(managed, place)
+                return
+            if error is not None:
+                self._give_up_later(managed, f"query {report.name} failed: {failure_reason(str(error))}")
+                return
+            if not stream.isActive and not managed.once:
+                self._give_up_later(managed, f"query {report.name} ended by itself")
+                return
+        now = time.monotonic()
+        if managed.running:
+            if managed.once and not any(stream.isActive for stream, _ in managed.running):
+                for stream, report in managed.running:
+                    take_progress(stream, report)  # micro-batches that ended since the last call
+                managed.running, managed.ended = [], True
+            elif (managed.last_error or managed.late_workers) and now - managed.started_at > WELL_SECONDS:
+                managed.last_error, managed.restarts, managed.late_workers = None, 0, 0
+        elif managed.wanted is Wanted.RUNNING and not managed.ended and now >= managed.retry_at:
+            managed.work = self._workers.submit(self._start_held, managed)
+
+    def _start_held(self, managed: Managed) -> None:
+        """Prepares and starts a pipeline, in a worker thread, unless it was paused, stopped or replaced meanwhile."""
+        reason = None
+        try:
+            # This may take long, so it does not hold the lock: the pipeline can be paused meanwhile.
+            prepare(managed.spec, address_of(managed.spec, self.bootstrap))
+            with self._starts:
+                with managed.lock:
+                    there = self._pipelines.get(managed.spec.name) is managed
+                    wanted = managed.wanted is Wanted.RUNNING and not self._closing.is_set()
+                    if there and wanted and not managed.running:
+                        self._start(managed)
+                self._settle(managed)
+        except BrokerAway as error:
+            managed.waiting_since = managed.waiting_since or time.time()
+            reason = str(error)
+        except PipelineError as error:
+            reason = str(error)
+        except Exception as error:
+            reason = spark_reason(error)
+        with managed.lock:
+            if reason is not None and managed.wanted is Wanted.RUNNING:
+                self._give_up(managed, reason)
+            managed.work = None
+
+    def _start(self, managed: Managed) -> None:
+        spec = managed.spec
+        managed.brake.unlink(missing_ok=True)
+        # Each pipeline has its own scheduler pool, so that a busy one leaves task slots to the others.
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", spec.name)
+        managed.queries = planned_queries(self.spark, spec, managed.checkpoints)
+        for query in managed.queries:
+            report = QueryReport(query.name, query.destination)
+            if managed.reports is not None:
+                report = managed.reports.setdefault(query.name, report)
+            report.way = way_of(self.spark, spec, query)
+            managed.running.append((self._start_query(managed, query), report))
+            if managed.wanted is not Wanted.RUNNING:
+                break  # another thread waits for the lock to stop it
+        managed.waiting_since, managed.asked_at = None, 0.0
+        managed.lags.clear()
+        managed.gauges.clear()
+        managed.started_at = time.monotonic()
+        log.info("pipeline started", extra={"pipeline": spec.name, "restarts": managed.restarts})
+
+    def _settle(self, managed: Managed) -> None:
+        """Waits until the queries have started their Python processes or ended, at most SETTLED_SECONDS."""
+        give_up = time.monotonic() + SETTLED_SECONDS
+        waiting = [stream for stream, _ in list(managed.running)]
+        while waiting and managed.wanted is Wanted.RUNNING and not self._closing.wait(TICK_SECONDS):
+            if time.monotonic() > give_up:
+                return
+            waiting = [stream for stream in waiting if _is_starting(stream)]
+
+    def _start_query(self, managed: Managed, query: Query) -> StreamingQuery:
+        return start_query(
+            self.spark,
+            managed.spec,
+            query,
+            address_of(managed.spec, self.bootstrap),
+            managed.checkpoints,
+            brake=managed.brake,
+            once=managed.once,
+            starting=managed.starting,
+        )
+
+    def _start_again_later(self, managed: Managed, place: int) -> None:
+        """Restarts one query whose Python worker started too late, in a worker thread; the others keep running."""
+
+        def work() -> None:
+            reason = None
+            with self._starts, managed.lock:
+                try:
+                    if managed.running and managed.wanted is Wanted.RUNNING and not self._closing.is_set():
+                        _, report = managed.running[place]
+                        query = next(query for query in managed.queries if query.name == report.name)
+                        managed.running[place] = (self._start_query(managed, query), report)
+                except PipelineError as error:
+                    reason = str(error)
+                except Exception as error:
+                    reason = spark_reason(error)
+                if reason is not None:
+                    self._give_up(managed, reason)
+                managed.work = None
+
+        managed.late_workers += 1
+        managed.work = self._workers.submit(work)
+
+    def _give_up_later(self, managed: Managed, reason: str) -> None:
+        """`_give_up` in a worker thread, because stopping the other queries may take long if their targets hang."""
+
+        def work() -> None:
+            with managed.lock:
+                try:
+                    self._give_up(managed, reason)
+                finally:
+                    managed.work = None
+
+        managed.work = self._workers.submit(work)
+
+    def _give_up(self, managed: Managed, reason: str) -> None:
+        reason = hide(reason, managed.spec.secrets)
+        for stream, _ in managed.running:
+            stream.stop()
+        if managed.started_at and time.monotonic() - managed.started_at > WELL_SECONDS:
+            managed.restarts = 0
+        pause_s = min(BACKOFF_SECONDS * 2.0**managed.restarts, BACKOFF_SECONDS_MAX)
+        managed.running, managed.started_at = [], 0.0
+        managed.last_error, managed.error_at = reason, time.time()
+        at = datetime.fromtimestamp(managed.error_at, UTC).isoformat(timespec="seconds")
+        managed.failures.append({"at": at, "reason": reason})
+        self.keep_failures(managed)
+        managed.restarts += 1
+        managed.retry_at = time.monotonic() + pause_s
+        managed.ended = managed.once
+        log.error(
+            "pipeline failed", extra={"pipeline": managed.spec.name, "reason": reason, "retry_s": pause_s}
+        )
+
+    def keep_failures(self, managed: Managed) -> None:
+        """Called when a pipeline has failed; a server stores its last failures then."""
+
+    # --- numbers --------------------------------------------------------------------------------------
+
+    def _keep_lag(self, managed: Managed) -> None:
+        """Requests the lag of a pipeline every LAG_SECONDS, in a worker thread."""
+        now = time.monotonic()
+        idle = managed.asking is None or managed.asking.done()
+        asks = bool(managed.running) or managed.waiting_since is not None
+        if asks and idle and now - managed.asked_at >= LAG_SECONDS:
+            managed.asked_at = now
+            managed.asking = self._workers.submit(self._ask_lag, managed)
+
+    def _ask_lag(self, managed: Managed) -> None:
+        settings = connection_options(managed.spec, address_of(managed.spec, self.bootstrap))
+        try:
+            with BlockingClient(_impatient(client_options(settings))) as client:
+                for stream, report in list(managed.running):
+                    positions = _positions(stream) or self._committed(client, managed, report.name)
+                    if not positions:
+                        managed.lags.pop(report.name, None)  # unknown: the query has processed nothing yet
+                        continue
+                    ends = client.list_offsets(dict.fromkeys(positions, LATEST))
+                    lag = sum(
+                        max(ends[pair].offset - at, 0) for pair, at in positions.items() if pair in ends
+                    )
+                    managed.lags[report.name] = lag
+                    gauge = managed.gauges.setdefault(report.name, Gauge())
+                    gauge.note(time.monotonic(), report.rows, lag)
+                client.describe([topic for source in managed.spec.sources for topic in source.topics])
+            if managed.waiting_since is not None:
+                managed.waiting_since = None
+                # The broker was the reason of the failure, so the pipeline can start at once.
+                managed.retry_at, managed.restarts = 0.0, 0
+        except BrokerUnavailable:
+            if managed.running or managed.waiting_since is not None:
+                managed.waiting_since = managed.waiting_since or time.time()
+            managed.lags.clear()
+        except Exception as error:  # only numbers are missing: if something is wrong, the query itself fails
+            managed.lags.clear()
+            log.debug("lag is unknown", extra={"pipeline": managed.spec.name, "reason": str(error)})
+
+    def _committed(
+        self, client: BlockingClient, managed: Managed, name: str
+    ) -> Mapping[tuple[str, int], int]:
+        """The offsets of a query's consumer group, for a query without a micro-batch since its start."""
+        query = next((query for query in managed.queries if query.name == name), None)
+        return {} if query is None else client.committed(managed.spec.group(query))
+
+    def status_of(self, managed: Managed) -> dict[str, Any]:
+        """State, rates, lag and the last error of a pipeline, as plain data, without any request to a broker. lag:
+        records, some seconds old; None if unknown."""
+        now = time.monotonic()
+        waiting = managed.waiting_since if managed.wanted is Wanted.RUNNING else None
+        return {
+            "name": managed.spec.name,
+            "state": managed.state,
+            "wanted": managed.wanted.value,
+            "running_seconds": round(now - managed.started_at, 1) if managed.running else 0.0,
+            "last_error": managed.last_error,
+            "failures": list(managed.failures.copy()),
+            "waiting": None if waiting is None else f"waiting for the broker since {_clock(waiting)}",
+            "restarts": managed.restarts,
+            "retry_in_seconds": round(max(managed.retry_at - now, 0), 1)
+            if managed.state == "failed" and waiting is None
+            else 0.0,
+            "dead_letters": managed.spec.dead_letters,
+            "queries": [self._query_status(managed, s, r) for s, r in list(managed.running)],
+        }
+
+    def _query_status(self, managed: Managed, stream: StreamingQuery, report: QueryReport) -> dict[str, Any]:
+        gauge = managed.gauges.get(report.name)
+        found: dict[str, Any] = {
+            "name": report.name,
+            "to": report.topic,
+            "way": report.way,
+            "records": report.rows,
+            "failed": report.failed,
+            "records_per_second": 0.0,
+            "lag": managed.lags.get(report.name),
+            "seconds_left": None if gauge is None else gauge.seconds_left(),
+        }
+        last = stream.lastProgress
+        if last is None:
+            return found
+        raw = json.loads(last.json) if hasattr(last, "json") else last
+        found["records_per_second"] = records_per_second(raw)
+        return found
+
+
+def _positions(stream: StreamingQuery) -> Mapping[tuple[str, int], int]:
+    """The offsets that a query has reached; empty before its first micro-batch."""
+    last = stream.lastProgress
+    if last is None:
+        return {}
+    raw = json.loads(last.json) if hasattr(last, "json") else last
+    positions: dict[tuple[str, int], int] = {}
+    for source in raw.get("sources") or ():
+        end = source.get("endOffset")
+        end = json.loads(end) if isinstance(end, str) else end
+        if end and "logOffset" not in end:  # that is the offset of Spark's file source
+            positions.update(parse_offset(end)[0])
+    return positions
+
+
+def _is_starting(stream: StreamingQuery) -> bool:
+    """Whether a query is still waiting for the first answer from its source's Python process."""
+    begins = stream.status["message"].startswith(("Initializing", "Getting offsets"))
+    return bool(begins and stream.isActive and stream.lastProgress is None)
+
+
+def _impatient(options: ClientOptions) -> ClientOptions:
+    """The client's options with short timeouts, for requests that are repeated soon."""
+    return replace(
+        options,
+        deadline_s=LAG_SECONDS,
+        contact_timeout_s=LAG_SECONDS,
+        connect_timeout_s=LAG_SECONDS,
+        request_timeout_s=LAG_SECONDS,
+    )
+
+
+def _clock(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%SZ")
+
+
+Shown = Callable[[dict[str, Any]], None]
+"""A function that receives the status of a pipeline from time to time, see `Supervisor.status_of`."""

@@ -1,0 +1,1 @@
+"""Spark without pipelines: sessions, the data source and sink `barnabas`, folders, and what is private to PySpark."""

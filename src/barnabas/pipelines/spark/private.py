@@ -1,0 +1,246 @@
+"""All code that uses internals of PySpark: Java objects, private classes and attributes.
+
+No other module of the package does (`tests/unit/pipelines/test_spark_private.py` checks that). Another version of Spark
+may change them without notice; the tests in `tests/pipelines/test_spark_private.py` show what each function relies on.
+
+The package also relies on the form of Spark's plans, in two places that need no private class: see `kept`
+and `always` of `kinds/steps/base.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import struct
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import IO, TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_depth: ContextVar[int] = ContextVar("depth", default=0)
+"""How many lambdas enclose the one that is being made."""
+
+
+# --- expressions and plans ----------------------------------------------------------------------------
+
+
+def try_eval(column: Column) -> Column:
+    """The expression, but null if it raises an error: Catalyst's TryEval, which `try_divide` and the like use."""
+    from pyspark import SparkContext
+    from pyspark.sql import Column as SparkColumn
+
+    context = SparkContext._active_spark_context
+    assert context is not None, "columns are made in a session"
+    jvm: Any = context._jvm
+    tools = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    inner = tools.expression(column._jc)
+    return SparkColumn(tools.column(jvm.org.apache.spark.sql.catalyst.expressions.TryEval(inner)))
+
+
+def each(function: str, column: Column | str, body: Callable[..., Column]) -> Column:
+    """Applies one of Spark's functions with a lambda, like `filter` and `transform`, to a column.
+
+    The same as in `pyspark.sql.functions`, except for the names of the lambda's variables. PySpark numbers them
+    consecutively in the whole process, and they occur in the code that Spark generates: if the same query starts again,
+    Spark would not recognize its code, and Java would compile it again.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import functions as F
+
+    context = SparkContext._active_spark_context
+    assert context is not None, "columns are made in a session"
+    jvm: Any = context._jvm
+    sql = jvm.org.apache.spark.sql
+    origin = sql.catalyst.trees.CurrentOrigin.get()
+    depth = _depth.get()
+    variables = [
+        SparkColumn(sql.Column(sql.internal.UnresolvedNamedLambdaVariable.apply(f"_{depth}_{i}", origin)))
+        for i in range(len(inspect.signature(body).parameters))
+    ]
+    token = _depth.set(depth + 1)
+    try:
+        made = body(*variables)
+    finally:
+        _depth.reset(token)
+    tools = sql.api.python.PythonSQLUtils
+    sequence = jvm.PythonUtils.toSeq
+    whole = F.col(column) if isinstance(column, str) else column
+    function_of = tools.lambdaFunction(made._jc, sequence([variable._jc for variable in variables]))
+    return SparkColumn(tools.fn(function, sequence([whole._jc, function_of])))
+
+
+def referenced_columns(data: DataFrame, column: Column) -> set[str]:
+    """The columns of the data frame that an expression uses."""
+    plan = data.select(column.alias("x"))._jdf.queryExecution().analyzed()
+    found = plan.references().toSeq()
+    return {str(found.apply(i).name()) for i in range(found.size())}
+
+
+def physical_plan(data: DataFrame) -> str:
+    """The plan that Spark would run, as text."""
+    return str(data._jdf.queryExecution().executedPlan().toString())
+
+
+# --- types ----------------------------------------------------------------------------------------------
+
+
+def spark_type(type: Any) -> Any:
+    """The Spark type for an Arrow type."""
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    return from_arrow_type(type)
+
+
+def arrow_type(type: Any) -> Any:
+    """The Arrow type for a Spark type, as in the columns that Spark passes to Python functions."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    return to_arrow_type(type, timezone="UTC")
+
+
+# --- checks of texts in pipeline files by Java --------------------------------------------------------
+
+
+def compile_regex(spark: SparkSession, regex: str) -> Any:
+    """Compiles a Java pattern. Raises Py4JJavaError with Java's reason."""
+    return spark._jvm.java.util.regex.Pattern.compile(regex)
+
+
+def check_zone(spark: SparkSession, zone: str) -> None:
+    """Raises Py4JJavaError for a time zone that Java does not support."""
+    spark._jvm.java.time.ZoneId.of(zone)
+
+
+def knows_charset(spark: SparkSession, encoding: str) -> bool:
+    """Whether Java supports an encoding. Raises Py4JJavaError for an illegal name."""
+    return bool(spark._jvm.java.nio.charset.Charset.isSupported(encoding))
+
+
+# --- sessions and queries -----------------------------------------------------------------------------
+
+
+def set_active_session(spark: SparkSession) -> None:
+    """Makes this the active session of the thread, in which Spark looks up the names of data sources."""
+    spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def declare_no_packaged_sources(spark: SparkSession) -> None:
+    """Tells Spark that no Python package has data sources, so that it need not start Python to find out. Has no effect
+    on a version of Spark that stores this elsewhere."""
+    with contextlib.suppress(Py4JError):
+        jvm: Any = spark._jvm
+        manager = getattr(jvm.org.apache.spark.sql.execution.datasources, "DataSourceManager$")
+        nothing = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({})
+        getattr(getattr(manager, "MODULE$"), "dataSourceBuilders_$eq")(jvm.scala.Option.apply(nothing))
+
+
+def packaged_sources_declared(spark: SparkSession) -> bool:
+    """Whether Spark already has the list of data sources of Python packages, so that it does not look for them."""
+    manager = getattr(spark._jvm.org.apache.spark.sql.execution.datasources, "DataSourceManager$")
+    return bool(getattr(manager, "MODULE$").dataSourceBuilders().isDefined())
+
+
+def hush_accumulators(spark: SparkSession) -> None:
+    """Keeps PySpark's accumulator server from printing a traceback when Java ends before it."""
+    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None
+
+
+def launch_java(settings: Mapping[str, str], output: IO[bytes]) -> None:
+    """Starts Java, unless it is running, with its standard output and error going to `output`."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is None:
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        gateway = launch_gateway(conf, popen_kwargs={"stdout": output, "stderr": output})
+        SparkContext._ensure_initialized(gateway=gateway)
+
+
+def stop_java(spark: SparkSession) -> Callable[[float], None]:
+    """Stops the session and lets Java exit. Returns a function that waits for that, at most the given seconds."""
+    gateway = spark.sparkContext._gateway
+    spark.stop()
+    gateway.proc.stdin.close()
+
+    def wait(seconds: float) -> None:
+        gateway.proc.wait(timeout=seconds)
+
+    return wait
+
+
+def kill_java() -> None:
+    """Kills the Java process that `launch_java` started, if there is one; needs no answer from it."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None:
+        process.kill()
+
+
+def progress_since(stream: StreamingQuery, latest: str) -> Iterator[Mapping[str, Any]]:
+    """Spark's progress reports of the query's micro-batches that began after `latest` (ISO 8601), oldest first.
+
+    `stream.recentProgress` would convert all stored reports to JSON and objects at each call, which after some minutes
+    is more work than the pipeline itself.
+    """
+    kept = stream._jsq.recentProgress()
+    first = len(kept)
+    while first and str(kept[first - 1].timestamp()) > latest:
+        first -= 1
+    for index in range(first, len(kept)):
+        yield json.loads(kept[index].json())
+
+
+# --- Hadoop's file systems ----------------------------------------------------------------------------
+
+
+def hadoop(spark: SparkSession) -> Any:
+    """The package org.apache.hadoop, as Java objects."""
+    return spark._jvm.org.apache.hadoop
+
+
+def file_system(spark: SparkSession, location: str) -> Any:
+    """Hadoop's file system for a path or URL, with Spark's settings (`spark.hadoop.*`)."""
+    return hadoop(spark).fs.Path(location).getFileSystem(spark._jsc.hadoopConfiguration())
+
+
+# --- workers ------------------------------------------------------------------------------------------
+
+
+class InputCut(RuntimeError):
+    """Java ended before it had sent all rows to a task."""
+
+
+def require_whole_input() -> None:
+    """Raises InputCut in a task whose input was cut off. To be called after the last row.
+
+    Arrow treats a stream that breaks off between two batches as complete. So if Java is killed, a Python task would
+    believe that it has all rows, and commit them. After the last batch Java writes a number, which the worker reads
+    after the task; this function peeks at it.
+    """
+    from pyspark import TaskContext
+    from pyspark.serializers import SpecialLengths
+
+    if TaskContext.get() is None:
+        return
+    frame = sys._getframe()
+    while frame is not None and not hasattr(frame.f_locals.get("infile"), "peek"):
+        frame = frame.f_back  # type: ignore[assignment]
+    if frame is None:
+        raise InputCut("this version of Spark does not let a task see the end of its rows")
+    end = struct.pack("!i", SpecialLengths.END_OF_STREAM)
+    found = frame.f_locals["infile"].peek(len(end))
+    if not found or not end.startswith(found[: len(end)]):
+        raise InputCut(
+            "Spark's Java process ended while a task was getting its rows; they will be delivered again"
+        )
