@@ -82,7 +82,7 @@ def test_a_lost_file_is_restored_from_its_copy(filled: BrokerProcess) -> None:
     planned = recover(str(filled.data_dir))
     assert "can be restored" in planned.stdout
     assert not (filled.data_dir / TREE).exists()
-    assert "restored from the copy" in recover(str(filled.data_dir), "--apply").stdout
+    assert "restored from the copy" in recover(str(filled.data_dir), "--execute").stdout
     assert_everything_is_back(filled, options=True)
 
 
@@ -95,7 +95,7 @@ def test_a_damaged_page_is_one_line_and_is_restored(filled: BrokerProcess) -> No
     line = refused_start(filled)
     assert TREE in line
     assert "barnabas recover" in line
-    recover(str(filled.data_dir), "--apply")
+    recover(str(filled.data_dir), "--execute")
     assert list(filled.data_dir.glob(f"{TREE}.*.damaged"))
     assert_everything_is_back(filled, options=True)
 
@@ -104,7 +104,7 @@ def test_without_a_copy_the_folders_of_the_partitions_say_what_there_was(filled:
     filled.stop()
     (filled.data_dir / TREE).unlink()
     (filled.data_dir / COPY).unlink()
-    done = recover(str(filled.data_dir), "--apply")
+    done = recover(str(filled.data_dir), "--execute")
     assert "lost, because there was no copy" in done.stdout
     assert_everything_is_back(filled, options=False)
 
@@ -118,7 +118,7 @@ def test_topics_that_are_younger_than_the_copy_and_topics_that_were_deleted(fill
     filled.stop()
     (filled.data_dir / TREE).unlink()
     (filled.data_dir / COPY).write_bytes(old)
-    shown = Cli("").command("recover", str(filled.data_dir), "--apply", "--json")
+    shown = Cli("").command("recover", str(filled.data_dir), "--execute", "--json")
     done = subprocess.run(shown, capture_output=True, text=True, timeout=240, check=True)
     assert '"young"' in done.stdout
     filled.start()

@@ -37,7 +37,7 @@ class AccessOption(NamedTuple):
 ACCESS: Final = {
     "secure": AccessOption("DIR", "Certificate and users of the folder that `barnabas security init` made."),
     "tls-cert": AccessOption("FILE", "Serve HTTPS with this certificate (PEM)."),
-    "tls-key": AccessOption("FILE", "Its key (PEM); default: in the same file."),
+    "tls-key": AccessOption("FILE", "Its key (PEM). Default: in the same file."),
     "tls-client-ca": AccessOption("FILE", "Clients must show a certificate of this authority (PEM)."),
     "users": AccessOption(
         "FILE", "Who may log in: the brokers' scram.users.file, lines USER.SCRAM-SHA-512=..."
@@ -47,9 +47,11 @@ ACCESS: Final = {
     ),
     "issuer": AccessOption("NAME", "The issuer that tokens must name.", kind=str),
     "audience": AccessOption("NAME", "The audience that tokens must name.", kind=str),
-    "max-connections": AccessOption("N", "Maximum number of connections; default 5000.", kind=int),
+    "max-connections": AccessOption("N", "Maximum number of connections. Default: 5000.", kind=int),
     "max-connections-per-ip": AccessOption(
-        "N", "Maximum number from one address, which may be a balancer's; default 1000.", kind=int
+        "N",
+        "Maximum number of connections from one address, which may be a balancer's. Default: 1000.",
+        kind=int,
     ),
     "cors": AccessOption(
         "ORIGIN", "Web pages that may call it, * for all; may be repeated.", kind=str, repeats=True

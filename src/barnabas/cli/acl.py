@@ -18,15 +18,16 @@ from barnabas.wire.messages import create_acls, delete_acls, describe_acls
 app = new_app("Show and change who may do what.")
 
 Topic = Annotated[
-    str | None, typer.Option("-t", "--topic", metavar="NAME", help="A topic; NAME* for a prefix, * for all.")
+    str | None,
+    typer.Option("-t", "--topic", metavar="TOPIC", help="A topic; TEXT* for all that begin so, * for all."),
 ]
 Group = Annotated[
-    str | None, typer.Option("-g", "--group", metavar="NAME", help="A consumer group, as --topic.")
+    str | None, typer.Option("-g", "--group", metavar="GROUP", help="A consumer group, as --topic.")
 ]
 Txn = Annotated[str | None, typer.Option("--txn", metavar="ID", help="A transactional id, as --topic.")]
 Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster as a whole.")]
 User = Annotated[str | None, typer.Option("-u", "--user", metavar="NAME", help="The user; * for everybody.")]
-Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The client's address; * for any.")]
+Host = Annotated[str, typer.Option("--host", metavar="HOST", help="The client's address; * for any.")]
 Operations = Annotated[
     list[str], typer.Argument(metavar="OPERATION...", help="read, write, describe, all ...")
 ]

@@ -38,7 +38,7 @@ def start(
     data: Folder,
     brokers: Annotated[int, typer.Option(metavar="N", help="How many brokers.")] = 3,
     port: Annotated[
-        int, typer.Option(metavar="P", help="Port of broker 1; the others have the next ones.")
+        int, typer.Option(metavar="PORT", help="Port of broker 1; the others have the next ones.")
     ] = DEFAULT_PORT,
     racks: Annotated[
         str, typer.Option(metavar="A,B,C", help="The rack of each broker.", show_default=False)
@@ -49,8 +49,8 @@ def start(
     zookeeper_port: Annotated[
         int | None,
         typer.Option(
-            metavar="P",
-            help="Port of the first ZooKeeper; default: 2181 if --port is 9092, else 100 above --port.",
+            metavar="PORT",
+            help="Port of the first ZooKeeper. Default: 2181 if --port is 9092, else 100 above --port.",
             show_default=False,
         ),
     ] = None,

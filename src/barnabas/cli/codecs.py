@@ -49,7 +49,7 @@ ReadAs = Annotated[
         "-s",
         "--schema",
         metavar="[PART=]TYPE",
-        help="Decode to JSON: avro, jsonschema or protobuf; key=TYPE or value=TYPE alone.",
+        help="Decode to JSON: avro, jsonschema or protobuf; key=TYPE or value=TYPE alone; may be repeated.",
         show_default=False,
     ),
 ]
@@ -59,7 +59,8 @@ WriteAs = Annotated[
         "-s",
         "--schema",
         metavar="[PART=]TYPE[@FILE]",
-        help="Encode JSON as avro, jsonschema or protobuf by the newest version, or by FILE; key=TYPE or value=TYPE alone.",
+        help="Encode JSON as avro, jsonschema or protobuf by the newest version, or by FILE; key=TYPE or value=TYPE "
+        "alone; may be repeated.",
         show_default=False,
     ),
 ]

@@ -424,8 +424,8 @@ Where = Annotated[
         "-o",
         "--offset",
         metavar="WHERE",
-        help="beginning (default), end, stored, N, -N (before the end), @TIME (ms, ISO date, -90m), "
-        "or a range A:B, e.g. 10:20, -10:, @2024-01-01:@2024-01-02.",
+        help="beginning, end, stored, N, -N (before the end), @TIME (ms, ISO date, -90m), "
+        "or a range A:B, e.g. 10:20, -10:, @2024-01-01:@2024-01-02; may be repeated.",
     ),
 ]
 Template = Annotated[
@@ -460,12 +460,12 @@ def consume(
             "--partition",
             min=0,
             metavar="N",
-            help="Only this partition; may be repeated. Default: all.",
+            help="Only this partition; may be repeated. Default: all of them.",
         ),
     ] = None,
     offset: Where = None,
     count: Annotated[
-        int | None, typer.Option("-c", "--count", min=1, metavar="N", help="Stop after N records.")
+        int | None, typer.Option("-c", "-n", "--count", min=1, metavar="N", help="Stop after N records.")
     ] = None,
     end: Annotated[bool, typer.Option("-e", "--exit", help="Stop at the end of the topic.")] = False,
     group: Annotated[

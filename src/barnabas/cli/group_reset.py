@@ -52,7 +52,7 @@ def reset(
             "-t",
             "--topic",
             metavar="TOPIC[:0,1]",
-            help="Only this topic; default: all in which the group has offsets. May be repeated.",
+            help="Only this topic; may be repeated. Default: all in which the group has offsets.",
             show_default=False,
         ),
     ] = None,

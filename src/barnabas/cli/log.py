@@ -64,7 +64,9 @@ def move(
     ],
     broker: Annotated[
         int | None,
-        typer.Option("--broker", metavar="ID", help="On this broker only. Default: all.", show_default=False),
+        typer.Option(
+            "--node", "--broker", metavar="ID", help="On this broker only. Default: all.", show_default=False
+        ),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the partitions are moved.")] = False,
     bootstrap: Bootstrap = None,
@@ -115,7 +117,9 @@ def dump(
     ] = False,
     max_bytes: Annotated[
         int | None,
-        typer.Option("--max-bytes", help="Read at most this much of each log.", show_default=False),
+        typer.Option(
+            "--max-bytes", metavar="BYTES", help="Read at most this much of each log.", show_default=False
+        ),
     ] = None,
     topic: Annotated[
         str | None,
@@ -155,7 +159,7 @@ def dump(
 
 @app.command(
     epilog=example(
-        "barnabas log repair /var/lib/barnabas", "barnabas log repair /var/lib/barnabas orders-0 --apply"
+        "barnabas log repair /var/lib/barnabas", "barnabas log repair /var/lib/barnabas orders-0 --execute"
     )
 )
 def repair(
@@ -166,7 +170,9 @@ def repair(
         list[str] | None,
         typer.Argument(metavar="TOPIC | TOPIC-0", help="Default: all.", show_default=False),
     ] = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Repair them, as the next start would.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--execute", "--apply", help="Repair them, as the next start would.")
+    ] = False,
     remove_damaged: Annotated[
         bool, typer.Option("--remove-damaged", help="Remove the files that were set aside.")
     ] = False,

@@ -6,6 +6,20 @@ from typing import Annotated
 
 import typer
 
+OLD_NAMES = frozenset(
+    {
+        "--apply",
+        "--broker",
+        "--consumers-max",
+        "--dir",
+        "--longer-than",
+        "--replication",
+        "--schema-registry",
+        "--server",
+    }
+)
+"""Names of options in earlier releases: they are understood, and help does not show them."""
+
 Bootstrap = Annotated[
     str | None,
     typer.Option(
@@ -14,7 +28,7 @@ Bootstrap = Annotated[
         "--bootstrap-server",
         envvar="BARNABAS_BOOTSTRAP",
         metavar="HOST:PORT,...",
-        help="The cluster to talk to; default localhost:9092 or the profile's.",
+        help="The cluster to talk to. Default: localhost:9092, or the profile's.",
         show_default=False,
     ),
 ]

@@ -29,13 +29,15 @@ Size = Annotated[int, typer.Option("-s", "--size", min=1, metavar="BYTES", help=
 def produce(
     topic: Topic,
     count: Annotated[
-        int, typer.Option("-n", "--count", min=1, metavar="N", help="Records to send.")
+        int, typer.Option("-c", "-n", "--count", min=1, metavar="N", help="Records to send.")
     ] = 1_000_000,
     size: Size = 100,
     rate: Annotated[
         float, typer.Option("-r", "--rate", metavar="N", help="Records a second; 0: as many as possible.")
     ] = 0.0,
-    codec: Annotated[str, typer.Option("-z", "--compress", metavar="CODEC")] = "none",
+    codec: Annotated[
+        str, typer.Option("-z", "--compress", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
+    ] = "none",
     bootstrap: Bootstrap = None,
     properties: Properties = None,
     verbose: Verbose = False,
@@ -71,7 +73,7 @@ def produce(
 def consume(
     topic: Topic,
     count: Annotated[
-        int, typer.Option("-n", "--count", min=1, metavar="N", help="Records to read.")
+        int, typer.Option("-c", "-n", "--count", min=1, metavar="N", help="Records to read.")
     ] = 1_000_000,
     timeout: Annotated[
         float,
@@ -110,7 +112,7 @@ def consume(
 def e2e(
     topic: Topic,
     count: Annotated[
-        int, typer.Option("-n", "--count", min=1, metavar="N", help="Records, one by one.")
+        int, typer.Option("-c", "-n", "--count", min=1, metavar="N", help="Records, one by one.")
     ] = 1000,
     size: Size = 100,
     bootstrap: Bootstrap = None,

@@ -52,7 +52,7 @@ def run(
         typer.Option(
             "--master",
             metavar="URL",
-            help="The Spark cluster, e.g. spark://host:7077; default local[*].",
+            help="The Spark cluster, e.g. spark://host:7077. Default: local[*].",
             show_default=False,
         ),
     ] = None,

@@ -123,12 +123,17 @@ def check(file: File, json: AsJson = False) -> int:
 def preview(
     file: File,
     topic: Annotated[
-        str | None, typer.Option("-t", "--topic", help="Which topic of the source.", show_default=False)
+        str | None,
+        typer.Option("-t", "--topic", metavar="TOPIC", help="Which topic of the source.", show_default=False),
     ] = None,
-    count: Annotated[int, typer.Option("-n", "--count", min=1, max=1000, help="How many records.")] = 5,
+    count: Annotated[
+        int, typer.Option("-c", "-n", "--count", metavar="N", min=1, max=1000, help="How many records.")
+    ] = 5,
     output: Annotated[
         str | None,
-        typer.Option("--output", help="The output whose own steps are shown too.", show_default=False),
+        typer.Option(
+            "--output", metavar="NAME", help="The output whose own steps are shown too.", show_default=False
+        ),
     ] = None,
     oldest: Annotated[bool, typer.Option("--oldest", help="The oldest records, not the newest.")] = False,
     bootstrap: Bootstrap = None,

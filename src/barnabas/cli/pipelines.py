@@ -42,7 +42,9 @@ app = new_app("Run many pipelines in one server; start, pause, resume and restar
 DEFAULT_SERVER: Final = "http://127.0.0.1:8084"
 Server = Annotated[
     str,
-    typer.Option("--server", envvar="BARNABAS_PIPELINES", metavar="URL", help="The server to talk to."),
+    typer.Option(
+        "-u", "--url", "--server", envvar="BARNABAS_PIPELINES", metavar="URL", help="The server to talk to."
+    ),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 
@@ -55,7 +57,7 @@ def pipelines() -> None:
 @app.command(
     epilog=example(
         "barnabas pipelines serve",
-        "barnabas pipelines serve --dir /var/lib/barnabas/pipelines --master spark://host:7077 access.yaml",
+        "barnabas pipelines serve --data /var/lib/barnabas/pipelines --master spark://host:7077 access.yaml",
     )
 )
 def serve(
@@ -64,14 +66,16 @@ def serve(
     ] = None,
     folder: Annotated[
         Path,
-        typer.Option("--dir", metavar="DIR", help="Folder of the pipelines' files, states and checkpoints."),
+        typer.Option(
+            "--data", "--dir", metavar="DIR", help="Folder of the pipelines' files, states and checkpoints."
+        ),
     ] = Path("data/pipelines"),
     checkpoints: Annotated[
         str | None,
         typer.Option(
             "--checkpoints",
             metavar="DIR|URL",
-            help="Checkpoints of all pipelines, where Spark reaches it (hdfs://, s3a://); default below --dir.",
+            help="Checkpoints of all pipelines, where Spark reaches it (hdfs://, s3a://). Default: below --data.",
             show_default=False,
         ),
     ] = None,
@@ -80,7 +84,11 @@ def serve(
     ] = "127.0.0.1:8084",
     master: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="The Spark cluster; default local[*].", show_default=False),
+        typer.Option(
+            metavar="URL",
+            help="The Spark cluster, e.g. spark://host:7077. Default: local[*].",
+            show_default=False,
+        ),
     ] = None,
     bootstrap: Annotated[
         str | None,
@@ -177,7 +185,7 @@ def call(server: str, method: str, path: str, body: bytes | None = None) -> Any:
     parts = urlsplit(server)
     shown = without_login(server)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"--server {shown!r} is not a URL like {DEFAULT_SERVER}")
+        raise UsageError(f"--url {shown!r} is not a URL like {DEFAULT_SERVER}")
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname, parts.port or 8084, timeout=120)
     try:
@@ -243,7 +251,7 @@ def list_pipelines(server: Server = DEFAULT_SERVER, json: AsJson = False) -> int
 
 @app.command(epilog=example("barnabas pipelines status access-log --json"))
 def status(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
-    """Show one pipeline with its last failures. Exit code 1 when it has failed."""
+    """Show one pipeline with its last failures. Exit code 1: it has failed."""
     row = call(server, "GET", f"/pipelines/{quote(name)}")
     code = show([row], json)
     if not json:

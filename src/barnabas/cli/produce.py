@@ -360,11 +360,13 @@ CodecName = Annotated[
 Partition = Annotated[
     int | None,
     typer.Option(
-        "-p", "--partition", min=0, help="Send to this partition; default: by key, or spread.", metavar="N"
+        "-p", "--partition", min=0, help="Send to this partition. Default: by key, or spread.", metavar="N"
     ),
 ]
 Delimiter = Annotated[str, typer.Option("-D", "--delimiter", metavar="TEXT", help="What ends a record.")]
-Count = Annotated[int | None, typer.Option("-c", "--count", min=1, metavar="N", help="Stop after N records.")]
+Count = Annotated[
+    int | None, typer.Option("-c", "-n", "--count", min=1, metavar="N", help="Stop after N records.")
+]
 EmptyIsNull = Annotated[bool, typer.Option("-Z", "--null", help="Send an empty key or value as null.")]
 AsEnvelope = Annotated[
     bool, typer.Option("-J", "--json-lines", help="Lines are JSON as `consume -J` writes them.")
@@ -386,7 +388,9 @@ def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILE", help="Files; default, and -: standard input.", show_default=False),
+        typer.Argument(
+            metavar="FILE", help="Files; - for standard input. Default: standard input.", show_default=False
+        ),
     ] = None,
     key_separator: KeySeparator = None,
     key: FixedKey = None,
@@ -408,7 +412,7 @@ def produce(
 ) -> int:
     """Send records to a topic: each line of standard input, or of the files, is a record.
 
-    Exit code 3 means that some records were not acknowledged.
+    Exit code 3: some records were not acknowledged.
     """
     settings: dict[str, Any] = dict(PRODUCER)
     if codec is not None:

@@ -63,7 +63,7 @@ def list_quotas(bootstrap: Bootstrap = None, properties: Properties = None, json
 def set_quotas(
     pairs: Annotated[
         list[str],
-        typer.Argument(metavar="QUOTA=NUMBER", help=", ".join(quotas.NAMES), show_default=False),
+        typer.Argument(metavar="QUOTA=NUMBER", help=f"{', '.join(quotas.NAMES)}.", show_default=False),
     ],
     user: User = None,
     client: Client = None,

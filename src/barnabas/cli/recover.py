@@ -18,7 +18,7 @@ app = new_app("Restore the metadata of a broker when the file was lost or damage
 
 
 @app.command(
-    epilog=example("barnabas recover /var/lib/barnabas", "barnabas recover /disk1/log /disk2/log --apply")
+    epilog=example("barnabas recover /var/lib/barnabas", "barnabas recover /disk1/log /disk2/log --execute")
 )
 def recover(
     log_dirs: Annotated[
@@ -30,7 +30,7 @@ def recover(
         ),
     ],
     apply: Annotated[
-        bool, typer.Option("--apply", help="Do it; without this, only say what would be done.")
+        bool, typer.Option("--execute", "--apply", help="Do it; without this, only say what would be done.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Restore even if the file is intact.")] = False,
     json: AsJson = False,
@@ -83,4 +83,4 @@ def _say(done: Any, *, applied: bool) -> None:
         print(f"in the copy, but nowhere in the log dirs, and so left out: {', '.join(done.left_out)}")
     for path in done.damaged:
         print(f"set aside: {path}")
-    print("start the broker now" if applied else "--apply does it")
+    print("start the broker now" if applied else "--execute does it")

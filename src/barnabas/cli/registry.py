@@ -57,17 +57,28 @@ def start(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Where other instances reach this one; default --listen.",
+            help="Where other instances reach this one. Default: --listen.",
             show_default=False,
         ),
     ] = None,
     group: Annotated[
-        str, typer.Option(metavar="NAME", help="The instances that work together: one of them writes.")
+        str,
+        typer.Option(
+            "-g", "--group", metavar="GROUP", help="The instances that work together: one of them writes."
+        ),
     ] = "schema-registry",
-    topic: Annotated[str, typer.Option(metavar="TOPIC", help="Where the schemas are kept.")] = "_schemas",
+    topic: Annotated[
+        str, typer.Option("-t", "--topic", metavar="TOPIC", help="Where the schemas are kept.")
+    ] = "_schemas",
     replication: Annotated[
         int,
-        typer.Option(metavar="N", help="Replicas of the topic when it is created; -1: the brokers' default."),
+        typer.Option(
+            "-r",
+            "--replication-factor",
+            "--replication",
+            metavar="N",
+            help="How many replicas of the topic when it is created; -1: the brokers' default.",
+        ),
     ] = -1,
     session_timeout_ms: Annotated[
         int,

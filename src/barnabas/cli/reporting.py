@@ -102,7 +102,7 @@ def start(
     bootstrap: Bootstrap = None,
     listen: Listen = DEFAULT_LISTEN,
     topic: Annotated[
-        str, typer.Option(metavar="TOPIC", help="Where the access points are kept.")
+        str, typer.Option("-t", "--topic", metavar="TOPIC", help="Where the access points are kept.")
     ] = "_access_points",
     secrets: Annotated[
         Path | None,
@@ -223,11 +223,11 @@ def _say(action: str, url: str, point_id: str, done: str, as_json: bool) -> int:
 @app.command(epilog=example("barnabas reporting create clicks --name 'clicks of the shop'"))
 def create(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
-    name: Annotated[str, typer.Option(metavar="NAME", help="What it is for; default: the topic.")] = "",
+    name: Annotated[str, typer.Option(metavar="NAME", help="What it is for. Default: the topic.")] = "",
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> int:
-    """Make an access point that leads to a topic; its id."""
+    """Make an access point that leads to a topic, and print its id."""
     answer = ask(url, "CreateAccessPoint", {"Topic": topic, "Name": name})
     if as_json:
         print_json({name: value for name, value in answer.items() if name != "RequestId"})

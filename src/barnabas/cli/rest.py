@@ -47,7 +47,7 @@ def rest() -> None:
 @app.command(
     epilog=example(
         "barnabas rest start",
-        "barnabas rest start -b kafka1:9092 --schema-registry http://schemas1:8081 --listen 0.0.0.0:8082 --secure DIR",
+        "barnabas rest start -b kafka1:9092 --registry http://schemas1:8081 --listen 0.0.0.0:8082 --secure DIR",
     )
 )
 def start(
@@ -57,7 +57,7 @@ def start(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Where clients reach this instance and no other one; default: the address that they call.",
+            help="Where clients reach this instance and no other one. Default: the address that they call.",
             show_default=False,
         ),
     ] = None,
@@ -65,6 +65,7 @@ def start(
         str | None,
         typer.Option(
             "-r",
+            "--registry",
             "--schema-registry",
             envvar="BARNABAS_REGISTRY",
             metavar="URL",
@@ -73,10 +74,16 @@ def start(
         ),
     ] = None,
     consumers_max: Annotated[
-        int, typer.Option(metavar="N", help="How many consumer instances may exist at a time.")
+        int,
+        typer.Option(
+            "--max-consumers",
+            "--consumers-max",
+            metavar="N",
+            help="How many consumer instances may exist at a time.",
+        ),
     ] = 100,
     consumer_idle_s: Annotated[
-        float, typer.Option(metavar="S", help="Close a consumer instance that is not used for so long.")
+        float, typer.Option(metavar="SECONDS", help="Close a consumer instance that is not used for so long.")
     ] = 300.0,
     body_mb: BodyMb = 16,
     timeout_s: TimeoutS = 60.0,
@@ -101,9 +108,9 @@ def start(
     from barnabas.observe.logs import set_up
 
     if body_mb < 1 or timeout_s <= 0 or consumers_max < 1 or consumer_idle_s <= 0:
-        raise UsageError("--body-mb, --timeout-s, --consumers-max and --consumer-idle-s are positive numbers")
+        raise UsageError("--body-mb, --timeout-s, --max-consumers and --consumer-idle-s are positive numbers")
     if registry is not None and not registry.startswith(("http://", "https://")):
-        raise UsageError(f"--schema-registry {registry!r} is not a URL, for example http://localhost:8081")
+        raise UsageError(f"--registry {registry!r} is not a URL, for example http://localhost:8081")
     access = Access(
         secure,
         tls_cert,

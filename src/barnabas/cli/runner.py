@@ -12,7 +12,7 @@ from typing import Any, Final, get_type_hints
 import typer
 
 from barnabas.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, CliError, UsageError
-from barnabas.cli.options import Quiet, Verbose
+from barnabas.cli.options import OLD_NAMES, Quiet, Verbose
 from barnabas.cli.output import MANNER
 
 
@@ -81,12 +81,43 @@ EVERYWHERE: Final = {"quiet": Quiet, "verbose": Verbose}
 """Options of every command; they are added to commands that do not declare them."""
 
 
+LAST: Final = ("--bootstrap", "-X", "--json", "--quiet", "--verbose")
+"""Options that nearly all commands have: every help shows them last and in this order."""
+
+
 def command_of(app: typer.Typer) -> Any:
     """The click command of an app, with -q and -v on each of its subcommands."""
     for registered in app.registered_commands:
         if registered.callback is not None and not hasattr(registered.callback, "has_manner"):
             registered.callback = with_manner(registered.callback)
-    return typer.main.get_command(app)
+    command = typer.main.get_command(app)
+    put_in_order(command)
+    return command
+
+
+def put_in_order(command: Any) -> None:
+    """Move the options that nearly all commands have to the end and hide old names, here and in subcommands."""
+    command.params.sort(key=place_of)
+    for parameter in command.params:
+        if not OLD_NAMES.isdisjoint(parameter.opts):
+            parameter.get_help_record = functools.partial(help_without_old_names, parameter)
+    for child in getattr(command, "commands", {}).values():
+        put_in_order(child)
+
+
+def help_without_old_names(parameter: Any, context: Any) -> Any:
+    """What help shows of an option that has old names, too."""
+    every = parameter.opts
+    parameter.opts = [name for name in every if name not in OLD_NAMES]
+    try:
+        return type(parameter).get_help_record(parameter, context)
+    finally:
+        parameter.opts = every
+
+
+def place_of(parameter: Any) -> int:
+    """Where a parameter belongs: 0 for a command's own, then those of `LAST` by one of their names."""
+    return next((1 + i for i, name in enumerate(LAST) if name in parameter.opts), 0)
 
 
 def with_manner(command: Callable[..., Any]) -> Callable[..., Any]:

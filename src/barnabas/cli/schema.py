@@ -37,7 +37,7 @@ Kind = Annotated[
         "-t",
         "--type",
         metavar="TYPE",
-        help="avro, jsonschema or protobuf; default by the file's name.",
+        help="avro, jsonschema or protobuf. Default: by the file's name.",
         show_default=False,
     ),
 ]
@@ -129,7 +129,7 @@ def register(
     normalize: Annotated[bool, typer.Option("--normalize", help="Store one form for all spellings.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Add a version to a subject; the id that the schema has."""
+    """Add a version to a subject, and print the id of the schema."""
     query = "?normalize=true" if normalize else ""
     answer = ask(url, "POST", f"{subject_path(subject)}/versions{query}", wanted(file, kind, references))
     if as_json:
@@ -150,7 +150,9 @@ def register(
 def get(
     subject: Annotated[str | None, typer.Argument(metavar="SUBJECT", show_default=False)] = None,
     version: Annotated[str, typer.Argument(metavar="VERSION", help="A number, or latest.")] = "latest",
-    schema_id: Annotated[int | None, typer.Option("--id", metavar="ID", show_default=False)] = None,
+    schema_id: Annotated[
+        int | None, typer.Option("--id", metavar="ID", help="The schema of this id.", show_default=False)
+    ] = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> int:
@@ -192,7 +194,7 @@ def check(
         str | None,
         typer.Option(
             metavar="VERSION",
-            help="Against one version; default as the subject's level says.",
+            help="Compare with this version only. Default: with those that the subject's level names.",
             show_default=False,
         ),
     ] = None,
@@ -201,7 +203,7 @@ def check(
     references: References = None,
     as_json: AsJson = False,
 ) -> int:
-    """Would this schema be taken? Exit code 0 when it would, 1 when not; the reasons are printed."""
+    """Check whether the registry would take a schema, and print the reasons if not. Exit code 1: it would not."""
     path = f"/compatibility{subject_path(subject)}/versions"
     path += f"/{quote(version, safe='')}" if version else ""
     answer = ask(url, "POST", f"{path}?verbose=true", wanted(file, kind, references))
@@ -223,7 +225,7 @@ def diff(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> int:
-    """What changed from one version to another, line by line."""
+    """Show what changed from one version to another, line by line."""
     texts = []
     for version in (first, second):
         found = ask(url, "GET", f"{subject_path(subject)}/versions/{quote(version, safe='')}")
@@ -242,7 +244,8 @@ def diff(
 def delete(
     subject: SubjectName,
     version: Annotated[
-        str | None, typer.Argument(metavar="VERSION", help="One version; default all.", show_default=False)
+        str | None,
+        typer.Argument(metavar="VERSION", help="One version. Default: all of them.", show_default=False),
     ] = None,
     permanent: Annotated[
         bool, typer.Option("--permanent", help="For good: deletes softly first where that was not done.")

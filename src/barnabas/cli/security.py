@@ -24,10 +24,11 @@ def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write to, or to add to.")],
     host: Annotated[
         list[str] | None,
-        typer.Option("--host", metavar="NAME", help="A name or address of the broker; repeat it."),
+        typer.Option("--host", metavar="HOST", help="A name or address of the broker; may be repeated."),
     ] = None,
     user: Annotated[
-        list[str] | None, typer.Option("--user", metavar="NAME", help="A user besides admin; repeat it.")
+        list[str] | None,
+        typer.Option("-u", "--user", metavar="NAME", help="A user besides admin; may be repeated."),
     ] = None,
     json: AsJson = False,
 ) -> int:
@@ -64,11 +65,11 @@ def check(
         typer.Option("--secure", metavar="DIR", help="The folder, as for `barnabas start --secure`."),
     ] = None,
     listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="The file, as for `barnabas start`.")
+        str, typer.Option("--listen", metavar="HOST:PORT", help="The address, as for `barnabas start`.")
     ] = "localhost:9092",
     json: AsJson = False,
 ) -> int:
-    """Tell what a broker with this configuration leaves open; 1 when that is anything."""
+    """Tell what a broker with this configuration leaves open. Exit code 1: something."""
     from barnabas.config.loader import load
     from barnabas.config.option import ConfigError
     from barnabas.security import folder as secured

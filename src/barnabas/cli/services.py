@@ -31,7 +31,7 @@ def of_access(word: str) -> Any:
 
 Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="The address to serve.")]
 BodyMb = Annotated[int, typer.Option(metavar="MB", help="The largest request body.")]
-TimeoutS = Annotated[float, typer.Option(metavar="S", help="How long a request may take.")]
+TimeoutS = Annotated[float, typer.Option(metavar="SECONDS", help="How long a request may take.")]
 Secure = Annotated[Path | None, of_access("secure")]
 TlsCert = Annotated[Path | None, of_access("tls-cert")]
 TlsKey = Annotated[Path | None, of_access("tls-key")]

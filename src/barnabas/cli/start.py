@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -38,8 +39,31 @@ def default_data_dir() -> Path:
     return Path(base) / "barnabas"
 
 
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """The words and the width of the other commands' help."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32, width=min(110, shutil.get_terminal_size().columns))
+
+    def add_usage(
+        self,
+        usage: str | None,
+        actions: Iterable[argparse.Action],
+        groups: Iterable[argparse._MutuallyExclusiveGroup],
+        prefix: str | None = None,
+    ) -> None:
+        super().add_usage("%(prog)s [OPTIONS]" if usage is None else usage, actions, groups, "Usage: ")
+
+
 class Parser(argparse.ArgumentParser):
-    """Errors are one line, as those of every other command."""
+    """Errors are one line and the help reads as those of every other command."""
+
+    def __init__(self, prog: str, description: str, epilog: str) -> None:
+        super().__init__(
+            prog, description=description, epilog=epilog, formatter_class=HelpFormatter, add_help=False
+        )
+        self._optionals.title = "Options"
+        self.add_argument("-h", "--help", action="help", help="Show this message and exit.")
 
     def error(self, message: str) -> NoReturn:
         """Leave with exit code 2."""
@@ -53,53 +77,61 @@ def parser() -> argparse.ArgumentParser:
         prog="barnabas start",
         description="Start a broker in the foreground.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument(
         "--data",
         metavar="DIR",
-        help=f"folder of the log (log.dirs); default {default_data_dir()}, or what the file says",
+        help=f"Folder of the log (log.dirs). Default: what the file says, or {default_data_dir()}.",
     )
     made.add_argument(
         "--listen",
         metavar="HOST:PORT",
-        help="address to listen on (listeners); default localhost:9092, or what the file says. 0.0.0.0:9092 lets "
-        "everybody on the network in",
+        help="Address to listen on (listeners); 0.0.0.0:9092 lets everybody on the network in. Default: what the file "
+        "says, or localhost:9092.",
     )
     made.add_argument(
         "--secure",
         metavar="DIR",
         type=Path,
-        help="listen with TLS and logins only, with the files that `barnabas security init DIR` has written",
+        help="Listen with TLS and logins only, with the files that `barnabas security init DIR` has written.",
     )
-    made.add_argument("--config", metavar="FILE", type=Path, help="a server.properties with Kafka's names")
+    made.add_argument("--config", metavar="FILE", type=Path, help="A server.properties with Kafka's names.")
     made.add_argument(
         "-o",
         "--option",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="set one option of server.properties; may be repeated",
+        help="Set one option of server.properties; may be repeated.",
     )
     add_options(made)
     made.add_argument(
-        "--log-level", default="INFO", type=str.upper, choices=LEVELS, metavar="LEVEL", help=", ".join(LEVELS)
+        "--log-level",
+        default="INFO",
+        type=str.upper,
+        choices=LEVELS,
+        metavar="LEVEL",
+        help="DEBUG, INFO, WARNING or ERROR. Default: INFO.",
     )
     made.add_argument(
         "--log-file",
         type=Path,
         metavar="FILE",
-        help="write the log there instead of standard error; at most five files of 10 MB",
+        help="Write the log there instead of standard error, to at most five files of 10 MB.",
     )
     made.add_argument(
-        "--log-format", default="text", choices=("text", "json"), help="one line or one JSON object each"
+        "--log-format",
+        default="text",
+        choices=("text", "json"),
+        metavar="FORMAT",
+        help="What each message is: text (a line) or json (an object). Default: text.",
     )
     made.add_argument(
         "--workers",
         type=int,
         default=1,
         metavar="N",
-        help="run N brokers on this machine, with consecutive node ids and ports; default 1",
+        help="Run N brokers on this machine, with consecutive node ids and ports. Default: 1.",
     )
     made.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return made

@@ -34,20 +34,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         dest="services",
         metavar="NAMES",
         default="",
-        help=f"services to run in the same process, with commas between them: {', '.join(SERVICES)}",
+        help=f"Services to run in the same process, with commas between them: {', '.join(SERVICES)}.",
     )
     for name, port in PORTS.items():
         parser.add_argument(
             f"--{name}-listen",
             metavar="HOST:PORT",
             default=f"127.0.0.1:{port}",
-            help=f"where {name} answers; default 127.0.0.1:{port}",
+            help=f"Where {name} answers. Default: 127.0.0.1:{port}.",
         )
     parser.add_argument(
         f"{PREFIX}client",
         type=Path,
         metavar="FILE",
-        help="properties with which the services connect to the broker (librdkafka's names); default: without a login",
+        help="Properties with which the services connect to the broker (librdkafka's names). Default: without a login.",
     )
     for word, option in ACCESS.items():
         if word != NOT_GIVEN:
@@ -56,14 +56,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                 type=option.kind,
                 action="append" if option.repeats else "store",
                 metavar=option.metavar,
-                help=f"of the services: {option.help}",
+                help=f"Of the services: {option.help}",
             )
-    parser.add_argument(f"{PREFIX}open", action="store_true", help=f"of the services: {OPEN_HELP}")
+    parser.add_argument(f"{PREFIX}open", action="store_true", help=f"Of the services: {OPEN_HELP}")
     parser.add_argument(
-        "--schema-registry",
+        "-r",
+        "--registry",
+        dest="schema_registry",
         metavar="URL",
         default=os.environ.get("BARNABAS_REGISTRY"),
-        help="the registry that rest uses; default: the one of --with",
+        help="The registry that rest uses. Default: the one of --with.",
+    )
+    parser.add_argument(
+        "--schema-registry", dest="schema_registry", default=argparse.SUPPRESS, help=argparse.SUPPRESS
     )
 
 
@@ -146,7 +151,7 @@ def warnings_of(options: argparse.Namespace, *, knows_registry: bool) -> Iterato
         made = "of the key of its certificate" if access.tls() is not None else "at random"
         yield (
             f"services of this process log in to each other with a password that is made {made}: a registry on a host "
-            "without it refuses what rest registers here; use one --secure DIR on all hosts, or --schema-registry with a "
+            "without it refuses what rest registers here; use one --secure DIR on all hosts, or --registry with a "
             "user and password"
         )
 

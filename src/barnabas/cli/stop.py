@@ -28,17 +28,18 @@ def parser() -> argparse.ArgumentParser:
         prog="barnabas stop",
         description="Stop the broker that you run on this machine; it finishes what it has begun.",
         epilog="Example:\n  barnabas stop\n  barnabas stop --node 2\n  barnabas stop --data /var/lib/barnabas\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--node", metavar="ID", help="only the broker with this node.id")
+    made.add_argument("--node", metavar="ID", help="Only the broker with this node.id.")
     made.add_argument(
-        "--data", metavar="DIR", type=Path, help="only the brokers with a log dir in this folder"
+        "--data", metavar="DIR", type=Path, help="Only the brokers with a log dir in this folder."
     )
-    made.add_argument("--all", action="store_true", help="every broker that you run on this machine")
-    made.add_argument("-q", "--quiet", action="store_true", help="say nothing when all goes well")
-    made.add_argument("-v", "--verbose", action="store_true", help="show where an error comes from")
-    made.add_argument("--json", action="store_true", help="print JSON on standard output")
-    made.add_argument("--timeout", metavar="SECONDS", type=float, default=60.0, help="how long to wait (60)")
+    made.add_argument("-a", "--all", action="store_true", help="Every broker that you run on this machine.")
+    made.add_argument(
+        "--timeout", metavar="SECONDS", type=float, default=60.0, help="How long to wait. Default: 60."
+    )
+    made.add_argument("--json", action="store_true", help="Print JSON on standard output.")
+    made.add_argument("-q", "--quiet", action="store_true", help="Say nothing when all goes well.")
+    made.add_argument("-v", "--verbose", action="store_true", help="Show where an error comes from.")
     return made
 
 

@@ -46,9 +46,10 @@ def create(
         typer.Option(
             "-p",
             "--partitions",
+            metavar="N",
             min=1,
             max=PARTITIONS_MAX,
-            help="Default: the broker's num.partitions.",
+            help="How many partitions. Default: the broker's num.partitions.",
         ),
     ] = None,
     replication_factor: Annotated[
@@ -56,9 +57,10 @@ def create(
         typer.Option(
             "-r",
             "--replication-factor",
+            metavar="N",
             min=1,
             max=REPLICAS_MAX,
-            help="Default: the broker's default.replication.factor.",
+            help="How many replicas. Default: the broker's default.replication.factor.",
         ),
     ] = None,
     config: Configs = None,
@@ -218,6 +220,7 @@ def alter(
         typer.Option(
             "-p",
             "--partitions",
+            metavar="N",
             min=1,
             max=PARTITIONS_MAX,
             help="The new number of partitions; it can only grow.",

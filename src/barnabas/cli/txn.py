@@ -25,11 +25,18 @@ HANGING_HEADS: Final = ("TOPIC", "PARTITION", "PRODUCER", "EPOCH", "START OFFSET
 def list_transactions(
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Only this state, as `list` shows it."),
+        typer.Option(
+            "--state", metavar="STATE", help="Only this state, as `list` shows it; may be repeated."
+        ),
     ] = None,
     longer_ms: Annotated[
         int,
-        typer.Option("--longer-than", metavar="MS", help="Only transactions that have been open for longer."),
+        typer.Option(
+            "--older-than",
+            "--longer-than",
+            metavar="MS",
+            help="Only transactions that have been open for longer.",
+        ),
     ] = -1,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
@@ -88,12 +95,17 @@ def abort(
         typer.Argument(metavar="[ID]", help="Abort the open transaction of this transactional id."),
     ] = None,
     topic: Annotated[
-        str | None, typer.Option("--topic", help="The topic in which a transaction hangs.")
+        str | None,
+        typer.Option("-t", "--topic", metavar="TOPIC", help="The topic in which a transaction hangs."),
     ] = None,
-    partition: Annotated[int, typer.Option("--partition", help="Its partition.")] = 0,
+    partition: Annotated[int, typer.Option("-p", "--partition", metavar="N", help="Its partition.")] = 0,
     start: Annotated[
         int | None,
-        typer.Option("--start-offset", help="The offset at which it begins, as find-hanging shows it."),
+        typer.Option(
+            "--start-offset",
+            metavar="OFFSET",
+            help="The offset at which it begins, as find-hanging shows it.",
+        ),
     ] = None,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
@@ -132,18 +144,23 @@ def abort(
 
 @app.command("find-hanging", epilog=example("barnabas txn find-hanging --topic orders"))
 def find_hanging(
-    topic: Annotated[str | None, typer.Option("--topic", help="Look at this topic only.")] = None,
+    topic: Annotated[
+        str | None, typer.Option("-t", "--topic", metavar="TOPIC", help="Look at this topic only.")
+    ] = None,
     older_ms: Annotated[
         int,
         typer.Option(
-            "--older-than", metavar="MS", help="The longest time-out that brokers allow is a good choice."
+            "--older-than",
+            "--longer-than",
+            metavar="MS",
+            help="Only transactions that were written to so long ago.",
         ),
     ] = 900_000,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
     json: AsJson = False,
 ) -> int:
-    """Find transactions that hold up readers and that no coordinator will end; exit code 1 if there are any."""
+    """Find transactions that hold up readers and that no coordinator will end. Exit code 1: there are some."""
     with direct(bootstrap, properties) as admin:
         topics = admin.topics()
         if topic is not None and topic not in topics:

@@ -29,7 +29,7 @@ app = new_app("Find losses, repeats, and damage on the brokers' disks.")
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 Count = Annotated[
     int,
-    typer.Option("-n", "--count", metavar="N", help="How many records; -1 (default): until it is stopped."),
+    typer.Option("-c", "-n", "--count", metavar="N", help="How many records; -1: until it is stopped."),
 ]
 
 
@@ -52,7 +52,7 @@ def produce(
     verbose: Verbose = False,
     json: AsJsonAlready = False,
 ) -> int:
-    """Send 0, 1, 2 ... and report each acknowledgement. Exit code 3 when some are missing."""
+    """Send 0, 1, 2 ... and report each acknowledgement. Exit code 3: some are missing."""
     producer = connect(bootstrap, properties, verbose).producer({"linger.ms": 0, "acks": acks})
     require_topic(producer, topic)
     report = Report()
@@ -118,7 +118,7 @@ def transactions(
     doubled, out of order or from aborted transactions, transactions that are read in part or without their offsets, a
     last stable offset that goes back, a fenced producer that commits. Stop and start brokers meanwhile. The records
     stay in the topics.
-    Exit code 1 when a rule is broken."""
+    Exit code 1: a rule is broken."""
     from barnabas.cli.verify_transactions import Run
 
     run = Run(connect(bootstrap, properties, verbose), topics, writers, seed)
@@ -155,8 +155,8 @@ def log(
     properties: Properties = None,
     json: AsJson = False,
 ) -> int:
-    """Have the brokers verify every batch on their disks, and name the records that cannot be read. Exit code 1 if
-    there are any.
+    """Have the brokers verify every batch on their disks, and name the records that cannot be read. Exit code 1: there
+    are some.
     """
     from barnabas.cli.direct import direct
     from barnabas.cli.log_move import partitions_of

@@ -35,12 +35,12 @@ def zookeeper() -> None:
 def start(
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The folder of the servers.")],
     port: Annotated[
-        int, typer.Option(metavar="P", help="Port of the first server; others have the next ones.")
+        int, typer.Option(metavar="PORT", help="Port of the first server; others have the next ones.")
     ] = 2181,
     host: Annotated[
         str,
         typer.Option(
-            metavar="ADDRESS",
+            metavar="HOST",
             help="Address of this machine on which clients are served; 0.0.0.0 for all of them. There is no login: only "
             "for networks that you trust.",
         ),

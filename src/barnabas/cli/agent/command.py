@@ -253,7 +253,7 @@ def tail(
     state_folder: Annotated[
         Path | None,
         typer.Option(
-            "--state", metavar="DIR", help="Where positions are kept; default ~/.local/state/barnabas/agent."
+            "--state", metavar="DIR", help="Where positions are kept. Default: ~/.local/state/barnabas/agent."
         ),
     ] = None,
     reset: Annotated[
