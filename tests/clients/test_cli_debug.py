@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli import process_facts
-from barnabas.cli.errors import CliError
+from barnabas.local import process_facts
+from barnabas.terminal.errors import CliError
 from tests.clients.cli_support import Cli
 from tests.support.process import BrokerProcess
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli import probe
-from barnabas.cli.probe import NotKafka, require_kafka
+from barnabas.terminal import probe
+from barnabas.terminal.probe import NotKafka, require_kafka
 from tests.clients.cli_support import Cli
 
 TOOLS = [

@@ -170,7 +170,7 @@ def free_low_ports(count: int) -> int:
 
 
 def test_a_zookeeper_on_another_address(tmp_path: Path) -> None:
-    from barnabas.cli.local_cluster.zookeeper import serves
+    from barnabas.local.zookeeper import serves
 
     port = free_low_ports(25)
     command = [sys.executable, "-m", "barnabas", "zookeeper", "start", "--data", str(tmp_path)]
@@ -192,7 +192,7 @@ def test_a_zookeeper_on_another_address(tmp_path: Path) -> None:
 
 
 def test_an_ensemble_that_loses_one(tmp_path: Path) -> None:
-    from barnabas.cli.local_cluster.zookeeper import serves
+    from barnabas.local.zookeeper import serves
 
     port = free_low_ports(25)  # the servers' own ports are 11 and 21 above those of clients
     command = [sys.executable, "-m", "barnabas", "zookeeper", "start", "--data", str(tmp_path)]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from barnabas.cli.kafka.main import run
+from barnabas.kafka_tools.main import run
 from tests.clients import foreign
 from tests.clients.cli_support import Cli
 from tests.support.process import free_port

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.connection import Connection
-from barnabas.cli.verify_transactions import Run
 from barnabas.client.blocking import LATEST, BlockingClient
 from barnabas.sim.transactions import Outcome
+from barnabas.terminal.connection import Connection
+from barnabas.verify.transactions import Run
 from tests.clients.cli_support import Cli
 
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 
 from barnabas.cli.commands import BY_NAME
-from barnabas.cli.kafka import main as kafka
-from barnabas.cli.runner import ALIASES, command_of
+from barnabas.kafka_tools import main as kafka
+from barnabas.terminal.runner import ALIASES, command_of
 from tests.documents.sessions import PROMPT, ROOT
 
 PAGES: Final = [
@@ -112,7 +112,7 @@ def wrong_in_tool(name: str, words: list[str]) -> str | None:
     tool = kafka.BY_NAME.get(name)
     if tool is None:
         return f"no tool {name}"
-    module = importlib.import_module(f"barnabas.cli.kafka.{tool.module}")
+    module = importlib.import_module(f"barnabas.kafka_tools.{tool.module}")
     if not hasattr(module, "TOOL"):
         return None
     known = {f"--{option.name}" for option in module.TOOL.options}

@@ -30,9 +30,9 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.admin import ResourceType as ResourceKind
 
-from barnabas.cli.probe import NotKafka, require_kafka
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.options import ClientOptions
+from barnabas.terminal.probe import NotKafka, require_kafka
 from barnabas.testing import Broker
 from tests.clients import foreign
 from tests.security.certificates import Certificates

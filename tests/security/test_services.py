@@ -19,12 +19,12 @@ import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from barnabas.cli.access import Access
-from barnabas.cli.services import warn_of_exposed
 from barnabas.http.users import UserFile, Users
 from barnabas.security import folder as secured
 from barnabas.security.folder import users_text
 from barnabas.security.sasl.scram import encode_credential, new_credential
+from barnabas.services.access import Access
+from barnabas.services.command import warn_of_exposed
 from barnabas.testing import Broker
 from tests.security.issuer import Issuer
 from tests.support.registry import RegistryProcess

@@ -139,7 +139,7 @@ def test_services_of_one_process_and_the_broker_know_each_other(together: Togeth
     ],
 )  # fmt: skip
 def test_what_does_not_start(words: list[str], said: str, tmp_path: Path, capsys: Any) -> None:
-    from barnabas.cli.start import main
+    from barnabas.local.start import main
 
     folder = tmp_path / "secure"
     secured.create(folder, [], [])
@@ -178,8 +178,8 @@ def test_a_broker_without_a_listener_that_the_services_could_use(tmp_path: Path)
     ],
 )  # fmt: skip
 def test_what_a_start_warns_of(words: list[str], knows: bool, said: list[str], tmp_path: Path) -> None:
-    from barnabas.cli.start import parser
-    from barnabas.cli.start_services import warnings_of
+    from barnabas.local.start import parser
+    from barnabas.services.with_broker import warnings_of
 
     folder = tmp_path / "secure"
     secured.create(folder, [], [])
@@ -196,8 +196,8 @@ def test_what_a_start_warns_of(words: list[str], knows: bool, said: list[str], t
 
 
 def test_a_start_warns_of_files_that_others_may_read(tmp_path: Path) -> None:
-    from barnabas.cli.start import parser
-    from barnabas.cli.start_services import warnings_of
+    from barnabas.local.start import parser
+    from barnabas.services.with_broker import warnings_of
 
     files = {name: tmp_path / name for name in ("users", "tls-key", "client")}
     for file in files.values():

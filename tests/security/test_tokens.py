@@ -21,8 +21,8 @@ from confluent_kafka.admin import (
 )
 
 import barnabas.security.sasl.listener as sasl_listener
-from barnabas.cli.kafka.operations import delegation_tokens
 from barnabas.cores.acl import Operation, Pattern, Permission, Resource, ResourceType, Rule
+from barnabas.kafka_tools.operations import delegation_tokens
 from barnabas.testing import Broker
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.header import encode_request

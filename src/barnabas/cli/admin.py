@@ -7,11 +7,11 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from barnabas.cli.connection import REQUEST_TIMEOUT_SECONDS, await_result, explain
-from barnabas.cli.errors import EXIT_FAILED, EXIT_OK, CliError, UsageError
-from barnabas.cli.offsets import Bounds, Place, resolve
-from barnabas.cli.output import print_json
-from barnabas.cli.runner import say_error
+from barnabas.terminal.connection import REQUEST_TIMEOUT_SECONDS, await_result, explain
+from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError, UsageError
+from barnabas.terminal.offsets import Bounds, Place, resolve
+from barnabas.terminal.output import print_json
+from barnabas.terminal.runner import say_error
 
 Key = tuple[str, int]
 """Topic and partition."""

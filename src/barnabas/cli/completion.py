@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from barnabas.cli.commands import BY_NAME, COMMANDS
-from barnabas.cli.errors import EXIT_OK, EXIT_USAGE
+from barnabas.terminal.errors import EXIT_OK, EXIT_USAGE
 
 SCRIPTS: Final = {
     "bash": """\
@@ -63,7 +63,7 @@ end
 def main(arguments: Sequence[str]) -> int:
     """`barnabas completion SHELL`: print the script that turns completion on."""
     if len(arguments) == 1 and arguments[0] in SCRIPTS:
-        from barnabas.cli.kafka.main import TOOLS
+        from barnabas.kafka_tools.main import TOOLS
 
         tools = " ".join(name for tool in TOOLS for name in (tool.name, f"{tool.name}.sh"))
         print(SCRIPTS[arguments[0]].replace("@TOOLS@", tools), end="")
@@ -107,7 +107,7 @@ def candidates(before: Sequence[str], typed: str) -> list[str]:
         if hasattr(module, "parser"):
             return options_of_parser(module.parser()) if typed.startswith("-") else []
         return list(SCRIPTS) if module.__name__ == __name__ else []
-    from barnabas.cli.runner import command_of
+    from barnabas.terminal.runner import command_of
 
     named = name_candidates(before, typed)
     if named is not None:
@@ -150,8 +150,8 @@ def option_of(words: Sequence[str], names: Sequence[str]) -> str | None:
 
 def profile_names() -> list[str]:
     """The clusters that are known by name; none when the file cannot be read."""
-    from barnabas.cli import profiles
-    from barnabas.cli.errors import CliError
+    from barnabas.terminal import profiles
+    from barnabas.terminal.errors import CliError
 
     try:
         return list(profiles.read()[1])
@@ -162,8 +162,8 @@ def profile_names() -> list[str]:
 def names_in_cluster(kind: str, bootstrap: str | None) -> list[str]:
     """Topics or groups; none when the cluster does not answer at once, because the shell is waiting."""
     from barnabas.cli.direct import direct
-    from barnabas.cli.errors import CliError
-    from barnabas.cli.kafka.groups import all_groups
+    from barnabas.kafka_tools.groups import all_groups
+    from barnabas.terminal.errors import CliError
 
     try:
         with direct(bootstrap, None) as admin:
@@ -178,7 +178,7 @@ def kafka_candidates(before: Sequence[str], typed: str) -> list[str]:
     """Kafka's tools, then the options of the tool that was typed."""
     import importlib
 
-    from barnabas.cli.kafka.main import BY_NAME, TOOLS
+    from barnabas.kafka_tools.main import BY_NAME, TOOLS
 
     if not before:
         return [tool.name.removeprefix("kafka-") for tool in TOOLS]
@@ -191,7 +191,7 @@ def kafka_candidates(before: Sequence[str], typed: str) -> list[str]:
         )
     if not typed.startswith("-"):
         return []
-    module = importlib.import_module(f"barnabas.cli.kafka.{tool.module}")
+    module = importlib.import_module(f"barnabas.kafka_tools.{tool.module}")
     return (
         [f"--{option.name}" for option in module.TOOL.options if not option.old]
         if hasattr(module, "TOOL")

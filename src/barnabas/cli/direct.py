@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from barnabas.cli.connection import target
-from barnabas.cli.errors import CliError
-from barnabas.cli.kafka.common import Admin, ToolError, require_broker
-from barnabas.cli.kafka.parser import Refused
-from barnabas.cli.output import MANNER
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import BrokerUnavailable, ClientError
 from barnabas.client.options import ClientOptions
+from barnabas.kafka_tools.common import Admin, ToolError, require_broker
+from barnabas.kafka_tools.parser import Refused
+from barnabas.terminal.connection import target
+from barnabas.terminal.errors import CliError
+from barnabas.terminal.output import MANNER
 
 
 @contextlib.contextmanager

@@ -9,22 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Final, NoReturn
+from collections.abc import Sequence
+from typing import Final
 
 from barnabas import __version__
 from barnabas.cli.commands import BY_NAME, COMMANDS
-from barnabas.cli.errors import (
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    EXIT_USAGE,
-    describe_failure,
-    discard_output,
-    flush_output,
-    open_closed_streams,
-)
-from barnabas.cli.signals import interrupt_on_signals
+from barnabas.terminal.ending import end_process
+from barnabas.terminal.errors import EXIT_OK, EXIT_USAGE
 
 BOOTSTRAP: Final = ("-b", "--bootstrap", "--bootstrap-server")
 EXAMPLE: Final = """\
@@ -92,7 +83,7 @@ def run(arguments: Sequence[str]) -> int:
     if command.plain:
         plain: int = module.main(rest)
         return plain
-    from barnabas.cli.runner import run_app
+    from barnabas.terminal.runner import run_app
 
     return run_app(module.app, f"barnabas {name}", rest)
 
@@ -129,32 +120,6 @@ def run_with_bootstrap(arguments: Sequence[str]) -> int:
 def main() -> None:
     """Entry point of the `barnabas` script."""
     end_process("barnabas", lambda: run(sys.argv[1:]))
-
-
-def end_process(program: str, work: Callable[[], int]) -> NoReturn:
-    """Run a whole command and end the process with its exit code; every failure is one line, never a traceback."""
-    open_closed_streams()
-    interrupt_on_signals()
-    try:
-        code = work()
-        flush_output()
-    except BrokenPipeError:
-        # The reader went away, e.g. `barnabas topic list | head -1`: that is the normal end of a pipe.
-        discard_output()
-        code = EXIT_OK
-    except KeyboardInterrupt as signal:
-        code = getattr(signal, "code", EXIT_INTERRUPTED)
-    except Exception as error:
-        from barnabas.cli.output import MANNER
-
-        if MANNER.verbose or {"-v", "--verbose"} & set(sys.argv):
-            raise
-        said = describe_failure(error)
-        # If writing has failed, the rest of the buffer cannot be written either.
-        discard_output()
-        print(f"{program}: {said}", file=sys.stderr)
-        code = EXIT_FAILED
-    sys.exit(code)
 
 
 if __name__ == "__main__":

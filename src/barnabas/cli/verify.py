@@ -13,16 +13,16 @@ from typing import Annotated, Any
 
 import typer
 
-from barnabas.cli.connection import connect
-from barnabas.cli.errors import EXIT_FAILED, EXIT_NOT_DELIVERED, EXIT_OK
-from barnabas.cli.kafka.librdkafka import consumer_defaults
-from barnabas.cli.kafka.verifiable_consumer import Run
-from barnabas.cli.kafka.verifiable_producer import Report, Shape, run_producer
-from barnabas.cli.options import AsJson, AsJsonAlready, Bootstrap, Properties, Verbose
-from barnabas.cli.output import print_json
-from barnabas.cli.produce import require_topic
-from barnabas.cli.progress import Progress
-from barnabas.cli.runner import example, new_app
+from barnabas.cli.records.produce import require_topic
+from barnabas.kafka_tools.librdkafka import consumer_defaults
+from barnabas.kafka_tools.verifiable_consumer import Run
+from barnabas.kafka_tools.verifiable_producer import Report, Shape, run_producer
+from barnabas.terminal.connection import connect
+from barnabas.terminal.errors import EXIT_FAILED, EXIT_NOT_DELIVERED, EXIT_OK
+from barnabas.terminal.options import AsJson, AsJsonAlready, Bootstrap, Properties, Verbose
+from barnabas.terminal.output import print_json
+from barnabas.terminal.progress import Progress
+from barnabas.terminal.runner import example, new_app
 
 app = new_app("Find losses, repeats, and damage on the brokers' disks.")
 
@@ -119,7 +119,7 @@ def transactions(
     last stable offset that goes back, a fenced producer that commits. Stop and start brokers meanwhile. The records
     stay in the topics.
     Exit code 1: a rule is broken."""
-    from barnabas.cli.verify_transactions import Run
+    from barnabas.verify.transactions import Run
 
     run = Run(connect(bootstrap, properties, verbose), topics, writers, seed)
     run.start()
@@ -159,8 +159,8 @@ def log(
     are some.
     """
     from barnabas.cli.direct import direct
-    from barnabas.cli.log_move import partitions_of
-    from barnabas.cli.verify_log import Checked, check, known, line_of
+    from barnabas.cli.logs.log_move import partitions_of
+    from barnabas.verify.log import Checked, check, known, line_of
 
     done = Checked()
     wanted = partitions_of(topics or ())

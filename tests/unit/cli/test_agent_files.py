@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.agent import files
-from barnabas.cli.agent import watcher as watcher_module
-from barnabas.cli.agent.files import Compressed, Followed, Truncated
-from barnabas.cli.agent.state import State, open_state
-from barnabas.cli.agent.watcher import Watcher, require_files
-from barnabas.cli.errors import CliError
+from barnabas.agent import files
+from barnabas.agent import watcher as watcher_module
+from barnabas.agent.files import Compressed, Followed, Truncated
+from barnabas.agent.state import State, open_state
+from barnabas.agent.watcher import Watcher, require_files
+from barnabas.terminal.errors import CliError
 
 
 @pytest.fixture

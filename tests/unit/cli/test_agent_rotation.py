@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.agent import copies
-from barnabas.cli.agent import watcher as watcher_module
-from barnabas.cli.agent.copies import is_named_after
-from barnabas.cli.agent.files import Followed, Truncated
-from barnabas.cli.agent.state import State, open_state
-from barnabas.cli.agent.watcher import Watcher, require_files, written_files
-from barnabas.cli.errors import CliError
+from barnabas.agent import copies
+from barnabas.agent import watcher as watcher_module
+from barnabas.agent.copies import is_named_after
+from barnabas.agent.files import Followed, Truncated
+from barnabas.agent.state import State, open_state
+from barnabas.agent.watcher import Watcher, require_files, written_files
+from barnabas.terminal.errors import CliError
 
 LINES = [b"%06d a line of a log" % i for i in range(300)]
 

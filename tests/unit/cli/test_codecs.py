@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.codecs import Codecs, Mismatch, Undecodable, Wanted, json_of, make_codec, parse_wanted
-from barnabas.cli.errors import CliError, UsageError
-from barnabas.cli.formatting import json_writer, value_writer
+from barnabas.cli.records.codecs import (
+    Codecs,
+    Mismatch,
+    Undecodable,
+    Wanted,
+    json_of,
+    make_codec,
+    parse_wanted,
+)
+from barnabas.cli.records.formatting import json_writer, value_writer
 from barnabas.client.registry import NotFramed, Registry, RegistryError, Schema, frame
+from barnabas.terminal.errors import CliError, UsageError
 
 ORDER = {
     "type": "record",

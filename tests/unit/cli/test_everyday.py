@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from barnabas.cli import completion, main
-from barnabas.cli.connection import Connection
-from barnabas.cli.errors import UsageError
-from barnabas.cli.units import plain_value, topic_settings
 from barnabas.config.loader import load
 from barnabas.config.option import ConfigError
+from barnabas.terminal.connection import Connection
+from barnabas.terminal.errors import UsageError
+from barnabas.terminal.units import plain_value, topic_settings
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_missing_zookeeper_file_is_named() -> None:
 
 def run_zookeeper_script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     words = [name, *arguments]
-    code = f"import sys; sys.argv = {words!r}; from barnabas.cli.kafka.zookeeper import script; script()"
+    code = f"import sys; sys.argv = {words!r}; from barnabas.kafka_tools.zookeeper import script; script()"
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )
@@ -174,7 +174,7 @@ def test_the_log_goes_where_it_is_told(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_nobody_configured_listens_on_loopback() -> None:
-    from barnabas.cli import start
+    from barnabas.local import start
 
     def parsed(*words: str) -> dict[str, str]:
         return start.overrides_from(start.parser().parse_args(words))

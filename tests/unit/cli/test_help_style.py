@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from barnabas.cli import commands
-from barnabas.cli.options import OLD_NAMES
-from barnabas.cli.runner import command_of
+from barnabas.terminal.options import OLD_NAMES
+from barnabas.terminal.runner import command_of
 
 OTHER_GRAMMAR = {"kafka", "completion"}
 """Kafka's own tools have Kafka's help; completion prints a script."""

@@ -13,23 +13,24 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.connection import Connection
-from barnabas.cli.kafka import group_offsets, group_views, server_stop
-from barnabas.cli.kafka.common import ToolError, servers
-from barnabas.cli.kafka.configs import entities_of, split_configs
-from barnabas.cli.kafka.console_consumer import deserializer
-from barnabas.cli.kafka.console_producer import LineReader
-from barnabas.cli.kafka.get_offsets import parse_rule, parse_time
-from barnabas.cli.kafka.librdkafka import translate
-from barnabas.cli.kafka.main import TOOLS, main
-from barnabas.cli.kafka.operations import features, reassign_plan, storage, storage_scram
-from barnabas.cli.kafka.parser import COMMON, Opt, Refused, Tool
-from barnabas.cli.kafka.quotas import title
-from barnabas.cli.kafka.topics import TOOL as TOPICS
-from barnabas.cli.kafka.topics import parse_assignment
+from barnabas.kafka_tools import group_offsets, group_views
+from barnabas.kafka_tools.common import ToolError, servers
+from barnabas.kafka_tools.configs import entities_of, split_configs
+from barnabas.kafka_tools.console_consumer import deserializer
+from barnabas.kafka_tools.console_producer import LineReader
+from barnabas.kafka_tools.get_offsets import parse_rule, parse_time
+from barnabas.kafka_tools.librdkafka import translate
+from barnabas.kafka_tools.main import TOOLS, main
+from barnabas.kafka_tools.operations import features, reassign_plan, storage, storage_scram
+from barnabas.kafka_tools.parser import COMMON, Opt, Refused, Tool
+from barnabas.kafka_tools.quotas import title
+from barnabas.kafka_tools.topics import TOOL as TOPICS
+from barnabas.kafka_tools.topics import parse_assignment
+from barnabas.local import found
 from barnabas.records.batch import build_batch
 from barnabas.security.folder import read_users
 from barnabas.security.sasl.scram import decode_credential, new_credential
+from barnabas.terminal.connection import Connection
 from barnabas.testing import Broker
 
 TOOL = Tool(
@@ -88,9 +89,9 @@ def test_servers_of_every_age(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_tool_is_a_command_and_shows_its_options(
     tool: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name, module = tool.name, importlib.import_module(f"barnabas.cli.kafka.{tool.module}")  # type: ignore[attr-defined]
+    name, module = tool.name, importlib.import_module(f"barnabas.kafka_tools.{tool.module}")  # type: ignore[attr-defined]
     scripts = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]["scripts"]
-    assert scripts[name] == scripts[f"{name}.sh"] == "barnabas.cli.kafka.main:script"
+    assert scripts[name] == scripts[f"{name}.sh"] == "barnabas.kafka_tools.main:script"
     code = main([name.removeprefix("kafka-"), "--help"])
     out, err = capsys.readouterr()
     if hasattr(module, "TOOL"):
@@ -106,7 +107,7 @@ def test_every_tool_is_a_command_and_shows_its_options(
 
 def test_started_under_its_own_name(tmp_path: Path) -> None:
     script = tmp_path / "kafka-topics.sh"
-    script.write_text(f"#!{sys.executable}\nfrom barnabas.cli.kafka.main import script\nscript()\n")
+    script.write_text(f"#!{sys.executable}\nfrom barnabas.kafka_tools.main import script\nscript()\n")
     script.chmod(0o755)
     done = subprocess.run([script, "--create"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -115,7 +116,7 @@ def test_started_under_its_own_name(tmp_path: Path) -> None:
 
 def test_admin_tools_import_no_librdkafka() -> None:
     code = (
-        "import sys\nfrom barnabas.cli.kafka.main import main\nmain(['topics', '--help'])\n"
+        "import sys\nfrom barnabas.kafka_tools.main import main\nmain(['topics', '--help'])\n"
         "heavy = {'typer', 'rich', 'confluent_kafka', 'pyspark'} & set(sys.modules)\nassert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
@@ -137,7 +138,7 @@ def test_config_items() -> None:
 
 
 def test_config_entities() -> None:
-    from barnabas.cli.kafka.configs import TOOL as CONFIGS
+    from barnabas.kafka_tools.configs import TOOL as CONFIGS
 
     def read(*words: str) -> list[tuple[str, str | None]]:
         return [(entity.kind, entity.name) for entity in entities_of(CONFIGS.parse(words), words)]
@@ -295,8 +296,8 @@ def test_dump_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_which_processes_are_brokers(line: str, is_one: bool, node: str) -> None:
-    assert server_stop.is_broker(line.split()) is is_one
-    assert server_stop.node_of(line.split()) == node
+    assert found.is_broker(line.split()) is is_one
+    assert found.node_of(line.split()) == node
 
 
 def test_releases_and_their_features() -> None:

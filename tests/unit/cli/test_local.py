@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from barnabas.cli import stop
-from barnabas.cli.local import LocalBroker, brokers_here, starts
+from barnabas.cli.clusters import stop
 from barnabas.cli.main import run
+from barnabas.local.brokers import LocalBroker, brokers_here, starts
 
 BROKER = """
 import fcntl, pathlib, sys, time

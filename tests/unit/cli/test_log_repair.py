@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.storage.building import T0_MS, append, files, read_all, rows
 
-from barnabas.cli import log_repair
+from barnabas.cli.logs import log_repair
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import LogDirLocked

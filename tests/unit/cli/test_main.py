@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import typer
 
-from barnabas.cli import commands, main, start
-from barnabas.cli.connection import Connection, connect
-from barnabas.cli.errors import CliError, UsageError
+from barnabas.cli import commands, main
+from barnabas.local import start
+from barnabas.terminal.connection import Connection, connect
+from barnabas.terminal.errors import CliError, UsageError
 
 
 def test_overview_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

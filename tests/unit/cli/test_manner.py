@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli import commands, output
-from barnabas.cli.runner import command_of
+from barnabas.cli import commands
+from barnabas.terminal import output
+from barnabas.terminal.runner import command_of
 
 SERVERS = {
     "start",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.errors import UsageError
-from barnabas.cli.offsets import (
+from barnabas.terminal.errors import UsageError
+from barnabas.terminal.offsets import (
     BEGINNING,
     END,
     STORED,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.cli import formatting
-from barnabas.cli.errors import CliError, UsageError
-from barnabas.cli.lines import split
-from barnabas.cli.record_shape import Record, Shape, parse_headers
+from barnabas.cli.records import formatting
+from barnabas.cli.records.record_shape import Record, Shape, parse_headers
+from barnabas.terminal.errors import CliError, UsageError
+from barnabas.terminal.lines import split
 
 
 class Message:

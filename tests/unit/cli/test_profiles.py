@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli import main, profiles
-from barnabas.cli.connection import connect
-from barnabas.cli.errors import UsageError
+from barnabas.cli import main
+from barnabas.terminal import profiles
+from barnabas.terminal.connection import connect
+from barnabas.terminal.errors import UsageError
 
 FILE = """
 default = "laptop"

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from barnabas.cli import output, progress
-from barnabas.cli.absence import Absence, has_records
-from barnabas.cli.progress import CLEAR, Progress, time_left_text
+from barnabas.cli.records.absence import Absence, has_records
+from barnabas.terminal import output, progress
+from barnabas.terminal.progress import CLEAR, Progress, time_left_text
 
 
 class Terminal(io.StringIO):

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli import cluster_processes, zookeeper
-from barnabas.cli.errors import EXIT_FAILED, EXIT_OK
-from barnabas.cli.local_cluster import zookeeper as servers
+from barnabas.cli.clusters import cluster_processes, zookeeper
+from barnabas.local import zookeeper as servers
+from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
 
 
 class Processes:

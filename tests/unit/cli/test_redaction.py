@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.redaction import (
+from barnabas.terminal.redaction import (
     HIDDEN,
     is_secret,
     text_without_secrets,

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.cli.test_manner import ASK_ANOTHER_SERVER, ASK_NO_CLUSTER, SERVERS, SETTINGS_IN_THE_FILE
 
 from barnabas.cli import commands, main
-from barnabas.cli.kafka.main import TOOLS, run
-from barnabas.cli.runner import command_of
+from barnabas.kafka_tools.main import TOOLS, run
+from barnabas.terminal.runner import command_of
 
 NOBODY = "127.0.0.1:1"
 WAITS = {"agent tail"}
@@ -58,7 +58,7 @@ def test_a_wrong_option_of_a_tool(name: str, capsys: pytest.CaptureFixture[str])
 def test_a_tool_without_a_broker(
     name: str, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barnabas.cli.kafka.common.CONTACT_SECONDS", 0.1)
+    monkeypatch.setattr("barnabas.kafka_tools.common.CONTACT_SECONDS", 0.1)
     assert run(name, ["--bootstrap-server", NOBODY, *words.split()]) != 0
     said = capsys.readouterr()
     assert said.out == ""
@@ -98,7 +98,7 @@ def cluster_commands() -> Iterator[tuple[str, list[str]]]:
 def test_a_command_without_a_broker(
     path: str, words: list[str], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barnabas.cli.connection.REQUEST_TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr("barnabas.terminal.connection.REQUEST_TIMEOUT_SECONDS", 1.0)
     assert main.run([*path.split(), *words, "-b", NOBODY]) in (1, 2)
     said = capfd.readouterr()
     assert said.out == ""

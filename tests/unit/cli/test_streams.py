@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from barnabas.cli import main
-from barnabas.cli.errors import describe_failure
-from barnabas.cli.output import MANNER
+from barnabas.terminal.errors import describe_failure
+from barnabas.terminal.output import MANNER
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from barnabas.cli import verify_transactions
-from barnabas.cli.errors import CliError, UsageError
-from barnabas.cli.verify_transactions import Run, Verified
+from barnabas.terminal.errors import CliError, UsageError
+from barnabas.verify import transactions as verify_transactions
+from barnabas.verify.transactions import Run, Verified
 
 TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "too slow", False, True, False))
 

@@ -16,7 +16,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from barnabas.cli.access import Access
 from barnabas.http import accepting, connection
 from barnabas.http.bodies import json_object
 from barnabas.http.errors import HttpError
@@ -26,6 +25,7 @@ from barnabas.http.listening import ServiceError, TlsFiles
 from barnabas.http.server import HttpOptions, HttpServer, Service
 from barnabas.http.shares import Shares
 from barnabas.security.authority import Authority, write_private
+from barnabas.services.access import Access
 
 WAIT_S = 60
 

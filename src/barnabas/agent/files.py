@@ -1,0 +1,278 @@
+"""Reads whole lines from growing files, and notices when a file is truncated or has other contents.
+
+Which files are followed, and until when, is decided in `watcher.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+from barnabas.agent.state import DIGEST_BYTES, Entry, bytes_before
+
+CHUNK_BYTES: Final = 1 << 20
+LINE_BYTES_MAX: Final = 64 << 20
+"""A line longer than this is left out, so that memory stays bounded."""
+CLOSED: Final = -1
+MAGICS: Final = (
+    (b"\x1f\x8b", "zcat"),
+    (b"BZh", "bzcat"),
+    (b"\xfd7zXZ\0", "xzcat"),
+    (b"\x28\xb5\x2f\xfd", "zstdcat"),
+    (b"\x04\x22\x4d\x18", "lz4cat"),
+)
+BZIP2_BLOCK: Final = b"1AY&SY"
+
+
+@dataclass(slots=True)
+class Piece:
+    """Consecutive lines of one file, without their newlines. `end` is the position after the last one.
+
+    lines may be empty: bytes were read, but no line is complete. tail: the bytes before `end`, up to DIGEST_BYTES of
+    them. too_long: 1 when a line before these was left out.
+    """
+
+    lines: list[bytes]
+    start: int
+    end: int
+    tail: bytes
+    too_long: int = 0
+
+
+class Truncated(Exception):
+    """The file no longer has the bytes that were read; it is read from the beginning."""
+
+
+class Compressed(Exception):
+    """The file holds no text; its argument is the command that unpacks it."""
+
+
+@dataclass(slots=True, eq=False)
+class Followed:
+    """One file. `position` is where the next unread line begins; the position of the entry lags behind."""
+
+    path: str
+    descriptor: int
+    entry: Entry
+    position: int
+    partial: list[bytes] = field(default_factory=list)
+    """Bytes after `position` that have no newline yet; empty for a line that is too long."""
+    partial_bytes: int = 0
+    first: bytes = b""
+    """The file's first bytes, up to DIGEST_BYTES."""
+    last: bytes = b""
+    """The bytes before `read_position`, up to DIGEST_BYTES: they tell a regrown file from a grown one."""
+    owes_newline: bool = False
+    """The last line was sent without its newline; the newline, when it comes, is not another line."""
+    moved: bool = False
+    """The name belongs to another file now."""
+    grew_at: float = field(default_factory=time.monotonic)
+    seen_mtime_ns: int = 0
+    outstanding: int = 0
+    """Pieces that are not acknowledged yet; the descriptor stays open for them."""
+    dropped: bool = False
+    """The file was truncated: later acknowledgements do not concern its present bytes."""
+    closing: bool = False
+    is_copy: bool | None = None
+    """Whether another followed file is being copied here (copytruncate); None when that was not looked at."""
+    held_at: float = 0.0
+    """Since when the copy waits for its original to be truncated."""
+    is_archive: bool = False
+    """An unnamed file with the unpacked contents of a compressed file."""
+    cut_at: int | None = None
+    """The bytes that were read beyond this position are in no file any more: the entry stops here. See copies.py."""
+    cut_tail: bytes = b""
+
+    @classmethod
+    def at_entry(cls, path: str, descriptor: int, entry: Entry) -> Followed:
+        """A file that goes on where its entry says."""
+        made = cls(path, descriptor, entry, entry.position)
+        made.first = os.pread(descriptor, entry.head_bytes, 0)
+        made.last = bytes_before(descriptor, entry.position)
+        made.owes_newline = bool(made.last) and not made.last.endswith(b"\n")
+        return made
+
+    @property
+    def read_position(self) -> int:
+        """Where the next byte is read."""
+        return self.position + self.partial_bytes
+
+    def as_read(self) -> Entry:
+        """An entry for what was read, not only for what was acknowledged."""
+        entry = Entry(self.path, self.entry.device, self.entry.inode, self.entry.id)
+        entry.advance(self.read_position, 0, self.first, self.last)
+        return entry
+
+    def go_on_in(self, path: str, descriptor: int) -> Followed:
+        """The rest of this file in another file, to which an editor or a rotation has copied it."""
+        rest = Followed(path, descriptor, self.entry, self.position, [*self.partial], self.partial_bytes)
+        rest.first, rest.last, rest.owes_newline, rest.is_copy = (
+            self.first,
+            self.last,
+            self.owes_newline,
+            False,
+        )
+        size = os.fstat(descriptor).st_size
+        if size < self.read_position:
+            # The copy was made before the last lines were read here: it has nothing new, and no other file has them.
+            rest.partial, rest.partial_bytes, rest.position, rest.owes_newline = [], 0, size, False
+            rest.first = self.first = self.first[:size]
+            rest.last = self.cut_tail = bytes_before(descriptor, size)
+            self.cut_at = size
+            self.entry.cut(size, self.first, self.cut_tail)
+        return rest
+
+    def note_head(self) -> bool:
+        """Whether the entry knows the first bytes of the file, by which the next run will recognize it. Raises OSError."""
+        if self.entry.head_bytes:
+            return True
+        if self.descriptor == CLOSED and not self.reopen():
+            return False
+        self.first = os.pread(self.descriptor, DIGEST_BYTES, 0)
+        self.entry.note_head(self.first)
+        return bool(self.first)
+
+    def read(self) -> Piece | None:
+        """The next lines; None when there is nothing new. Raises Truncated, Compressed, OSError.
+
+        The read that brings the new bytes also compares bytes that were read before, and then the file's beginning is
+        compared: so a file that is truncated and rewritten in between is noticed.
+        """
+        if self.descriptor == CLOSED and not self.reopen():
+            return None
+        status, at = os.fstat(self.descriptor), self.read_position
+        if status.st_size == at and status.st_mtime_ns == self.seen_mtime_ns:
+            return None
+        back = len(self.last)
+        data = os.pread(self.descriptor, back + CHUNK_BYTES, at - back)
+        if data[:back] != self.last or not self.begins_as_before(self.descriptor):
+            raise Truncated
+        self.seen_mtime_ns = status.st_mtime_ns
+        data = data[back:]
+        if not data:
+            return None
+        self.grew_at = time.monotonic()
+        if len(self.first) < DIGEST_BYTES and at <= DIGEST_BYTES:
+            self.first = (self.last + data[:DIGEST_BYTES])[:DIGEST_BYTES]
+        return self.cut(data, at)
+
+    def cut(self, data: bytes, at: int) -> Piece:
+        """Make lines of the bytes that begin at the read position `at`. Raises Compressed."""
+        before = self.last
+        self.last = joined_tail(before, data)
+        if self.owes_newline:
+            self.owes_newline = False
+            if data.startswith(b"\n"):
+                self.position += 1
+                before, data, at = joined_tail(before, b"\n"), data[1:], at + 1
+        if b"\n" not in data:
+            self.partial_bytes += len(data)
+            if self.partial_bytes <= LINE_BYTES_MAX:
+                self.partial.append(data)
+            else:
+                self.partial.clear()
+            return Piece([], self.position, self.position, before)
+        self.require_text()
+        start = self.position
+        too_long = int(self.is_too_long())
+        whole_bytes = data.rfind(b"\n") + 1
+        whole, rest = data[:whole_bytes], data[whole_bytes:]
+        end = at + whole_bytes
+        tail = joined_tail(before, whole)
+        if too_long:
+            long_bytes = data.index(b"\n") + 1
+            start, whole = at + long_bytes, whole[long_bytes:]
+        lines = b"".join([*self.partial, whole]).split(b"\n")
+        lines.pop()
+        self.partial = [rest] if rest else []
+        self.partial_bytes, self.position = len(rest), end
+        return Piece(lines, start, end, tail, too_long)
+
+    def is_too_long(self) -> bool:
+        """Whether the line at `position` is left out."""
+        return self.partial_bytes > LINE_BYTES_MAX
+
+    def require_text(self) -> None:
+        """Raises Compressed before the first line of a file that is no text is taken."""
+        if self.position:
+            return
+        for magic, command in MAGICS:
+            if self.first.startswith(magic) and (magic != b"BZh" or self.first[4:10] == BZIP2_BLOCK):
+                raise Compressed(command)
+
+    def begins_as_before(self, descriptor: int) -> bool:
+        """Whether a file begins with the bytes with which this one began."""
+        return not self.first or os.pread(descriptor, len(self.first), 0) == self.first
+
+    def holds_what_was_read(self, descriptor: int) -> bool:
+        """Whether a file has the bytes that were read from this one, judged by both ends of these bytes."""
+        return bytes_before(descriptor, self.read_position) == self.last and self.begins_as_before(descriptor)
+
+    def take_partial(self) -> Piece | None:
+        """The last line although it has no newline; None when there is none. Raises Compressed."""
+        if not self.partial_bytes or self.descriptor == CLOSED:
+            return None
+        self.require_text()
+        too_long = int(self.is_too_long())
+        start, end = self.position, self.read_position
+        line = b"".join(self.partial)
+        self.partial, self.partial_bytes, self.position = [], 0, end
+        self.owes_newline = True
+        return Piece([], end, end, self.last, too_long) if too_long else Piece([line], start, end, self.last)
+
+    # --- the descriptor ----------------------------------------------------------------------------------
+
+    def is_idle(self) -> bool:
+        """Whether the descriptor may be closed for a while: no lines are being sent, and the name still belongs to
+        this file.
+        """
+        return self.descriptor != CLOSED and not (self.outstanding or self.moved or self.closing)
+
+    def park(self) -> None:
+        """Close the descriptor until the file changes."""
+        os.close(self.descriptor)
+        self.descriptor = CLOSED
+
+    def reopen(self) -> bool:
+        """Open a parked file again when it has changed; False when it has not, or the name belongs to another file."""
+        try:
+            status = os.stat(self.path)
+            if (status.st_dev, status.st_ino) != (self.entry.device, self.entry.inode):
+                return False
+            if status.st_size == self.read_position and status.st_mtime_ns == self.seen_mtime_ns:
+                return False
+            self.open(self.path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def open(self, path: str) -> None:
+        """Open a parked file under this name. Raises OSError."""
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Close the descriptor as soon as nothing is outstanding."""
+        self.closing = True
+        if not self.outstanding and self.descriptor != CLOSED:
+            self.park()
+
+    def acknowledged(self, piece: Piece) -> None:
+        """Everything up to the piece's end has arrived: move the entry there."""
+        if not self.dropped:
+            end, tail = piece.end, piece.tail
+            if self.cut_at is not None and end >= self.cut_at:
+                end, tail = self.cut_at, self.cut_tail
+            self.entry.advance(end, len(piece.lines), self.first, tail)
+        self.outstanding -= 1
+        if self.closing:
+            self.close()
+
+
+def joined_tail(before: bytes, data: bytes) -> bytes:
+    """The last DIGEST_BYTES of `before` and `data` together."""
+    return data[-DIGEST_BYTES:] if len(data) >= DIGEST_BYTES else (before + data)[-DIGEST_BYTES:]
+
+
+assert DIGEST_BYTES <= CHUNK_BYTES

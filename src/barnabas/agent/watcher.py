@@ -1,0 +1,426 @@
+"""Decides which files are followed: those that the patterns match, and those that were renamed since, to their end.
+
+A file stays open while it is followed, so lines written to it after a rename still arrive. It is closed when its name
+belongs to another file, it has not grown for a while, and no process has it open for writing any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import glob
+import os
+import resource
+import stat
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from barnabas.agent.copies import find_rest, is_named_after, looks_copied, waits_for_truncation
+from barnabas.agent.files import CLOSED, Followed
+from barnabas.agent.state import EDITOR_BACKUPS, Entry, State, find_inode
+from barnabas.terminal.errors import CliError
+
+SILENT_SECONDS: Final = 10.0
+"""How long a renamed or deleted file is watched at least: its writer may not have reopened the log yet."""
+UNKNOWN_SECONDS: Final = 3600.0
+UNKNOWN_DELETED_SECONDS: Final = 300.0
+"""How long a file that does not grow is watched if its writers cannot be seen; a deleted file takes room on the disk.
+"""
+SPARE_DESCRIPTORS: Final = 128
+"""Descriptors for connections to brokers and everything else."""
+DESCRIPTORS_MAX: Final = 8192
+FORGET_SECONDS: Final = 60.0
+HEAD_BYTES_MIN: Final = 16
+"""Fewer first bytes do not distinguish files."""
+PARKED_AT_ONCE: Final = 64
+INITIAL_PID_NAMESPACE: Final = "pid:[4026531836]"
+
+FileKey = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Watcher:
+    """All the files that the patterns match, with those that were renamed since."""
+
+    patterns: list[str]
+    state: State
+    open_files: dict[FileKey, Followed] = field(default_factory=dict)
+    skipped: set[str] = field(default_factory=set)
+    """Paths that were not followed, so that each is reported once."""
+    notes: list[str] = field(default_factory=list)
+    left_out: dict[FileKey, int] = field(default_factory=dict)
+    """Files without text, and when they were last written: another file may get the inode."""
+    open_max: int = field(default_factory=lambda: raise_descriptor_limit() - SPARE_DESCRIPTORS)
+    room: int = 0
+    """How many more files may be opened."""
+    looked_at_writers: float = 0.0
+    forgot_at: float = field(default_factory=time.monotonic)
+    resumed: bool = False
+    holds_copies: bool = True
+    """Whether a file that looks like a copy waits for its original to be truncated; not if the run ends sooner."""
+    by_path: dict[str, Followed] = field(default_factory=dict)
+    """The files that are where the patterns look, as of the last scan."""
+
+    def scan(self) -> None:
+        """Open new files, and mark those whose name belongs to another file now."""
+        found: dict[FileKey, str] = {}
+        for path in self.matching():
+            try:
+                status = os.stat(path)
+            except OSError:
+                continue
+            key = (status.st_dev, status.st_ino)
+            found.setdefault(key, path)
+            if self.left_out.get(key, status.st_mtime_ns) != status.st_mtime_ns:
+                del self.left_out[key]
+        for key, followed in self.open_files.items():
+            if key in found:
+                # A rename that the patterns still match is the same file under a new name.
+                followed.path = followed.entry.path = found[key]
+            elif not followed.moved:
+                self.on_moved(key, followed)
+            followed.moved = key not in found
+        fresh = [key for key in found if key not in self.open_files and key not in self.left_out]
+        for i, key in enumerate(fresh):
+            if i % (SPARE_DESCRIPTORS // 2) == 0:
+                self.park_idle()
+            self.follow(key, found[key])
+        self.left_out = {key: written_at for key, written_at in self.left_out.items() if key in found}
+        if not self.resumed:
+            self.resumed = True
+            self.resume_rotated()
+        self.park_idle()
+        self.by_path = {
+            followed.path: followed for followed in self.open_files.values() if not followed.moved
+        }
+        if time.monotonic() - self.forgot_at > FORGET_SECONDS:
+            self.forget_gone()
+
+    def matching(self) -> list[str]:
+        """Absolute paths of the regular files that the patterns match, in a stable order."""
+        found: dict[str, None] = {}
+        for pattern in self.patterns:
+            # A name with brackets is taken literally if such a file exists.
+            is_name = not glob.has_magic(pattern) or os.path.exists(pattern)
+            for name in [pattern] if is_name else sorted(glob.glob(pattern, recursive=True)):
+                path = os.path.abspath(name)
+                try:
+                    mode = os.stat(path).st_mode
+                except OSError:
+                    continue
+                if stat.S_ISREG(mode):
+                    found[path] = None
+                elif not stat.S_ISDIR(mode):
+                    self.skip(path, f"{path} is {kind_of(mode)} and left out; only files are followed")
+        return list(found)
+
+    def on_moved(self, key: FileKey, followed: Followed) -> None:
+        """The name belongs to another file: the unread part must be read from where the file is now."""
+        if followed.descriptor != CLOSED:
+            return
+        renamed = find_inode(Path(followed.path).parent, key)
+        try:
+            if renamed is not None:
+                followed.open(str(renamed))
+        except OSError as error:
+            self.notes.append(f"cannot read {renamed} to its end: {error.strerror}")
+
+    def follow(self, key: FileKey, path: str) -> None:
+        """Open a file at the position in the state."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            self.skip(path, f"cannot read {path}: {error.strerror}")
+            return
+        status = os.fstat(descriptor)
+        if (status.st_dev, status.st_ino) != key:
+            os.close(descriptor)  # rotated between stat and open; the next scan sees it
+            return
+        if self.replace(key, path, descriptor):
+            return
+        taken = {followed.entry.id for followed in self.open_files.values()}
+        entry = self.state.claim(path, descriptor, taken)
+        self.open_files[key] = Followed.at_entry(path, descriptor, entry)
+
+    def replace(self, key: FileKey, path: str, descriptor: int) -> bool:
+        """Whether this file is a followed file that an editor rewrote; if so, it is continued at the same position."""
+        for old_key, old in self.open_files.items():
+            if not old.moved or old.path != path or old.descriptor == CLOSED or not old.read_position:
+                continue
+            if os.fstat(descriptor).st_size < old.read_position or not old.holds_what_was_read(descriptor):
+                continue
+            kept = find_inode(Path(path).parent, old_key)
+            if kept is not None and not kept.name.endswith(EDITOR_BACKUPS):
+                continue  # this is a rotation, and the lines only look alike
+            old.entry.device, old.entry.inode = key
+            del self.open_files[old_key]
+            self.open_files[key] = old.go_on_in(path, descriptor)
+            old.close()
+            return True
+        return False
+
+    def resume_rotated(self) -> None:
+        """At the start: read files to their end that were rotated since the last run, wherever they are now."""
+        taken = {followed.entry.id for followed in self.open_files.values()}
+        for entry in list(self.state.entries):
+            if entry.id in taken or not entry.head_bytes or not self.is_ours(entry.path):
+                continue
+            found = self.find_entry(entry)
+            if found is None:
+                continue
+            descriptor, is_archive = found
+            if os.fstat(descriptor).st_size == entry.position:
+                os.close(descriptor)
+                continue
+            self.add_rest(Followed.at_entry(entry.path, descriptor, entry), is_archive)
+
+    def find_entry(self, entry: Entry) -> tuple[int, bool] | None:
+        """An open descriptor of the file of an entry, and whether it is an archive's content; None when it is gone."""
+        key = (entry.device, entry.inode)
+        path = None if key in self.open_files else find_inode(Path(entry.path).parent, key)
+        if path is not None:
+            with contextlib.suppress(OSError):
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+                if entry.verifies(descriptor, os.fstat(descriptor).st_size):
+                    return descriptor, False
+                os.close(descriptor)
+        if not entry.position and entry.head_bytes < HEAD_BYTES_MIN:
+            return None
+        for copy_key, copy in self.open_files.items():
+            if self.is_unread_copy(copy, entry.path) and entry.verifies(
+                copy.descriptor, os.fstat(copy.descriptor).st_size
+            ):
+                self.hand_over(copy_key, Followed.at_entry(copy.path, copy.descriptor, entry))
+                return None
+        return self.find_rest(entry)
+
+    def find_rest(self, entry: Entry) -> tuple[int, bool] | None:
+        """As `find_entry`, among the files that are not followed."""
+        known = self.open_files.keys() | {(entry.device, entry.inode) for entry in self.state.entries}
+        return find_rest(entry, entry.path, known, self.state.path.parent, self.notes.append)
+
+    def add_rest(self, rest: Followed, is_archive: bool) -> None:
+        """Follow the rest of a file that was rotated to where the patterns do not look."""
+        status = os.fstat(rest.descriptor)
+        rest.moved, rest.is_archive = True, is_archive
+        # An archive is found by its content; the file that was compressed is gone.
+        rest.entry.device, rest.entry.inode = (0, 0) if is_archive else (status.st_dev, status.st_ino)
+        self.open_files[(status.st_dev, status.st_ino)] = rest
+
+    def is_unread_copy(self, copy: Followed, path: str) -> bool:
+        """Whether a file may be a copy of the one at `path` of which nothing was read yet."""
+        return (
+            not copy.read_position
+            and copy.descriptor != CLOSED
+            and os.path.dirname(copy.path) == os.path.dirname(path)
+            and is_named_after(os.path.basename(copy.path), os.path.basename(path))
+        )
+
+    def hand_over(self, key: FileKey, rest: Followed) -> None:
+        """A followed file of which nothing was read is in fact the rest of another."""
+        copy = self.open_files[key]
+        self.state.entries.remove(copy.entry)
+        rest.moved, rest.entry.path = copy.moved, copy.path
+        rest.entry.device, rest.entry.inode = key
+        self.open_files[key] = rest
+
+    def is_ours(self, path: str) -> bool:
+        """Whether a path of an earlier run is among those that this run follows."""
+        patterns = map(os.path.abspath, self.patterns)
+        return any(path == pattern or fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+
+    def skip(self, path: str, message: str) -> None:
+        """Leave out a file, and report that once."""
+        if path not in self.skipped:
+            self.skipped.add(path)
+            self.notes.append(message)
+
+    def leave_out(self, key: FileKey, command: str) -> None:
+        """A file is not text: forget it."""
+        followed = self.open_files[key]
+        self.skip(
+            followed.path,
+            f"{followed.path} is compressed and left out; ship it with `{command} {followed.path} | barnabas produce`",
+        )
+        self.left_out[key] = os.fstat(followed.descriptor).st_mtime_ns
+        self.state.entries.remove(followed.entry)
+        followed.dropped = True
+        self.close(key)
+
+    def restart(self, key: FileKey) -> None:
+        """A truncated file is read from the beginning, as another file in the state. A copy may have the rest of what
+        it held.
+        """
+        old = self.open_files[key]
+        entry = Entry(old.path, *key)
+        fresh = Followed(old.path, os.dup(old.descriptor), entry, 0)
+        fresh.moved = old.moved
+        self.open_files[key] = self.by_path[old.path] = fresh
+        rest = self.go_on_in_copy(old)
+        self.state.entries.append(entry)
+        where = f"; the rest of what it held is in {rest}" if rest else ""
+        self.notes.append(f"{old.path} was truncated or written anew; reading it from its start{where}")
+        if not rest:
+            old.dropped = True
+            self.state.entries.remove(old.entry)
+        old.close()
+
+    def go_on_in_copy(self, old: Followed) -> str:
+        """Read the rest of what a truncated file held from the copy that was made before; a description of it, or
+        nothing.
+        """
+        if not old.read_position or old.is_archive:
+            return ""
+        for key, copy in self.open_files.items():
+            if self.is_unread_copy(copy, old.path) and looks_copied(copy, old):
+                self.hand_over(key, old.go_on_in(copy.path, copy.descriptor))
+                return copy.path
+        found = self.find_rest(old.as_read())
+        if found is None:
+            return ""
+        descriptor, is_archive = found
+        self.add_rest(old.go_on_in(old.path, descriptor), is_archive)
+        return "an archive of it" if is_archive else "a copy of it"
+
+    def close(self, key: FileKey) -> None:
+        """Stop following a file; its descriptor is closed once its lines are acknowledged."""
+        self.open_files.pop(key).close()
+
+    def close_all(self) -> None:
+        """Stop following; acknowledgements that are still to come have no meaning any more."""
+        for followed in self.open_files.values():
+            followed.dropped, followed.outstanding = True, 0
+            followed.close()
+        self.open_files.clear()
+
+    def is_held(self, followed: Followed) -> bool:
+        """Whether a file must not be read yet, because it looks like a copy of another that is being made."""
+        return self.holds_copies and waits_for_truncation(followed, self.by_path)
+
+    def finished(self) -> list[FileKey]:
+        """Renamed files that have not grown for a while and that no process writes to any more."""
+        now = time.monotonic()
+        silent = {
+            key: followed
+            for key, followed in self.open_files.items()
+            if followed.moved and now - followed.grew_at > SILENT_SECONDS
+        }
+        if not silent or now - self.looked_at_writers < SILENT_SECONDS:
+            return []
+        self.looked_at_writers = now
+        written, sees_all = written_files()
+        return [
+            key
+            for key, followed in silent.items()
+            if followed.is_archive
+            or (key not in written and (sees_all or now - followed.grew_at > patience_of(followed)))
+        ]
+
+    def park_idle(self, at_least: int = 0) -> None:
+        """If there are too many open files, close those that have not grown for longest."""
+        self.room = self.open_max - sum(file.descriptor != CLOSED for file in self.open_files.values())
+        excess = max(-self.room, at_least)
+        if excess <= 0:
+            return
+        idle = sorted(
+            (followed for followed in self.open_files.values() if followed.is_idle()),
+            key=lambda followed: followed.grew_at,
+        )
+        for followed in idle[:excess]:
+            followed.park()
+            self.room += 1
+
+    def has_room(self, followed: Followed) -> bool:
+        """Whether a file is open, or may be opened without taking the descriptors that connections need."""
+        if followed.descriptor != CLOSED or self.room > 0:
+            return True
+        self.park_idle(at_least=PARKED_AT_ONCE)
+        return self.room > 0
+
+    def forget_gone(self) -> None:
+        """Drop the state of files that no longer exist."""
+        self.forgot_at = time.monotonic()
+        followed = self.open_files.values()
+        self.state.forget_gone({file.entry.id for file in followed}, {file.path for file in followed})
+
+
+def patience_of(followed: Followed) -> float:
+    """How long a file that does not grow is kept if its writers cannot be seen."""
+    if followed.descriptor == CLOSED:
+        return SILENT_SECONDS
+    return UNKNOWN_SECONDS if os.fstat(followed.descriptor).st_nlink else UNKNOWN_DELETED_SECONDS
+
+
+def written_files() -> tuple[set[FileKey], bool]:
+    """The files that other processes have open for writing, and whether all processes could be seen (Linux only)."""
+    found: set[FileKey] = set()
+    try:
+        # In a container the writer may be in another one, and under `hidepid` other users' processes are not listed.
+        sees_all = os.readlink("/proc/self/ns/pid") == INITIAL_PID_NAMESPACE and os.path.isdir("/proc/1")
+    except OSError:
+        return found, False
+    for process in Path("/proc").glob("[0-9]*"):
+        if process.name == str(os.getpid()):
+            continue
+        try:
+            descriptors = os.listdir(process / "fd")
+        except PermissionError:
+            sees_all = False
+            continue
+        except OSError:
+            continue  # it ended
+        for descriptor in descriptors:
+            try:
+                status = os.stat(process / "fd" / descriptor)
+                if stat.S_ISREG(status.st_mode) and is_writing(process / "fdinfo" / descriptor):
+                    found.add((status.st_dev, status.st_ino))
+            except OSError:
+                continue
+    return found, sees_all
+
+
+def is_writing(info: Path) -> bool:
+    """Whether a descriptor of another process was opened for writing. Raises OSError."""
+    flags = next(line.split()[1] for line in info.read_text().splitlines() if line.startswith("flags:"))
+    return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the limit of open files of this process as far as allowed; the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return wanted if soft == resource.RLIM_INFINITY else soft
+
+
+def kind_of(mode: int) -> str:
+    """What a path is that is neither a file nor a folder."""
+    return "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+
+
+def require_files(patterns: Iterable[str], may_come: bool = False) -> list[str]:
+    """The plain names that do not exist. Raises CliError for a name that is no file, or that does not exist and may
+    not be waited for.
+    """
+    missing = []
+    for pattern in patterns:
+        if not os.path.exists(pattern):
+            if glob.has_magic(pattern):
+                continue
+            if may_come and os.path.isdir(os.path.dirname(pattern) or "."):
+                missing.append(pattern)
+                continue
+            raise CliError(f"{pattern}: no such file; quote a pattern to wait for files that are yet to come")
+        mode = os.stat(pattern).st_mode
+        if stat.S_ISDIR(mode):
+            raise CliError(f"{pattern} is a folder; name its files, for example '{Path(pattern) / '*.log'}'")
+        if not stat.S_ISREG(mode):
+            raise CliError(
+                f"{pattern} is {kind_of(mode)}, not a file; `barnabas produce TOPIC < {pattern}` reads it once"
+            )
+    return missing

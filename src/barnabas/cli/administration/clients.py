@@ -1,0 +1,178 @@
+"""`barnabas clients`: who is connected, which versions they use, whose records are converted, and the metrics that
+clients push.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from barnabas.cli.direct import direct
+from barnabas.terminal.errors import EXIT_OK
+from barnabas.terminal.options import AsJson, Bootstrap, Properties
+from barnabas.terminal.output import print_json, print_table, size_text
+from barnabas.terminal.runner import example, new_app
+from barnabas.wire.messages import api_name
+from barnabas.wire.messages.client_metrics import (
+    ClientInstance,
+    ClientMetricsRequest,
+    ClientMetricsResponse,
+)
+from barnabas.wire.messages.connected_clients import (
+    ConnectedClient,
+    ConnectedClientsRequest,
+    ConnectedClientsResponse,
+    ConvertedRecords,
+)
+
+app = new_app(
+    "Show connected clients, their versions, whose records are converted, and the metrics they push."
+)
+
+
+@app.command(
+    epilog=example(
+        "barnabas clients",
+        "barnabas clients --json | jq '.clients[].client_id'",
+        "barnabas config set metrics mine 'metrics=*' interval.ms=10000",
+        "barnabas clients --metrics org.apache.kafka.producer",
+    )
+)
+def clients(
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "-m",
+            "--metrics",
+            metavar="PREFIX",
+            help="Show what clients have pushed of their own metrics instead, by the beginning of their names.",
+        ),
+    ] = None,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    json: AsJson = False,
+) -> int:
+    """Show connected clients, their versions, and whose records are converted.
+
+    Clients older than 2019 do not name their software. The broker converts records for clients older than 0.11, which
+    takes time; the second table names these clients.
+
+    Metrics are pushed by clients that a subscription matches (`barnabas config set metrics`).
+    """
+    if metrics is not None:
+        return _show_metrics(metrics, bootstrap, properties, json)
+    shown: dict[str, list[dict[str, Any]]] = {"clients": [], "conversions": []}
+    with direct(bootstrap, properties) as admin:
+        for broker in sorted(admin.nodes()):
+            answer = admin.node(broker, ConnectedClientsRequest(), ConnectedClientsResponse)
+            shown["clients"] += [client_row(broker, client) for client in answer.clients]
+            shown["conversions"] += [conversion_row(broker, conversion) for conversion in answer.conversions]
+    shown["clients"].sort(key=lambda client: (client["client_id"] or "", client["broker"], client["address"]))
+    if json:
+        print_json(shown)
+        return EXIT_OK
+    print_table(
+        ("CLIENT ID", "SOFTWARE", "ADDRESS", "PRINCIPAL", "BROKER", "SECONDS", "API VERSIONS"),
+        [
+            (
+                row["client_id"],
+                row["software"] or None,
+                row["address"],
+                row["principal"],
+                row["broker"],
+                row["connected_ms"] // 1000,
+                " ".join(f"{name}:{version}" for name, version in row["apis"].items()),
+            )
+            for row in shown["clients"]
+        ],
+    )
+    if shown["conversions"]:
+        print()
+        print_table(
+            ("CONVERTED FOR", "SOFTWARE", "DIRECTION", "BROKER", "REQUESTS", "RECORDS", "SIZE"),
+            [
+                (
+                    row["client_id"], row["software"] or None, row["direction"], row["broker"], row["requests"],
+                    row["records"], size_text(row["bytes"]),
+                )
+                for row in shown["conversions"]
+            ],
+        )  # fmt: skip
+    return EXIT_OK
+
+
+def _show_metrics(prefix: str, bootstrap: str | None, properties: list[str] | None, json: bool) -> int:
+    found: list[dict[str, Any]] = []
+    with direct(bootstrap, properties) as admin:
+        for broker in sorted(admin.nodes()):
+            answer = admin.node(broker, ClientMetricsRequest(name_prefix=prefix), ClientMetricsResponse)
+            found += [instance_row(broker, client) for client in answer.clients]
+    found.sort(key=lambda client: (client["client_id"], client["instance_id"], client["broker"]))
+    if json:
+        print_json(found)
+        return EXIT_OK
+    print_table(
+        ("CLIENT ID", "SOFTWARE", "METRIC", "LABELS", "VALUE"),
+        [
+            (
+                item["client_id"],
+                item["software"] or None,
+                metric["name"],
+                ",".join(f"{key}={value}" for key, value in metric["labels"].items()) or None,
+                f"{metric['value']:.6g}",
+            )
+            for item in found
+            for metric in item["metrics"]
+        ],
+    )
+    return EXIT_OK
+
+
+def instance_row(broker: int, one: ClientInstance) -> dict[str, Any]:
+    """What a client has pushed, as a JSON object."""
+    return {
+        "instance_id": str(one.instance_id),
+        "client_id": one.client_id,
+        "software": f"{one.software_name} {one.software_version}".strip(),
+        "address": one.address,
+        "broker": broker,
+        "received_ms": one.received_ms,
+        "pushes": one.pushes,
+        "metrics": [
+            {
+                "name": metric.name,
+                "labels": {label.key: label.value for label in metric.labels},
+                "value": metric.value,
+            }
+            for metric in one.metrics
+        ],
+    }
+
+
+def client_row(broker: int, one: ConnectedClient) -> dict[str, Any]:
+    """A connected client, as a JSON object."""
+    return {
+        "client_id": one.client_id,
+        "software": f"{one.software_name} {one.software_version}".strip(),
+        "address": one.address,
+        "listener": one.listener,
+        "principal": one.principal,
+        "broker": broker,
+        "connected_ms": one.connected_ms,
+        "idle_ms": one.idle_ms,
+        "apis": {api_name(used.api_key): used.api_version for used in one.apis},
+    }
+
+
+def conversion_row(broker: int, one: ConvertedRecords) -> dict[str, Any]:
+    """The records converted for a client, as a JSON object."""
+    return {
+        "client_id": one.client_id,
+        "software": one.software,
+        "direction": one.direction,
+        "broker": broker,
+        "requests": one.requests,
+        "records": one.records,
+        "bytes": one.size_bytes,
+    }

@@ -1,0 +1,1 @@
+"""Commands about brokers and clusters as processes and as a whole."""

@@ -1,0 +1,1 @@
+"""`barnabas group`, share groups included."""

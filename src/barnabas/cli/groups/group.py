@@ -1,0 +1,236 @@
+"""`barnabas group`: list, describe and delete consumer groups and share groups."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+from confluent_kafka import KafkaException, TopicPartition
+
+from barnabas.cli.admin import committed_of, report
+from barnabas.cli.groups.share import share_group_details, share_group_rows
+from barnabas.terminal.connection import REQUEST_TIMEOUT_SECONDS, await_result, connect, explain
+from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError
+from barnabas.terminal.options import AsJson, Bootstrap, Properties, Verbose
+from barnabas.terminal.output import count_of, print_json, print_table, show_details
+from barnabas.terminal.runner import example, new_app, say_error, say_missing
+
+app = new_app("List, describe, delete consumer groups; move their offsets.")
+
+Groups = Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False)]
+
+
+@app.command("list", epilog=example("barnabas group list"))
+def list_groups(
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--state", metavar="STATE", help="Only groups in this state, e.g. stable; may be repeated."
+        ),
+    ] = None,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    verbose: Verbose = False,
+    json: AsJson = False,
+) -> int:
+    """List the consumer groups and share groups with their state."""
+    admin = connect(bootstrap, properties, verbose).admin()
+    listed = await_result(
+        admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_SECONDS), "cannot list the groups"
+    )
+    if listed.errors:
+        raise CliError(f"cannot list the groups: {explain(listed.errors[0].args[0])}")
+    rows = [
+        {"group": item.group_id, "state": state_word(item.state), "type": state_word(item.type)}
+        for item in listed.valid
+    ]
+    rows = sorted(rows + share_group_rows(bootstrap, properties), key=lambda row: str(row["group"]))
+    if state:
+        wanted = {word.lower() for word in state}
+        rows = [row for row in rows if row["state"] in wanted]
+    if json:
+        print_json(rows)
+    else:
+        print_table(("GROUP", "STATE", "TYPE"), [list(row.values()) for row in rows])
+    return EXIT_OK
+
+
+def state_word(state: Any) -> str:
+    """A group's state or type in lower case; `-` when the broker does not say."""
+    name = str(getattr(state, "name", state)).lower().replace("_", "-")
+    return "-" if name in ("none", "unknown") else name
+
+
+@app.command(epilog=example("barnabas group describe billing", "barnabas group describe billing --members"))
+def describe(
+    groups: Groups,
+    members: Annotated[
+        bool, typer.Option("-m", "--members", help="Show the members and what each reads.")
+    ] = False,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    verbose: Verbose = False,
+    json: AsJson = False,
+) -> int:
+    """Show the offsets, the lag and the members of groups."""
+    admin = connect(bootstrap, properties, verbose).admin()
+    details, failed = share_group_details(bootstrap, properties, list(dict.fromkeys(groups))), False
+    names = [name for name in dict.fromkeys(groups) if name not in {shown["group"] for shown in details}]
+    futures = admin.describe_consumer_groups(names, request_timeout=REQUEST_TIMEOUT_SECONDS) if names else {}
+    for name, future in futures.items():
+        try:
+            details.append(detail(admin, await_result(future, name)))
+        except CliError as error:
+            say_error("barnabas group describe", str(error))
+            failed = True
+    missing = [shown["group"] for shown in details if shown["state"] == "dead"]
+    add_lag_seconds(details, bootstrap, properties)
+    details = [shown for shown in details if shown["state"] != "dead"]
+    show_details(details, json, lambda shown: print_group(shown, members))
+    code = say_missing("barnabas group describe", "group", missing)
+    return EXIT_FAILED if failed else code
+
+
+def add_lag_seconds(
+    details: list[dict[str, Any]], bootstrap: str | None, properties: list[str] | None
+) -> None:
+    """Give consumer groups their lag in seconds; records are read only where a group is behind. Raises CliError."""
+    consumer_groups = [shown for shown in details if "lag" in shown and shown["type"] != "share"]
+    if not consumer_groups:
+        return
+    # Imported here: no other command of groups reads records, and start-up counts.
+    from barnabas.cli.direct import direct
+    from barnabas.cli.groups import lag
+
+    now_ms = time.time_ns() // 1_000_000
+    with direct(bootstrap, properties) as admin:
+        for shown in consumer_groups:
+            lag.add_seconds(admin.client, shown["offsets"], now_ms)
+            shown["lag_seconds"] = lag.worst(shown["offsets"])
+
+
+def detail(admin: Any, group: Any) -> dict[str, Any]:
+    """All that `describe` shows of one group."""
+    owners = {
+        (part.topic, part.partition): member.client_id
+        for member in group.members
+        for part in (member.assignment.topic_partitions if member.assignment else [])
+    }
+    offsets = offsets_of(admin, group.group_id, set(owners))
+    coordinator = group.coordinator
+    return {
+        "group": group.group_id,
+        "state": state_word(group.state),
+        "type": state_word(getattr(group, "type", None)),
+        "assignor": group.partition_assignor or None,
+        "coordinator": coordinator.id if coordinator else None,
+        "lag": sum(row["lag"] or 0 for row in offsets),
+        "never_read": sum(row["never_read"] or 0 for row in offsets),
+        "offsets": [
+            {**shown_row(row), "client": owners.get((row["topic"], row["partition"]))} for row in offsets
+        ],
+        "members": [
+            {
+                "member": member.member_id,
+                "client": member.client_id,
+                "instance": member.group_instance_id or None,
+                "host": member.host,
+                "partitions": [
+                    f"{part.topic}:{part.partition}"
+                    for part in (member.assignment.topic_partitions if member.assignment else [])
+                ],
+            }
+            for member in group.members
+        ],
+    }
+
+
+def offsets_of(admin: Any, group: str, assigned: set[tuple[str, int]]) -> list[dict[str, Any]]:
+    """Committed offset, end and lag of each partition that the group committed or reads."""
+    from confluent_kafka.admin import OffsetSpec
+
+    committed = committed_of(admin, group)
+    keys = sorted(assigned | set(committed))
+    if not keys:
+        return []
+    end_of = positions(admin, keys, OffsetSpec.latest())
+    # Records in partitions without a commit are not lag, but they are not nothing either.
+    start_of = positions(admin, [key for key in keys if key not in committed], OffsetSpec.earliest())
+    return [offset_row(key, committed.get(key), start_of.get(key), end_of.get(key)) for key in keys]
+
+
+def positions(admin: Any, keys: list[tuple[str, int]], where: Any) -> dict[tuple[str, int], int | None]:
+    """First or next offsets of partitions; None for one whose topic was deleted."""
+    if not keys:
+        return {}
+    found: dict[tuple[str, int], int | None] = {}
+    wanted = {TopicPartition(*key): where for key in keys}
+    for part, future in admin.list_offsets(wanted, request_timeout=REQUEST_TIMEOUT_SECONDS).items():
+        try:
+            found[part.topic, part.partition] = future.result(REQUEST_TIMEOUT_SECONDS + 5).offset
+        except KafkaException:
+            found[part.topic, part.partition] = None  # the topic was deleted; its offsets are still stored
+    return found
+
+
+def offset_row(
+    key: tuple[str, int], committed: int | None, start: int | None, end: int | None
+) -> dict[str, Any]:
+    """One partition of a group; lag counts records, None when either side is not known.
+
+    never_read: the records of a partition in which the group has committed nothing.
+    """
+    records = None if committed is None or end is None else max(end - committed, 0)
+    return {
+        "topic": key[0],
+        "partition": key[1],
+        "committed": committed,
+        "end": end,
+        "lag": records,
+        "lag_seconds": None,
+        "never_read": end - start if committed is None and start is not None and end is not None else None,
+    }
+
+
+def shown_row(row: dict[str, Any]) -> dict[str, Any]:
+    """A partition's row without the column that is needed for the total only."""
+    return {name: value for name, value in row.items() if name != "never_read"}
+
+
+def print_group(shown: dict[str, Any], members: bool) -> None:
+    """One group as text."""
+    facts = [shown["state"], count_of(len(shown["members"]), "member"), f"lag {shown['lag']:,}"]
+    if shown.get("lag_seconds"):
+        facts[-1] += f" ({shown['lag_seconds']:,} s)"
+    if shown.get("never_read"):
+        facts.append(f"{shown['never_read']:,} never read")
+    if shown["assignor"]:
+        facts.append(f"assignor {shown['assignor']}")
+    print(f"{shown['group']}: {', '.join(facts)}")
+    if shown["offsets"]:
+        print_table(
+            [head.upper().replace("_", " ") for head in shown["offsets"][0]],
+            [list(r.values()) for r in shown["offsets"]],
+        )
+    if members and shown["members"]:
+        print_table(
+            ("CLIENT", "HOST", "INSTANCE", "PARTITIONS"),
+            [(m["client"], m["host"], m["instance"], m["partitions"]) for m in shown["members"]],
+        )
+
+
+@app.command(epilog=example("barnabas group delete billing"))
+def delete(
+    groups: Groups,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    verbose: Verbose = False,
+    json: AsJson = False,
+) -> int:
+    """Delete groups without members, with their offsets."""
+    admin = connect(bootstrap, properties, verbose).admin()
+    futures = admin.delete_consumer_groups(
+        list(dict.fromkeys(groups)), request_timeout=REQUEST_TIMEOUT_SECONDS
+    )
+    return report(futures, "deleted", {}, "group delete", json, noun="group")

@@ -1,0 +1,1 @@
+"""Commands of the HTTP services: registry, schemas, REST proxy, reporting."""

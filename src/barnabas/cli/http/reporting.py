@@ -1,0 +1,305 @@
+"""`barnabas reporting`: access points and web hooks that lead to topics."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+import typer
+
+from barnabas.client.urls import login_of, without_login
+from barnabas.services.access import Access
+from barnabas.services.command import (
+    AllowHost,
+    Audience,
+    BodyMb,
+    Cors,
+    Issuer,
+    Jwks,
+    Listen,
+    MaxConnections,
+    MaxConnectionsPerIp,
+    Open,
+    Secure,
+    TimeoutS,
+    TlsCert,
+    TlsClientCa,
+    TlsKey,
+    UsersFile,
+    http_options,
+    serve,
+    services_extra,
+)
+from barnabas.terminal.connection import connect, target
+from barnabas.terminal.errors import EXIT_OK, CliError, UsageError
+from barnabas.terminal.options import AsJson, AsJsonAlready, Bootstrap, Properties
+from barnabas.terminal.output import print_json, print_table
+from barnabas.terminal.runner import example, new_app
+
+app = new_app("Take messages over HTTP: access points, web hooks, CloudEvents.")
+
+DEFAULT_LISTEN: Final = "127.0.0.1:8086"
+DEFAULT_URL: Final = "http://localhost:8086"
+TIMEOUT_S: Final = 60
+FIND_S: Final = 15.0
+
+Url = Annotated[
+    str,
+    typer.Option("-u", "--url", envvar="BARNABAS_REPORTING", metavar="URL", help="The service to talk to."),
+]
+PointId = Annotated[str, typer.Argument(metavar="ID", show_default=False)]
+
+
+@app.callback()
+def reporting() -> None:
+    """Take messages over HTTP: access points, web hooks, CloudEvents."""
+
+
+def read_secrets(file: Path | None) -> dict[str, str]:
+    """Keys by secret id: lines ID=KEY. Raises CliError."""
+    made = {}
+    for number, line in _lines(file):
+        secret_id, equals, key = line.partition("=")
+        if not equals or not secret_id.strip() or not key.strip():
+            raise CliError(f"{file} line {number} is not ID=KEY")
+        made[secret_id.strip()] = key.strip()
+    return made
+
+
+def read_hooks(file: Path | None) -> dict[str, tuple[str, str]]:
+    """Kind and secret by topic: lines TOPIC KIND SECRET. Raises CliError."""
+    from barnabas.proxy.reporting.signatures import HOOKS
+
+    made = {}
+    for number, line in _lines(file):
+        parts = line.split()
+        if len(parts) != 3 or parts[1] not in HOOKS:
+            raise CliError(f"{file} line {number} is not TOPIC KIND SECRET, KIND one of {', '.join(HOOKS)}")
+        made[parts[0]] = (parts[1], parts[2])
+    return made
+
+
+def _lines(file: Path | None) -> list[tuple[int, str]]:
+    if file is None:
+        return []
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CliError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    rows = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
+    return [(number, line) for number, line in rows if line and not line.startswith("#")]
+
+
+@app.command(
+    epilog=example(
+        "barnabas reporting start", "barnabas reporting start -b kafka1:9092 --secrets keys --hooks hooks"
+    )
+)
+def start(
+    bootstrap: Bootstrap = None,
+    listen: Listen = DEFAULT_LISTEN,
+    topic: Annotated[
+        str, typer.Option("-t", "--topic", metavar="TOPIC", help="Where the access points are kept.")
+    ] = "_access_points",
+    secrets: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Lines ID=KEY: actions have to be signed with one of them.",
+            show_default=False,
+        ),
+    ] = None,
+    hooks: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Lines TOPIC KIND SECRET: web hooks of github or stripe, signed with the secret.",
+            show_default=False,
+        ),
+    ] = None,
+    body_mb: BodyMb = 16,
+    timeout_s: TimeoutS = 60.0,
+    secure: Secure = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    users: UsersFile = None,
+    jwks: Jwks = None,
+    issuer: Issuer = None,
+    audience: Audience = None,
+    is_open: Open = False,
+    max_connections: MaxConnections = None,
+    max_connections_per_ip: MaxConnectionsPerIp = None,
+    cors: Cors = None,
+    allow_host: AllowHost = None,
+    properties: Properties = None,
+) -> int:
+    """Serve until SIGTERM or Ctrl-C; one line that begins with `ready` says that it answers."""
+    with services_extra("reporting"):
+        from barnabas.proxy.reporting.main import ReportingOptions, make_server
+    from barnabas.observe.logs import set_up
+
+    if body_mb < 1 or timeout_s <= 0:
+        raise UsageError("--body-mb and --timeout-s are positive numbers")
+    access = Access(
+        secure,
+        tls_cert,
+        tls_key,
+        tls_client_ca,
+        users,
+        jwks,
+        issuer,
+        audience,
+        is_open,
+        max_connections,
+        max_connections_per_ip,
+        cors,
+        allow_host,
+    )
+    set_up()
+    where, found = target(bootstrap, properties)
+    options = ReportingOptions(
+        {**found, "bootstrap.servers": where}, topic, read_secrets(secrets), read_hooks(hooks)
+    )
+    server = make_server(
+        options,
+        http_options(
+            listen,
+            body_mb,
+            timeout_s,
+            access,
+            has_own_login=secrets is not None or hooks is not None,
+            secret_files=[(file, "keys of signatures") for file in (secrets, hooks) if file is not None],
+        ),
+    )
+    return serve(server, lambda: f"ready on {server.url} (cluster {where}, topic {topic})")
+
+
+def ask(url: str, action: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The answer to an action. Raises CliError."""
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(
+            f"-u {without_login(url)!r} is not the address of a service, for example {DEFAULT_URL}"
+        )
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname, parts.port, timeout=TIMEOUT_S)
+    try:
+        headers = {"Content-Type": "application/json", "X-TC-Action": action, **login_of(parts)}
+        connection.request("POST", "/", json.dumps(body).encode(), headers)
+        answer = connection.getresponse()
+        raw = answer.read()
+        if answer.status == http.client.UNAUTHORIZED:
+            raise CliError(f"{without_login(url)} asks for a login: write -u https://USER:PASSWORD@HOST:PORT")
+        made = json.loads(raw)["Response"]
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CliError(
+            f"no service answers at {without_login(url)}: {reason}; start one with `barnabas reporting start`, or name "
+            "another with -u"
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise CliError(f"{without_login(url)} does not answer as reporting does") from None
+    finally:
+        connection.close()
+    if "Error" in made:
+        raise CliError(f"{made['Error'].get('Message')} ({made['Error'].get('Code')})")
+    answered: dict[str, Any] = made
+    return answered
+
+
+def _say(action: str, url: str, point_id: str, done: str, as_json: bool) -> int:
+    answer = ask(url, action, {"DataHubId": point_id})
+    if as_json:
+        print_json({name: value for name, value in answer.items() if name != "RequestId"})
+    else:
+        print(f"{done} {point_id}")
+    return EXIT_OK
+
+
+@app.command(epilog=example("barnabas reporting create clicks --name 'clicks of the shop'"))
+def create(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    name: Annotated[str, typer.Option(metavar="NAME", help="What it is for. Default: the topic.")] = "",
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> int:
+    """Make an access point that leads to a topic, and print its id."""
+    answer = ask(url, "CreateAccessPoint", {"Topic": topic, "Name": name})
+    if as_json:
+        print_json({name: value for name, value in answer.items() if name != "RequestId"})
+    else:
+        print(answer["DataHubId"])
+    return EXIT_OK
+
+
+@app.command("list", epilog=example("barnabas reporting list"))
+def list_all(url: Url = DEFAULT_URL, as_json: AsJson = False) -> int:
+    """List access points."""
+    rows = ask(url, "DescribeAccessPoints", {})["AccessPoints"]
+    if as_json:
+        print_json(rows)
+    else:
+        shown = [(row["DataHubId"], row["Topic"], row["Status"].lower(), row["Name"]) for row in rows]
+        print_table(("ID", "TOPIC", "STATUS", "NAME"), shown)
+    return EXIT_OK
+
+
+@app.command(epilog=example("barnabas reporting pause datahub-1f2e3d4c"))
+def pause(point_id: PointId, url: Url = DEFAULT_URL, as_json: AsJson = False) -> int:
+    """Refuse messages until the access point is resumed."""
+    return _say("PauseAccessPoint", url, point_id, "paused", as_json)
+
+
+@app.command(epilog=example("barnabas reporting resume datahub-1f2e3d4c"))
+def resume(point_id: PointId, url: Url = DEFAULT_URL, as_json: AsJson = False) -> int:
+    """Take messages again."""
+    return _say("ResumeAccessPoint", url, point_id, "resumed", as_json)
+
+
+@app.command(epilog=example("barnabas reporting delete datahub-1f2e3d4c"))
+def delete(point_id: PointId, url: Url = DEFAULT_URL, as_json: AsJson = False) -> int:
+    """Delete an access point; its topic stays."""
+    return _say("DeleteAccessPoint", url, point_id, "deleted", as_json)
+
+
+@app.command(
+    epilog=example("barnabas reporting find datahub-1f2e3d4c:clicks:0:2:1648185961342:1648185961398")
+)
+def find(
+    message_id: Annotated[str, typer.Argument(metavar="MESSAGE_ID", show_default=False)],
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    as_json: AsJsonAlready = False,
+) -> int:
+    """Show the message that a MessageId names."""
+    from confluent_kafka import TopicPartition
+
+    parts = message_id.split(":")
+    if len(parts) != 6 or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts[2:]):
+        raise UsageError(f"{message_id!r} is not ID:TOPIC:PARTITION:OFFSET:RECEIVED:STORED")
+    topic, partition, offset = parts[1], int(parts[2]), int(parts[3])
+    consumer = connect(bootstrap, properties).consumer(
+        {"group.id": "reporting-find", "enable.auto.commit": False, "auto.offset.reset": "error"}
+    )
+    try:
+        consumer.assign([TopicPartition(topic, partition, offset)])
+        message = consumer.poll(FIND_S)
+    finally:
+        consumer.close()
+    if message is None or message.error() is not None or message.offset() != offset:
+        reason = "" if message is None or message.error() is None else f": {message.error().str()}"
+        raise CliError(f"{topic}-{partition} has no message at offset {offset} (any more){reason}")
+    made = {
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
+        "timestamp": message.timestamp()[1],
+        "key": None if message.key() is None else message.key().decode("utf-8", "replace"),
+        "body": (message.value() or b"").decode("utf-8", "replace"),
+    }
+    print_json(made)
+    return EXIT_OK

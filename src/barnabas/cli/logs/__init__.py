@@ -1,0 +1,1 @@
+"""`barnabas log`: partitions on the disks of brokers."""

@@ -1,0 +1,362 @@
+"""`barnabas pipelines`: a server of many pipelines, and the commands that talk to it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+from datetime import datetime
+from json import dumps as encode_json
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import quote, urlsplit
+
+import typer
+
+from barnabas.client.urls import login_of, without_login
+from barnabas.extras import how_to_install
+from barnabas.services.access import Access, check_openness
+from barnabas.services.command import (
+    AllowHost,
+    Audience,
+    Cors,
+    Issuer,
+    Jwks,
+    MaxConnections,
+    MaxConnectionsPerIp,
+    Open,
+    Secure,
+    TlsCert,
+    TlsClientCa,
+    TlsKey,
+    UsersFile,
+    warn_of_exposed,
+)
+from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError, UsageError
+from barnabas.terminal.options import AsJson
+from barnabas.terminal.output import print_json, print_table
+from barnabas.terminal.runner import example, new_app
+
+app = new_app("Run many pipelines in one server; start, pause, resume and restart them.")
+
+DEFAULT_SERVER: Final = "http://127.0.0.1:8084"
+Server = Annotated[
+    str,
+    typer.Option(
+        "-u", "--url", "--server", envvar="BARNABAS_PIPELINES", metavar="URL", help="The server to talk to."
+    ),
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+
+
+@app.callback()
+def pipelines() -> None:
+    """Run many pipelines in one server; start, pause, resume and restart them."""
+
+
+@app.command(
+    epilog=example(
+        "barnabas pipelines serve",
+        "barnabas pipelines serve --data /var/lib/barnabas/pipelines --master spark://host:7077 access.yaml",
+    )
+)
+def serve(
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE.yaml", help="Pipelines to add.", show_default=False)
+    ] = None,
+    folder: Annotated[
+        Path,
+        typer.Option(
+            "--data", "--dir", metavar="DIR", help="Folder of the pipelines' files, states and checkpoints."
+        ),
+    ] = Path("data/pipelines"),
+    checkpoints: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoints",
+            metavar="DIR|URL",
+            help="Checkpoints of all pipelines, where Spark reaches it (hdfs://, s3a://). Default: below --data.",
+            show_default=False,
+        ),
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="The HTTP API's address.")
+    ] = "127.0.0.1:8084",
+    master: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The Spark cluster, e.g. spark://host:7077. Default: local[*].",
+            show_default=False,
+        ),
+    ] = None,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "-b",
+            "--bootstrap",
+            envvar="BARNABAS_BOOTSTRAP",
+            metavar="HOST:PORT,...",
+            help="The Kafka cluster of pipelines that name none.",
+            show_default=False,
+        ),
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A setting of Spark; may be repeated.", show_default=False),
+    ] = None,
+    secure: Secure = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    users: UsersFile = None,
+    jwks: Jwks = None,
+    issuer: Issuer = None,
+    audience: Audience = None,
+    is_open: Open = False,
+    max_connections: MaxConnections = None,
+    max_connections_per_ip: MaxConnectionsPerIp = None,
+    cors: Cors = None,
+    allow_host: AllowHost = None,
+) -> int:
+    """Run a server in the foreground. It continues with all pipelines that an earlier server in DIR ran."""
+    for file in files or []:
+        if not file.is_file():
+            raise CliError(f"{file}: no such file")
+    try:
+        from barnabas.http.server import HttpOptions
+        from barnabas.observe.logs import set_up
+        from barnabas.pipelines.plan.errors import PipelineError
+        from barnabas.pipelines.serving.serve import serve as run_server
+    except ImportError as error:
+        raise CliError(
+            f"pipelines need an extra that is not installed ({error.name}); install it with {how_to_install('pipelines')}"
+        ) from None
+    access = Access(
+        secure,
+        tls_cert,
+        tls_key,
+        tls_client_ca,
+        users,
+        jwks,
+        issuer,
+        audience,
+        is_open,
+        max_connections,
+        max_connections_per_ip,
+        cors,
+        allow_host,
+    )
+    set_up()
+    warn_of_exposed(access)
+    tls, authenticate = access.tls(), access.authenticate()
+    check_openness(listen, access, tls, has_login=authenticate is not None)
+    try:
+        return run_server(
+            folder,
+            http=HttpOptions(
+                listen,
+                cors_origins=access.origins(),
+                names=access.names(),
+                tls=tls,
+                authenticate=authenticate,
+                connections=access.connections(),
+            ),
+            bootstrap=bootstrap,
+            master=master,
+            files=files or (),
+            checkpoints=checkpoints,
+            conf=spark_settings(conf),
+        )
+    except PipelineError as error:
+        raise CliError(str(error)) from None
+
+
+def spark_settings(pairs: list[str] | None) -> dict[str, str]:
+    """The settings of `--conf NAME=VALUE`. Raises UsageError."""
+    for pair in pairs or []:
+        if not pair.startswith("spark.") or "=" not in pair:
+            raise UsageError(f"--conf {pair!r} is not of the form spark.name=value")
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs or [])}
+
+
+def call(server: str, method: str, path: str, body: bytes | None = None) -> Any:
+    """The decoded answer. Raises CliError with the server's own line."""
+    parts = urlsplit(server)
+    shown = without_login(server)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"--url {shown!r} is not a URL like {DEFAULT_SERVER}")
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname, parts.port or 8084, timeout=120)
+    try:
+        headers = login_of(parts)
+        if body is not None:
+            headers["content-type"] = "application/yaml" if path == "/pipelines" else "application/json"
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        raw = answer.read()
+    except OSError as error:
+        raise CliError(
+            f"no pipeline server answers at {shown}: {error}; start one with `barnabas pipelines serve`"
+        ) from None
+    finally:
+        connection.close()
+    try:
+        value = json.loads(raw) if raw else None
+    except ValueError:
+        raise CliError(f"{shown} is not a pipeline server: it answered {answer.status}") from None
+    if answer.status >= 400:
+        message = value.get("error") if isinstance(value, dict) else None
+        raise CliError(message or f"{shown} answered {answer.status}")
+    return value
+
+
+def show(rows: list[dict[str, Any]], as_json: bool) -> int:
+    """Statuses as a table with a line per query; exit code 1 when a pipeline has failed."""
+    if as_json:
+        print_json(rows)
+    else:
+        lines = []
+        for row in rows:
+            queries = row["queries"] or [{}]
+            for query in queries:
+                lag = query.get("lag")
+                lines.append(
+                    (
+                        row["name"],
+                        row["state"],
+                        query.get("name", "-"),
+                        query.get("records", "-"),
+                        query.get("failed", "-"),
+                        query.get("records_per_second", "-"),
+                        "-" if lag is None else lag,
+                    )
+                )
+        print_table(("pipeline", "state", "query", "records", "failed", "records/s", "lag"), lines)
+        for row in rows:
+            if row.get("waiting"):
+                print(f"{row['name']}: {row['waiting']}", file=sys.stderr)
+        for row in rows:
+            if row["last_error"]:
+                again = f"; again in {row['retry_in_seconds']:g} s" if row["retry_in_seconds"] else ""
+                print(f"{row['name']}: {row['last_error']}{again}")
+    return EXIT_FAILED if any(row["state"] == "failed" for row in rows) else EXIT_OK
+
+
+@app.command("list", epilog=example("barnabas pipelines list"))
+def list_pipelines(server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
+    """Show every pipeline with its state, rates and lag."""
+    return show(call(server, "GET", "/pipelines"), json)
+
+
+@app.command(epilog=example("barnabas pipelines status access-log --json"))
+def status(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
+    """Show one pipeline with its last failures. Exit code 1: it has failed."""
+    row = call(server, "GET", f"/pipelines/{quote(name)}")
+    code = show([row], json)
+    if not json:
+        for failure in row.get("failures") or ():
+            print(f"failed at {failure['at']}: {failure['reason']}")
+    return code
+
+
+@app.command(epilog=example("barnabas pipelines add examples/access_log/pipeline.yaml"))
+def add(
+    file: Annotated[Path, typer.Argument(metavar="FILE.yaml")],
+    server: Server = DEFAULT_SERVER,
+    json: AsJson = False,
+) -> int:
+    """Add a pipeline, or replace the one of the same name, and start it."""
+    if not file.is_file():
+        raise CliError(f"{file}: no such file")
+    return say_state(call(server, "POST", "/pipelines", file.read_bytes()), json)
+
+
+def say_state(row: dict[str, Any], as_json: bool) -> int:
+    """Print the state of a pipeline; the exit code."""
+    if as_json:
+        print_json(row)
+    else:
+        print(f"{row['name']}: {row['state']}")
+    return EXIT_OK
+
+
+def act(name: str, action: str, server: str, as_json: bool, body: bytes | None = None) -> int:
+    """Ask the server to do something with a pipeline; the exit code."""
+    return say_state(call(server, "POST", f"/pipelines/{quote(name)}/{action}", body), as_json)
+
+
+@app.command(epilog=example("barnabas pipelines start access-log"))
+def start(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
+    """Start a stopped pipeline where it left off."""
+    return act(name, "start", server, json)
+
+
+@app.command(epilog=example("barnabas pipelines stop access-log"))
+def stop(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
+    """Stop a pipeline after its micro-batch."""
+    return act(name, "stop", server, json)
+
+
+@app.command(epilog=example("barnabas pipelines pause access-log"))
+def pause(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
+    """Pause a pipeline after its micro-batch."""
+    return act(name, "pause", server, json)
+
+
+@app.command(epilog=example("barnabas pipelines resume access-log"))
+def resume(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
+    """Continue a paused pipeline."""
+    return act(name, "resume", server, json)
+
+
+@app.command(
+    epilog=example(
+        "barnabas pipelines restart access-log",
+        "barnabas pipelines restart access-log --from earliest",
+        "barnabas pipelines restart access-log --from 2026-01-31T12:00:00+01:00",
+    )
+)
+def restart(
+    name: Name,
+    place: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PLACE",
+            help='earliest, latest, a time (ISO 8601 or milliseconds), or offsets: {"topic": {"0": 5}}.',
+            show_default=False,
+        ),
+    ] = None,
+    server: Server = DEFAULT_SERVER,
+    json: AsJson = False,
+) -> int:
+    """Start a pipeline again, where it left off or at another position. At another position it gets new checkpoints:
+    aggregates start from zero.
+    """
+    given = {} if place is None else {"from": parse_place(place)}
+    return act(name, "restart", server, json, encode_json(given).encode())
+
+
+def parse_place(text: str) -> Any:
+    """What `--from` means. Raises UsageError."""
+    if text in ("earliest", "latest"):
+        return text
+    if text.isdigit():
+        return int(text)
+    try:
+        if text.startswith("{"):
+            return json.loads(text)
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f'--from {text!r} is not earliest, latest, a time, or offsets like {{"topic": {{"0": 5}}}}'
+        ) from None
+    return int(time.timestamp() * 1000)
+
+
+@app.command(epilog=example("barnabas pipelines remove access-log"))
+def remove(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
+    """Stop a pipeline and forget it; its checkpoints are put aside."""
+    call(server, "DELETE", f"/pipelines/{quote(name)}")
+    return say_state({"name": name, "state": "removed"}, json)

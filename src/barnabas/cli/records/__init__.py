@@ -1,0 +1,1 @@
+"""Commands that carry records: produce, consume, perf."""

@@ -1,0 +1,295 @@
+"""What the tools share: connecting, asking, and ending as Kafka's tools end."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from barnabas import __version__
+from barnabas.client.blocking import BlockingClient
+from barnabas.client.cluster import TopicView
+from barnabas.client.errors import BrokerError, ClientError, UnsupportedByBroker
+from barnabas.client.options import ClientOptions
+from barnabas.config.option import ConfigError
+from barnabas.config.properties import parse_properties
+from barnabas.kafka_tools.parser import Parsed, Refused, Tool
+from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, describe_failure, discard_output
+from barnabas.terminal.output import MANNER
+from barnabas.terminal.probe import NotKafka, require_kafka
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.schema import Message
+
+CONTACT_SECONDS: Final = 2.0
+"""How long to try a server that refuses connections: it may be starting."""
+
+
+class ToolError(Exception):
+    """The tool failed; its message is printed as it is on standard error."""
+
+
+class HelpShown(Exception):
+    """--help or --version was given and answered."""
+
+
+def parse(tool: Tool, arguments: Sequence[str]) -> Parsed:
+    """Read the command line and answer --help and --version. Raises Refused, HelpShown."""
+    MANNER.property_option = property_option(tool)
+    MANNER.address_option = "--bootstrap-server"
+    try:
+        parsed = tool.parse(arguments)
+    except Refused as refused:
+        if refused.show_usage:
+            refused.args = (f"{refused}\n{tool.usage()}".rstrip(),)
+        raise
+    if "help" in parsed or (not arguments and any(option.name == "help" for option in tool.options)):
+        print(tool.usage(), end="")
+        raise HelpShown
+    if "version" in parsed:
+        print(f"{__version__} (barnabas)")
+        raise HelpShown
+    return parsed
+
+
+def say(text: str, end: str = "\n") -> None:
+    """Write what is not a result: errors, warnings and notes go to standard error, so that `> file` holds results only.
+
+    Some of Kafka's tools write these to standard output.
+    """
+    sys.stdout.flush()  # keeps the order of what was printed, also when both go to one file
+    print(text, end=end, file=sys.stderr)
+
+
+PROPERTY_OPTIONS: Final = (
+    "command-property", "consumer-property", "producer-property", "command-config", "consumer.config", "producer.config"
+)  # fmt: skip
+
+
+def property_option(tool: Tool) -> str:
+    """How the tool's user sets a property of its client."""
+    names = {name for option in tool.options for name in (option.name, *option.aliases) if not option.old}
+    option = next((name for name in PROPERTY_OPTIONS if name in names), "")
+    if not option:
+        return "the property"
+    return f"--{option}" if option.endswith("-property") else f"in the file of --{option}:"
+
+
+def guarded(name: str, run: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> int:
+    """Run a tool; every failure is a message and exit code 1, never a traceback."""
+    try:
+        return run(arguments)
+    except HelpShown:
+        return EXIT_OK
+    except Refused as refused:
+        print(refused, file=sys.stderr)
+    except ToolError as error:
+        print(error, file=sys.stderr)
+    except UnsupportedByBroker as error:
+        print(unsupported_error(error), file=sys.stderr)
+    except ClientError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        said = describe_failure(error)
+        discard_output()
+        print(f"{name}: {said}", file=sys.stderr)
+    return EXIT_FAILED
+
+
+def checked(tool: Tool, check: Callable[[Parsed], None], parsed: Parsed) -> None:
+    """Run a tool's own check of its options, with the usage after its message. Raises Refused."""
+    try:
+        check(parsed)
+    except Refused as refused:
+        if not refused.show_usage:
+            raise
+        raise Refused(f"{refused}\n{tool.usage()}".rstrip(), False) from None
+
+
+def say_ignored(parsed: Parsed, names: Sequence[str]) -> None:
+    """Report options that were given and have no effect here."""
+    for name in names:
+        if name in parsed:
+            print(
+                f"WARN --{name} has no effect here: its figures are those of Java's client", file=sys.stderr
+            )
+
+
+def servers(parsed: Parsed) -> str:
+    """The bootstrap servers that the options name. Raises Refused when there are none.
+
+    Tools of the ZooKeeper era take ZooKeeper's address. The broker is then the one that the environment names, or
+    port 9092 of the same host, as in the examples of books.
+    """
+    given = parsed.get("bootstrap-server") or parsed.get("broker-list")
+    if given:
+        return given.split("/", 1)[0]
+    found = os.environ.get("BARNABAS_BOOTSTRAP")
+    if found:
+        return found
+    zookeeper = parsed.get("zookeeper")
+    if zookeeper:
+        host = zookeeper.split(",")[0].split("/")[0].rpartition(":")[0] or zookeeper
+        return f"{host}:9092"
+    raise Refused('Missing required argument "[bootstrap-server]"')
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """A property file, in Java's syntax. Raises OSError, ToolError."""
+    try:
+        read = list(parse_properties(Path(path).read_text("utf-8")))
+    except ConfigError as error:
+        raise ToolError(f"{path}: {error}") from None
+    return {item.name: item.value.strip() for item in read}
+
+
+def client_properties(parsed: Parsed, files: Sequence[str], pairs: Sequence[str]) -> dict[str, str]:
+    """Client properties of the file options `files` and the name=value options `pairs`; the latter take precedence."""
+    found: dict[str, str] = {}
+    for name in files:
+        path = parsed.get(name)
+        if path:
+            found |= read_properties(path)
+    for name in pairs:
+        for item in parsed.all(name):
+            key, _, value = item.partition("=")
+            found[key.strip()] = value
+    return found
+
+
+@dataclass(slots=True)
+class Admin:
+    """Sends requests to a cluster; errors in an answer are left to the caller."""
+
+    client: BlockingClient
+
+    @classmethod
+    def connect(cls, parsed: Parsed) -> Admin:
+        """The cluster that the options name. Raises Refused, ClientError."""
+        properties = client_properties(parsed, ["command-config"], ["command-property"])
+        properties["bootstrap.servers"] = servers(parsed)
+        properties.setdefault("client.id", "kafka-tool")
+        options = replace(ClientOptions.from_kafka(properties), contact_timeout_s=CONTACT_SECONDS)
+        require_broker(options, properties.get("security.protocol", "PLAINTEXT"))
+        return cls(BlockingClient(options))
+
+    def any(self, request: Message, response: type[Message]) -> Any:
+        """Ask any broker."""
+        return self.client.cluster.retry(lambda: self.client.cluster.any().call(request, response))
+
+    def node(self, node_id: int, request: Message, response: type[Message]) -> Any:
+        """Ask one broker."""
+        return self.client.cluster.retry(lambda: self._node(node_id).call(request, response))
+
+    def _node(self, node_id: int) -> Any:
+        if not self.client.cluster.brokers:
+            self.client.cluster.refresh()
+        return self.client.cluster.node(node_id)
+
+    def controller(self, request: Message, response: type[Message]) -> Any:
+        """Ask the controller, or a broker that forwards requests to it."""
+
+        def attempt() -> Any:
+            self.client.cluster.refresh()
+            controller = self.client.cluster.controller
+            connection = (
+                self.client.cluster.node(controller) if controller >= 0 else self.client.cluster.any()
+            )
+            return connection.call(request, response)
+
+        return self.client.cluster.retry(attempt)
+
+    def coordinator(self, group: str, request: Message, response: type[Message]) -> Any:
+        """Ask a group's coordinator."""
+        return self.client.cluster.retry(lambda: self.client.coordinator(group).call(request, response))
+
+    def nodes(self) -> dict[int, tuple[str, int]]:
+        """Addresses of the brokers by id."""
+        self.client.cluster.retry(self.client.cluster.refresh)
+        return dict(self.client.cluster.brokers)
+
+    def topics(self) -> dict[str, TopicView]:
+        """All topics, by name in order."""
+        return dict(sorted(self.client.topics().items()))
+
+
+def require_broker(options: ClientOptions, protocol: str) -> None:
+    """Raises ToolError at once when the first address that accepts connections does not speak Kafka's protocol."""
+    for host, port in options.bootstrap:
+        try:
+            with socket.create_connection((host, port), CONTACT_SECONDS) as connected:
+                require_kafka(connected, f"{host}:{port}", protocol)
+                return
+        except NotKafka as error:
+            raise ToolError(str(error)) from None
+        except OSError:
+            continue  # the client tries again, and its error says more
+
+
+def check_code(code: int, message: str | None, doing: str) -> None:
+    """Raises ToolError for an error code in an answer."""
+    if code:
+        raise ToolError(f"{doing}: {error_text(code, message)}")
+
+
+# What Kafka's clients say when the broker sends a code without a message.
+TEXTS: Final[Mapping[int, str]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.GROUP_ID_NOT_FOUND: "The group id does not exist.",
+    ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "Deleting offsets of a topic is forbidden while the consumer group "
+    "is actively subscribed to it.",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "The requested offset is not within the range of offsets maintained by the server.",
+    ErrorCode.SECURITY_DISABLED: "Security features are disabled.",
+}
+
+JAVA_NAMES: Final[Mapping[int, str]] = {
+    ErrorCode.GROUP_ID_NOT_FOUND: "GroupIdNotFoundException",
+    ErrorCode.NON_EMPTY_GROUP: "GroupNotEmptyException",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "GroupSubscribedToTopicException",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "UnknownTopicOrPartitionException",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "OffsetOutOfRangeException",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "UnsupportedByAuthenticationException",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "DelegationTokenDisabledException",
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: "InvalidReplicaAssignmentException",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "TransactionalIdNotFoundException",
+}
+
+
+def error_text(code: int, message: str | None = None) -> str:
+    """An error code in words: the broker's message if it sent one."""
+    return message or TEXTS.get(code) or BrokerError(code, "").args[0].strip(": ")
+
+
+def java_error(code: int, message: str | None = None) -> str:
+    """An error as Java prints it: the exception's class and its message."""
+    if code in JAVA_NAMES:
+        name = JAVA_NAMES[code]
+    else:
+        name = "".join(part.capitalize() for part in ErrorCode(code).name.split("_")) + "Exception"
+    return f"org.apache.kafka.common.errors.{name}: {error_text(code, message)}"
+
+
+def unsupported_text(error: UnsupportedByBroker) -> str:
+    """The message of Kafka's clients about a request that the broker does not serve, with its name in capitals."""
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", error.api).upper()
+    return f"The node does not support {name}"
+
+
+def unsupported_error(error: UnsupportedByBroker) -> str:
+    """The same as an error of Java."""
+    return java_error(ErrorCode.UNSUPPORTED_VERSION, unsupported_text(error))
+
+
+def partition_ranges(text: str) -> Iterator[int]:
+    """`0,1,2` as numbers. Raises Refused."""
+    for item in text.split(","):
+        if not item.strip().isdigit():
+            raise Refused(f"Invalid partition: {item!r}", False)
+        yield int(item)

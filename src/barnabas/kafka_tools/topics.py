@@ -1,0 +1,338 @@
+"""kafka-topics."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from barnabas.client.errors import ClientError
+from barnabas.kafka_tools.common import Admin, ToolError, check_code, checked, error_text, parse, say
+from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
+from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from barnabas.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from barnabas.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+TIMEOUT_MS: Final = 30_000
+TOPIC_RESOURCE: Final = 2
+DEFAULT_SOURCE: Final = 5
+ACTIONS: Final = ("create", "delete", "alter", "describe", "list")
+
+TOOL: Final = Tool(
+    "This tool helps to create, delete, describe, or change a topic.",
+    (
+        *COMMON,
+        Opt("list", "List all available topics."),
+        Opt("create", "Create a new topic."),
+        Opt("delete", "Delete a topic."),
+        Opt("alter", "Alter the number of partitions."),
+        Opt("describe", "List details for the given topics."),
+        Opt("topic", "The topic; a regular expression, except for --create.", "String: topic"),
+        Opt("topic-id", "The topic id to describe.", "String: topic-id"),
+        Opt("partitions", "The number of partitions; it can only grow.", "Integer: # of partitions"),
+        Opt("replication-factor", "The number of replicas of a new topic.", "Integer: replication factor"),
+        Opt("replica-assignment", "Brokers of each partition: 1:2,2:3", "String: assignment"),
+        Opt("config", "An option of a new topic.", "String: name=value"),
+        Opt("delete-config", "Use kafka-configs.", "String: name", old=True),
+        Opt("under-replicated-partitions", "Only partitions that lack a replica in sync."),
+        Opt("under-min-isr-partitions", "Only partitions with fewer in sync than min.insync.replicas."),
+        Opt("at-min-isr-partitions", "Only partitions with just min.insync.replicas in sync."),
+        Opt("unavailable-partitions", "Only partitions whose leader is not available."),
+        Opt("topics-with-overrides", "Only topics with options of their own."),
+        Opt("if-exists", "The topic need not be there."),
+        Opt("if-not-exists", "The topic may be there already."),
+        Opt("exclude-internal", "Leave out internal topics."),
+        Opt("disable-rack-aware", "Of old tools.", old=True),
+        Opt("force", "Of old tools.", old=True),
+        Opt("partition-size-limit-per-response", "Of the response.", "Integer: partitions", old=True),
+    ),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the tool; its exit code."""
+    parsed = parse(TOOL, arguments)
+    checked(TOOL, check, parsed)
+    admin = Admin.connect(parsed)
+    action = next(action for action in ACTIONS if action in parsed)
+    try:
+        {"create": create, "delete": delete, "alter": alter, "describe": describe, "list": list_topics}[
+            action
+        ](admin, parsed)
+    except (ToolError, ClientError) as error:
+        say(f"Error while executing topic command : {error}")
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+def check(parsed: Parsed) -> None:
+    """Raises Refused."""
+    if sum(action in parsed for action in ACTIONS) != 1:
+        raise Refused(
+            "Command must include exactly one action: --list, --describe, --create, --alter or --delete"
+        )
+    for action in ("create", "alter"):
+        if action in parsed:
+            TOOL.need(parsed, "topic")
+    if "delete" in parsed and not {"topic"} & parsed.values.keys():
+        raise Refused('Missing required argument "[topic]"')
+    old_configs = "zookeeper" in parsed and {"config", "delete-config"} & parsed.values.keys()
+    if "alter" in parsed and ("config" in parsed or "delete-config" in parsed) and not old_configs:
+        raise Refused(
+            'Option combination "[bootstrap-server],[config]" can\'t be used with option "[alter]" '
+            "(the kafka-configs CLI supports altering topic configs with a --bootstrap-server option)"
+        )
+    if (
+        "alter" in parsed
+        and not old_configs
+        and not {"partitions", "replica-assignment"} & parsed.values.keys()
+    ):
+        raise Refused('Missing required argument "[partitions]"')
+
+
+def metadata(admin: Admin, names: Sequence[str] | None = None) -> Any:
+    """Metadata of all topics, in the order of their names."""
+    return admin.any(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse)
+
+
+def matching(admin: Admin, parsed: Parsed) -> list[Any]:
+    """The topics that --topic or --topic-id name. Raises ToolError when there are none and there must be."""
+    topics = sorted(metadata(admin).topics, key=lambda topic: str(topic.name))
+    if "exclude-internal" in parsed:
+        topics = [topic for topic in topics if not topic.is_internal]
+    wanted_id = parsed.get("topic-id")
+    if wanted_id:
+        topics = [topic for topic in topics if id_text(topic.topic_id) == wanted_id]
+        if not topics and "if-exists" not in parsed:
+            raise ToolError(f"TopicId '{wanted_id}' does not exist as expected")
+    pattern = parsed.get("topic")
+    if pattern is None:
+        return topics
+    try:
+        # Kafka takes a list of names with commas, too, as alternatives.
+        expression = re.compile(pattern.strip().replace(",", "|").replace(" ", "").strip("\"'"))
+    except re.error as error:
+        raise ToolError(f"{pattern} is an invalid regex: {error}") from None
+    topics = [topic for topic in topics if expression.fullmatch(topic.name)]
+    if not topics and "if-exists" not in parsed and "list" not in parsed:
+        raise ToolError(f"Topic '{pattern}' does not exist as expected")
+    return topics
+
+
+def list_topics(admin: Admin, parsed: Parsed) -> None:
+    """One name per line."""
+    for topic in matching(admin, parsed):
+        print(topic.name)
+
+
+def create(admin: Admin, parsed: Parsed) -> None:
+    """Create one topic. Raises ToolError."""
+    name = parsed.text("topic")
+    if "." in name or "_" in name:
+        print(
+            "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could "
+            "collide. To avoid issues it is best to use either, but not both."
+        )
+    assignment = parsed.get("replica-assignment")
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=-1 if assignment else parsed.number("partitions", -1),
+        replication_factor=-1 if assignment else parsed.number("replication-factor", -1),
+        assignments=[
+            CreatableReplicaAssignment(partition_index=i, broker_ids=ids)
+            for i, ids in enumerate(parse_assignment(assignment or ""))
+        ],
+        configs=[
+            CreatableTopicConfig(name=key, value=value) for key, value in config_pairs(parsed.all("config"))
+        ],
+    )
+    answer = admin.controller(
+        CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), CreateTopicsResponse
+    )
+    (result,) = answer.topics
+    if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and "if-not-exists" in parsed:
+        return
+    if result.error_code:
+        raise ToolError(error_text(result.error_code, result.error_message))
+    print(f"Created topic {name}.")
+
+
+def config_pairs(items: Sequence[str]) -> list[tuple[str, str]]:
+    """--config name=value, several. Raises ToolError."""
+    pairs = []
+    for item in items:
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise ToolError("requirement failed: Invalid topic config: all configs to be added must be in the "
+                            'format "key=val".')  # fmt: skip
+        pairs.append((key.strip(), value.strip()))
+    return pairs
+
+
+def parse_assignment(text: str) -> list[list[int]]:
+    """`1:2,2:3` as the brokers of each partition. Raises ToolError."""
+    try:
+        return [[int(broker) for broker in part.split(":")] for part in text.split(",")] if text else []
+    except ValueError:
+        raise ToolError(f"Invalid replica assignment {text!r}; it looks like 1:2,2:3") from None
+
+
+def delete(admin: Admin, parsed: Parsed) -> None:
+    """Delete topics. Raises ToolError."""
+    # Imported here: no other action needs them, and start-up counts.
+    from barnabas.wire.messages.delete_topics import (
+        DeleteTopicsRequest,
+        DeleteTopicsResponse,
+        DeleteTopicState,
+    )
+
+    names = [topic.name for topic in matching(admin, parsed)]
+    if not names:
+        return
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=name) for name in names], topic_names=names, timeout_ms=TIMEOUT_MS
+    )
+    for result in admin.controller(request, DeleteTopicsResponse).responses:
+        check_code(result.error_code, result.error_message, f"Topic {result.name}")
+        if "zookeeper" in parsed:
+            print(f"Topic {result.name} is marked for deletion.")
+            say("Note: This will have no impact if delete.topic.enable is not set to true.")
+
+
+def alter(admin: Admin, parsed: Parsed) -> None:
+    """Add partitions; with --zookeeper, change options, too. Raises ToolError."""
+    if {"config", "delete-config"} & parsed.values.keys():
+        alter_configs(admin, parsed)
+        if "partitions" not in parsed:
+            return
+    assigned = parse_assignment(parsed.text("replica-assignment"))
+    wanted = parsed.number("partitions", len(assigned))
+    rows = []
+    for topic in matching(admin, parsed):
+        before = len(topic.partitions)
+        fresh = [CreatePartitionsAssignment(broker_ids=ids) for ids in assigned[before:]]
+        rows.append(CreatePartitionsTopic(name=topic.name, count=wanted, assignments=fresh or None))
+    if not rows:
+        return
+    if "zookeeper" in parsed:
+        print(
+            "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of "
+            "the messages will be affected"
+        )
+    request = CreatePartitionsRequest(topics=rows, timeout_ms=TIMEOUT_MS)
+    for result in admin.controller(request, CreatePartitionsResponse).results:
+        if result.error_code:
+            raise ToolError(error_text(result.error_code, result.error_message))
+    if "zookeeper" in parsed:
+        print("Adding partitions succeeded!")
+
+
+def alter_configs(admin: Admin, parsed: Parsed) -> None:
+    """Change options as kafka-topics did until Kafka 3. Raises ToolError."""
+    from barnabas.kafka_tools.configs import Entity, change
+
+    print(
+        "WARNING: Altering topic configuration from this script has been deprecated and may be removed in future "
+        "releases.\n         Going forward, please use kafka-configs.sh for this functionality"
+    )
+    for topic in matching(admin, parsed):
+        change(
+            admin,
+            Entity("topics", topic.name),
+            dict(config_pairs(parsed.all("config"))),
+            parsed.all("delete-config"),
+        )
+        print(f"Updated config for topic {topic.name}.")
+
+
+def describe(admin: Admin, parsed: Parsed) -> None:
+    """A line per topic and one per partition."""
+    topics = matching(admin, parsed)
+    configs = topic_configs(admin, [topic.name for topic in topics])
+    live = set(admin.nodes())
+    only = {name for name in parsed.values if name.endswith("-partitions")}
+    for topic in topics:
+        entries = configs[topic.name]
+        shown = {entry.name: entry.value for entry in entries if entry.config_source != DEFAULT_SOURCE}
+        if "topics-with-overrides" in parsed and not shown:
+            continue
+        if not only:
+            print_topic(topic, shown)
+        if "topics-with-overrides" in parsed:
+            continue
+        minimum = int(
+            next((entry.value for entry in entries if entry.name == "min.insync.replicas"), None) or 1
+        )
+        for part in sorted(topic.partitions, key=lambda part: int(part.partition_index)):
+            if is_wanted(part, only, minimum, live):
+                print_partition(topic.name, part)
+
+
+def topic_configs(admin: Admin, names: Sequence[str]) -> dict[str, list[Any]]:
+    """All options of topics."""
+    if not names:
+        return {}
+    resources = [
+        DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None)
+        for name in names
+    ]
+    answer = admin.any(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse)
+    return {result.resource_name: result.configs or [] for result in answer.results}
+
+
+def print_topic(topic: Any, configs: dict[str, str]) -> None:
+    """The line of a topic."""
+    replicas = max((len(part.replica_nodes) for part in topic.partitions), default=0)
+    overrides = ",".join(f"{name}={value}" for name, value in configs.items())
+    known = f"TopicId: {id_text(topic.topic_id)}\t" if topic.topic_id and topic.topic_id.int else ""
+    print(
+        f"Topic: {topic.name}\t{known}PartitionCount: {len(topic.partitions)}\t"
+        f"ReplicationFactor: {replicas}\tConfigs: {overrides}"
+    )
+
+
+def print_partition(name: str, part: Any) -> None:
+    """The line of a partition."""
+    leader = part.leader_id if part.leader_id >= 0 else "none"
+    replicas, isr = (",".join(map(str, ids)) for ids in (part.replica_nodes, part.isr_nodes))
+    print(
+        f"\tTopic: {name}\tPartition: {part.partition_index}\tLeader: {leader}\tReplicas: {replicas}\t"
+        f"Isr: {isr}\tElr: \tLastKnownElr: "
+    )
+
+
+def is_wanted(part: Any, only: set[str], minimum: int, live: set[int]) -> bool:
+    """Whether a partition is of one of the requested kinds."""
+    in_sync = len(part.isr_nodes)
+    kinds = {
+        "under-replicated-partitions": in_sync < len(part.replica_nodes),
+        "under-min-isr-partitions": in_sync < minimum,
+        "at-min-isr-partitions": in_sync == minimum,
+        "unavailable-partitions": part.leader_id not in live,
+    }
+    return not only or any(kinds.get(name, False) for name in only)
+
+
+def id_text(topic_id: UUID) -> str:
+    """A topic id as Kafka writes it: 22 letters of URL-safe base64."""
+    return base64.urlsafe_b64encode(topic_id.bytes).decode("ascii").rstrip("=")

@@ -1,0 +1,265 @@
+"""`barnabas start --with registry`: services in the process of a broker."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from barnabas.services.access import ACCESS, INSIDE_USER, OPEN_HELP, Access, check_openness, exposed
+from barnabas.terminal.errors import UsageError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from barnabas.broker.main import Companion
+    from barnabas.client.urls import Address
+    from barnabas.http.server import HttpOptions, HttpServer
+
+SERVICES: Final = ("registry", "rest", "reporting")
+PORTS: Final = {"registry": 8081, "rest": 8082, "reporting": 8086}
+PREFIX: Final = "--services-"
+NOT_GIVEN: Final = "secure"
+"""What the services share with the broker: its --secure."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options that name services and their addresses."""
+    parser.add_argument(
+        "--with",
+        dest="services",
+        metavar="NAMES",
+        default="",
+        help=f"Services to run in the same process, with commas between them: {', '.join(SERVICES)}.",
+    )
+    for name, port in PORTS.items():
+        parser.add_argument(
+            f"--{name}-listen",
+            metavar="HOST:PORT",
+            default=f"127.0.0.1:{port}",
+            help=f"Where {name} answers. Default: 127.0.0.1:{port}.",
+        )
+    parser.add_argument(
+        f"{PREFIX}client",
+        type=Path,
+        metavar="FILE",
+        help="Properties with which the services connect to the broker (librdkafka's names). Default: without a login.",
+    )
+    for word, option in ACCESS.items():
+        if word != NOT_GIVEN:
+            parser.add_argument(
+                f"{PREFIX}{word}",
+                type=option.kind,
+                action="append" if option.repeats else "store",
+                metavar=option.metavar,
+                help=f"Of the services: {option.help}",
+            )
+    parser.add_argument(f"{PREFIX}open", action="store_true", help=f"Of the services: {OPEN_HELP}")
+    parser.add_argument(
+        "-r",
+        "--registry",
+        dest="schema_registry",
+        metavar="URL",
+        default=os.environ.get("BARNABAS_REGISTRY"),
+        help="The registry that rest uses. Default: the one of --with.",
+    )
+    parser.add_argument(
+        "--schema-registry", dest="schema_registry", default=argparse.SUPPRESS, help=argparse.SUPPRESS
+    )
+
+
+def service_names(options: argparse.Namespace) -> list[str]:
+    """The services of --with, each once, in the order in which they start."""
+    given = {name.strip() for name in options.services.split(",")}
+    return [name for name in SERVICES if name in given]
+
+
+def access_of(options: argparse.Namespace) -> Access:
+    """TLS and users of the services."""
+    given = {
+        word.replace("-", "_"): getattr(options, f"services_{word}".replace("-", "_"))
+        for word in ACCESS
+        if word != NOT_GIVEN
+    }
+    secure = None if options.secure is None else options.secure.expanduser().absolute()
+    return Access(**given, secure=secure, is_open=options.services_open, prefix=PREFIX, is_inside=True)
+
+
+def companion_of(options: argparse.Namespace) -> Callable[[Callable[[str], str]], Companion] | None:
+    """A function that makes the services of --with from the broker's addresses; None without services. Raises
+    ValueError for a service that is unknown or not installed, and for wrong options.
+    """
+    names = [name.strip() for name in options.services.split(",") if name.strip()]
+    for name in names:
+        if name not in SERVICES:
+            raise ValueError(f"--with {name!r} is not one of {', '.join(SERVICES)}")
+    if not names or options.worker:
+        return None
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        from barnabas.extras import how_to_install
+
+        raise ValueError(
+            f"--with needs an extra that is not installed; install it with {how_to_install('services')}"
+        )
+    try:
+        made = Made(options)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    return made.companion
+
+
+def registry_option(options: argparse.Namespace) -> dict[str, str]:
+    """Where the broker's other workers find the registry of --with.
+
+    Nothing if its port is chosen at the start, or if it requires a login, which only this process has.
+    """
+    address: str = options.registry_listen
+    if "registry" not in service_names(options) or address.endswith(":0"):
+        return {}
+    access = access_of(options)
+    if access.tls() is not None or access.has_users:
+        return {}
+    host, _, port = address.rpartition(":")
+    host = "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host
+    return {"confluent.schema.registry.url": f"http://{host}:{port}"}
+
+
+def warnings_of(options: argparse.Namespace, *, knows_registry: bool) -> Iterator[str]:
+    """The warnings about files that others may read, and about a registry that others cannot find or log in to.
+    knows_registry: whether the broker's configuration names a registry. Raises UsageError.
+    """
+    if service_names(options) and not options.worker:
+        yield from exposed(_secret_files(options))
+    if "registry" not in service_names(options) or options.worker:
+        return
+    from barnabas.http.listening import parse_listen
+    from barnabas.security.openness import is_loopback
+
+    access, address = access_of(options), options.registry_listen
+    if options.workers > 1 and not knows_registry and not registry_option(options):
+        why = "its port is chosen at the start" if address.endswith(":0") else "it asks for TLS or a login"
+        yield (
+            f"the other --workers do not know the registry of --with, since {why}: they refuse what is produced to topics "
+            "with schema validation; set confluent.schema.registry.url (and confluent.basic.auth.user.info)"
+        )
+    shares_key = access.secure is not None and access.tls_cert is None
+    if access.has_users and not shares_key and not is_loopback(parse_listen(address)[0]):
+        made = "of the key of its certificate" if access.tls() is not None else "at random"
+        yield (
+            f"services of this process log in to each other with a password that is made {made}: a registry on a host "
+            "without it refuses what rest registers here; use one --secure DIR on all hosts, or --registry with a "
+            "user and password"
+        )
+
+
+def _secret_files(options: argparse.Namespace) -> Iterator[tuple[Path, str]]:
+    """The files with secrets of the services alone; the broker itself warns of those in --secure."""
+    yield from replace(access_of(options), secure=None).secret_files()
+    if options.services_client is not None:
+        yield options.services_client.expanduser(), "passwords"
+
+
+def client_properties(file: Path | None) -> dict[str, str]:
+    """How the services connect to the broker. Raises UsageError."""
+    if file is None:
+        return {}
+    from barnabas.config.option import ConfigError
+    from barnabas.config.properties import parse_properties
+
+    try:
+        found = {name: text for name, text, _ in parse_properties(file.expanduser().read_text())}
+    except OSError as error:
+        raise UsageError(f"{PREFIX}client: cannot read {file}: {error.strerror}") from None
+    except (UnicodeDecodeError, ConfigError) as error:
+        raise UsageError(f"{PREFIX}client: cannot read {file}: {error}") from None
+    found.pop("bootstrap.servers", None)  # this broker
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    """One service. http: how it is offered."""
+
+    name: str
+    http: HttpOptions
+
+
+class Made:
+    """The services of one command line, checked as far as possible before the broker runs. Raises UsageError."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        from barnabas.http.server import HttpOptions
+
+        self._given_registry: str | None = options.schema_registry
+        self._client = client_properties(options.services_client)
+        access = access_of(options)
+        tls, users = access.tls(), access.authenticate()
+        self._context = access.within()
+        self._peers = access.peers()
+        self._login = f"{INSIDE_USER}:{access.inside_password()}@" if users is not None else ""
+        self._offered = []
+        for name in service_names(options):
+            listen: str = getattr(options, f"{name}_listen")
+            check_openness(listen, access, tls, has_login=users is not None, option=f"--{name}-listen")
+            http = HttpOptions(
+                listen,
+                cors_origins=access.origins(),
+                names=access.names(),
+                tls=tls,
+                authenticate=users,
+                connections=access.connections(),
+            )
+            self._offered.append(_Offered(name, http))
+        self._registry: HttpServer | None = None
+
+    def companion(self, address_of: Callable[[str], str]) -> Companion:
+        """See MakeCompanion. Raises ClientError."""
+        from barnabas.http.server import ServerThread
+
+        client = dict(self._client)
+        client["bootstrap.servers"] = address_of(client.get("security.protocol", "PLAINTEXT").upper())
+        servers = []
+        for offered in self._offered:
+            server = self._server(offered, client)
+            servers.append(server)
+            if offered.name == "registry":
+                self._registry = server
+        return ServerThread(servers, self._inside_registry)
+
+    def _inside_registry(self) -> Address | None:
+        """Where the registry of this process answers; it starts first."""
+        from barnabas.client.urls import Address
+
+        if self._registry is None:
+            return None
+        scheme, _, rest = self._registry.url.partition("://")
+        return Address(f"{scheme}://{self._login}{rest}", self._context)
+
+    def _rest_registry(self) -> Address | None:
+        from barnabas.client.urls import Address
+
+        return Address(self._given_registry) if self._given_registry else self._inside_registry()
+
+    def _server(self, offered: _Offered, client: dict[str, str]) -> HttpServer:
+        if offered.name == "registry":
+            return _registry(client, offered.http, self._peers)
+        if offered.name == "rest":
+            from barnabas.proxy import main as rest
+
+            return rest.make_server(rest.RestOptions(client, self._rest_registry), offered.http)
+        from barnabas.proxy.reporting import main as reporting
+
+        return reporting.make_server(reporting.ReportingOptions(client), offered.http)
+
+
+def _registry(client: dict[str, str], http: HttpOptions, peers: ssl.SSLContext | None) -> HttpServer:
+    from barnabas.client.options import ClientOptions
+    from barnabas.registry.main import make_server
+    from barnabas.registry.service import RegistryOptions
+
+    options = replace(ClientOptions.from_kafka({"client.id": "registry", **client}), deadline_s=20.0)
+    return make_server(RegistryOptions(options, peers=peers), http)

@@ -1,0 +1,1 @@
+"""What every command shares: options, connections, errors in one line, output, signals."""

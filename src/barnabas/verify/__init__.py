@@ -1,0 +1,1 @@
+"""Checkers: what they write is compared with what they read."""
