@@ -16,10 +16,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from barnabas.client.blocking import BlockingClient, NewTopic
+from barnabas.pipelines.formats.columns import ARROW_TYPES, append_batch
 from barnabas.pipelines.fronts.yaml.spec import load_spec
 from barnabas.pipelines.serving.replay import replay
 from barnabas.pipelines.spark.session.start import build_archive, start_session
-from barnabas.pipelines.spark.topics.columns import ARROW_TYPES, append_batch
 from barnabas.records.columnar_encoder import BatchEncoder
 from bench.brokers import Barnabas
 

@@ -30,9 +30,9 @@ import pyarrow as pa
 
 from barnabas.client.blocking import BlockingClient, NewTopic
 from barnabas.client.producing import ProduceStream
+from barnabas.pipelines.formats.columns import append_batch
 from barnabas.pipelines.spark.session.class_archive import build_archive
 from barnabas.pipelines.spark.session.start import choose_file_manager, is_local, start_session
-from barnabas.pipelines.spark.topics.columns import append_batch
 from barnabas.records.columnar_encoder import BatchEncoder
 from bench import spark_report
 from bench.brokers import Barnabas, Unavailable

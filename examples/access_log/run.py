@@ -25,10 +25,10 @@ from types import FrameType
 
 from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient, NewTopic
 from barnabas.pipelines.compiler.queries import QueryReport
+from barnabas.pipelines.formats.columns import arrow_schema, record_batches
 from barnabas.pipelines.fronts.yaml.spec import load_spec
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.serving.run import RunReport, run_pipeline
-from barnabas.pipelines.spark.topics.columns import arrow_schema, record_batches
 from barnabas.records.columnar import decode
 
 HERE = Path(__file__).resolve().parent

@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient, NewTopic
 from barnabas.pipelines.compiler.outputs import query_rows
 from barnabas.pipelines.compiler.queries import session_program, sink_settings, source_settings
+from barnabas.pipelines.formats.columns import arrow_schema, record_batches
 from barnabas.pipelines.plan.model import PipelineSpec
 from barnabas.pipelines.serving.preparing import prepare
 from barnabas.pipelines.spark.session.class_archive import find_archive
 from barnabas.pipelines.spark.session.start import adopt_session, start_session
-from barnabas.pipelines.spark.topics.columns import arrow_schema, record_batches
 from barnabas.records.columnar import decode
 from barnabas.records.columnar_encoder import BatchEncoder
 from tests.support.admin import KEPT
@@ -104,7 +104,7 @@ def send(client: BlockingClient, topic: str, values, partition: int = 0, key: by
     """Writes values to one partition, in one batch."""
     import pyarrow as pa
 
-    from barnabas.pipelines.spark.topics.columns import append_batch
+    from barnabas.pipelines.formats.columns import append_batch
 
     encoder = BatchEncoder(partition + 1)
     rows = {

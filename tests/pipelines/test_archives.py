@@ -18,11 +18,11 @@ import pytest
 from barnabas.pipelines.compiler.checking import check_plan
 from barnabas.pipelines.entries.document import from_python
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
-from barnabas.pipelines.kinds.steps.base import Frame
 from barnabas.pipelines.kinds.targets.base import Delivery
 from barnabas.pipelines.kinds.targets.files import FILES
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.serving.run import run_pipeline
+from barnabas.pipelines.spark.frame import Frame
 from tests.pipelines.conftest import send
 from tests.pipelines.readers import consumed
 

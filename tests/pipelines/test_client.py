@@ -14,7 +14,7 @@ from barnabas.client.fetching import OffsetOutOfRange
 from barnabas.client.options import ClientOptions, parse_bootstrap
 from barnabas.client.producing import ProduceStream
 from barnabas.client.watching import Watch
-from barnabas.pipelines.spark.topics.columns import append_batch
+from barnabas.pipelines.formats.columns import append_batch
 from barnabas.records.columnar import decode
 from barnabas.records.columnar_encoder import BatchEncoder
 from tests.pipelines.conftest import records_of, send

@@ -18,11 +18,11 @@ import os, signal, sys
 from pathlib import Path
 from pyspark.sql import functions as F
 from barnabas.pipelines.spark.session.class_archive import find_archive
-from barnabas.pipelines.spark.topics.columns import DDL_TYPES
+from barnabas.pipelines.formats.columns import DDL_TYPES
 from barnabas.pipelines.kinds.targets import base, database
-from barnabas.pipelines.compiler.outgoing import DOCUMENT, IDENTITY
+from barnabas.pipelines.spark.outgoing import DOCUMENT, IDENTITY
 from barnabas.pipelines.spark.session.start import start_session
-from barnabas.pipelines.kinds.steps.base import ERROR_TYPE, RECORD_COLUMNS
+from barnabas.pipelines.spark.frame import (ERROR_TYPE, RECORD_COLUMNS)
 
 folder = Path(sys.argv[1])
 

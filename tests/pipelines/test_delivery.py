@@ -8,10 +8,10 @@ import sqlite3
 import pytest
 
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
-from barnabas.pipelines.kinds.steps.base import Frame
 from barnabas.pipelines.kinds.targets.base import Delivery
 from barnabas.pipelines.kinds.targets.files import _write
 from barnabas.pipelines.serving.run import run_pipeline
+from barnabas.pipelines.spark.frame import Frame
 from tests.pipelines.conftest import records_of, send
 
 pytestmark = pytest.mark.spark

@@ -9,10 +9,10 @@ import pytest
 
 from barnabas.pipelines.compiler.relations import queries
 from barnabas.pipelines.direct.planning import direct_program
+from barnabas.pipelines.formats.columns import ARROW_TYPES, append_batch
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
 from barnabas.pipelines.serving import supervisor
 from barnabas.pipelines.serving.run import run_pipeline
-from barnabas.pipelines.spark.topics.columns import ARROW_TYPES, append_batch
 from barnabas.records.columnar_encoder import BatchEncoder
 from tests.pipelines.conftest import pass_once, records_of
 from tests.unit.pipelines.test_direct import LINE

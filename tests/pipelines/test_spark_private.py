@@ -10,11 +10,11 @@ from pyspark.sql import functions as F
 
 from barnabas.pipelines.compiler.outputs import query_rows
 from barnabas.pipelines.compiler.queries import BYTES_OPTION, ROWS_OPTION
+from barnabas.pipelines.formats.columns import BASE_COLUMNS, ddl_schema
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
-from barnabas.pipelines.kinds.steps.base import kept
 from barnabas.pipelines.spark import private as spark_private
+from barnabas.pipelines.spark.frame import kept
 from barnabas.pipelines.spark.session.start import FILE_MANAGER
-from barnabas.pipelines.spark.topics.columns import BASE_COLUMNS, ddl_schema
 
 pytestmark = pytest.mark.spark
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from barnabas.pipelines.kinds.steps.base import RECORD_COLUMNS
 from barnabas.pipelines.kinds.targets.base import DOCUMENT, IDENTITY, Task
 from barnabas.pipelines.kinds.targets.database import DATABASE
+from barnabas.pipelines.spark.frame import RECORD_COLUMNS
 
 
 @pytest.mark.parametrize("journal", ["delete", "wal"])

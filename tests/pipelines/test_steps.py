@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.pipelines.compiler.outgoing import json_value
 from barnabas.pipelines.compiler.outputs import query_rows
 from barnabas.pipelines.compiler.relations import opened, run_steps
 from barnabas.pipelines.fronts.yaml.spec import load_spec, parse_spec
 from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.spark.outgoing import json_value
 
 pytestmark = pytest.mark.spark
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from barnabas.pipelines.compiler.queries import write_each_batch
-    from barnabas.pipelines.fronts.python import Pipeline
+    from barnabas.pipelines.pipeline import Pipeline
     from barnabas.pipelines.spark.topics.source import register
 
 __all__ = ["Pipeline", "register", "write_each_batch"]
 
 _PLACES: Final = {
-    "Pipeline": "fronts.python",
+    "Pipeline": "pipeline",
     "register": "spark.topics.source",
     "write_each_batch": "compiler.queries",
 }

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from barnabas.pipelines.spark.topics.columns import BASE_COLUMNS, append_batch, arrow_schema, record_batches
+from barnabas.pipelines.formats.columns import BASE_COLUMNS, append_batch, arrow_schema, record_batches
 from barnabas.records.batch import CorruptBatch
 from barnabas.records.checksum import crc32c
 from barnabas.records.columnar import AbortedTransactions, Decoded, decode

@@ -25,10 +25,10 @@ from barnabas.pipelines.direct.lines import Kind, Maker, Shape, Template
 from barnabas.pipelines.direct.parcels import BYTES_MAX, HELD_BYTES, SINK_SCHEMA, packer, unpacked
 from barnabas.pipelines.direct.planning import direct_program
 from barnabas.pipelines.direct.program import PARCEL, PARCEL_ROWS, Program
+from barnabas.pipelines.formats.columns import ARROW_TYPES, BASE_COLUMNS, arrow_schema
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
-from barnabas.pipelines.kinds.steps.regex import NAMED_PATTERNS
+from barnabas.pipelines.plan.patterns import NAMED_PATTERNS
 from barnabas.pipelines.spark.session.start import FILE_MANAGER, FILE_MANAGER_OPTION
-from barnabas.pipelines.spark.topics.columns import ARROW_TYPES, BASE_COLUMNS, arrow_schema
 
 LINE = (
     b'83.149.9.216 - frank [17/May/2015:23:05:03 -0230] "GET /a?b=%20c HTTP/1.1" 200 203023 '

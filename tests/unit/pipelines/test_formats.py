@@ -19,9 +19,9 @@ from barnabas.client.registry import NotFramed, Registry, RegistryError, Schema,
 from barnabas.pipelines.formats import decoding
 from barnabas.pipelines.formats.avro import AvroWriter, schema_of
 from barnabas.pipelines.formats.base import NoColumns, Unfit
+from barnabas.pipelines.formats.columns import ARROW_TYPES
 from barnabas.pipelines.formats.decoding import Decoding, with_carried
 from barnabas.pipelines.formats.encoding import Encoding
-from barnabas.pipelines.spark.topics.columns import ARROW_TYPES
 
 UTC = datetime.UTC
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.pipelines.compiler.outgoing import DOCUMENT, IDENTITY
 from barnabas.pipelines.entries.document import from_python
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
-from barnabas.pipelines.kinds.steps.base import RECORD_COLUMNS
 from barnabas.pipelines.kinds.targets import TARGETS
 from barnabas.pipelines.kinds.targets.base import DeliveryError, Task, keeps_order
+from barnabas.pipelines.spark.frame import RECORD_COLUMNS
+from barnabas.pipelines.spark.outgoing import DOCUMENT, IDENTITY
 
 SIZES = {("a", 0): 12, ("a", 1): 5, ("b", 0): 7}
 """How many records of each partition the micro-batch has."""

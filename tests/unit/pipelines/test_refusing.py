@@ -6,8 +6,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.pipelines.formats.columns import ARROW_TYPES
 from barnabas.pipelines.spark.topics import sink
-from barnabas.pipelines.spark.topics.columns import ARROW_TYPES
 from barnabas.pipelines.spark.topics.refusing import RECORD_OVERHEAD, headers_size, record_sizes
 
 TEXTS = st.none() | st.text("aé€", max_size=5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.pipelines.kinds.steps.regex import NAMED_PATTERNS, PatternError, compile_pattern
+from barnabas.pipelines.plan.patterns import NAMED_PATTERNS, PatternError, compile_pattern
 
 
 def test_names_are_kept_and_numbers_counted():

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from barnabas.pipelines.compiler.outputs import query_deliverable, query_rows
 from barnabas.pipelines.compiler.queries import sink_settings, source_settings, way_of
-from barnabas.pipelines.formats.columns import nothing_registered
+from barnabas.pipelines.kinds.schemas import nothing_registered
 from barnabas.pipelines.kinds.sources import SOURCES
-from barnabas.pipelines.kinds.steps.base import spark_reason
 from barnabas.pipelines.plan import Relation, Scan
 from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.spark.frame import spark_reason
 from barnabas.pipelines.spark.session.start import adopt_session
 from barnabas.pipelines.spark.topics.options import OptionError, sink_options, source_options
 

@@ -14,7 +14,6 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from barnabas.pipelines.compiler.outgoing import DOCUMENT, dead_columns, identified, json_value
 from barnabas.pipelines.compiler.relations import (
     SKIPPED,
     Compiler,
@@ -25,9 +24,14 @@ from barnabas.pipelines.compiler.relations import (
     run_steps,
 )
 from barnabas.pipelines.direct.program import PARCEL, PARCEL_ROWS
-from barnabas.pipelines.formats.columns import encoded_column
+from barnabas.pipelines.formats.columns import DDL_TYPES
+from barnabas.pipelines.kinds.schemas import encoded_column
 from barnabas.pipelines.kinds.steps import STEPS
-from barnabas.pipelines.kinds.steps.base import (
+from barnabas.pipelines.kinds.steps.fields import METADATA, known, with_headers
+from barnabas.pipelines.kinds.targets import TARGETS
+from barnabas.pipelines.plan.model import Output, PipelineSpec, Query, Step
+from barnabas.pipelines.spark.exact_json import json_text
+from barnabas.pipelines.spark.frame import (
     DELETED,
     OPEN,
     SENT,
@@ -40,11 +44,7 @@ from barnabas.pipelines.kinds.steps.base import (
     flag,
     quoted,
 )
-from barnabas.pipelines.kinds.steps.exact_json import json_text
-from barnabas.pipelines.kinds.steps.fields import METADATA, known, with_headers
-from barnabas.pipelines.kinds.targets import TARGETS
-from barnabas.pipelines.plan.model import Output, PipelineSpec, Query, Step
-from barnabas.pipelines.spark.topics.columns import DDL_TYPES
+from barnabas.pipelines.spark.outgoing import DOCUMENT, dead_columns, identified, json_value
 
 SINK_TYPES: Final = {
     **{name: DDL_TYPES[name] for name in ("topic", "key", "value", "headers", "timestamp")},

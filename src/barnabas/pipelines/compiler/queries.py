@@ -279,6 +279,7 @@ def start_query(
     what is there, then end. starting: source options that say where a query without a checkpoint begins. Raises
     PipelineError."""
     from barnabas.pipelines.compiler.outputs import query_deliverable, query_rows
+    from barnabas.pipelines.kinds.targets import TARGETS
     from barnabas.pipelines.kinds.targets.base import deliver_batch
     from barnabas.pipelines.spark.session.start import adopt_session, is_local
 
@@ -316,6 +317,7 @@ def start_query(
             query=name,
             output=query.output.name,
             checkpoint=place,
+            kind=TARGETS[target.kind],
             target=target,
             fields=fields,
             open=is_open,

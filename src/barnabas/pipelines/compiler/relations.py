@@ -16,10 +16,14 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from barnabas.pipelines.compiler.outgoing import json_value
 from barnabas.pipelines.direct.program import PARCEL, PARCEL_ROWS
+from barnabas.pipelines.formats.columns import DDL_TYPES
 from barnabas.pipelines.kinds.steps import STEPS
-from barnabas.pipelines.kinds.steps.base import (
+from barnabas.pipelines.plan import Derived, Join, Plan, Relation, Scan, Union
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.plan.model import Aggregate, Step
+from barnabas.pipelines.spark.exact_json import json_object
+from barnabas.pipelines.spark.frame import (
     DELETED,
     ERROR_TYPE,
     OPEN,
@@ -39,12 +43,8 @@ from barnabas.pipelines.kinds.steps.base import (
     quoted,
     spark_reason,
 )
-from barnabas.pipelines.kinds.steps.exact_json import json_object
-from barnabas.pipelines.plan import Derived, Join, Plan, Relation, Scan, Union
-from barnabas.pipelines.plan.errors import PipelineError
-from barnabas.pipelines.plan.model import Aggregate, Step
+from barnabas.pipelines.spark.outgoing import json_value
 from barnabas.pipelines.spark.private import knows_charset
-from barnabas.pipelines.spark.topics.columns import DDL_TYPES
 
 Load = Callable[[Relation, bool], DataFrame]
 """Loads the rows of a relation from its source, as a stream if the second argument is true, else as a batch read."""

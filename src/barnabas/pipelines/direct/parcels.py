@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from barnabas.pipelines.direct.lines import Column, Maker, Template
 from barnabas.pipelines.direct.program import ONE_TOPIC, PARCEL, PARCEL_ROWS, Made, Program, Recipe
-from barnabas.pipelines.spark.topics.columns import ARROW_TYPES, HEADER_TYPE
+from barnabas.pipelines.formats.columns import ARROW_TYPES, HEADER_TYPE
 from barnabas.records.columnar import repeat
 
 PARCEL_DDL: Final = f"{PARCEL} binary, {PARCEL_ROWS} int"

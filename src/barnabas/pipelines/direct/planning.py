@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.pipelines.direct.lines import FIELDS, GROUPS, Kind, Shape
 from barnabas.pipelines.direct.program import Made, Program, Recipe
-from barnabas.pipelines.kinds.steps.regex import NAMED_PATTERNS, compile_pattern
+from barnabas.pipelines.plan.patterns import NAMED_PATTERNS, compile_pattern
 
 if TYPE_CHECKING:
     from barnabas.pipelines.plan.model import Output, PipelineSpec, Query, Source, Step

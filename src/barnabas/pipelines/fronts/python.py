@@ -21,17 +21,16 @@ with the pipeline's name in place of the line.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from barnabas.pipelines.entries.document import from_python
 from barnabas.pipelines.fronts.yaml.spec import PipelineSpec, read_spec
 from barnabas.pipelines.kinds.steps import STEPS
 from barnabas.pipelines.kinds.targets import TARGETS
 from barnabas.pipelines.plan.errors import PipelineError, suggestion
-from barnabas.pipelines.serving.run import RunReport, run_pipeline
 
 
-class Pipeline:
+class Builder:
     """A pipeline under construction. It is immutable: each method returns a changed copy."""
 
     def __init__(self, name: str, **settings: Any) -> None:
@@ -41,36 +40,36 @@ class Pipeline:
         self._steps: tuple[Mapping[str, Any], ...] = ()
         self._outputs: tuple[Mapping[str, Any], ...] = ()
 
-    def _copy(self) -> Pipeline:
-        made = Pipeline(self._name)
+    def _copy(self) -> Self:
+        made = type(self)(self._name)
         made._parts, made._steps, made._outputs = dict(self._parts), self._steps, self._outputs
         return made
 
-    def source(self, *topics: str, **settings: Any) -> Pipeline:
+    def source(self, *topics: str, **settings: Any) -> Self:
         """Sets the topics to read, or pattern="..."; other settings: start, options={...}, ..."""
         made = self._copy()
         made._parts["source"] = {**({"topics": list(topics)} if topics else {}), **settings}
         return made
 
-    def sources(self, **sources: Any) -> Pipeline:
+    def sources(self, **sources: Any) -> Self:
         """Adds sources by name, as in a file: `sources(orders={"topic": "orders", "steps": [...]})`."""
         made = self._copy()
         made._parts["sources"] = {**made._parts.get("sources", {}), **sources}
         return made
 
-    def relations(self, **relations: Any) -> Pipeline:
+    def relations(self, **relations: Any) -> Self:
         """Adds relations by name: `relations(paid={"join": {...}})`. An output names its relation as `from_`."""
         made = self._copy()
         made._parts["relations"] = {**made._parts.get("relations", {}), **relations}
         return made
 
-    def dead_letters(self, topic: str) -> Pipeline:
+    def dead_letters(self, topic: str) -> Self:
         """Sets the topic for records that a step cannot process."""
         made = self._copy()
         made._parts["dead_letters"] = topic
         return made
 
-    def step(self, kind: str, *values: Any, **options: Any) -> Pipeline:
+    def step(self, kind: str, *values: Any, **options: Any) -> Self:
         """Adds a step, with either plain values or options. Raises PipelineError for both, and after an output."""
         if self._outputs:
             raise PipelineError(
@@ -87,7 +86,7 @@ class Pipeline:
         made._steps = (*self._steps, {kind: given})
         return made
 
-    def __getattr__(self, name: str) -> Callable[..., Pipeline]:
+    def __getattr__(self, name: str) -> Callable[..., Self]:
         if name in STEPS:
             return lambda *values, **options: self.step(name, *values, **options)
         if name.startswith("_"):
@@ -96,13 +95,13 @@ class Pipeline:
             return lambda **settings: self._to(name[3:], settings)
         raise AttributeError(f"a pipeline has no step {name!r}; {suggestion(name, STEPS)}")
 
-    def to_topic(self, topic: str, **settings: Any) -> Pipeline:
+    def to_topic(self, topic: str, **settings: Any) -> Self:
         """Adds an output to a topic. settings: key, value, timestamp (Spark SQL), headers, partitions, steps, ..."""
         made = self._copy()
         made._outputs = (*self._outputs, {"topic": topic, **{_plain(n): v for n, v in settings.items()}})
         return made
 
-    def _to(self, kind: str, settings: Mapping[str, Any]) -> Pipeline:
+    def _to(self, kind: str, settings: Mapping[str, Any]) -> Self:
         """Adds an output to another kind of target. settings: its options, and other entries of an output."""
         settings = {_plain(n): v for n, v in settings.items()}
         beside = {n: v for n, v in settings.items() if n in ("name", "from", "steps", "aggregate", "trigger")}
@@ -118,10 +117,6 @@ class Pipeline:
         if self._steps:
             parts["steps"] = list(self._steps)
         return read_spec(from_python({**parts, "outputs": list(self._outputs)}, where), where)
-
-    def run(self, **settings: Any) -> RunReport:
-        """Runs the pipeline. settings: see `run_pipeline`: once, bootstrap, checkpoint_dir, master, progress, ..."""
-        return run_pipeline(self.spec(), **settings)
 
 
 def _plain(name: str) -> str:

@@ -11,13 +11,13 @@ from pyspark.sql import functions as F
 
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import ClientError
-from barnabas.pipelines.compiler.outgoing import json_value
 from barnabas.pipelines.compiler.outputs import query_rows
 from barnabas.pipelines.compiler.relations import opened, run_steps
-from barnabas.pipelines.kinds.steps.base import Frame
 from barnabas.pipelines.plan import Scan
 from barnabas.pipelines.plan.errors import PipelineError, suggestion
 from barnabas.pipelines.plan.model import Output, PipelineSpec, Query, Source, Step
+from barnabas.pipelines.spark.frame import Frame
+from barnabas.pipelines.spark.outgoing import json_value
 from barnabas.pipelines.spark.session.start import adopt_session
 from barnabas.pipelines.spark.topics.options import client_options
 from barnabas.pipelines.spark.topics.records import as_rows, first_records, last_records

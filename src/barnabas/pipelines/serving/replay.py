@@ -33,17 +33,17 @@ from pyspark.sql import functions as F
 
 from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient, NewTopic
 from barnabas.client.errors import ClientError, UnknownTopic
-from barnabas.pipelines.compiler.outgoing import HEADER_PREFIX, HEADERS_TYPE
 from barnabas.pipelines.compiler.outputs import query_deliverable, query_rows
 from barnabas.pipelines.compiler.queries import connection_options, failure_reason, sink_settings
 from barnabas.pipelines.compiler.relations import Load
 from barnabas.pipelines.kinds.sources import SOURCES, Reading
-from barnabas.pipelines.kinds.steps.base import ERROR_TYPE, Frame, computed, expression, spark_reason
 from barnabas.pipelines.kinds.targets import TARGETS
 from barnabas.pipelines.kinds.targets.base import Delivery, deliver_rows, placed
 from barnabas.pipelines.plan import Relation, Scan
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.plan.model import SOURCE, Output, PipelineSpec, Query, Source, Step
+from barnabas.pipelines.spark.frame import ERROR_TYPE, Frame, computed, expression, spark_reason
+from barnabas.pipelines.spark.outgoing import HEADER_PREFIX, HEADERS_TYPE
 from barnabas.pipelines.spark.session.start import adopt_session
 from barnabas.pipelines.spark.topics.letters import (
     FORMAT,
@@ -384,12 +384,13 @@ class _Replay:
             made.write.format("barnabas").options(**settings).mode("append").save()
             return
         made, fields, is_open = query_deliverable(self.spec, query, self._loaded(rows, way))
-        if TARGETS[target.kind].by_place(target.options):
+        kind = TARGETS[target.kind]
+        if kind.by_place(target.options):
             topics = self.client.describe({name for name in table["topic"].to_pylist() if name})
             made = placed(made, {name: str(view.topic_id) for name, view in topics.items()})
         name = f"{self.spec.name}.{query.name}"
         delivery = Delivery(name, self._identity(query, table, way), 0)
-        deliver_rows(made, delivery, self.spec, query.output.name, target, fields, is_open, settings)
+        deliver_rows(made, delivery, self.spec, query.output.name, kind, target, fields, is_open, settings)
 
     def _identity(self, query: Query, table: pa.Table, way: _Way) -> str:
         """Identifies a delivery by its letters and the replay's arguments, so a repeated replay has the same

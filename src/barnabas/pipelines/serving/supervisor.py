@@ -40,11 +40,11 @@ from barnabas.pipelines.compiler.queries import (
     way_of,
 )
 from barnabas.pipelines.entries.hiding import hide
-from barnabas.pipelines.kinds.steps.base import spark_reason
 from barnabas.pipelines.plan.errors import BrokerAway, PipelineError
 from barnabas.pipelines.plan.model import PipelineSpec, Query
 from barnabas.pipelines.serving.preparing import prepare
 from barnabas.pipelines.serving.rates import Gauge
+from barnabas.pipelines.spark.frame import spark_reason
 from barnabas.pipelines.spark.topics.offsets import parse_offset
 from barnabas.pipelines.spark.topics.options import client_options
 

@@ -4,7 +4,7 @@ No other module of the package does (`tests/unit/pipelines/test_spark_private.py
 may change them without notice; the tests in `tests/pipelines/test_spark_private.py` show what each function relies on.
 
 The package also relies on the form of Spark's plans, in two places that need no private class: see `kept`
-and `always` of `kinds/steps/base.py`.
+and `always` of `frame.py`.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def _check(item: Item, found: Mapping[str, Item]) -> Source:
 
 
 def _rows(spark: SparkSession, source: Source, reading: Reading) -> DataFrame:
-    from barnabas.pipelines.kinds.steps.base import spark_reason
+    from barnabas.pipelines.spark.frame import spark_reason
 
     reader = spark.readStream if reading.stream else spark.read
     path, limit = source.settings["path"], source.settings["files_per_trigger"]

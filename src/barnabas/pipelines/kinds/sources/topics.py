@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 from barnabas.client.patterns import PatternError, java_pattern
 from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Choice, Either, Group, Named, Several, Text
+from barnabas.pipelines.formats.columns import BASE_COLUMNS, ddl_schema
 from barnabas.pipelines.kinds.sources.base import Reading, SourceKind
 from barnabas.pipelines.plan.errors import suggestion
 from barnabas.pipelines.plan.model import Source
-from barnabas.pipelines.spark.topics.columns import BASE_COLUMNS, ddl_schema
 from barnabas.pipelines.spark.topics.options import SOURCE_NAMES, shown_names
 from barnabas.pipelines.spark.topics.options import Named as Option
 

@@ -24,14 +24,17 @@ from pyspark.sql import functions as F
 
 from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Choice, Duration, Either, Group, Matching, Named, Several, Text
-from barnabas.pipelines.kinds.steps.base import (
+from barnabas.pipelines.kinds.steps.base import StepRule, rules
+from barnabas.pipelines.kinds.steps.exact_numbers import WHOLE, is_inexact, is_kept, whole_number
+from barnabas.pipelines.plan.errors import suggestion
+from barnabas.pipelines.spark.exact_json import json_object
+from barnabas.pipelines.spark.frame import (
     DELETED,
     OPEN,
     RESERVED,
     ROW,
     SENT,
     Frame,
-    StepRule,
     complaint,
     computed,
     expression,
@@ -40,11 +43,7 @@ from barnabas.pipelines.kinds.steps.base import (
     flag,
     kept,
     quoted,
-    rules,
 )
-from barnabas.pipelines.kinds.steps.exact_json import json_object
-from barnabas.pipelines.kinds.steps.exact_numbers import WHOLE, is_inexact, is_kept, whole_number
-from barnabas.pipelines.plan.errors import suggestion
 from barnabas.pipelines.spark.private import check_zone, each
 
 if TYPE_CHECKING:

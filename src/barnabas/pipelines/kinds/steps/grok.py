@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from barnabas.pipelines.kinds.steps.regex import PatternError
 from barnabas.pipelines.plan.errors import suggestion
+from barnabas.pipelines.plan.patterns import PatternError
 
 _USE: Final = re.compile(r"%\{([A-Z0-9_]+)(?::([A-Za-z_][A-Za-z0-9_]*))?\}")
 DEPTH_MAX: Final = 10

@@ -21,18 +21,9 @@ from pyspark.sql.types import StructType
 
 from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Flag, Group, Named, Number, Text
-from barnabas.pipelines.kinds.steps.base import (
-    OPEN,
-    ROW,
-    Frame,
-    StepRule,
-    complaint,
-    fail,
-    flag,
-    quoted,
-    rules,
-)
+from barnabas.pipelines.kinds.steps.base import StepRule, rules
 from barnabas.pipelines.kinds.steps.fields import NAMES, TO, check_names, check_new_name
+from barnabas.pipelines.spark.frame import OPEN, ROW, Frame, complaint, fail, flag, quoted
 from barnabas.pipelines.spark.private import each
 
 if TYPE_CHECKING:

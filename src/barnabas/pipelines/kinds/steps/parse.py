@@ -24,24 +24,23 @@ from pyspark.sql import functions as F
 
 from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Choice, Either, Flag, Group, Named, Several, Text
-from barnabas.pipelines.kinds.steps.base import (
+from barnabas.pipelines.kinds.steps.base import StepRule, rules
+from barnabas.pipelines.kinds.steps.exact_numbers import NUMBER, is_inexact, is_kept
+from barnabas.pipelines.kinds.steps.fields import NAMES, check_new_name
+from barnabas.pipelines.kinds.steps.grok import expand
+from barnabas.pipelines.plan.model import RegistryPlace
+from barnabas.pipelines.plan.patterns import NAMED_PATTERNS, PatternError, compile_pattern
+from barnabas.pipelines.spark.frame import (
     OPEN_TYPE,
     Frame,
-    StepRule,
     complaint,
     fail,
     first_of,
     java_reason,
     quoted,
-    rules,
     short,
     spark_reason,
 )
-from barnabas.pipelines.kinds.steps.exact_numbers import NUMBER, is_inexact, is_kept
-from barnabas.pipelines.kinds.steps.fields import NAMES, check_new_name
-from barnabas.pipelines.kinds.steps.grok import expand
-from barnabas.pipelines.kinds.steps.regex import NAMED_PATTERNS, PatternError, compile_pattern
-from barnabas.pipelines.plan.model import RegistryPlace
 from barnabas.pipelines.spark.private import compile_regex, each
 
 if TYPE_CHECKING:
@@ -183,7 +182,7 @@ def _apply_parse(frame: Frame, step: Step) -> Frame:
 
 def _apply_registry(frame: Frame, step: Step) -> Frame:
     """Decodes on the executors, a batch at a time; they keep what they have read from the registry."""
-    from barnabas.pipelines.formats.columns import check_field, decoded_columns, framed
+    from barnabas.pipelines.kinds.schemas import check_field, decoded_columns, framed
 
     decode, fields = decoded_columns(step.options["registry"], step)
     prefix = step.options.get("prefix", "")

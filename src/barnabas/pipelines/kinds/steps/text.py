@@ -17,8 +17,9 @@ from pyspark.sql import functions as F
 
 from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Choice, Group, Number, Text, Whole
-from barnabas.pipelines.kinds.steps.base import Frame, StepRule, complaint, fail, first_of, java_reason, rules
+from barnabas.pipelines.kinds.steps.base import StepRule, rules
 from barnabas.pipelines.kinds.steps.fields import NAMES, TO, check_names, check_new_name
+from barnabas.pipelines.spark.frame import Frame, complaint, fail, first_of, java_reason
 from barnabas.pipelines.spark.private import compile_regex
 
 if TYPE_CHECKING:

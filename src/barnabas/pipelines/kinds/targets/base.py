@@ -18,15 +18,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from barnabas.pipelines.compiler.outgoing import DOCUMENT, IDENTITY, dead_columns
 from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Shape
-from barnabas.pipelines.kinds.steps.base import DELETED, ERROR_TYPE, RECORD_COLUMNS, Frame, quoted
-from barnabas.pipelines.kinds.steps.exact_json import json_text
+from barnabas.pipelines.formats.columns import DDL_TYPES
 from barnabas.pipelines.plan import Join, operator_of
+from barnabas.pipelines.spark.exact_json import json_text
 from barnabas.pipelines.spark.folders import Folder
+from barnabas.pipelines.spark.frame import DELETED, ERROR_TYPE, RECORD_COLUMNS, Frame, quoted
+from barnabas.pipelines.spark.outgoing import DOCUMENT, IDENTITY, dead_columns
 from barnabas.pipelines.spark.private import require_whole_input
-from barnabas.pipelines.spark.topics.columns import DDL_TYPES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,19 +118,18 @@ def deliver_batch(
     query: str,
     output: str,
     checkpoint: str,
+    kind: TargetKind,
     target: Target,
     fields: Sequence[str],
     open: bool,
     settings: Mapping[str, str],
 ) -> None:
     """Delivers a micro-batch of `identified` rows; refused rows go to the dead letters."""
-    from barnabas.pipelines.kinds.targets import TARGETS
-
     spark = rows.sparkSession
-    if TARGETS[target.kind].by_place(target.options):
+    if kind.by_place(target.options):
         rows = placed(rows, topic_ids(Folder(spark, checkpoint), batch_id))
     delivery = Delivery(query, checkpoint_identity(spark, checkpoint), batch_id)
-    deliver_rows(rows, delivery, spec, output, target, fields, open, settings)
+    deliver_rows(rows, delivery, spec, output, kind, target, fields, open, settings)
 
 
 def topic_ids(folder: Folder, batch_id: int) -> dict[str, str]:
@@ -158,15 +157,13 @@ def deliver_rows(
     delivery: Delivery,
     spec: PipelineSpec,
     output: str,
+    kind: TargetKind,
     target: Target,
     fields: Sequence[str],
     open: bool,
     settings: Mapping[str, str],
 ) -> None:
     """Delivers rows like `deliver_batch`, for a given delivery. output: the rows' output, for the dead letters."""
-    from barnabas.pipelines.kinds.targets import TARGETS
-
-    kind = TARGETS[target.kind]
     if kind.write is not None and kind.by_spark(target.options):
         rows = rows.persist()
         try:

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Group, Number
-from barnabas.pipelines.kinds.steps.base import Frame
 from barnabas.pipelines.kinds.targets.base import Delivery, TargetKind
+from barnabas.pipelines.spark.frame import Frame
 
 SHAPE: Final = Group(
     {"rows": Number("how many documents of a micro-batch are shown; default 20")}, "the terminal"

@@ -31,7 +31,6 @@ from pyspark.sql import functions as F
 
 from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Anything, Choice, Group, Named, Several, Text
-from barnabas.pipelines.kinds.steps.base import Frame, quoted
 from barnabas.pipelines.kinds.targets.base import (
     Delivery,
     DeliveryError,
@@ -45,6 +44,7 @@ from barnabas.pipelines.kinds.targets.base import (
 from barnabas.pipelines.kinds.targets.ledger import NOTES, Ledger
 from barnabas.pipelines.kinds.targets.rows import Number, Store, bound, from_json, is_conflict
 from barnabas.pipelines.plan.errors import PipelineError, suggestion
+from barnabas.pipelines.spark.frame import Frame, quoted
 
 ATTEMPTS_MAX: Final = 6
 """How often a task's transaction is tried if it ends in deadlocks."""

@@ -24,15 +24,15 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from barnabas.pipelines.compiler.outgoing import DOCUMENT
 from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Choice, Flag, Group, Named, Number, Several, Text
-from barnabas.pipelines.kinds.steps.base import OPEN, Frame, quoted
-from barnabas.pipelines.kinds.steps.exact_json import json_text
 from barnabas.pipelines.kinds.targets import delta
 from barnabas.pipelines.kinds.targets.base import Delivery, DeliveryError, TargetKind
 from barnabas.pipelines.kinds.targets.merging import NOTES, finish_merges, merge
+from barnabas.pipelines.spark.exact_json import json_text
 from barnabas.pipelines.spark.folders import Folder
+from barnabas.pipelines.spark.frame import OPEN, Frame, quoted
+from barnabas.pipelines.spark.outgoing import DOCUMENT
 
 FORMATS: Final = ("delta", "parquet", "json", "csv", "orc")
 BINARY_FORMATS: Final = ("delta", "parquet", "orc")

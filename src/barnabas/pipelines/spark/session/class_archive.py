@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 TRAINING_SECONDS_MAX: Final = 300
 NICE: Final = 19
 MODULE: Final = "barnabas.pipelines.spark.session.class_archive"
+TRAINING: Final = "barnabas.pipelines.serving.training"
+"""The module that is run while Java writes the archive; a name, because that module stands on all others."""
 ARCHIVE_DISABLED: Final = "BARNABAS_NO_CLASS_ARCHIVE"
 
 
@@ -103,7 +105,7 @@ def _build(path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         fresh = Path(folder) / "classes.jsa"
         subprocess.run(
-            [sys.executable, "-m", MODULE, "--train", str(fresh)],
+            [sys.executable, "-m", TRAINING, str(fresh)],
             check=True,
             timeout=TRAINING_SECONDS_MAX,
             stdin=subprocess.DEVNULL,
@@ -138,24 +140,7 @@ def _build_behind() -> None:
         log.warning("no class archive", extra={"reason": str(error)})
 
 
-def _train(path: str) -> None:
-    """Runs a small pipeline, so that Java writes the classes that pipelines need into an archive at `path`."""
-    from barnabas.pipelines.spark.private import stop_java
-    from barnabas.pipelines.spark.session.start import JVM_QUICK, start_session
-    from barnabas.pipelines.spark.session.training import exercise
-
-    folder = Path(path).parent
-    options = f"{JVM_QUICK} -Xlog:disable -Xlog:all=off -XX:ArchiveClassesAtExit={path}"
-    spark = start_session("barnabas-training", conf={"spark.driver.extraJavaOptions": options})
-    exercise(spark, folder)
-    wait = stop_java(spark)  # Java writes the archive when it ends
-    wait(TRAINING_SECONDS_MAX)
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--train"]:
-        _train(sys.argv[2])
-    else:
-        made = build_archive()
-        print(made or "no class archive could be made")
-        sys.exit(made is None and not os.environ.get(ARCHIVE_DISABLED))
+    made = build_archive()
+    print(made or "no class archive could be made")
+    sys.exit(made is None and not os.environ.get(ARCHIVE_DISABLED))

@@ -49,7 +49,7 @@ def first_offsets(
     except ClientError as error:
         raise PipelineError(str(error)) from error
     except Exception as error:
-        from barnabas.pipelines.kinds.steps.base import spark_reason
+        from barnabas.pipelines.spark.frame import spark_reason
 
         raise PipelineError(f"the checkpoint {location} cannot be used: {spark_reason(error)}") from error
     return found

@@ -24,13 +24,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from barnabas.client.blocking import EARLIEST, LATEST
-from barnabas.pipelines.compiler.outgoing import HEADER_PREFIX
+from barnabas.pipelines.formats.columns import ARROW_TYPES, DDL_TYPES, append_batch
+from barnabas.pipelines.spark.outgoing import HEADER_PREFIX
 from barnabas.pipelines.spark.private import each
-from barnabas.pipelines.spark.session.workers import settle
-from barnabas.pipelines.spark.topics.columns import ARROW_TYPES, DDL_TYPES, append_batch
 from barnabas.pipelines.spark.topics.offsets import Range, split
 from barnabas.pipelines.spark.topics.options import SourceOptions, source_options
 from barnabas.pipelines.spark.topics.source import read_range
+from barnabas.pipelines.spark.workers import settle
 from barnabas.records.columnar_encoder import BatchEncoder
 
 if TYPE_CHECKING:

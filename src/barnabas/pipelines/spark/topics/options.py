@@ -17,7 +17,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
 from barnabas.client.patterns import PatternError, java_pattern
 from barnabas.client.registry import Schema
-from barnabas.pipelines.spark.topics.columns import ARROW_TYPES, BASE_COLUMNS
+from barnabas.pipelines.formats.columns import ARROW_TYPES, BASE_COLUMNS
 from barnabas.records.compression import Codec, codec_of
 
 TopicPartition = tuple[str, int]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient
-from barnabas.pipelines.spark.topics.columns import BASE_COLUMNS, arrow_schema, ddl_schema, record_batches
+from barnabas.pipelines.formats.columns import BASE_COLUMNS, arrow_schema, ddl_schema, record_batches
 from barnabas.records.columnar import decode
 
 if TYPE_CHECKING:

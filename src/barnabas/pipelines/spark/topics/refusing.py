@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from barnabas.client.errors import BrokerError, ClientError, UnknownTopic
-from barnabas.pipelines.spark.topics.columns import ARROW_TYPES, append_batch
+from barnabas.pipelines.formats.columns import ARROW_TYPES, append_batch
 from barnabas.pipelines.spark.topics.options import SinkOptions
 from barnabas.pipelines.spark.topics.records import read_ranges
 from barnabas.records.columnar_encoder import BatchEncoder

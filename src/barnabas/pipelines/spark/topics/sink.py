@@ -29,8 +29,8 @@ from barnabas.client.errors import BrokerError, BrokerUnavailable, ClientError, 
 from barnabas.client.producing import ProduceStream
 from barnabas.client.transactions import LOST, Joined, TransactionLost, Transactions, TxnProducer
 from barnabas.pipelines.direct.program import ONE_TOPIC, PARCEL
-from barnabas.pipelines.spark.session.workers import settle
-from barnabas.pipelines.spark.topics.columns import append_batch
+from barnabas.pipelines.formats.columns import append_batch
+from barnabas.pipelines.spark.topics.connections import shared_client
 from barnabas.pipelines.spark.topics.exactly_once import (
     Batch,
     Opened,
@@ -55,8 +55,8 @@ from barnabas.pipelines.spark.topics.refusing import (
     gate_of,
     letter_of,
 )
-from barnabas.pipelines.spark.topics.source import shared_client
 from barnabas.pipelines.spark.topics.typed import encoded_rows
+from barnabas.pipelines.spark.workers import settle
 from barnabas.records.columnar_encoder import BatchEncoder
 
 if TYPE_CHECKING:

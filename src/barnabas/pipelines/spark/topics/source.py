@@ -38,9 +38,8 @@ from pyspark.sql.streaming.datasource import (
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.fetching import OffsetOutOfRange
-from barnabas.client.options import ClientOptions
-from barnabas.pipelines.spark.session.workers import settle
-from barnabas.pipelines.spark.topics.columns import arrow_schema, ddl_schema, record_batches
+from barnabas.pipelines.formats.columns import arrow_schema, ddl_schema, record_batches
+from barnabas.pipelines.spark.topics.connections import shared_client
 from barnabas.pipelines.spark.topics.first import kept_offset
 from barnabas.pipelines.spark.topics.offsets import (
     DataLost,
@@ -51,6 +50,7 @@ from barnabas.pipelines.spark.topics.offsets import (
     parse_offset,
 )
 from barnabas.pipelines.spark.topics.options import SourceOptions, batch_options, source_options
+from barnabas.pipelines.spark.workers import settle
 from barnabas.records.columnar import AbortedTransactions, decode
 
 if TYPE_CHECKING:
@@ -58,17 +58,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 log = logging.getLogger(__name__)
-
-_clients: dict[ClientOptions, BlockingClient] = {}
-
-
-def shared_client(options: ClientOptions) -> BlockingClient:
-    """This process's client for a cluster. Spark uses a Python worker for many tasks, one after the other, so
-    connections are kept between tasks."""
-    client = _clients.get(options)
-    if client is None:
-        client = _clients[options] = BlockingClient(options)
-    return client
 
 
 class RangePartition(InputPartition):

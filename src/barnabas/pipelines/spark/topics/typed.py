@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 
 from barnabas.client.registry import Registry, RegistryError, Schema
 from barnabas.pipelines.formats.base import NoColumns
+from barnabas.pipelines.formats.columns import ARROW_TYPES, ddl_schema
 from barnabas.pipelines.formats.decoding import decoding_of, reader_of, with_carried
 from barnabas.pipelines.formats.encoding import encoding_of
 from barnabas.pipelines.formats.subjects import require_fields, written_schema
 from barnabas.pipelines.spark.private import arrow_type, spark_type
-from barnabas.pipelines.spark.topics.columns import ARROW_TYPES, ddl_schema
 from barnabas.pipelines.spark.topics.options import OptionError, SchemaPlace, SinkOptions, SourceOptions
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from barnabas.pipelines.kinds.steps.base import quoted
+from barnabas.pipelines.spark.frame import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,7 +1,8 @@
-"""A small pipeline that runs without a broker, to make the class archive (see class_archive.py)."""
+"""A small pipeline that runs without a broker, while Java writes the class archive (see class_archive.py)."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,12 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from barnabas.pipelines.spark.topics.columns import BASE_COLUMNS, arrow_schema, ddl_schema
+from barnabas.pipelines.compiler.outputs import query_rows
+from barnabas.pipelines.formats.columns import BASE_COLUMNS, arrow_schema, ddl_schema
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.spark.private import stop_java
+from barnabas.pipelines.spark.session.class_archive import TRAINING_SECONDS_MAX
+from barnabas.pipelines.spark.session.start import JVM_QUICK, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,9 +78,6 @@ class Rehearsal(DataSource):
 
 def exercise(spark: SparkSession, folder: Path) -> None:
     """Runs a parsing and an aggregating query over a few rows, with checkpoints in `folder`."""
-    from barnabas.pipelines.compiler.outputs import query_rows
-    from barnabas.pipelines.fronts.yaml.spec import parse_spec
-
     spark.dataSource.register(Rehearsal)
     spec = parse_spec(REHEARSAL, "rehearsal")
     for query in spec.queries():
@@ -107,3 +110,17 @@ outputs:
       by: [status]
       compute: {requests: count(*)}
 """
+
+
+def train(path: str) -> None:
+    """Runs a small pipeline, so that Java writes the classes that pipelines need into an archive at `path`."""
+    folder = Path(path).parent
+    options = f"{JVM_QUICK} -Xlog:disable -Xlog:all=off -XX:ArchiveClassesAtExit={path}"
+    spark = start_session("barnabas-training", conf={"spark.driver.extraJavaOptions": options})
+    exercise(spark, folder)
+    wait = stop_java(spark)  # Java writes the archive when it ends
+    wait(TRAINING_SECONDS_MAX)
+
+
+if __name__ == "__main__":
+    train(sys.argv[1])

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from barnabas.pipelines.kinds.steps.base import OPEN, OPEN_TYPE, ROW, Frame
-from barnabas.pipelines.kinds.steps.exact_json import OPTIONS, json_object
+from barnabas.pipelines.spark.exact_json import OPTIONS, json_object
+from barnabas.pipelines.spark.frame import OPEN, OPEN_TYPE, ROW, Frame
 
 if TYPE_CHECKING:
     from barnabas.pipelines.plan.model import PipelineSpec

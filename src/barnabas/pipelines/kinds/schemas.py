@@ -1,0 +1,111 @@
+"""Steps and outputs with schemas: the driver's requests to a registry, and the Spark columns that it compiles.
+
+A query reads with the version that was the newest when it began: records of later versions are read with it by the
+rules of Avro, JSON Schema or Protobuf for different versions. The version that it writes with stays the same, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from barnabas.client.registry import Registry, RegistryError, Schema, schema_header
+from barnabas.pipelines.formats.base import NoColumns
+from barnabas.pipelines.formats.decoding import decoding_of, reader_of
+from barnabas.pipelines.formats.encoding import TYPE, contract_for, encoding_of
+from barnabas.pipelines.formats.subjects import require_fields, written_schema
+from barnabas.pipelines.spark.frame import RESERVED, Frame, fail, quoted
+from barnabas.pipelines.spark.private import arrow_type, each, spark_type
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.plan.model import RegistryPlace, Step
+
+_registers: ContextVar[bool] = ContextVar("registers", default=True)
+
+
+@contextmanager
+def nothing_registered() -> Iterator[None]:
+    """For compiling queries that are not going to run: missing schemas are not registered."""
+    token = _registers.set(False)
+    try:
+        yield
+    finally:
+        _registers.reset(token)
+
+
+def newest(place: RegistryPlace, step: Step) -> Schema:
+    """The newest version of a subject. Raises PipelineError."""
+    try:
+        return Registry(place.url).newest(place.subject)
+    except RegistryError as error:
+        fail(step, str(error))
+
+
+def decoded_columns(place: RegistryPlace, step: Step) -> tuple[Callable[[Column], Column], tuple[str, ...]]:
+    """A function from records to structs of `v`, the row, and `error`; and the fields. Raises PipelineError."""
+    url, schema = place.url, newest(place, step)
+    try:
+        fields = reader_of(schema).type
+        contract_for(schema)  # checked here, because executors report errors in many lines
+    except NoColumns as error:
+        fail(step, f"{place.subject}: {error}")
+    made = pa.struct([("v", fields), ("error", pa.string())])
+
+    def decode(records: pa.Array) -> pa.Array:
+        return decoding_of(url, schema).decode(records)
+
+    # Declared nondeterministic: otherwise Spark decodes once more for each use of a field.
+    udf = F.arrow_udf(decode, returnType=spark_type(made)).asNondeterministic()
+    return udf, tuple(fields.names)
+
+
+def framed(record: Column, headers: Column, part: str) -> Column:
+    """Keys or values with the header that names their schema, if any, in front of them, see formats/decoding.py."""
+    said = each(
+        "filter", headers, lambda h: (h["key"] == F.lit(schema_header(part))) & (F.length(h["value"]) > 0)
+    )
+    carried = F.get(said, F.lit(0))["value"]
+    return F.when(carried.isNull(), record).otherwise(F.concat(carried, record))
+
+
+def encoded_column(frame: Frame, place: RegistryPlace, step: Step) -> Column:
+    """All fields as a struct of `v`, the record's bytes, and `error`. Raises PipelineError."""
+    if frame.open or not frame.fields:
+        fail(
+            step,
+            "the fields must be known before: declare them in the parse step, or name them in a keep step",
+        )
+    row = F.struct(*[F.col(quoted(name)) for name in frame.fields])
+    rows = arrow_type(frame.data.select(row.alias("x")).schema["x"].dataType)
+    try:
+        schema = written_schema(place.url, place.subject, rows, registers=_registers.get())
+    except (NoColumns, RegistryError) as error:
+        fail(step, f"{place.subject}: {error}")
+    try:
+        require_fields(schema, place.subject, frame.fields)
+        contract_for(schema)
+    except NoColumns as error:
+        fail(step, str(error))
+
+    def encode(rows: pa.Array) -> pa.Array:
+        return encoding_of(schema).encode(rows)
+
+    udf = F.arrow_udf(encode, returnType=spark_type(TYPE)).asNondeterministic()
+    made: Column = udf(row)
+    return made
+
+
+def check_field(name: str, step: Step) -> str:
+    """The name of a field in a schema, if fields may have it. Raises PipelineError."""
+    if name.startswith("_"):
+        fail(
+            step,
+            f"a field cannot be called {name!r}: {RESERVED}; set `prefix`, which goes before the names of all fields",
+        )
+    return name
