@@ -325,7 +325,7 @@ class ZooKeeperTree(ZnodeTree):
 
     def _result(self, op: Op, result: Any) -> Result:
         if isinstance(op, Create):
-            return str(self._client.unchroot(result))
+            return str(result)  # without the chroot: kazoo has removed it from a transaction's answer
         return _stat(result) if isinstance(op, Set) else None
 
     async def watch(self, path: str, watcher: Watcher) -> Callable[[], None]:

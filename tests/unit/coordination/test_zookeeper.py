@@ -118,6 +118,29 @@ def test_a_chroot_of_several_steps_is_made(zookeeper_address: str) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("chroot", ["kafka", "kafka-acl", "c", "brokers"])
+def test_a_chroot_that_a_path_begins_with_is_removed_once(zookeeper_address: str, chroot: str) -> None:
+    """`/kafka` is the usual chroot, and `/kafka-acl` where the access rules are."""
+    from barnabas.coordination.zookeeper import ZooKeeperTree
+    from barnabas.cores.znode_ops import Create
+
+    paths = ["/kafka", "/kafka-acl", "/controller", "/c", "/brokers"]
+
+    async def scenario() -> None:
+        tree = await ZooKeeperTree.open(f"{zookeeper_address}/{chroot}")
+        heard: asyncio.Queue[Event] = asyncio.Queue()
+        await tree.watch("/", heard.put_nowait)
+        assert await tree.multi([Create(path) for path in paths]) == paths
+        assert [(await heard.get()).path for _ in paths] == paths
+        assert await tree.create("/kafka-acl/Topic") == "/kafka-acl/Topic"
+        await tree.close()
+        whole = await ZooKeeperTree.open(zookeeper_address)
+        await whole.delete(f"/{chroot}", recursive=True)
+        await whole.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_server_that_stands_still_holds_no_call_up(own_zookeeper: ZooKeeperServer) -> None:
     """Its socket stays open, so only deadlines help. The holder hears of it while its session still lives, and not
     only when it makes a call; when the server goes on, an ended session is not used again.
