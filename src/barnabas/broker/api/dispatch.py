@@ -98,6 +98,10 @@ class Dispatcher:
         plain = lanes.produce.plain(self._partitions.topology)
         return 0 if plain is None else plain.take(connection, buffer, end, ANSWERS_QUEUED_MAX)
 
+    def may_overlap(self, frame: memoryview) -> bool:
+        """See FrameHandler: the produce requests of a connection wait for followers together."""
+        return self.fast_path and frame[0] == frame[1] == PRODUCE_KEY
+
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request. `frame` is borrowed: it is overwritten after this call returns."""
         if len(frame) < HEAD.size:

@@ -60,6 +60,10 @@ class LoginGate:
         """See FrameHandler."""
         return 0
 
+    def may_overlap(self, frame: memoryview) -> bool:
+        """See FrameHandler."""
+        return False
+
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
         """See FrameHandler."""
         login: Login = connection.sasl

@@ -121,18 +121,18 @@ class ProduceLane:
     def _answer_later(
         self, connection: Connection, appended: Acknowledgement, index: int, correlation_id: int
     ) -> None:
-        """Answer when the append is committed, has failed, or takes longer than the producer's timeout.
+        """Answer when the append is committed, has failed, or takes longer than the producer's timeout. The connection's next
+        produce requests are handled meanwhile.
 
         Kept out of `take`, because variables that an inner function uses would slow down every request there.
         """
-        connection.wait()
+        owed = connection.owe()
         timer = asyncio.get_running_loop().call_later(self._timeout_s, appended.time_is_up)
 
         def ready(appended: Acknowledgement) -> None:
             timer.cancel()
             try:
-                connection.respond([self._answer(appended, index, correlation_id)])
-                connection.resume()
+                connection.pay(owed, [self._answer(appended, index, correlation_id)])
             except Exception as error:
                 connection.fail(error)
 

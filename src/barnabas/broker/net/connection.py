@@ -6,8 +6,10 @@ buffer is borrowed"). An incomplete frame is carried over to the next read; a fr
 received straight into a buffer of its own size.
 
 While a request waits for its answer (a long poll, a join), or while the peer does not read its responses, no
-further request of this connection is started: this keeps responses in order and bounds memory. For the same reason,
-and to be fair to other connections, at most `ANSWERS_QUEUED_MAX` parts of answers are queued before they are written.
+further request of this connection is started: this keeps responses in order and bounds memory. Only requests that the
+handler lets overlap (produce requests that wait for followers) are started meanwhile, and answered in order (owed.py). For
+the same reason, and to be fair to other connections, at most `ANSWERS_QUEUED_MAX` parts of answers are queued before they
+are written.
 
 Every entry point from the loop (readable, writable, flush, go on, a sender's report) ends in `fail` when something raises:
 the connection closes with one line in the log, and other connections are not affected.
@@ -26,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from barnabas.broker.net.buffers import SEND_BUFFER_BYTES, SHARED_BUFFER_BYTES, Buffers
+from barnabas.broker.net.owed import Owed, OwedAnswers
 from barnabas.broker.net.room import RequestRoom
 from barnabas.broker.net.senders import Job, Senders
 from barnabas.broker.net.transports import ANSWERS_QUEUED_MAX, MORE, V4_IN_V6, Buffer, Transport
@@ -41,6 +44,7 @@ SENDFILE_BYTES_MIN: Final = 96 * 1024
 SENDER_BYTES_MIN: Final = 256 * 1024
 PEER_IS_GONE: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT})
 INT32: Final = struct.Struct(">i")
+KEY_BYTES: Final = 2
 
 Part = bytes | bytearray | memoryview | FileSlice
 
@@ -54,6 +58,9 @@ class FrameHandler(Protocol):
 
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
         """Handle one request, and call `respond` now or later. `frame` is overwritten after this call returns."""
+
+    def may_overlap(self, frame: memoryview) -> bool:
+        """Whether a request that begins so may be handled while answers to earlier ones are owed (`Connection.owe`)."""
 
 
 class Gate(FrameHandler, Protocol):
@@ -84,8 +91,8 @@ class Connection:
     """State of one accepted socket. Owned by its loop; never touched from another thread."""
 
     __slots__ = (
-        "_carry", "_closing", "_fd", "_keeps_room", "_large", "_large_bytes", "_loop", "_on_closed", "_out", "_paused",
-        "_reads_soon", "_recv_into", "_room_bytes", "_room_wanted", "_shared", "_slice_away", "_to_flush", "_transport",
+        "_carry", "_closing", "_fd", "_holds", "_keeps_room", "_large", "_large_bytes", "_loop", "_on_closed", "_out",
+        "_owed", "_paused", "_reads_soon", "_recv_into", "_room_bytes", "_room_wanted", "_shared", "_slice_away", "_to_flush", "_transport",
         "_waiting", "_writer_armed", "api_versions", "client_id", "client_software", "closed", "connected_s",
         "frame_bytes_max", "handler", "kept", "last_active_s", "listener", "parked", "principal", "request_name", "rights",
         "sasl", "serial",
@@ -125,6 +132,8 @@ class Connection:
         self._large: memoryview | None = None
         self._large_bytes = 0
         self._out: deque[Part] = deque()
+        self._owed: OwedAnswers[Part] = OwedAnswers()
+        self._holds = False
         self._closing: str | None = None
         self._paused = False
         self._reads_soon = False
@@ -256,6 +265,9 @@ class Connection:
 
     def _take_frames(self, buffer: memoryview, end: int) -> None:
         """Handle every whole frame in buffer[:end]; keep the rest for the next read."""
+        if self._owed.is_full:
+            self._hold(buffer[:end])
+            return
         position = self.handler.on_frames(self, buffer, end)
         if position == end:
             return
@@ -266,6 +278,9 @@ class Connection:
             after = position + 4 + size_bytes
             if not 0 <= size_bytes <= self.frame_bytes_max:
                 self._refuse_size(size_bytes)
+                return
+            if self._owed and not self._may_overlap(buffer[position + 4 : after], size_bytes):
+                self._hold(buffer[position:end])
                 return
             if after > end:
                 if size_bytes + 4 > SHARED_BUFFER_BYTES:
@@ -279,6 +294,21 @@ class Connection:
                 break
         if position < end and not self.closed:
             self._carry = bytes(buffer[position:end])
+
+    def _may_overlap(self, begun: memoryview, size_bytes: int) -> bool:
+        """Whether the next request, which begins so, may be handled while answers are owed."""
+        if self._owed.is_full:
+            return False
+        if len(begun) < KEY_BYTES:  # it is not here yet, unless it is an impossible one
+            return size_bytes + 4 <= SHARED_BUFFER_BYTES
+        return self.handler.may_overlap(begun)
+
+    def _hold(self, left: memoryview) -> None:
+        """Handle nothing more until answers that are owed are known."""
+        self._holds = self._waiting = True
+        self._carry = bytes(left)
+        if len(left) >= SHARED_BUFFER_BYTES:
+            self._loop.remove_reader(self._fd)
 
     def _refuse_size(self, size_bytes: int) -> None:
         self.close(
@@ -338,6 +368,19 @@ class Connection:
         """The request just handled will be answered later; start no other."""
         self._waiting = True
 
+    def owe(self) -> Owed[Part]:
+        """The request just handled will be answered later, by `pay`; requests that may overlap with it are handled meanwhile."""
+        return self._owed.owe()
+
+    def pay(self, owed: Owed[Part], parts: list[Part]) -> None:
+        """The answer that was owed. It is sent when those before it have been."""
+        due = self._owed.pay(owed, parts)
+        if due:
+            self._queue(due)
+        if self._holds and due:
+            self._holds = False
+            self.resume()
+
     def handle_now(self) -> None:
         """The request that waited is about to be handled; the caller calls `resume`, unless the handler makes it wait."""
         self._waiting = False
@@ -376,6 +419,12 @@ class Connection:
         """Queue one response; it is written at the end of this turn, after the appends that it acknowledges."""
         if self.closed:
             return
+        if self._owed:
+            self._owed.append(Owed(parts))
+        else:
+            self._queue(parts)
+
+    def _queue(self, parts: list[Part]) -> None:
         if not self._out:
             self._to_flush(self)
         self._out.extend(parts)
@@ -591,6 +640,7 @@ class Connection:
             with contextlib.suppress(Exception):
                 self._write_queued()
         self._out.clear()
+        self._owed.clear()
         self._carry = b""
         if self._room_wanted:
             self._room_wanted = 0
