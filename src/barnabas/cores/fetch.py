@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -42,6 +42,9 @@ class FetchPartition:
     told_log_start_offset: int = -1
     log_start_offset: int = -1
     """A follower's own log start offset; -1 from consumers."""
+    last_read: Any = None
+    """In a follower's session: what the broker read for the last answer, if that had no records. None once the follower names
+    the partition again."""
 
 
 @dataclass(slots=True)
@@ -214,6 +217,7 @@ def _update(session: FetchSession, named: Iterable[FetchPartition], forgotten: I
         known.current_leader_epoch = update.current_leader_epoch
         known.last_fetched_epoch = update.last_fetched_epoch
         known.log_start_offset = update.log_start_offset
+        known.last_read = None
 
 
 def served_last(session: FetchSession, served: Iterable[Key]) -> None:

@@ -111,6 +111,18 @@ class InSyncReplicas:
         known.epoch = epoch
         known.note_fetch(offset, leader_end, now_ms)
 
+    def note_idle_fetch(self, node: int, end: int, start: int, now_ms: float, epoch: int) -> bool:
+        """A follower in sync has everything up to the leader's `end`, as it had when it asked before. False if anything else
+        is known of it: nothing is noted then, and `note_fetch` must decide."""
+        known = self._known.get(node)
+        if known is None or known.end != end or known.start != start or known.epoch != epoch:
+            return False
+        if node not in self.followers:
+            return False
+        known.caught_up_ms = max(known.caught_up_ms, now_ms)
+        known.asked_ms, known.leader_end = now_ms, known.end
+        return True
+
     def note_start(self, node: int, start: Offset) -> None:
         """A follower's log begins at `start`."""
         known = self._known.get(node)

@@ -49,11 +49,14 @@ class Reading:
         prefer: Prefer | None = None,
         limits: Limits | None = None,
         tells_high_watermark: bool = False,
+        last_reads: Sequence[PartitionRead | None] = (),
     ) -> None:
         """by_replica: a follower asks; it also gets records above the high watermark. from_follower: a follower may answer.
         prefer: chooses another replica for the consumer, if any. limits: the partitions that a throttle applies to (None: no
         throttle). tells_high_watermark: answer a follower as soon as the high watermark is above the one that it knows,
-        because consumers read from it."""
+        because consumers read from it. last_reads: of each partition what the answer before was made of, if that is
+        known to hold still."""
+        self._last_reads = last_reads
         self._tells_high_watermark = tells_high_watermark
         self.by_replica = by_replica
         self._limits = limits
@@ -86,7 +89,8 @@ class Reading:
         left_bytes = self.max_bytes
         total_bytes = limited_bytes = 0
         answer_now = False
-        before = iter(self.reads)
+        before = iter(self.reads or self._last_reads)
+        self._last_reads = ()
         for number, asked in enumerate(self.plan.partitions, 1):
             if number % PIECE == 0:
                 yield

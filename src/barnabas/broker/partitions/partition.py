@@ -68,7 +68,7 @@ class PartitionRead:
     """A partition's part of the answer to a fetch. `records` None without an error: nothing new."""
 
     __slots__ = (
-        "aborted", "asked", "diverging", "error", "high_watermark", "last_stable_offset", "leader_epoch",
+        "aborted", "asked", "diverging", "error", "high_watermark", "image", "last_stable_offset", "leader_epoch",
         "log_start_offset", "partition", "preferred", "records",
     )  # fmt: skip
 
@@ -82,6 +82,7 @@ class PartitionRead:
         self.last_stable_offset = -1
         self.log_start_offset = -1
         self.leader_epoch = -1 if partition is None else partition.leader_epoch
+        self.image = None if partition is None else partition.image
         self.aborted: list[tuple[int, int]] | None = None
         self.diverging: tuple[int, int] | None = None
         self.preferred = -1
@@ -209,6 +210,23 @@ class Partition(PartitionState):
         self._replicas.note_start(follower, Offset(asked.log_start_offset))
         if self._deletions:
             self._finish_deletions()
+
+    def note_idle_fetch(self, follower: int, last: PartitionRead, epoch: int, now_ms: float) -> bool:
+        """A follower in sync fetches again from this log's end, as in its previous request, which was answered with `last`:
+        note that it has caught up. False if there is more to it: `note_replica_fetch` and `read` decide then.
+        """
+        core, asked = self.log.core, last.asked
+        end = core.log_end_offset
+        return (
+            last.image is self.image
+            and self.is_leader
+            and asked.fetch_offset == end
+            and last.high_watermark == core.high_watermark
+            and last.log_start_offset == core.log_start_offset
+            and self.offline is None
+            and not self._deletions
+            and self._replicas.note_idle_fetch(follower, end, asked.log_start_offset, now_ms, epoch)
+        )
 
     def note_fetch(self, follower: int, offset: Offset, epoch: int = -1) -> None:
         """A follower has fetched from `offset`, so it has everything below."""

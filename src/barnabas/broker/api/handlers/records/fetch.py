@@ -75,7 +75,7 @@ def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable
     )
     find = _finder(context, replica_id, replica_epoch, zstd=context.version >= ZSTD_FROM)
     if replica_id >= 0:
-        _note_follower(plan, find, replica_id, replica_epoch)
+        _note_follower(context, plan, find, replica_id, replica_epoch)
     reading = Reading(
         plan,
         find,
@@ -87,6 +87,7 @@ def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable
         prefer=nearest(services, request.rack_id) if replica_id < 0 else None,
         limits=_limits(services.replication.throttles.leader, replica_id) if replica_id >= 0 else None,
         tells_high_watermark=replica_id >= 0 and sends_consumers_on(services),
+        last_reads=[asked.last_read for asked in plan.partitions] if replica_id >= 0 else (),
     )
     if len(plan.partitions) > PARTITIONS_AT_ONCE_MAX:
         return _in_pieces(services, plan, reading, request.max_wait_ms, by_topic_id)
@@ -157,9 +158,25 @@ def _forgotten(request: FetchRequest, by_topic_id: bool) -> Iterator[Key]:
 Find = Callable[[FetchPartition], tuple["Partition | None", ErrorCode]]
 
 
-def _note_follower(plan: FetchPlan, find: Find, replica_id: int, replica_epoch: int) -> None:
-    """Learn from a follower's request how far it has copied. Before reading, so the answer has the new high watermark."""
+def _note_follower(
+    context: Context, plan: FetchPlan, find: Find, replica_id: int, replica_epoch: int
+) -> None:
+    """Learn from a follower's request how far it has copied. Before reading, so the answer has the new high watermark.
+
+    Of the thousands of partitions of a session, few have changed since its last request. `last_read` stays where nothing has:
+    it need not be read again.
+    """
+    now_ms = context.services.clock.monotonic_ms()
+    is_valid = context.allows_cluster(Operation.CLUSTER_ACTION) and not _is_outdated(
+        context.services, replica_id, replica_epoch
+    )
     for asked in plan.partitions:
+        last: PartitionRead | None = asked.last_read
+        if last is not None:
+            known = last.partition
+            if is_valid and known is not None and known.note_idle_fetch(replica_id, last, replica_epoch, now_ms):
+                continue
+            asked.last_read = None
         partition, error = find(asked)
         if partition is not None and not error:
             partition.note_replica_fetch(replica_id, asked, replica_epoch)
@@ -176,14 +193,19 @@ def _finder(context: Context, replica_id: int, replica_epoch: int, *, zstd: bool
         if not context.allows_cluster(Operation.CLUSTER_ACTION):
             return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         partition, error = find_partition(services, asked, zstd=zstd)
-        if 0 <= replica_epoch < (services.controller.epoch_of(replica_id) or -1):
-            # Sent before the broker registered anew, and read late: it says nothing about the broker's present logs.
+        if _is_outdated(services, replica_id, replica_epoch):
             return None, ErrorCode.NOT_LEADER_OR_FOLLOWER
         if partition is not None and not error and not _is_follower(services, partition, replica_id):
             return None, ErrorCode.NOT_LEADER_OR_FOLLOWER
         return partition, error
 
     return find
+
+
+def _is_outdated(services: Services, replica_id: int, replica_epoch: int) -> bool:
+    """Whether a request was sent before the broker registered anew, and is read late: it says nothing about the broker's
+    present logs."""
+    return 0 <= replica_epoch < (services.controller.epoch_of(replica_id) or -1)
 
 
 def _is_follower(services: Services, partition: Partition, replica_id: int) -> bool:
@@ -231,6 +253,8 @@ def _respond(services: Services, plan: FetchPlan, reading: Reading, by_topic_id:
     served: list[Key] = []
     for read in reading.reads:
         asked = read.asked
+        if reading.by_replica:
+            asked.last_read = read if _can_stay(read) else None
         if not plan.full and not _is_news(read):
             continue
         asked.told_high_watermark = read.high_watermark
@@ -256,6 +280,11 @@ def _is_news(read: PartitionRead) -> bool:
         or read.high_watermark != read.asked.told_high_watermark
         or read.log_start_offset != read.asked.told_log_start_offset
     )
+
+
+def _can_stay(read: PartitionRead) -> bool:
+    """Whether a follower's next request may be answered from the same read, if nothing changes until then."""
+    return read.records is None and not read.error and read.diverging is None and read.partition is not None
 
 
 def _topic(ref: TopicRef, by_topic_id: bool) -> FetchableTopicResponse:
