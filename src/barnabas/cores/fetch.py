@@ -43,8 +43,8 @@ class FetchPartition:
     log_start_offset: int = -1
     """A follower's own log start offset; -1 from consumers."""
     last_read: Any = None
-    """In a follower's session: what the broker read for the last answer, if that had no records. None once the follower names
-    the partition again."""
+    """In a follower's session: what the broker read for the last answer, if that had no records. None once the follower
+    names the partition again."""
 
 
 @dataclass(slots=True)

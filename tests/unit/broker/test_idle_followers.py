@@ -54,7 +54,7 @@ class Follower:
     async def fetch(self, takes: bool = True) -> list[tuple[object, ...]]:
         """The rows of the answer. takes: add the records to the own logs."""
         now = {
-            index: (self._partitions[index].leader_epoch, self.ends[index], self.starts[index])
+            index: (int(self._partitions[index].leader_epoch), self.ends[index], self.starts[index])
             for index in range(PARTITIONS)
             if index not in self.left_out
         }
@@ -200,13 +200,12 @@ async def _story(
         elif what < 0.88:
             follower.epoch = chance.choice([-1, 5, 6, 7])
         elif what < 0.92:
-            follower.starts[partition.index] = min(
-                partition.log_start_offset, follower.ends[partition.index]
-            )
+            follower.starts[partition.index] = min(partition.log_start_offset, follower.ends[partition.index])
         elif what < 0.96:
             follower.ends[partition.index] = chance.randint(0, partition.log_end_offset)
         elif partition.is_leader and partition.high_watermark > partition.log_start_offset:
-            partition.delete_before(chance.randint(partition.log_start_offset + 1, partition.high_watermark))
+            low = chance.randint(partition.log_start_offset + 1, partition.high_watermark)
+            partition.delete_before(Offset(low))
         told.append([
             (
                 known.high_watermark, known.low_watermark, known.wanted_in_sync, known.is_leader,

@@ -1,4 +1,4 @@
-"""Produce requests of one connection wait for followers together, and are answered in their order, whatever ends the waits."""
+"""Produce requests of one connection wait for followers together, and are answered in order, whatever ends their waits."""
 
 from __future__ import annotations
 

@@ -121,8 +121,8 @@ class ProduceLane:
     def _answer_later(
         self, connection: Connection, appended: Acknowledgement, index: int, correlation_id: int
     ) -> None:
-        """Answer when the append is committed, has failed, or takes longer than the producer's timeout. The connection's next
-        produce requests are handled meanwhile.
+        """Answer when the append is committed, has failed, or takes longer than the producer's timeout. The connection's
+        next produce requests are handled meanwhile.
 
         Kept out of `take`, because variables that an inner function uses would slow down every request there.
         """

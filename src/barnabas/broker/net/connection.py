@@ -92,10 +92,10 @@ class Connection:
 
     __slots__ = (
         "_carry", "_closing", "_fd", "_holds", "_keeps_room", "_large", "_large_bytes", "_loop", "_on_closed", "_out",
-        "_owed", "_paused", "_reads_soon", "_recv_into", "_room_bytes", "_room_wanted", "_shared", "_slice_away", "_to_flush", "_transport",
-        "_waiting", "_writer_armed", "api_versions", "client_id", "client_software", "closed", "connected_s",
-        "frame_bytes_max", "handler", "kept", "last_active_s", "listener", "parked", "principal", "request_name", "rights",
-        "sasl", "serial",
+        "_owed", "_paused", "_reads_soon", "_recv_into", "_room_bytes", "_room_wanted", "_shared", "_slice_away",
+        "_to_flush", "_transport", "_waiting", "_writer_armed", "api_versions", "client_id", "client_software", "closed",
+        "connected_s", "frame_bytes_max", "handler", "kept", "last_active_s", "listener", "parked", "principal",
+        "request_name", "rights", "sasl", "serial",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, listener: str, handler: FrameHandler, shared: Shared) -> None:
@@ -369,7 +369,7 @@ class Connection:
         self._waiting = True
 
     def owe(self) -> Owed[Part]:
-        """The request just handled will be answered later, by `pay`; requests that may overlap with it are handled meanwhile."""
+        """The request just handled is answered later, by `pay`; requests that may overlap with it are handled meanwhile."""
         return self._owed.owe()
 
     def pay(self, owed: Owed[Part], parts: list[Part]) -> None:

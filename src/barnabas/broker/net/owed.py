@@ -1,9 +1,9 @@
 """Answers that a connection owes: those of requests that wait, while the ones behind them are handled already.
 
-A produce request with acks=all waits until its followers have fetched. If the next one began only then, a producer would get
-one request done in the time that replication takes, and on a busy machine it would fall behind for good, since librdkafka
-sends a request for each partition. So the next requests of the same kind are begun meanwhile. Their answers leave in the order
-of the requests all the same: an answer waits here for those before it.
+A produce request with acks=all waits until its followers have fetched. If the next one began only then, a producer would
+get one request done in the time that replication takes, and on a busy machine it would fall behind for good, since
+librdkafka sends a request for each partition. So the next requests of the same kind are begun meanwhile. Their answers
+leave in the order of the requests all the same: an answer waits here for those before it.
 """
 
 from __future__ import annotations

@@ -163,8 +163,8 @@ def _note_follower(
 ) -> None:
     """Learn from a follower's request how far it has copied. Before reading, so the answer has the new high watermark.
 
-    Of the thousands of partitions of a session, few have changed since its last request. `last_read` stays where nothing has:
-    it need not be read again.
+    Of the thousands of partitions of a session, few have changed since its last request. `last_read` stays where nothing
+    has: such a partition need not be read again.
     """
     now_ms = context.services.clock.monotonic_ms()
     is_valid = context.allows_cluster(Operation.CLUSTER_ACTION) and not _is_outdated(
@@ -174,7 +174,11 @@ def _note_follower(
         last: PartitionRead | None = asked.last_read
         if last is not None:
             known = last.partition
-            if is_valid and known is not None and known.note_idle_fetch(replica_id, last, replica_epoch, now_ms):
+            if (
+                is_valid
+                and known is not None
+                and known.note_idle_fetch(replica_id, last, replica_epoch, now_ms)
+            ):
                 continue
             asked.last_read = None
         partition, error = find(asked)
