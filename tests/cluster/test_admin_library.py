@@ -100,9 +100,9 @@ def test_requests_survive_the_loss_of_the_controller(admin: Admin, cluster: Clus
     cluster.brokers[victim].kill()
     try:
         name = f"admin-{uuid.uuid4().hex[:8]}"
-        made = admin.topics.create([NewTopic(name, 3, 2)])
+        made = admin.topics.create([NewTopic(name, 3, 1)])
         assert made.failed == {}
-        again = admin.topics.create([NewTopic(name, 3, 2)]).failed[name]
+        again = admin.topics.create([NewTopic(name, 3, 1)]).failed[name]
         assert isinstance(again, ResourceError)
         assert again.code == ErrorCode.TOPIC_ALREADY_EXISTS
     finally:
