@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.cores.decision import Decision
 from barnabas.cores.group.share.partition import Delivery, StateBatch
 from barnabas.cores.group.share.state import ShareKey, ShareStateCore
 from barnabas.records.batch import Record
@@ -80,13 +81,18 @@ def test_share_groups_states_are_kafkas_records(tool: list[str], tmp_path: Path)
     log = create_log(str(folder), LogConfig(), T0_MS)
     core = ShareStateCore(updates_per_snapshot=3)
     first, second = (ShareKey(group, UUID(int=7), 1) for group in ("g", "h"))
-    changes = [core.initialize(T0_MS, first, 1, -1), core.initialize(T0_MS, second, 4, 10)]
+
+    def write(change: Decision) -> None:
+        append(log, [Record(0, T0_MS, key, value) for key, value in change.encoded()])
+        core.apply(change)
+
+    write(core.initialize(T0_MS, first, 1, -1))
+    write(core.initialize(T0_MS, second, 4, 10))
     for offset in range(4):
         settled = StateBatch(offset + 3, offset + 3, Delivery.ACKNOWLEDGED, 1)
         waiting = StateBatch(offset + 9, offset + 11, Delivery.AVAILABLE, 2)
-        changes.append(core.write(T0_MS + offset, first, 1, 0, offset, (settled, waiting)))
-    for change in (*changes, core.delete(second)):
-        append(log, [Record(0, T0_MS, key, value) for key, value in change.records])
+        write(core.write(T0_MS + offset, first, 1, 0, offset, (settled, waiting)))
+    write(core.delete(second))
     log.close()
     (file,) = [str(path) for path in folder.glob("*.log")]
     command = [*tool, "--files", file, "--share-group-state-decoder"]

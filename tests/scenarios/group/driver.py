@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -19,18 +18,21 @@ from barnabas.cores.group import (
 from barnabas.cores.group.classic.group import ClassicGroup, ClassicState
 from barnabas.cores.group.consumer.group import ConsumerGroup, MemberState
 from barnabas.cores.group.share.group import ShareGroup
+from barnabas.sim.coordinators import check_follows_log
 from barnabas.wire.errors import ErrorCode
 
 
 class Driver:
     """Steps events as the broker does and keeps what came out: `replies` by token, `notes`, `log`.
 
-    After every step the state is compared with one that is rebuilt from the log alone.
+    After every step the state of the group is compared with that in a core that was fed with nothing but the log.
     """
 
     def __init__(self, limits: GroupLimits | None = None, now_ms: int = 1_000_000) -> None:
         self.limits = limits or GroupLimits()
         self.core = GroupCoordinatorCore(self.limits)
+        self.replayed = GroupCoordinatorCore(self.limits)
+        """Fed with nothing but the log."""
         self.now_ms = now_ms
         self.log: list[tuple[Any, ...]] = []
         self.timers: dict[TimerKey, int] = {}
@@ -47,30 +49,37 @@ class Driver:
     # --- the broker's part
 
     def step(self, event: Any) -> None:
-        self.step_batch([event])
-
-    def step_batch(self, events: list[Any]) -> None:
-        """All events of a batch share one append: it succeeds or fails for all of them."""
-        self.waiting.update((event.token, event) for event in events if event.token is not None)
-        decisions = [self.core.step(event) for event in events]
-        appends = any(d.records or type(d.event) is EndTransaction for d in decisions)
+        if event.token is not None:
+            self.waiting[event.token] = event
+        before = repr(self.core.state) if self.check_every_step else ""
+        decision = self.core.decide(event)
+        if before:
+            assert repr(self.core.state) == before, f"deciding on {event} has changed the state"
+        appends = decision.entries or type(decision.event) is EndTransaction
         if appends and self.fail_next is not None:
             error, self.fail_next = self.fail_next, None
-            self._take(self.core.abandon(decisions, error, self.now_ms))
+            decision = self.core.refuse(decision, error, self.now_ms)
         else:
-            for decision in decisions:
-                self._append(decision)
-                self._take(decision)
+            self._append(decision)
+        self._take(decision)
+        # All of it after the end of a transaction, which concerns any number of groups.
+        names = [event.key.group_id] if type(event) is TimerFired else [getattr(event, "group_id", None)]
+        check_follows_log(self.core, self.replayed, None if names == [None] else names)
         if self.check_every_step:
             self.check()
 
     def _append(self, decision: Decision) -> None:
         producer_id = decision.producer.producer_id if decision.producer else -1
-        self.log.extend(("record", key, value, producer_id) for key, value in decision.records)
+        for key, value in decision.encoded():
+            self.log.append(("record", key, value, producer_id))
+            self.replayed.replay(key, value, producer_id=producer_id)
         if type(decision.event) is EndTransaction:
-            self.log.append(("marker", decision.event.producer.producer_id, decision.event.committed))
+            ended = decision.event
+            self.log.append(("marker", ended.producer.producer_id, ended.committed))
+            self.replayed.replay_marker(ended.producer.producer_id, ended.committed)
 
     def _take(self, decision: Decision) -> None:
+        self.core.apply(decision)
         for key, deadline_ms in decision.timers:
             if deadline_ms is None:
                 self.timers.pop(key, None)
@@ -147,11 +156,7 @@ class Driver:
     # --- checks
 
     def check(self) -> None:
-        live, again = durable_view(self.core), durable_view(self.rebuilt())
-        assert live["offsets"] == again["offsets"]
-        assert live["held"] == again["held"]
-        for group_id, view in live["groups"].items():
-            assert view == again["groups"].get(group_id), f"{group_id}: memory and log differ"
+        check_follows_log(self.core, self.rebuilt())
         armed = dict(self.core.state.deadlines)
         assert armed == self.timers, "the broker's timers are not those that the core armed"
         for group in self.core.state.groups.values():
@@ -222,57 +227,3 @@ def check_share_group(group: ShareGroup, armed: dict[TimerKey, int]) -> None:
                 assert ready is not None, "given out before its state exists"
                 assert number in ready.partitions, "given out before its state exists"
     assert set(group.target) <= set(group.members)
-
-
-def _logged(group: ConsumerGroup | ShareGroup) -> ConsumerGroup | ShareGroup:
-    """Without what only spares work."""
-    if isinstance(group, ConsumerGroup):
-        return replace(group, topics_seen=0, assigned_ms=0)
-    return replace(group, topics_seen=0)
-
-
-def durable_view(core: GroupCoordinatorCore) -> dict[str, Any]:
-    """What must survive a crash, in comparable form."""
-    state = core.state
-    return {
-        "offsets": {
-            g: {p: c._replace(sequence=0) for p, c in by.items()} for g, by in state.committed.items()
-        },
-        "held": {
-            producer_id: {g: {p: c._replace(sequence=0) for p, c in by.items()} for g, by in by_group.items()}
-            for producer_id, by_group in state.pending.items()
-        },
-        "groups": {
-            group_id: _classic_view(group) if isinstance(group, ClassicGroup) else _logged(group)
-            for group_id, group in state.groups.items()
-            if not isinstance(group, ClassicGroup)
-            or group.state is ClassicState.STABLE
-            or (group.state is ClassicState.EMPTY and group.generation_id > 0)
-        },
-    }
-
-
-def _classic_view(group: ClassicGroup) -> Any:
-    return (
-        group.state,
-        group.state_since_ms,
-        group.generation_id,
-        group.protocol_type,
-        group.protocol_name,
-        group.leader_id,
-        group.static_ids,
-        group.subscribed_topics,
-        [
-            (
-                m.member_id,
-                m.group_instance_id,
-                m.client_id,
-                m.client_host,
-                m.session_timeout_ms,
-                m.rebalance_timeout_ms,
-                m.metadata_for(group.protocol_name),
-                m.assignment,
-            )
-            for m in group.members.values()
-        ],
-    )

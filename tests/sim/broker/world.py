@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from barnabas.broker.coordinators.loading import replay_log
+from barnabas.broker.coordinators.runtime import CoordinatorRuntime
 from barnabas.records.batch import batches, read_records
+from barnabas.sim.coordinators import check_follows_log
 from barnabas.sim.disk import Disks
 from barnabas.sim.history import PartitionHistory, Violation
 from barnabas.sim.loop import Killed, SimLoop, Stuck
@@ -261,16 +264,36 @@ class World:
         await self.plan.carry_out()
         self.quiet_since_s = self.loop.time()
         self.note("quiet")
+        self._compare_coordinators_with_their_logs()
         await self._wait_for_all(tasks)
         self.producers.append(Producer(self, "last", self.topics[0], 3))
         tasks.append(self.loop.create_task(self._one_more(), name="the last producer"))
         await self._wait_for_all(tasks)
+        self._compare_coordinators_with_their_logs()
         self.over = True
         for task in tasks:
             await self._end_of(task)
         await self._read_everything(admin)
         if self.ledger is not None:
             await self._read_transactions(self.ledger)
+
+    def _compare_coordinators_with_their_logs(self) -> None:
+        """What the coordinators have in memory is what a restart would find in their logs."""
+        if self.node.running is None:
+            return
+        services = self.node.running.services
+        for coordinator in (services.groups, services.transactions, services.shares.states):
+            runtime: CoordinatorRuntime[Any] = coordinator.runtime
+            for index, live in runtime.cores():
+                partition = services.partitions.get(runtime.topic, index)
+                assert partition is not None
+                replayed = runtime.new_core(index)
+                for _ in replay_log(partition, replayed, 1 << 20, lambda *_: None):
+                    pass
+                try:
+                    check_follows_log(live, replayed)
+                except AssertionError as error:
+                    self.fail("coordinators", f"{partition}: {error}")
 
     async def _read_transactions(self, ledger: Topic) -> None:
         """All committed records and offsets once more."""

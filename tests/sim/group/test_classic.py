@@ -248,7 +248,9 @@ class World:
                 events.append(self.event_of(client))
         if self.faults and self.random.random() < 0.03:
             self.driver.fail_next = self.random.choice(APPEND_ERRORS)
-        self.driver.step_batch([event for event in events if event is not None])
+        for event in events:
+            if event is not None:
+                self.driver.step(event)
         self.driver.fail_next = None
         self.deliver()
         self.driver.advance(self.random.choice([0, 10, 100, 500]))

@@ -32,6 +32,7 @@ from barnabas.cores.group.share.partition import (
     SharePartitionCore,
 )
 from barnabas.cores.group.share.state import ShareKey, ShareStateCore
+from barnabas.sim.coordinators import check_follows_log
 from barnabas.wire.errors import ApiError, ErrorCode
 from tests.scenarios.group.driver import Driver
 
@@ -70,26 +71,28 @@ class Stored:
 
     def __init__(self, chance: random.Random) -> None:
         self.core = ShareStateCore(updates_per_snapshot=7)
+        self.replayed = ShareStateCore(updates_per_snapshot=7)
+        """Fed with nothing but the log."""
         self.log: list[tuple[bytes, bytes | None]] = []
         self.random = chance
         self.faults = True
 
     def append(self, change: Decision) -> None:
-        if not change.records:
+        if not change.entries:
             return
         if self.faults and self.random.random() < 0.05:
-            self.core.abandon([change])
             raise Unwritten
-        self.log.extend(change.records)
+        for entry in change.encoded():
+            self.log.append(entry)
+            self.replayed.replay(*entry)
+        self.core.apply(change)
+        check_follows_log(self.core, self.replayed)
 
     def rebuild(self) -> None:
         core = ShareStateCore(self.core.updates_per_snapshot)
         for key, value in self.log:
             core.replay(key, value)
-        assert core.states.keys() == self.core.states.keys()
-        for key, state in self.core.states.items():
-            again = core.states[key]
-            assert (again.start_offset, again.batches) == (state.start_offset, state.batches), key
+        check_follows_log(self.core, core)
         self.core = core
 
 

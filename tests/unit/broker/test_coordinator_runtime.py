@@ -8,17 +8,21 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from barnabas.broker.coordinators import runtime as module
-from barnabas.broker.coordinators.runtime import Seat
+from barnabas.broker.coordinators.loading import replay_log
+from barnabas.broker.coordinators.seats import Seat
 from barnabas.broker.server import BrokerServer
 from barnabas.config.loader import load
+from barnabas.cores.decision import Decision
 from barnabas.cores.group import (
     CommitOffsets,
+    CommitReply,
     FetchOffsets,
     GroupCoordinatorCore,
     JoinGroup,
@@ -26,6 +30,7 @@ from barnabas.cores.group import (
 )
 from barnabas.runtime.clock import ManualClock
 from barnabas.runtime.machine import Machine
+from barnabas.sim.coordinators import check_follows_log
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.header import encode_request
 from barnabas.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
@@ -97,7 +102,7 @@ def join(token: Any, now_ms: int) -> JoinGroup:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("place", ["step", "append", "timer", "on_loaded", "sweep"])
+@pytest.mark.parametrize("place", ["decide", "apply", "append", "timer", "on_loaded", "sweep"])
 def test_a_bug_costs_one_partition(
     tmp_path: Path, place: str, after: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -118,15 +123,15 @@ def test_a_bug_costs_one_partition(
                 hurt.partition = Failing(hurt.partition, after)  # type: ignore[assignment]
                 answer = await commit(server, HURT, 7)
                 assert answer is ErrorCode.UNKNOWN_SERVER_ERROR
-            elif place == "step":
-                fail_once(hurt.core, "step", after=after)
+            elif place in ("decide", "apply"):
+                fail_once(hurt.core, place, after=after)
                 assert await commit(server, HURT, 7) is ErrorCode.UNKNOWN_SERVER_ERROR
             elif place == "timer":
-                fail_once(hurt.core, "step", after=after)
+                fail_once(hurt.core, "decide", after=after)
                 clock.advance(60_000)
                 server.services.groups.poll_timers()
             elif place == "sweep":
-                fail_once(hurt.core, "step", after=after)
+                fail_once(hurt.core, "decide", after=after)
                 await server.services.groups.expire_offsets()
             else:
                 fail_once(hurt.core, "on_loaded", after=after)
@@ -137,7 +142,8 @@ def test_a_bug_costs_one_partition(
                 raise AssertionError("a request waits for ever")
             assert seat_of(server, HURT) is not hurt
             # What was not acknowledged may have been written; what was is there.
-            assert await committed(server, HURT) == (7 if place == "append" and after else 5)
+            is_written = place == "apply" or (place == "append" and after)
+            assert await committed(server, HURT) == (7 if is_written else 5)
             for _ in range(1_000):
                 if await commit(server, HURT, 9) is ErrorCode.NONE:
                     break
@@ -191,7 +197,7 @@ def test_a_partition_that_cannot_be_loaded_is_tried_again(
 
             real = module.replay_log
             monkeypatch.setattr(module, "replay_log", replay_log)
-            fail_once(hurt.core, "step")
+            fail_once(hurt.core, "decide")
             assert await commit(server, HURT, 6) is ErrorCode.UNKNOWN_SERVER_ERROR
             assert await commit(server, HURT, 6) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             while fails:  # noqa: ASYNC110
@@ -351,3 +357,48 @@ def test_a_client_that_goes_before_its_request_fails_leaves_no_unread_exception(
         assert asyncio.run(main()) == []
     said = [record for record in caplog.records if record.message == "a request failed inside the broker"]
     assert len(said) == is_bug
+
+
+def test_what_an_append_releases_comes_after_the_decision_that_is_being_appended(tmp_path: Path) -> None:
+    """Appending can raise the high watermark. The effect of an earlier decision then comes back to the same core."""
+
+    class Releases(Failing):
+        """The first append commits what was appended before it."""
+
+        def append_built(self, batch: bytes) -> Any:
+            appended = self._partition.append_built(batch)
+            if not earlier.is_ready:
+                earlier.is_ready = True
+                earlier.listener(earlier)
+            return appended
+
+    class Earlier:
+        is_ready, error = False, None
+
+        def when_ready(self, listener: Any) -> None:
+            self.listener = listener
+
+    earlier = Earlier()
+
+    async def main() -> None:
+        async with broker(tmp_path) as server:
+            await commit(server, HURT, 5)
+            seat, groups = seat_of(server, HURT), server.services.groups
+            seat.partition = Releases(seat.partition, False)  # type: ignore[assignment]
+            later: list[asyncio.Future[CommitReply]] = []
+
+            def on_effect(effect: object) -> None:
+                event = partial(CommitOffsets, group_id=HURT, offsets=(OffsetToCommit("t", 0, 100),))
+                later.append(groups.runtime.request(HURT, event))
+
+            groups.on_effect = on_effect
+            groups.runtime._stepping.hold(seat, earlier, Decision(effects=("of an earlier decision",)))  # type: ignore[arg-type]
+            assert await commit(server, HURT, 8) is ErrorCode.NONE
+            assert [(await reply).error for reply in later] == [ErrorCode.NONE]
+            replayed = groups.runtime.new_core(seat.index)
+            for _ in replay_log(seat.partition, replayed, 1 << 20, lambda *_: None):
+                pass
+            assert await committed(server, HURT) == 100
+            check_follows_log(seat.core, replayed)
+
+    asyncio.run(main())

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.coordinators.runtime import CoordinatorRuntime
+from barnabas.broker.coordinators import moving_home
 from barnabas.broker.server import BrokerServer
 from barnabas.config.loader import load
+from barnabas.cores.decision import Decision, Event
 from barnabas.cores.group import (
     CommitOffsets,
     FetchOffsets,
@@ -105,15 +106,15 @@ def test_a_kill_at_any_point_of_the_move_loses_nothing(
 ) -> None:
     """The data as it lies on disk before each step of the move is what a kill -9 there leaves behind."""
     copies: list[Path] = []
-    write_move = CoordinatorRuntime._write_move
+    write_move = moving_home._write
 
-    def copying(runtime: CoordinatorRuntime[Any], seat: Any, event: Any) -> None:
-        write_move(runtime, seat, event)
+    def copying(stepping: Any, seat: Any, event: Any) -> None:
+        write_move(stepping, seat, event)
         copy = tmp_path / f"copy-{len(copies)}"
         shutil.copytree(old_data, copy)
         copies.append(copy)
 
-    monkeypatch.setattr(CoordinatorRuntime, "_write_move", copying)
+    monkeypatch.setattr(moving_home, "_write", copying)
     asyncio.run(check(old_data))
     monkeypatch.undo()
     names = [
@@ -134,18 +135,24 @@ def _old(name: str) -> int:
     return (value & 0x7FFFFFFF) % PARTITIONS
 
 
+def _step(core: GroupCoordinatorCore, event: Event[object]) -> Decision:
+    decision = core.decide(event)
+    core.apply(decision)
+    return decision
+
+
 def test_what_the_right_partition_has_wins() -> None:
     """Kafka served the directory in between: its newer offsets stay, and the older ones do not come over them."""
     home, wrong = GroupCoordinatorCore(), GroupCoordinatorCore()
     for core, offset, now_ms in ((wrong, 1, 10), (home, 2, 20)):
-        core.step(CommitOffsets("#", now_ms, "g", (OffsetToCommit("t", 0, offset),)))
-    wrong.step(CommitOffsets("#", 30, "g", (OffsetToCommit("t", 1, 7),)))
+        _step(core, CommitOffsets("#", now_ms, "g", (OffsetToCommit("t", 0, offset),)))
+    _step(wrong, CommitOffsets("#", 30, "g", (OffsetToCommit("t", 1, 7),)))
     for event in wrong.export("g", 40):
-        assert len(home.step(event).records) == 1
+        assert len(_step(home, event).entries) == 1
     for event in wrong.export("g", 40):
-        assert not home.step(event).records  # once more changes nothing
+        assert not _step(home, event).entries  # once more changes nothing
     for event in wrong.disown("g", 50):
-        wrong.step(event)
+        _step(wrong, event)
     assert not list(wrong.names())
     offsets = home.state.offsets_of("g")
     assert [offsets["t", number].offset for number in range(2)] == [2, 7]

@@ -69,7 +69,8 @@ class Coordinator:
         if isinstance(event, ApiError):
             return StateReply(event.code, event.message)
         asked = FORMS[type(event)].event(event.key, FORMS[type(event)].row(event))
-        decision = self.core.step(SimpleStep.of(asked))
+        decision = self.core.decide(SimpleStep.of(asked))
+        self.core.apply(decision)
         reply = decision.replies[0][1]
         assert isinstance(reply, StateReply)
         return reply

@@ -103,8 +103,9 @@ def loaded(state: TxnState, version: int = TV_0, **changes: Any) -> TransactionC
         -1 if at_rest else 1_000, client_version=version,
     )  # fmt: skip
     core = TransactionCore()
-    core.replay(*entry_of(known._replace(**changes)))
-    list(core.on_loaded(2_000))
+    core.replay(*entry_of(known._replace(**changes)).encode())
+    for decision in core.on_loaded(2_000):
+        core.apply(decision)
     core.check()
     return core
 
@@ -125,9 +126,17 @@ def rows(table: str) -> Iterator[tuple[str, str, TxnState, ErrorCode, TxnState]]
             yield what[column], who[column], state, error, after
 
 
+def step(core: TransactionCore, event: Any) -> Any:
+    """The reply."""
+    decision = core.decide(event)
+    core.apply(decision)
+    ((_, reply),) = decision.replies
+    return reply
+
+
 def end(core: TransactionCore, producer: Producer, what: str, version: int, fresh_id: int = -1) -> Any:
     event = EndTxn("q", 3_000, "x", producer, what == "commit", version, fresh_id, 1)
-    ((_, reply),) = core.step(event).replies
+    reply = step(core, event)
     core.check()
     return reply
 
@@ -167,10 +176,8 @@ def test_adding_and_verifying_partitions(version: int) -> None:
     for what, who, state, error, after in rows(ADD):
         core = loaded(state, version)
         if what == "add":
-            ((_, reply),) = core.step(
-                AddPartitions("q", 3_000, "x", WHO[who], frozenset({IN_IT}), version, 1)
-            ).replies
-            found = reply.error
+            event = AddPartitions("q", 3_000, "x", WHO[who], frozenset({IN_IT}), version, 1)
+            found = step(core, event).error
         else:
             where = IN_IT if who == "in" else OUTSIDE
             try:
@@ -183,14 +190,14 @@ def test_adding_and_verifying_partitions(version: int) -> None:
             error = CODES["unknown" if who == "stranger" else "fenced"]
             core = loaded(state, version)
             event = AddPartitions("q", 3_000, "x", producer, frozenset({IN_IT}), version, 1)
-            assert core.step(event).replies[0][1].error is error, (who, state.text)
+            assert step(core, event).error is error, (who, state.text)
             with pytest.raises(ApiError) as refused:
                 core.check_added("x", producer, [IN_IT])
             assert refused.value.code is error
 
 
 def init(core: TransactionCore, expected: Producer | None, fresh_id: int = -1) -> Any:
-    ((_, reply),) = core.step(InitProducer("q", 3_000, "x", 60_000, expected, fresh_id)).replies
+    reply = step(core, InitProducer("q", 3_000, "x", 60_000, expected, fresh_id))
     core.check()
     return reply
 
@@ -241,7 +248,7 @@ def test_the_last_epoch_of_all_belongs_to_nobody(what: str, next_id: int) -> Non
     core = loaded(state, TV_2, epoch=EPOCH_MAX, next_producer_id=next_id)
     for epoch in (EPOCH_EXHAUSTED, EPOCH_MAX):
         assert end(core, Producer(ID, epoch), what, TV_2).error is ErrorCode.CONCURRENT_TRANSACTIONS
-    core.step(MarkersWritten("q", 4_000, "x", Producer(ID, EPOCH_MAX)))
+    step(core, MarkersWritten("q", 4_000, "x", Producer(ID, EPOCH_MAX)))
     if next_id < 0:  # the coordinator itself ended the transaction
         for epoch in (EPOCH_EXHAUSTED, EPOCH_MAX):
             assert end(core, Producer(ID, epoch), what, TV_2).error is ErrorCode.PRODUCER_FENCED
@@ -255,10 +262,10 @@ def test_a_producer_with_its_next_id_waits_for_the_markers_of_its_last_transacti
     core = loaded(TxnState.PREPARE_COMMIT, TV_2, epoch=EPOCH_MAX, next_producer_id=ID + 1)
     next_one = Producer(ID + 1, 0)
     event = AddPartitions("q", 3_000, "x", next_one, frozenset({OUTSIDE}), TV_2, 1)
-    assert core.step(event).replies[0][1].error is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert step(core, event).error is ErrorCode.CONCURRENT_TRANSACTIONS
     assert end(core, next_one, "abort", TV_2).error is ErrorCode.CONCURRENT_TRANSACTIONS
-    core.step(MarkersWritten("q", 4_000, "x", Producer(ID, EPOCH_MAX)))
-    assert core.step(event).replies[0][1].error is ErrorCode.NONE
+    step(core, MarkersWritten("q", 4_000, "x", Producer(ID, EPOCH_MAX)))
+    assert step(core, event).error is ErrorCode.NONE
 
 
 def kafka_ends(known: Transaction, producer: Producer, commit: bool, version: int) -> str:

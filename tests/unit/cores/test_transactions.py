@@ -21,7 +21,9 @@ from barnabas.cores.transactions import (
     TxnState,
     WriteMarkers,
 )
+from barnabas.cores.transactions.records import entry_of
 from barnabas.cores.transactions.state import EPOCH_EXHAUSTED, EPOCH_MAX, TV_0, TV_2, TXN_NEXT
+from barnabas.sim.coordinators import check_follows_log
 from barnabas.wire.errors import ErrorCode
 
 PARTS = frozenset({("t", 0), ("t", 1)})
@@ -32,7 +34,7 @@ class Coordinator:
     """A core with its log: every record is also replayed into a second core, which must come out the same."""
 
     def __init__(self) -> None:
-        self.core = TransactionCore()
+        self.core, self.replayed = TransactionCore(), TransactionCore()
         self.log: list[tuple[bytes, bytes | None]] = []
         self.now_ms = 1_000
         self.next_id = 100
@@ -40,11 +42,24 @@ class Coordinator:
         self.writes_markers = True
 
     def step(self, event: Any) -> Any:
-        decision = self.core.step(event)
+        before = repr(self.core.__dict__)
+        decision = self.core.decide(event)
+        assert repr(self.core.__dict__) == before, f"deciding on {event} has changed the state"
+        for entry in decision.encoded():
+            self.log.append(entry)
+            self.replayed.replay(*entry)
+        self.core.apply(decision)
         self.core.check()
-        self.log += decision.records
+        check_follows_log(self.core, self.replayed)
         self._carry_out(decision)
         return decision.replies[0][1] if decision.replies else None
+
+    def change(self, **changes: Any) -> None:
+        """An entry is written by other means."""
+        entry = entry_of(self.core.transactions["x"]._replace(**changes)).encode()
+        self.log.append(entry)
+        for core in (self.core, self.replayed):
+            core.replay(*entry)
 
     def _carry_out(self, decision: Decision) -> None:
         self.markers += decision.effects
@@ -95,7 +110,9 @@ class Coordinator:
         again.log, again.now_ms, again.next_id = list(self.log), self.now_ms, self.next_id
         for key, value in self.log:
             again.core.replay(key, value)
+            again.replayed.replay(key, value)
         for decision in again.core.on_loaded(self.now_ms):
+            again.core.apply(decision)
             again._carry_out(decision)
         again.core.check()
         return again
@@ -230,8 +247,7 @@ def test_a_late_request_of_an_older_connection_ends_nothing() -> None:
 def exhausted(version: int) -> tuple[Coordinator, Producer]:
     on = Coordinator()
     who = on.producer()
-    known = on.core.transactions["x"]
-    on.core.transactions["x"] = known._replace(epoch=EPOCH_EXHAUSTED, client_version=version)
+    on.change(epoch=EPOCH_EXHAUSTED, client_version=version)
     return on, Producer(who.producer_id, EPOCH_EXHAUSTED)
 
 
@@ -274,7 +290,7 @@ def test_an_exhausted_producer_can_still_be_fenced() -> None:
 @pytest.mark.parametrize(("version", "epoch"), [(TV_0, 32766), (TV_2, 32765), (TV_2, 32766)])
 def test_no_client_is_given_the_last_epoch_of_all(version: int, epoch: int) -> None:
     on, who = exhausted(version)
-    on.core.transactions["x"] = on.core.transactions["x"]._replace(epoch=epoch)
+    on.change(epoch=epoch)
     who = Producer(who.producer_id, epoch)
     on.add(who, version)
     assert on.init(expected=who).error is E.CONCURRENT_TRANSACTIONS
@@ -291,8 +307,8 @@ def test_no_client_is_given_the_last_epoch_of_all(version: int, epoch: int) -> N
 def test_a_zombie_of_an_exhausted_id_does_not_go_on_when_the_next_one_is_exhausted() -> None:
     on, who = exhausted(TV_0)
     first = on.init(expected=who)
-    known = on.core.transactions["x"]
-    on.core.transactions["x"] = known._replace(epoch=EPOCH_EXHAUSTED, last_epoch=EPOCH_EXHAUSTED - 1)
+    on.change(epoch=EPOCH_EXHAUSTED)
+    on.core.transactions["x"] = on.core.transactions["x"]._replace(last_epoch=EPOCH_EXHAUSTED - 1)
     assert on.init(expected=who).error is E.PRODUCER_FENCED
     assert on.add(Producer(first.producer_id, EPOCH_EXHAUSTED)).error is E.NONE
     assert on.init(expected=who).error is E.PRODUCER_FENCED
@@ -358,14 +374,18 @@ def test_a_failed_append_changes_nothing() -> None:
         InitProducer("q", 5, "y", 1_000, None, 500),
     ]
     for event in events:
-        decision = on.core.step(event)
-        assert decision.records
-        undone = on.core.abandon([decision], E.KAFKA_STORAGE_ERROR, 5)
-        assert undone.replies[0][1].error is E.NOT_COORDINATOR
+        decision = on.core.decide(event)
+        assert decision.entries
+        refused = on.core.refuse(decision, E.KAFKA_STORAGE_ERROR, 5)
+        on.core.apply(refused)
+        ((_, reply),) = refused.replies
+        assert isinstance(reply, InitReply | TxnReply)
+        assert reply.error is E.NOT_COORDINATOR
         assert (on.core.transactions, on.core.owners, on.core.deadlines) == before
-    decision = on.core.step(TimerFired(5, "x", 61_000))
-    undone = on.core.abandon([decision], E.KAFKA_STORAGE_ERROR, 5)
-    assert undone.timers == (Timer("x", 10_005),)
+    refused = on.core.refuse(on.core.decide(TimerFired(5, "x", 61_000)), E.KAFKA_STORAGE_ERROR, 5)
+    on.core.apply(refused)
+    assert refused.timers == (Timer("x", 10_005),)
+    assert on.core.deadlines["x"] == 10_005
     assert on.state() is TxnState.ONGOING
 
 
@@ -426,7 +446,7 @@ def test_only_the_newest_producer_decides(steps: list[tuple[str, int]], version:
                 clients.append(Client(Producer(reply.producer_id, reply.epoch), version))
         elif kind == "crash":
             again = on.loaded_again()
-            on.core, on.markers = again.core, again.markers
+            on.core, on.replayed, on.log, on.markers = again.core, again.replayed, again.log, again.markers
             last_end.clear()  # their connections have ended
         elif kind == "markers":
             on.finish()

@@ -36,7 +36,7 @@ S = TypeVar("S", bound=Hashable)
 class Prove:
     """The event with which a reader of a core asks whether the core is still the coordinator's."""
 
-    token: Any
+    token: object
     now_ms: int
 
     def refused(self, error: ErrorCode) -> DoneReply:
@@ -64,7 +64,7 @@ class Doubts(Generic[S]):
 
     def concern(self, decision: Decision) -> bool:
         """Whether the replies of a decision need a proof."""
-        if decision.records or not decision.replies or self._is_certain():
+        if decision.entries or not decision.replies or self._is_certain():
             return False
         is_asked = isinstance(decision.event, Prove)
         return is_asked or not all(is_harmless(reply) for _, reply in decision.replies)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.broker.coordinators.group_limits import limits_of_all, limits_of_one
-from barnabas.broker.coordinators.runtime import CoordinatorRuntime, Kind, MakeEvent
+from barnabas.broker.coordinators.runtime import CoordinatorRuntime, MakeEvent, R
+from barnabas.broker.coordinators.seats import CoordinatorKind
 from barnabas.config import broker_groups, broker_security
 from barnabas.cores.group import GroupCoordinatorCore, TopicInfo
 from barnabas.cores.group.consumer.topic_regex import InvalidRegex, compile_topic_regex
@@ -54,7 +55,7 @@ class GroupCoordinator:
         """Carries out what share groups request from the share coordinator (cores.group.share.events)."""
         self._topics: Mapping[str, TopicInfo] = {}
         self._topology = -1
-        kind = Kind(
+        kind = CoordinatorKind(
             "group",
             OFFSETS_TOPIC,
             self._make_core,
@@ -97,7 +98,7 @@ class GroupCoordinator:
 
     # --- asking ----------------------------------------------------------------------------------------
 
-    async def ask(self, make_event: MakeEvent, group_id: str) -> Any:
+    async def ask(self, make_event: MakeEvent[R], group_id: str) -> R:
         """The core's reply to an event about one group, which may take long."""
         if not self.runtime.partition_count:
             await self.runtime.prepare()
@@ -137,7 +138,7 @@ class GroupCoordinator:
         await in_pieces(self.runtime.loop, self.runtime.clock, look())
         return VisibleTopics(topics, {text: names & visible for text, names in found.items()})
 
-    async def ask_all(self, make_event: MakeEvent) -> list[Any]:
+    async def ask_all(self, make_event: MakeEvent[R]) -> list[R]:
         """The replies of all partitions to the same request."""
         return [await self.runtime.request_at(index, make_event) for index, _ in self.runtime.cores()]
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from barnabas.broker.cluster.internal_topics import TRANSACTION_TOPIC
 from barnabas.broker.coordinators.doubt import TO_BE_TRIED_AGAIN
 from barnabas.broker.coordinators.markers import MarkerWriter
-from barnabas.broker.coordinators.runtime import CoordinatorRuntime, Kind
+from barnabas.broker.coordinators.runtime import CoordinatorRuntime
+from barnabas.broker.coordinators.seats import CoordinatorKind
 from barnabas.broker.net.peers import PeerLost
 from barnabas.config import broker_share
 from barnabas.cores.decision import Producer
@@ -93,7 +94,7 @@ class Transactions:
         self.markers.on_written = self._on_written
         self.markers.is_wanted = self._is_ending
         retry_ms = config.get(broker_share.TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS)
-        kind = Kind(
+        kind = CoordinatorKind(
             "transaction",
             TRANSACTION_TOPIC,
             lambda index: TransactionCore(retry_ms),

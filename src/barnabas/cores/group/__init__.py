@@ -10,10 +10,10 @@ Rules for all of them:
 
 * A core is one partition of the offsets topic. It has no clock and no randomness: both arrive in the event.
 * Tokens are opaque, never None for a request that wants an answer, and each is answered exactly once.
-* A decision's records are appended as one batch, and its replies are sent only when the high watermark covers all that
-  the core has appended: an answer never shows what a crash could undo.
-* Memory is the log plus what may be lost with the process (waiting requests, running rebalances): `abandon` undoes a failed
-  append, and when leadership is lost the whole core is dropped.
+* A decision's entries are appended as one batch, and its replies are sent only when the high watermark covers all that
+  the core has appended: an answer never shows what a crash could take back.
+* Memory is the log plus what may be lost with the process (waiting requests, running rebalances): it changes when a decision
+  is applied, after its entries were appended. When leadership is lost the whole core is dropped.
 """
 
 from barnabas.cores.decision import Decision, DoneReply, Note, Producer, Timer, TimerFired

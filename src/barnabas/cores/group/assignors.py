@@ -69,7 +69,7 @@ def _uniform_same_topics(spec: AssignSpec) -> dict[str, Assignment]:
     shares: dict[str, Assignment] = {}
     for member in members:
         current = spec.current.get(member, NOTHING)
-        kept = [tp for tp in current if _is_free(taken, tp)]
+        kept = _still_free(taken, current)
         room = each
         if len(kept) > each and extra > 0:
             room, extra = each + 1, extra - 1
@@ -95,9 +95,18 @@ def _uniform_same_topics(spec: AssignSpec) -> dict[str, Assignment]:
     return shares
 
 
-def _is_free(taken: Mapping[int, bytearray], topic_partition: TopicPartition) -> bool:
-    row = taken.get(topic_partition[0].int)
-    return row is not None and topic_partition[1] < len(row) and not row[topic_partition[1]]
+def _still_free(taken: Mapping[int, bytearray], current: Assignment) -> list[TopicPartition]:
+    """Those of a member's partitions that exist and nobody else has. Looks a topic up once for neighbours of it."""
+    kept = []
+    row: bytearray | None = None
+    row_topic = None
+    for topic_partition in current:
+        topic, partition = topic_partition
+        if topic is not row_topic:
+            row_topic, row = topic, taken.get(topic.int)
+        if row is not None and partition < len(row) and not row[partition]:
+            kept.append(topic_partition)
+    return kept
 
 
 def _uniform_mixed_topics(spec: AssignSpec) -> dict[str, Assignment]:

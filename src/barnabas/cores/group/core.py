@@ -2,24 +2,32 @@
 
 How the broker drives it (`broker/coordinators/runtime.py`), awaiting nothing within a turn:
 
-    decisions = [core.step(event) for event in batch]
-    offset = log.append(all their records, one batch; own batches where decision.producer is set)
-    on success   set the timers; send the replies once the high watermark covers `offset`
-    on failure   undone = core.abandon(decisions, error): the state is as before the batch, and every
-                 request of the batch is answered with an error; set undone.timers, send undone.replies
+    decision = core.decide(event)          reads only
+    append decision.entries                as one batch, transactional where decision.producer is set
+    on success   core.apply(decision)      the entries are replayed; the state is what a restart would find
+                 set the timers; send the replies once the high watermark covers the entries
+    on failure   apply core.refuse(decision, error) instead: the request is answered with an error
 
-Loading: `replay` every record of the partition in order (`replay_marker` for control records), then carry out
-`on_loaded`; after that `step` may be called. Whoever drops a core answers its waiting requests (`event.refused`).
+Loading: `replay` every entry of the partition in order (`replay_marker` for control records), then append and apply each
+decision of `on_loaded`; after that `decide` may be called. Whoever drops a core answers its waiting requests
+(`event.refused`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
-from barnabas.cores.decision import REFUSAL_FOR_APPEND_ERROR, Decision, Timer, TimerFired, take_back
+from barnabas.cores.decision import (
+    REFUSAL_FOR_APPEND_ERROR,
+    Decision,
+    Event,
+    TimerFired,
+    refusal_of,
+    set_deadlines,
+)
 from barnabas.cores.group import (
     admin,
     deletion,
@@ -68,6 +76,7 @@ from barnabas.cores.group.share.group import ShareGroup
 from barnabas.cores.group.state import State, TopicInfo, Topics
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.records_schemas.group_log import OffsetCommitKey
 
 Decider = Callable[[Turn, Any], None]
 
@@ -99,7 +108,7 @@ DECIDERS: Final[Mapping[type, Decider]] = {
 }
 
 
-def _refusal_of(event: Any, error: ErrorCode) -> ErrorCode:
+def _code_of(event: Event[object] | None, error: ErrorCode) -> ErrorCode:
     if type(event) is CommitOffsets and error in (
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -154,8 +163,13 @@ class GroupCoordinatorCore:
 
     # --- serving
 
-    def decide(self, event: Any) -> Turn:
-        """Decide on `event`. Only reads: nothing changes until the returned Turn is applied."""
+    def decide(self, event: Event[object]) -> Decision:
+        """Decide on `event`. Only reads: nothing changes until the decision is applied.
+
+        A stale TimerFired returns an empty Decision.
+        """
+        if type(event) is TimerFired and self.state.deadlines.get(event.key) != event.deadline_ms:
+            return Decision(event)
         turn = Turn(self.state, event.now_ms)
         try:
             deletion.require_not_deleting(turn, event)
@@ -167,42 +181,40 @@ class GroupCoordinatorCore:
                 turn.note(
                     "an invalid request was refused",
                     request=type(event).__name__,
-                    group=event.group_id,
+                    group=getattr(event, "group_id", ""),
                     member=getattr(event, "member_id", ""),
                     reason=refusal.message,
                 )
-            reply = event.refused(refusal.code)
+            reply: Any = event.refused(refusal.code)
             if hasattr(reply, "message"):
                 reply = replace(reply, message=refusal.message)
             turn.reply(event.token, reply)
-        return turn
+        return turn.decision(event)
 
-    def step(self, event: Any) -> Decision:
-        """Decide on one event and apply the decision. A stale TimerFired returns an empty Decision."""
-        if type(event) is TimerFired and self.state.deadlines.get(event.key) != event.deadline_ms:
-            return Decision(event)
-        return self.decide(event).apply(event)
+    def apply(self, decision: Decision) -> None:
+        """The decision's entries are in the log: replay them, and remember what is not in the log.
 
-    def abandon(self, decisions: Sequence[Decision], error: ErrorCode, now_ms: int) -> Decision:
-        """Undo decisions whose records could not be appended: the newest ones of this core, in their order.
-
-        It is as if they had not been made: requests that were waiting before still wait, the events' own requests are
-        refused, and timers that had fired fire again a little later.
+        A group's entries were replayed into its draft when they were decided, since later parts of the decision build on
+        them; the draft takes the group's place.
         """
-        touched: set[TimerKey] = set()
-        for decision in reversed(decisions):
-            touched.update(timer.key for timer in decision.timers)
-            take_back(decision.undo)
-        replies = []
-        for decision in decisions:
-            event = decision.event
-            if type(event) is TimerFired and event.key in self.state.deadlines:
-                self.state.deadlines[event.key] = now_ms + self.state.limits.retry_after_failed_append_ms
-                touched.add(event.key)
-            elif event is not None and event.token is not None:
-                replies.append((event.token, event.refused(_refusal_of(event, error))))
-        timers = tuple(Timer(key, self.state.deadlines.get(key)) for key in sorted(touched))
-        return Decision(replies=tuple(replies), timers=timers)
+        producer_id = -1 if decision.producer is None else decision.producer.producer_id
+        for key, value, _ in decision.entries:
+            if type(key) is OffsetCommitKey:
+                records.replay_offset(self.state, key, value, producer_id)
+        if decision.remember is not None:
+            decision.remember()
+        if type(decision.event) is EndTransaction:
+            ended = decision.event
+            records.replay_marker(self.state, ended.producer.producer_id, ended.committed)
+        set_deadlines(self.state.deadlines, decision.timers)
+
+    def refuse(self, decision: Decision, error: ErrorCode, now_ms: int) -> Decision:
+        """What to apply instead of a decision whose entries could not be appended: it has not been made.
+
+        Requests that were waiting before still wait; a timer that had fired fires again a little later.
+        """
+        retry_at_ms = now_ms + self.state.limits.retry_after_failed_append_ms
+        return refusal_of(decision, _code_of(decision.event, error), retry_at_ms)
 
     # --- what concerns every group
 
@@ -230,25 +242,25 @@ class GroupCoordinatorCore:
         return self.state.groups.keys() | self.state.committed.keys()
 
     def replay(self, key: bytes, value: bytes | None, *, producer_id: int = -1) -> None:
-        """Apply one record of the log; `producer_id` is that of its batch if the batch is transactional.
+        """Apply one entry of the log; `producer_id` is that of its batch if the batch is transactional.
 
-        Records of kinds that this version does not know are skipped, as in Kafka.
-        Raises records.CorruptRecord when a record of a known kind cannot be decoded.
+        Entries of kinds that this version does not know are skipped, as in Kafka.
+        Raises CorruptRecord when an entry of a known kind cannot be decoded.
         """
-        records.replay(self.state, key, value, producer_id)
+        entry = records.decode(key, value)
+        if entry is not None:
+            records.replay(self.state, *entry, producer_id)
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         """Apply an end-transaction marker of the log."""
-        turn = Turn(self.state, 0)
-        offsets.end_transaction(turn, producer_id, committed)
-        turn.apply(None)
+        records.replay_marker(self.state, producer_id, committed)
 
     def on_loaded(self, now_ms: int) -> Iterator[Decision]:
         """Every member gets a full session timeout to report back; groups over the size limit rebalance."""
         for group_id in list(self.state.groups):
             turn = Turn(self.state, now_ms)
             lifecycle.on_loaded(turn, self.state.groups[group_id])
-            yield turn.apply(None)
+            yield turn.decision(None)
 
     def export(self, name: str, now_ms: int) -> Iterator[AdoptGroup]:
         """The events that recreate the group in another core. The first one contains everything but most of the offsets."""

@@ -82,9 +82,7 @@ def decide_adopt(turn: Turn, event: AdoptGroup) -> None:
     for partition, committed in event.offsets.items():
         old = known.get(partition)
         if old is None or old.commit_timestamp_ms < committed.commit_timestamp_ms:
-            adopted = committed._replace(sequence=turn.state.next_sequence())
-            turn.record(records.offset_commit(event.group_id, partition, adopted))
-            turn.commit(event.group_id, partition, adopted)
+            turn.record(records.offset_commit(event.group_id, partition, *committed[:5]))
     turn.reply(event.token, DoneReply())
 
 
@@ -94,7 +92,7 @@ def _is_placeholder(group: Group) -> bool:
 
 
 def _write_group(turn: Turn, group: Group) -> None:
-    """Write the group with all its records, in one batch."""
+    """Write the group with all its entries, in one batch."""
     draft = turn.put(group.copy())
     if isinstance(draft, ClassicGroup):
         if not _is_placeholder(draft):
@@ -130,7 +128,6 @@ def decide_disown(turn: Turn, event: DisownGroup) -> None:
     """Only tombstones, no effects, since the group lives on elsewhere."""
     for partition in event.partitions:
         turn.record(records.offset_tombstone(event.group_id, partition))
-        turn.commit(event.group_id, partition, None)
     group = turn.find(event.group_id)
     if event.is_last and isinstance(group, ConsumerGroup):
         consumer_records.write_group_gone(turn, turn.edit(group))

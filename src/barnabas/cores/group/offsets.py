@@ -57,16 +57,16 @@ def decide_commit(turn: Turn, event: CommitOffsets) -> None:
     else:
         _check_consumer_commit(turn, group, event)
     results = []
-    accepted: dict[Partition, Committed] = {}
+    accepted: dict[Partition, OffsetToCommit] = {}
     for wanted in event.offsets:
         error = ErrorCode.NONE
         if len(wanted.metadata or "") > turn.state.limits.offset_metadata_max_bytes:
             error = ErrorCode.OFFSET_METADATA_TOO_LARGE
         else:
-            accepted[wanted.topic, wanted.partition] = _committed(turn, event, wanted)
+            accepted[wanted.topic, wanted.partition] = wanted
         results.append(PartitionResult(wanted.topic, wanted.partition, error))
     if accepted:
-        _store(turn, group, event, accepted)
+        _store(turn, event, accepted)
     turn.reply(event.token, CommitReply(ErrorCode.NONE, tuple(results)))
 
 
@@ -127,53 +127,28 @@ def _require_member_epoch(group: ConsumerGroup, member: ConsumerMember, epoch: i
         )
 
 
-def _committed(turn: Turn, event: CommitOffsets, wanted: OffsetToCommit) -> Committed:
-    return Committed(
-        wanted.offset,
-        wanted.leader_epoch,
-        wanted.metadata or "",
-        turn.now_ms if wanted.commit_timestamp_ms < 0 else wanted.commit_timestamp_ms,
-        -1 if event.retention_ms < 0 else min(turn.now_ms + event.retention_ms, INT64_MAX),
-        turn.state.next_sequence(),
-    )
-
-
-def _store(
-    turn: Turn, group: Group | None, event: CommitOffsets, accepted: dict[Partition, Committed]
-) -> None:
-    if group is None:
-        turn.create(event.group_id)
-    for partition, committed in accepted.items():
-        turn.record(records.offset_commit(event.group_id, partition, committed))
-    if event.producer is None:
-        for partition, committed in accepted.items():
-            turn.commit(event.group_id, partition, committed)
-        return
+def _store(turn: Turn, event: CommitOffsets, accepted: dict[Partition, OffsetToCommit]) -> None:
+    """The offsets become visible, or are held back, when their entries are replayed."""
+    now_ms, retention_ms = turn.now_ms, event.retention_ms
+    expire_ms = -1 if retention_ms < 0 else min(now_ms + retention_ms, INT64_MAX)
+    for partition, wanted in accepted.items():
+        timestamp_ms = wanted.commit_timestamp_ms
+        entry = records.offset_commit(
+            event.group_id,
+            partition,
+            wanted.offset,
+            wanted.leader_epoch,
+            wanted.metadata or "",
+            now_ms if timestamp_ms < 0 else timestamp_ms,
+            expire_ms,
+        )
+        turn.record(entry)
     turn.producer = event.producer
-    producer_id = event.producer.producer_id
-    held = turn.state.pending.get(producer_id, {}).get(event.group_id, {})
-    turn.hold(producer_id, event.group_id, {**held, **accepted})
 
 
 def decide_end_transaction(turn: Turn, event: EndTransaction) -> None:
-    """A transaction's marker has arrived: its offsets become visible or are dropped."""
-    end_transaction(turn, event.producer.producer_id, event.committed)
+    """A transaction's marker has arrived. It is replayed when this is applied (GroupCoordinatorCore.apply)."""
     turn.reply(event.token, DoneReply())
-
-
-def end_transaction(turn: Turn, producer_id: int, committed: bool) -> None:
-    """Make the offsets that a producer has pending visible, unless there is a newer commit, or drop them."""
-    for group_id, held in turn.state.pending.get(producer_id, {}).items():
-        turn.hold(producer_id, group_id, None)
-        if not committed:
-            continue
-        visible = turn.state.offsets_of(group_id)
-        if turn.find(group_id) is None:
-            turn.create(group_id)
-        for partition, offset in held.items():
-            current = visible.get(partition)
-            if current is None or current.sequence < offset.sequence:
-                turn.commit(group_id, partition, offset)
 
 
 # --- fetch
@@ -238,7 +213,6 @@ def forget(turn: Turn, group_id: str, partition: Partition) -> bool:
     if partition not in turn.state.offsets_of(group_id) and partition not in turn.state.pending_of(group_id):
         return False
     turn.record(records.offset_tombstone(group_id, partition))
-    turn.commit(group_id, partition, None)
     return True
 
 

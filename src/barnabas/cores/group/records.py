@@ -1,4 +1,4 @@
-"""State <-> the records of the offsets topic.
+"""State <-> the entries of the offsets topic.
 
 Writes OffsetCommitValue v3 (v1 if the client gave a retention time) and GroupMetadataValue v3. Reads all versions that
 Kafka has ever written.
@@ -9,56 +9,60 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from barnabas.cores.decision import MISSING, CorruptRecord, put
+from barnabas.cores.decision import CorruptRecord, Entry
 from barnabas.cores.group.classic.group import ClassicGroup, ClassicMember, ClassicState
 from barnabas.cores.group.consumer import records as consumer_records
 from barnabas.cores.group.consumer.group import ConsumerGroup
 from barnabas.cores.group.share import records as share_records
 from barnabas.cores.group.share.group import ShareGroup
-from barnabas.cores.group.state import Committed, Partition, State, put_held, put_offset
+from barnabas.cores.group.state import Committed, Partition, State
 from barnabas.wire.primitives import WireError
 from barnabas.wire.records_schemas import group_log as formats
+from barnabas.wire.schema import Data
 
-Record = tuple[bytes, bytes | None]
-
-OFFSET_COMMIT_KINDS: Final = (0, 1)  # the same fields; 1 is written
-OFFSET_COMMIT_KEY_VERSION: Final = 1
+KINDS: Final = {0, 1, 2, *consumer_records.KINDS, *share_records.KINDS}
 OFFSET_COMMIT_VALUE_VERSION: Final = 3
 OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY: Final = 1
-GROUP_METADATA_KEY_VERSION: Final = 2
 GROUP_METADATA_VALUE_VERSION: Final = 3
+NO_EPOCH: Final = -1
 
 
-# --- encoding
+# --- writing
 
 
-def offset_commit(group_id: str, partition: Partition, committed: Committed) -> Record:
-    """The record of a committed offset."""
-    version = OFFSET_COMMIT_VALUE_VERSION
-    if committed.expire_timestamp_ms >= 0:
-        version = OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY
+def offset_commit(
+    group_id: str,
+    partition: Partition,
+    offset: int,
+    leader_epoch: int,
+    metadata: str,
+    commit_timestamp_ms: int,
+    expire_timestamp_ms: int,
+) -> Entry:
+    """The entry of a committed offset. Its layout with a retention time has no leader epoch."""
+    with_expiry = expire_timestamp_ms >= 0
     value = formats.OffsetCommitValue(
-        offset=committed.offset,
-        leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
-        commit_timestamp=committed.commit_timestamp_ms,
-        expire_timestamp=committed.expire_timestamp_ms,
+        offset=offset,
+        leader_epoch=NO_EPOCH if with_expiry else leader_epoch,
+        metadata=metadata,
+        commit_timestamp=commit_timestamp_ms,
+        expire_timestamp=expire_timestamp_ms,
     )
-    return _offset_key(group_id, partition), value.encode_versioned(version)
+    version = OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY if with_expiry else OFFSET_COMMIT_VALUE_VERSION
+    return Entry(_offset_key(group_id, partition), value, version)
 
 
-def offset_tombstone(group_id: str, partition: Partition) -> Record:
+def offset_tombstone(group_id: str, partition: Partition) -> Entry:
     """The tombstone of a committed offset."""
-    return _offset_key(group_id, partition), None
+    return Entry(_offset_key(group_id, partition), None)
 
 
-def _offset_key(group_id: str, partition: Partition) -> bytes:
-    key = formats.OffsetCommitKey(group=group_id, topic=partition[0], partition=partition[1])
-    return key.encode_versioned(OFFSET_COMMIT_KEY_VERSION)
+def _offset_key(group_id: str, partition: Partition) -> Data:
+    return formats.OffsetCommitKey(group=group_id, topic=partition[0], partition=partition[1])
 
 
-def group_metadata(group: ClassicGroup) -> Record:
-    """The record of a classic group with its members."""
+def group_metadata(group: ClassicGroup) -> Entry:
+    """The entry of a classic group with its members."""
     value = formats.GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation_id,
@@ -79,44 +83,55 @@ def group_metadata(group: ClassicGroup) -> Record:
             for member in group.members.values()
         ],
     )
-    return _group_key(group.group_id), value.encode_versioned(GROUP_METADATA_VALUE_VERSION)
+    return Entry(formats.GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VALUE_VERSION)
 
 
-def group_tombstone(group_id: str) -> Record:
+def group_tombstone(group_id: str) -> Entry:
     """The tombstone of a classic group."""
-    return _group_key(group_id), None
-
-
-def _group_key(group_id: str) -> bytes:
-    return formats.GroupMetadataKey(group=group_id).encode_versioned(GROUP_METADATA_KEY_VERSION)
+    return Entry(formats.GroupMetadataKey(group=group_id), None)
 
 
 # --- replaying
 
 
-def replay(state: State, key: bytes, value: bytes | None, producer_id: int) -> None:
-    """Apply one record to the state; unknown kinds are skipped. Raises CorruptRecord."""
+def decode(key: bytes, value: bytes | None) -> tuple[Data, Data | None] | None:
+    """An entry as it is in the log; None for a kind that this version does not know. Raises CorruptRecord."""
     try:
         (kind,) = struct.unpack_from(">h", key)
-        if kind in OFFSET_COMMIT_KINDS:
-            _replay_offset(state, key, value, producer_id)
-        elif kind == GROUP_METADATA_KEY_VERSION:
-            _replay_group(state, key, value)
-        elif kind in consumer_records.KINDS:
-            _replay_consumer(state, key, value)
-        elif kind in share_records.KINDS:
-            _replay_share(state, key, value)
+        return formats.decode_group_record(key, value) if kind in KINDS else None
     except (WireError, struct.error) as error:
         raise CorruptRecord(f"record of the offsets topic with key {key[:80]!r}: {error}") from error
 
 
-def _replay_offset(state: State, raw_key: bytes, raw_value: bytes | None, producer_id: int) -> None:
-    key = formats.OffsetCommitKey.decode_versioned(raw_key)
-    partition = (key.topic, key.partition)
-    if raw_value is None:
-        put_offset(state, key.group, partition, None, None)
+def replay(state: State, key: Data, value: Data | None, producer_id: int) -> None:
+    """Apply one entry of the log to the state.
+
+    producer_id: the producer whose transaction the entry is part of; -1 if it is part of none.
+    """
+    match key, value:
+        case formats.OffsetCommitKey(), _:
+            replay_offset(state, key, value, producer_id)
+        case formats.GroupMetadataKey(), formats.GroupMetadataValue():
+            state.groups[key.group] = group_of(key.group, value)
+        case formats.GroupMetadataKey(), None:
+            state.groups.pop(key.group, None)
+        case _ if type(key).VERSIONS[0] in consumer_records.KINDS:
+            _replay_consumer(state, key, value)
+        case _:
+            _replay_share(state, key, value)
+
+
+def replay_offset(state: State, key: formats.OffsetCommitKey, value: Data | None, producer_id: int) -> None:
+    """Make an offset visible, or hold it back until the end of its transaction.
+
+    A tombstone also drops what open transactions hold for the partition.
+    """
+    group_id, partition = key.group, (key.topic, key.partition)
+    if not isinstance(value, formats.OffsetCommitValue):
+        _forget_offset(state, group_id, partition)
         return
-    value = formats.OffsetCommitValue.decode_versioned(raw_value)
+    if group_id not in state.groups:
+        state.groups[group_id] = ClassicGroup(group_id)
     committed = Committed(
         value.offset,
         value.leader_epoch,
@@ -125,58 +140,70 @@ def _replay_offset(state: State, raw_key: bytes, raw_value: bytes | None, produc
         value.expire_timestamp,
         state.next_sequence(),
     )
-    if key.group not in state.groups:
-        put(state.groups, key.group, ClassicGroup(key.group), None)
-    if producer_id < 0:
-        put_offset(state, key.group, partition, committed, None)
-    else:
-        held = dict(state.pending.get(producer_id, {}).get(key.group, {}))
-        held[partition] = committed
-        put_held(state, producer_id, key.group, held, None)
+    by_group = state.committed if producer_id < 0 else state.pending.setdefault(producer_id, {})
+    offsets = by_group.get(group_id)
+    if offsets is None:
+        by_group[group_id] = offsets = {}
+    offsets[partition] = committed
 
 
-def _replay_group(state: State, raw_key: bytes, raw_value: bytes | None) -> None:
-    group_id = formats.GroupMetadataKey.decode_versioned(raw_key).group
-    if raw_value is None:
-        put(state.groups, group_id, MISSING, None)
-        return
-    put(
-        state.groups,
-        group_id,
-        group_of(group_id, formats.GroupMetadataValue.decode_versioned(raw_value)),
-        None,
-    )
+def _forget_offset(state: State, group_id: str, partition: Partition) -> None:
+    _drop(state.committed, group_id, partition)
+    for producer_id in [
+        producer_id for producer_id, by_group in state.pending.items() if group_id in by_group
+    ]:
+        _drop(state.pending[producer_id], group_id, partition)
+        if not state.pending[producer_id]:
+            del state.pending[producer_id]
 
 
-def _replay_consumer(state: State, raw_key: bytes, raw_value: bytes | None) -> None:
-    key, value = formats.decode_group_record(raw_key, raw_value)
+def _drop(by_group: dict[str, dict[Partition, Committed]], group_id: str, partition: Partition) -> None:
+    offsets = by_group.get(group_id)
+    if offsets is not None:
+        offsets.pop(partition, None)
+        if not offsets:
+            del by_group[group_id]
+
+
+def replay_marker(state: State, producer_id: int, committed: bool) -> None:
+    """Make the offsets that a producer has pending visible, unless there is a newer commit, or drop them."""
+    for group_id, held in state.pending.pop(producer_id, {}).items():
+        if not committed:
+            continue
+        if group_id not in state.groups:
+            state.groups[group_id] = ClassicGroup(group_id)
+        visible = state.committed.setdefault(group_id, {})
+        for partition, offset in held.items():
+            current = visible.get(partition)
+            if current is None or current.sequence < offset.sequence:
+                visible[partition] = offset
+
+
+def _replay_consumer(state: State, key: Data, value: Data | None) -> None:
     group_id: str = key.group_id  # type: ignore[attr-defined]
     group = state.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
         if value is None:
             return
         # A classic group with this id was only created for offsets read earlier, or was converted to this one.
-        group = ConsumerGroup(group_id)
-        put(state.groups, group_id, group, None)
+        group = state.groups[group_id] = ConsumerGroup(group_id)
     if not consumer_records.replay(group, key, value):
-        put(state.groups, group_id, MISSING, None)
+        del state.groups[group_id]
 
 
-def _replay_share(state: State, raw_key: bytes, raw_value: bytes | None) -> None:
-    key, value = formats.decode_group_record(raw_key, raw_value)
+def _replay_share(state: State, key: Data, value: Data | None) -> None:
     group_id: str = key.group_id  # type: ignore[attr-defined]
     group = state.groups.get(group_id)
     if not isinstance(group, ShareGroup):
         if value is None:
             return
-        group = ShareGroup(group_id)
-        put(state.groups, group_id, group, None)
+        group = state.groups[group_id] = ShareGroup(group_id)
     if not share_records.replay(group, key, value):
-        put(state.groups, group_id, MISSING, None)
+        del state.groups[group_id]
 
 
 def group_of(group_id: str, value: formats.GroupMetadataValue) -> ClassicGroup:
-    """The group in a record: stable if it has members, otherwise empty."""
+    """The group in an entry: stable if it has members, otherwise empty."""
     group = ClassicGroup(
         group_id,
         state=ClassicState.STABLE if value.members else ClassicState.EMPTY,

@@ -1,7 +1,6 @@
 """Everything that one partition of the group coordinator holds in memory.
 
-Groups and committed offsets are values: a change replaces a value and never edits a stored one, so that
-cores/decision.py can undo it.
+Groups are values: a change replaces a group and never edits a stored one, so that an event can work on a draft (turn.py).
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from barnabas.cores.decision import MISSING, Undo, put
 from barnabas.cores.group.classic.group import ClassicGroup
 from barnabas.cores.group.consumer.group import ConsumerGroup
 from barnabas.cores.group.events import TimerKey
@@ -89,7 +87,7 @@ class State:
         return self.group_limits.get(group_id, self.limits)
 
     def next_sequence(self) -> int:
-        """The next number; only increases, even when steps are undone. Only the order matters."""
+        """The next number. Only the order matters."""
         self.sequence += 1
         return self.sequence
 
@@ -110,36 +108,3 @@ class State:
         """The partitions for which open transactions hold offsets of the group."""
         for by_group in self.pending.values():
             yield from by_group.get(group_id, ())
-
-
-def put_offset(
-    state: State, group_id: str, partition: Partition, committed: Committed | None, undo: Undo | None
-) -> None:
-    """Make the offset visible; None deletes it, including those held by open transactions."""
-    offsets = state.committed.get(group_id)
-    if committed is not None:
-        if offsets is None:
-            offsets = {}
-            put(state.committed, group_id, offsets, undo)
-        put(offsets, partition, committed, undo)
-        return
-    if offsets is not None:
-        put(offsets, partition, MISSING, undo)
-        if not offsets:
-            put(state.committed, group_id, MISSING, undo)
-    for producer_id, by_group in list(state.pending.items()):
-        if partition in by_group.get(group_id, ()):
-            held = {other: value for other, value in by_group[group_id].items() if other != partition}
-            put_held(state, producer_id, group_id, held, undo)
-
-
-def put_held(
-    state: State, producer_id: int, group_id: str, held: dict[Partition, Committed] | None, undo: Undo | None
-) -> None:
-    """Replace the offsets that a transaction holds for a group; None or empty drops them."""
-    by_group = dict(state.pending.get(producer_id, {}))
-    if held:
-        by_group[group_id] = held
-    else:
-        by_group.pop(group_id, None)
-    put(state.pending, producer_id, by_group or MISSING, undo)

@@ -15,7 +15,7 @@ from barnabas.cores.group.turn import Turn
 
 
 def decide_timer(turn: Turn, event: TimerFired) -> None:
-    """Called only for the current deadline: GroupCoordinatorCore.step drops stale timers."""
+    """Called only for the current deadline: GroupCoordinatorCore.decide drops stale timers."""
     group_id, member_id, kind = event.key
     turn.disarm(group_id, member_id, kind)
     stored = turn.find(group_id)

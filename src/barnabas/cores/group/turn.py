@@ -1,17 +1,19 @@
 """The changes of one event: collected while deciding, written to the state only when they are applied.
 
 A decider reads the state through its Turn and edits drafts, which are private copies obtained from `edit`. The state itself
-is untouched until `Turn.apply`, so an event that is refused half-way leaves no trace.
+is untouched until the decision is applied, so an event that is refused half-way, or whose entries cannot be appended, leaves
+no trace. What the log says of a group is changed in a draft only by replaying an entry (`consumer/records.py`,
+`share/records.py`); classic groups hold more than the log says (see INVARIANTS.md, "Coordinator memory follows the log").
 """
 
 from __future__ import annotations
 
 from typing import Any, TypeVar, cast
 
-from barnabas.cores.decision import MISSING, Decision, Entry, Note, Producer, Timer, Undo, put
+from barnabas.cores.decision import Decision, Entry, Event, Note, Producer, Timer
 from barnabas.cores.group.classic.group import ClassicGroup
 from barnabas.cores.group.events import TimerKey, VisibleTopics
-from barnabas.cores.group.state import Committed, Group, Partition, State, put_held, put_offset
+from barnabas.cores.group.state import Group, State
 from barnabas.wire.errors import ApiError, ErrorCode
 
 AnyGroup = TypeVar("AnyGroup", bound=Group)
@@ -23,13 +25,11 @@ class Turn:
     __slots__ = (
         "_deleting",
         "_drafts",
-        "_offsets",
-        "_pending",
         "effects",
+        "entries",
         "notes",
         "now_ms",
         "producer",
-        "records",
         "replies",
         "state",
         "timers",
@@ -39,7 +39,7 @@ class Turn:
     def __init__(self, state: State, now_ms: int) -> None:
         self.state = state
         self.now_ms = now_ms
-        self.records: list[Entry] = []
+        self.entries: list[Entry] = []
         self.replies: list[tuple[Any, Any]] = []
         self.timers: dict[TimerKey, int | None] = {}
         self.producer: Producer | None = None
@@ -47,9 +47,7 @@ class Turn:
         self.effects: list[Any] = []
         self.visible: VisibleTopics | None = None
         self._drafts: dict[str, Group | None] = {}
-        self._offsets: list[tuple[str, Partition, Committed | None]] = []
         self._deleting: dict[str, tuple[Any, ...] | None] = {}
-        self._pending: list[tuple[int, str, dict[Partition, Committed] | None]] = []
 
     # --- groups
 
@@ -94,25 +92,15 @@ class Turn:
         """Remove the group when this event is applied."""
         self._drafts[group_id] = None
 
-    # --- offsets
-
-    def commit(self, group_id: str, partition: Partition, committed: Committed | None) -> None:
-        """Make an offset visible at once; None deletes the partition's offset."""
-        self._offsets.append((group_id, partition, committed))
-
-    def hold(self, producer_id: int, group_id: str, offsets: dict[Partition, Committed] | None) -> None:
-        """Replace the offsets that a transaction holds for a group; None drops them."""
-        self._pending.append((producer_id, group_id, offsets))
-
     def set_deleting(self, group_id: str, tokens: tuple[Any, ...] | None) -> None:
         """Mark the group as being deleted, with the requests that wait for that; None ends it."""
         self._deleting[group_id] = tokens
 
     # --- effects
 
-    def record(self, record: Entry) -> None:
-        """Append `record` with this event."""
-        self.records.append(record)
+    def record(self, entry: Entry) -> None:
+        """Append an entry with this event."""
+        self.entries.append(entry)
 
     def reply(self, token: Any, reply: Any) -> None:
         """Answer a request; a token of None wants no answer."""
@@ -133,40 +121,43 @@ class Turn:
         return self.timers.get(key, self.state.deadlines.get(key)) is not None
 
     def effect(self, effect: Any) -> None:
-        """A task for the broker elsewhere, once the records are committed (share/events.py)."""
+        """A task for the broker elsewhere, once the entries are committed (share/events.py)."""
         self.effects.append(effect)
 
     def note(self, text: str, **fields: Any) -> None:
         """Write a line to the broker's log."""
         self.notes.append(Note(text, fields))
 
-    # --- the only writes
+    # --- the outcome
 
-    def apply(self, event: Any) -> Decision:
-        """Write drafts, offsets and deadlines into the state; returns the decision with its undo log."""
-        state = self.state
-        undo: Undo = []
-        for group_id, draft in self._drafts.items():
-            put(state.groups, group_id, MISSING if draft is None else draft, undo)
-        for group_id, partition, committed in self._offsets:
-            put_offset(state, group_id, partition, committed, undo)
-        for producer_id, group_id, held in self._pending:
-            put_held(state, producer_id, group_id, held, undo)
-        for group_id, tokens in self._deleting.items():
-            put(state.deleting, group_id, MISSING if tokens is None else tokens, undo)
-        timers = []
-        for key, deadline_ms in self.timers.items():
-            if deadline_ms is None and key not in state.deadlines:
-                continue
-            put(state.deadlines, key, MISSING if deadline_ms is None else deadline_ms, undo)
-            timers.append(Timer(key, deadline_ms))
+    def decision(self, event: Event[object] | None) -> Decision:
+        """What was decided. Nothing is written yet."""
+        deadlines = self.state.deadlines
         return Decision(
             event,
-            tuple(self.records),
+            tuple(self.entries),
             tuple(self.replies),
-            tuple(timers),
+            tuple(
+                Timer(key, deadline_ms)
+                for key, deadline_ms in self.timers.items()
+                if deadline_ms is not None or key in deadlines
+            ),
             self.producer,
             tuple(self.notes),
             tuple(self.effects),
-            undo,
+            self._remember if self._drafts or self._deleting else None,
         )
+
+    def _remember(self) -> None:
+        """The drafts become the groups: in them the entries were replayed already, and the rest is not in the log."""
+        groups, deleting = self.state.groups, self.state.deleting
+        for group_id, draft in self._drafts.items():
+            if draft is None:
+                groups.pop(group_id, None)
+            else:
+                groups[group_id] = draft
+        for group_id, tokens in self._deleting.items():
+            if tokens is None:
+                deleting.pop(group_id, None)
+            else:
+                deleting[group_id] = tokens

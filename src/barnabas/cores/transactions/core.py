@@ -1,31 +1,31 @@
 """TransactionCore: every transactional id whose name hashes to one partition of `__transaction_state`.
 
-Driven by `broker/coordinators/runtime.py`. An event produces at most one record. Writes to other partitions are an
-effect, which is released when the record is committed and returns as MarkersWritten.
+Driven by `broker/coordinators/runtime.py`. An event produces at most one entry, and its replay is the only way in which a
+transactional id changes. Writes to other partitions are an effect, which is released when the entry is committed and
+returns as MarkersWritten.
 
 Source: Kafka's TransactionCoordinator; KIP-98, KIP-360, KIP-890. While Kafka has a pending state until its record is
-replicated, this core moves to the new state at once, and the runtime holds back every answer that would show it.
+replicated, this core moves to the new state once it is appended, and the runtime holds back every answer that would show it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from barnabas.cores.decision import (
-    MISSING,
     REFUSAL_FOR_APPEND_ERROR,
     Decision,
     DoneReply,
     Entry,
+    Event,
     Note,
     Producer,
     Timer,
     TimerFired,
-    Undo,
-    put,
-    take_back,
+    refusal_of,
+    set_deadlines,
 )
 from barnabas.cores.transactions import records
 from barnabas.cores.transactions.events import (
@@ -58,14 +58,13 @@ RETRY_AFTER_FAILED_APPEND_MS: Final = 10_000
 
 @dataclass(slots=True)
 class Outcome:
-    """A decision: the new value of the transactional id (None: unchanged), the reply, and everything else to be done."""
+    """What was decided: the new value of the transactional id (None: unchanged), the reply, and all else to be done."""
 
     become: Transaction | None = None
-    reply: Any = None
-    effects: tuple[Any, ...] = ()
+    reply: object = None
+    effects: tuple[WriteMarkers, ...] = ()
     notes: tuple[Note, ...] = ()
     forget: str | None = None
-    timers: dict[str, int | None] = field(default_factory=dict)
 
 
 class TransactionCore:
@@ -100,8 +99,11 @@ class TransactionCore:
 
     # --- serving
 
-    def step(self, event: Any) -> Decision:
-        """Decide on one event and apply the decision. A stale TimerFired returns an empty Decision."""
+    def decide(self, event: Event[object]) -> Decision:
+        """Decide on one event. Nothing changes until the decision is applied.
+
+        A stale TimerFired returns an empty Decision.
+        """
         if type(event) is TimerFired and self.deadlines.get(event.key) != event.deadline_ms:
             return Decision(event)
         try:
@@ -111,9 +113,21 @@ class TransactionCore:
             if isinstance(reply, InitReply | TxnReply):
                 reply = type(reply)(refusal.code, refusal.message)
             outcome = Outcome(reply=reply)
-        return self._apply(event, outcome)
+        return self._decision(event, outcome)
 
-    def _decide(self, event: Any) -> Outcome:
+    def apply(self, decision: Decision) -> None:
+        """The decision's entry is in the log: replay it."""
+        for key, value, _ in decision.entries:
+            self._put(*records.read(key, value))
+        if decision.remember is not None:
+            decision.remember()
+        set_deadlines(self.deadlines, decision.timers)
+
+    def refuse(self, decision: Decision, error: ErrorCode, now_ms: int) -> Decision:
+        """What to apply instead of a decision whose entry could not be appended."""
+        return refusal_of(decision, REFUSAL_FOR_APPEND_ERROR.get(error, error), now_ms + self._retry_ms)
+
+    def _decide(self, event: Event[object]) -> Outcome:
         match event:
             case AddPartitions():
                 return self._add_partitions(event)
@@ -130,37 +144,51 @@ class TransactionCore:
             case _:
                 raise AssertionError(f"no event of transactions: {type(event).__name__}")
 
-    def _apply(self, event: Any, outcome: Outcome) -> Decision:
-        undo: Undo = []
+    def _decision(self, event: Event[object], outcome: Outcome) -> Decision:
         entries: tuple[Entry, ...] = ()
-        timers: list[Timer] = []
+        timers: tuple[Timer, ...] = ()
         new = outcome.become
         if new is not None:
             entries = (records.entry_of(new),)
-            self._put(new.transactional_id, new, undo)
-            deadline = None
+            name, deadline_ms = new.transactional_id, None
             if new.state is TxnState.ONGOING:
-                deadline = new.started_ms + new.timeout_ms
-            if self.deadlines.get(new.transactional_id) != deadline:
-                put(self.deadlines, new.transactional_id, MISSING if deadline is None else deadline, undo)
-                timers.append(Timer(new.transactional_id, deadline))
-        if outcome.forget is not None:
+                deadline_ms = new.started_ms + new.timeout_ms
+            if self.deadlines.get(name) != deadline_ms:
+                timers = (Timer(name, deadline_ms),)
+        elif outcome.forget is not None:
             entries = (records.tombstone_of(outcome.forget),)
-            self._put(outcome.forget, None, undo)
+
         replies = () if event.token is None else ((event.token, outcome.reply),)
         return Decision(
-            event, entries, replies, tuple(timers), notes=outcome.notes, effects=outcome.effects, undo=undo
+            event,
+            entries,
+            replies,
+            timers,
+            notes=outcome.notes,
+            effects=outcome.effects,
+            remember=lambda: self._remember(event, new),
         )
 
-    def _put(self, name: str, new: Transaction | None, undo: Undo | None) -> None:
+    def _remember(self, event: Event[object], new: Transaction | None) -> None:
+        """What no entry says: the epoch before the last one, and the connection that the producer uses."""
+        if new is not None and new.last_epoch != NO_EPOCH:
+            stored = self.transactions[new.transactional_id]
+            self.transactions[new.transactional_id] = stored._replace(last_epoch=new.last_epoch)
+        if isinstance(event, AddPartitions | EndTxn) and _may_come_late(event):
+            known = self.transactions.get(event.transactional_id)
+            if known is not None and _producer(known) == event.producer and not self._came_late(event):
+                self._connections[event.transactional_id] = (event.producer, event.connection)
+
+    def _put(self, name: str, new: Transaction | None) -> None:
         old = self.transactions.get(name)
         if old is not None and (new is None or new.producer_id != old.producer_id):
-            put(self.owners, old.producer_id, MISSING, undo)
-        if new is not None and (old is None or new.producer_id != old.producer_id):
-            put(self.owners, new.producer_id, name, undo)
-        put(self.transactions, name, MISSING if new is None else new, undo)
+            self.owners.pop(old.producer_id, None)
         if new is None:
+            self.transactions.pop(name, None)
             self._connections.pop(name, None)
+        else:
+            self.owners[new.producer_id] = name
+            self.transactions[name] = new
 
     # --- InitProducerId
 
@@ -277,13 +305,8 @@ class TransactionCore:
         on a new connection. So a client has given up any request on a connection older than another one that its producer
         has used since.
         """
-        if event.version >= TV_2 or event.connection < 0:
-            return False
         producer, newest = self._connections.get(event.transactional_id, (None, -1))
-        if producer == event.producer and event.connection < newest:
-            return True
-        self._connections[event.transactional_id] = (event.producer, event.connection)
-        return False
+        return _may_come_late(event) and producer == event.producer and event.connection < newest
 
     # --- EndTxn
 
@@ -391,26 +414,6 @@ class TransactionCore:
         note = Note("an unused transactional id is forgotten", {"transactional_id": known.transactional_id})
         return Outcome(reply=DoneReply(), notes=(note,), forget=known.become(TxnState.DEAD).transactional_id)
 
-    # --- taking back
-
-    def abandon(self, decisions: Sequence[Decision], error: ErrorCode, now_ms: int) -> Decision:
-        """Undo decisions whose records could not be appended: the newest ones of this core, in their order."""
-        touched: set[str] = set()
-        for decision in reversed(decisions):
-            touched.update(timer.key for timer in decision.timers)
-            take_back(decision.undo)
-        refusal = REFUSAL_FOR_APPEND_ERROR.get(error, error)
-        replies = []
-        for decision in decisions:
-            event = decision.event
-            if type(event) is TimerFired and event.key in self.deadlines:
-                self.deadlines[event.key] = now_ms + self._retry_ms
-                touched.add(event.key)
-            elif event is not None and event.token is not None:
-                replies.append((event.token, event.refused(refusal)))
-        timers = tuple(Timer(key, self.deadlines.get(key)) for key in sorted(touched))
-        return Decision(replies=tuple(replies), timers=timers)
-
     # --- loading
 
     def names(self) -> Iterable[str]:
@@ -418,10 +421,10 @@ class TransactionCore:
         return list(self.transactions)
 
     def replay(self, key: bytes, value: bytes | None, *, producer_id: int = -1) -> None:
-        """Apply one record of the log. Raises CorruptRecord if it cannot be decoded."""
-        found = records.read(key, value)
-        if found is not None:
-            self._put(*found, None)
+        """Apply one entry of the log. Raises CorruptRecord if it cannot be decoded."""
+        entry = records.decode(key, value)
+        if entry is not None:
+            self._put(*records.read(*entry))
 
     def replay_marker(self, producer_id: int, committed: bool) -> None:
         """Transactional ids are never part of a transaction."""
@@ -434,7 +437,6 @@ class TransactionCore:
             elif known.state is TxnState.ONGOING:
                 # At most one full time-out from now, whatever the wall clock has done meanwhile.
                 deadline = min(known.started_ms, now_ms) + known.timeout_ms
-                self.deadlines[known.transactional_id] = deadline
                 yield Decision(timers=(Timer(known.transactional_id, deadline),))
 
     def last_markers(self, now_ms: int) -> Iterator[WriteMarkers]:
@@ -467,6 +469,11 @@ class TransactionCore:
                 assert not known.partitions
                 assert known.next_producer_id == NO_PRODUCER_ID
         assert len(self.owners) == len(self.transactions)
+
+
+def _may_come_late(event: AddPartitions | EndTxn) -> bool:
+    """Whether the epoch of a request does not tell to which transaction it belongs."""
+    return event.version < TV_2 and event.connection >= 0
 
 
 def _may_go_on(known: Transaction, expected: Producer) -> bool:

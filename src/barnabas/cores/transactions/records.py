@@ -1,4 +1,4 @@
-"""Transactional ids as records of `__transaction_state`, in Kafka's format: one key each, the newest value counts."""
+"""Transactional ids as entries of `__transaction_state`, in Kafka's format: one key each, the newest value counts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from barnabas.wire.records_schemas.transaction_log import (
     TransactionLogValue,
     decode_transaction_record,
 )
+from barnabas.wire.schema import Data
 
 VALUE_VERSION = 1
 
 
 def entry_of(transaction: Transaction) -> Entry:
-    """The record with the complete state of a transactional id."""
+    """The entry with the complete state of a transactional id."""
     by_topic: dict[str, list[int]] = {}
     for topic, index in sorted(transaction.partitions):
         by_topic.setdefault(topic, []).append(index)
@@ -33,28 +34,28 @@ def entry_of(transaction: Transaction) -> Entry:
         transaction_start_timestamp_ms=transaction.started_ms,
         client_transaction_version=transaction.client_version,
     )
-    return _key(transaction.transactional_id), value.encode_versioned(VALUE_VERSION)
+    return Entry(TransactionLogKey(transactional_id=transaction.transactional_id), value, VALUE_VERSION)
 
 
 def tombstone_of(transactional_id: str) -> Entry:
     """The tombstone of a transactional id."""
-    return _key(transactional_id), None
+    return Entry(TransactionLogKey(transactional_id=transactional_id), None)
 
 
-def _key(transactional_id: str) -> bytes:
-    return TransactionLogKey(transactional_id=transactional_id).encode_versioned(0)
-
-
-def read(key: bytes, value: bytes | None) -> tuple[str, Transaction | None] | None:
-    """Transactional id and state of a record; None for a kind that this version does not know. Raises CorruptRecord."""
+def decode(key: bytes, value: bytes | None) -> tuple[Data, Data | None] | None:
+    """An entry as it is in the log; None for a kind that this version does not know. Raises CorruptRecord."""
     try:
-        raw_key, raw_value = decode_transaction_record(key, value)
+        return decode_transaction_record(key, value)
     except UnsupportedVersion:
         return None
     except WireError as error:
         raise CorruptRecord(f"record of the transactions with key {key[:80]!r}: {error}") from error
-    assert isinstance(raw_key, TransactionLogKey)
-    name = raw_key.transactional_id
+
+
+def read(key: Data, raw_value: Data | None) -> tuple[str, Transaction | None]:
+    """Transactional id and state of an entry. Raises CorruptRecord for a state that does not exist."""
+    assert isinstance(key, TransactionLogKey)
+    name = key.transactional_id
     if raw_value is None:
         return name, None
     assert isinstance(raw_value, TransactionLogValue)

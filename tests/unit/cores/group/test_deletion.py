@@ -13,8 +13,9 @@ from barnabas.cores.group import (
     OffsetToCommit,
 )
 from barnabas.cores.group.sweeps import PIECE
+from barnabas.sim.coordinators import group_view
 from barnabas.wire.errors import ErrorCode
-from tests.scenarios.group.driver import Driver, durable_view
+from tests.scenarios.group.driver import Driver
 
 OFFSETS = 3 * PIECE + 7
 
@@ -48,8 +49,8 @@ def test_no_event_forgets_more_than_a_piece() -> None:
         written.append(len(driver.log) - begun)
     assert driver.take_replies() == [("delete", DeleteGroup("", 0, "g").refused(ErrorCode.NONE))]
     assert written == [PIECE, PIECE, PIECE, 7 + 1]  # and the group itself
-    assert durable_view(driver.rebuilt())["groups"] == {}
-    assert durable_view(driver.rebuilt())["offsets"] == {}
+    assert group_view(driver.rebuilt())["groups"] == {}
+    assert group_view(driver.rebuilt())["offsets"] == {}
 
 
 def test_whoever_uses_the_group_meanwhile_tries_again() -> None:
@@ -81,7 +82,7 @@ def test_a_crash_in_between_leaves_the_group_with_the_rest() -> None:
     driver.step(DeleteGroup("again", driver.now_ms, "g"))
     driver.advance(0)
     assert [reply.error for _, reply in driver.take_replies()] == [ErrorCode.NONE]
-    assert durable_view(driver.rebuilt())["offsets"] == {}
+    assert group_view(driver.rebuilt())["offsets"] == {}
 
 
 def test_a_failed_append_is_tried_again() -> None:
@@ -107,5 +108,5 @@ def test_offsets_of_open_transactions_go_as_well() -> None:
     driver.step(DeleteGroup("delete", driver.now_ms, "g"))
     driver.advance(0)
     assert [reply.error for _, reply in driver.take_replies()] == [ErrorCode.NONE]
-    view = durable_view(driver.core)
+    view = group_view(driver.core)
     assert (view["groups"], view["offsets"], view["held"]) == ({}, {}, {})

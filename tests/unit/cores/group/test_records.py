@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from barnabas.cores.decision import CorruptRecord
 from barnabas.cores.group import records
 from barnabas.cores.group.classic.group import (
     ClassicGroup,
@@ -14,7 +15,6 @@ from barnabas.cores.group.classic.group import (
     read_subscription_topics,
 )
 from barnabas.cores.group.core import GroupCoordinatorCore
-from barnabas.cores.group.state import Committed
 
 
 def text(value: str) -> bytes:
@@ -26,15 +26,13 @@ def blob(value: bytes) -> bytes:
 
 
 def test_a_commit_is_key_1_and_value_3() -> None:
-    committed = Committed(42, 7, "note", 1_000, -1, sequence=1)
-    key, value = records.offset_commit("g", ("topic", 3), committed)
+    key, value = records.offset_commit("g", ("topic", 3), 42, 7, "note", 1_000, -1).encode()
     assert key == b"\x00\x01" + text("g") + text("topic") + struct.pack(">i", 3)
     assert value == b"\x00\x03" + struct.pack(">qi", 42, 7) + text("note") + struct.pack(">q", 1_000)
 
 
 def test_a_commit_with_a_retention_of_its_own_is_value_1() -> None:
-    committed = Committed(42, 7, "", 1_000, 9_000, sequence=1)
-    _, value = records.offset_commit("g", ("topic", 3), committed)
+    _, value = records.offset_commit("g", ("topic", 3), 42, 7, "", 1_000, 9_000).encode()
     assert value == b"\x00\x01" + struct.pack(">q", 42) + text("") + struct.pack(">qq", 1_000, 9_000)
 
 
@@ -46,7 +44,7 @@ def stable_group() -> ClassicGroup:
 
 
 def test_a_generation_is_key_2_and_value_3() -> None:
-    key, value = records.group_metadata(stable_group())
+    key, value = records.group_metadata(stable_group()).encode()
     assert key == b"\x00\x02" + text("g")
     member = text("m-1") + text("i-1") + text("m") + text("/h") + struct.pack(">ii", 60_000, 10_000)
     member += blob(b"sub") + blob(b"share")
@@ -72,13 +70,13 @@ def test_the_oldest_versions_are_read() -> None:
 
 def test_tombstones_forget() -> None:
     core = GroupCoordinatorCore()
-    for key, value in (
+    for entry in (
         records.group_metadata(stable_group()),
-        records.offset_commit("g", ("t", 0), Committed(1, -1, "", 1, -1, 1)),
+        records.offset_commit("g", ("t", 0), 1, -1, "", 1, -1),
         records.offset_tombstone("g", ("t", 0)),
         records.group_tombstone("g"),
     ):
-        core.replay(key, value)
+        core.replay(*entry.encode())
     assert not core.state.groups
     assert not core.state.committed
 
@@ -86,9 +84,9 @@ def test_tombstones_forget() -> None:
 def test_unknown_kinds_are_skipped_and_broken_records_named() -> None:
     core = GroupCoordinatorCore()
     core.replay(b"\x00\x7f whatever", b"more")
-    with pytest.raises(records.CorruptRecord, match="offsets topic"):
+    with pytest.raises(CorruptRecord, match="offsets topic"):
         core.replay(b"\x00\x02" + text("g"), b"\x00\x03\x00")
-    with pytest.raises(records.CorruptRecord):
+    with pytest.raises(CorruptRecord):
         core.replay(b"\x00", b"")
     assert not core.state.groups
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from barnabas.cores.group.share.partition import Delivery, StateBatch
 from barnabas.cores.group.share.state import ShareKey, ShareStateCore, merge
+from barnabas.sim.coordinators import check_follows_log
 from barnabas.wire.errors import ApiError, ErrorCode
 
 KEY = ShareKey("g", UUID(int=1), 0)
@@ -25,11 +26,13 @@ def test_stale_leaders_and_stale_groups_are_fenced() -> None:
         core.write(0, KEY, 0, 0, 0, ())
     assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert core.read(0, KEY, 3)[0].start_offset == -1
-    core.initialize(0, KEY, 2, 100)
+    core.apply(core.initialize(0, KEY, 2, 100))
     state, change = core.read(0, KEY, 3)
     assert (state.start_offset, state.leader_epoch) == (100, 3)
-    assert change.records
-    core.write(0, KEY, 2, 3, 105, [StateBatch(105, 106, OPEN, 1)])
+    assert change.entries
+    core.apply(change)
+    assert core.states[KEY].leader_epoch == 3
+    core.apply(core.write(0, KEY, 2, 3, 105, [StateBatch(105, 106, OPEN, 1)]))
     for state_epoch, leader_epoch, code in (
         (1, 3, ErrorCode.FENCED_STATE_EPOCH),
         (2, 2, ErrorCode.FENCED_LEADER_EPOCH),
@@ -46,19 +49,22 @@ def test_stale_leaders_and_stale_groups_are_fenced() -> None:
 
 def test_a_reset_forgets_all_and_a_delete_everything() -> None:
     core = ShareStateCore()
-    core.initialize(0, KEY, 0, 0)
-    core.write(0, KEY, 0, 0, 5, [StateBatch(5, 9, OPEN, 2)])
-    core.initialize(0, KEY, 1, 50)
+    core.apply(core.initialize(0, KEY, 0, 0))
+    core.apply(core.write(0, KEY, 0, 0, 5, [StateBatch(5, 9, OPEN, 2)]))
+    assert core.states[KEY].batches
+    core.apply(core.initialize(0, KEY, 1, 50))
     assert core.states[KEY].batches == ()
-    assert [value for _, value in core.delete(KEY).records] == [None, None]
-    assert core.delete(KEY).records == ()
+    gone = core.delete(KEY)
+    assert [entry.value for entry in gone.entries] == [None, None]
+    core.apply(gone)
+    assert core.delete(KEY).entries == ()
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_log_gives_back_the_state(seed: int) -> None:
     """Writes of all kinds, some of which cannot be appended, with few deltas to a snapshot."""
     chance = random.Random(seed)
-    core, log = ShareStateCore(updates_per_snapshot=4), []
+    core, again = ShareStateCore(updates_per_snapshot=4), ShareStateCore()
     keys = [ShareKey("g", UUID(int=1), number) for number in range(2)]
     offsets = dict.fromkeys(keys, 0)
     for now_ms in range(300):
@@ -79,13 +85,11 @@ def test_the_log_gives_back_the_state(seed: int) -> None:
         except ApiError:
             continue
         if chance.random() < 0.1:
-            core.abandon([change])
-        else:
-            log.extend(change.records)
-    again = ShareStateCore()
-    for raw_key, raw_value in log:
-        again.replay(raw_key, raw_value)
-    assert again.states == core.states
+            continue
+        core.apply(change)
+        for raw_key, raw_value in change.encoded():
+            again.replay(raw_key, raw_value)
+        check_follows_log(core, again)
 
 
 @pytest.mark.parametrize("seed", range(20))

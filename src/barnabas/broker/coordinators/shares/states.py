@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.cluster.internal_topics import SHARE_STATE_TOPIC
-from barnabas.broker.coordinators.runtime import CoordinatorRuntime, Kind
+from barnabas.broker.coordinators.runtime import CoordinatorRuntime
+from barnabas.broker.coordinators.seats import CoordinatorKind
 from barnabas.broker.coordinators.shares.state_requests import StateEvent
 from barnabas.config import broker_groups, broker_share
 from barnabas.cores.group.share.state import (
@@ -63,14 +64,14 @@ class ShareStates:
     ) -> None:
         self._partitions = partitions
         self._updates = config.get(broker_share.SHARE_SNAPSHOT_UPDATE_RECORDS)
-        kind = Kind(
+        kind = CoordinatorKind(
             "share",
             SHARE_STATE_TOPIC,
             lambda index: ShareStateCore(self._updates),
             Codec.NONE,
             config.get(broker_groups.OFFSETS_LOAD_BUFFER_SIZE),
             proof=NO_ENTRY,
-            on_records=ShareStateCore.note_offsets,
+            on_entries=ShareStateCore.note_offsets,
         )
         self._due: dict[int, Due] = {}
         """By partition: deletions found by the last `prune` that have to wait."""

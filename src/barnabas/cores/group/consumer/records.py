@@ -1,15 +1,18 @@
-"""Consumer groups <-> records of the offsets topic (kinds 3, 5 to 8 and 16, as Kafka 4 writes them).
+"""Consumer groups <-> entries of the offsets topic (kinds 3, 5 to 8 and 16, as Kafka 4 writes them).
 
-Each `write_*` changes a draft and notes the record of the change, so that the two always agree; `replay` makes the
-same change from the record's bytes.
+Each `write_*` notes an entry and replays it into the draft at once: a draft is changed as a restart changes a group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import chain, groupby, repeat
+from operator import itemgetter
+from typing import Any, Final
 from uuid import UUID
 
+from barnabas.cores.decision import Entry
 from barnabas.cores.group.assignors import NOTHING, Assignment
 from barnabas.cores.group.consumer.group import (
     ClassicSide,
@@ -25,8 +28,9 @@ from barnabas.wire.schema import Data
 KINDS = frozenset({3, 5, 6, 7, 8, 16})
 
 
-def _record(turn: Turn, key: Data, kind: int, value: Data | None) -> None:
-    turn.record((key.encode_versioned(kind), None if value is None else value.encode_versioned(0)))
+def _write(turn: Turn, group: ConsumerGroup, key: Data, value: Data | None) -> None:
+    turn.record(Entry(key, value))
+    replay(group, key, value)
 
 
 # --- writing
@@ -34,14 +38,12 @@ def _record(turn: Turn, key: Data, kind: int, value: Data | None) -> None:
 
 def write_epoch(turn: Turn, group: ConsumerGroup, epoch: int, metadata_hash: int) -> None:
     """A new group epoch, with the hash of the topics that it is based on."""
-    group.epoch, group.metadata_hash = epoch, metadata_hash
     value = schemas.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-    _record(turn, schemas.ConsumerGroupMetadataKey(group_id=group.group_id), 3, value)
+    _write(turn, group, schemas.ConsumerGroupMetadataKey(group_id=group.group_id), value)
 
 
 def write_member(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
     """A member's own data; `write_current` stores its progress."""
-    group.put_member(member)
     classic = None
     if member.classic is not None:
         classic = schemas.ClassicMemberMetadata(
@@ -63,12 +65,11 @@ def write_member(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> No
         classic_member_metadata=classic,
     )
     key = schemas.ConsumerGroupMemberMetadataKey(group_id=group.group_id, member_id=member.member_id)
-    _record(turn, key, 5, value)
+    _write(turn, group, key, value)
 
 
 def write_target_member(turn: Turn, group: ConsumerGroup, member_id: str, target: Assignment) -> None:
     """A member's target assignment."""
-    group.target[member_id] = target
     value = schemas.ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
             schemas.TopicPartition(topic_id=topic_id, partitions=partitions)
@@ -76,21 +77,19 @@ def write_target_member(turn: Turn, group: ConsumerGroup, member_id: str, target
         ]
     )
     key = schemas.ConsumerGroupTargetAssignmentMemberKey(group_id=group.group_id, member_id=member_id)
-    _record(turn, key, 7, value)
+    _write(turn, group, key, value)
 
 
 def write_target_epoch(turn: Turn, group: ConsumerGroup, epoch: int) -> None:
     """The epoch of the target assignment, after all targets have been written."""
-    group.target_epoch = epoch
     value = schemas.ConsumerGroupTargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp=turn.now_ms
     )
-    _record(turn, schemas.ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id), 6, value)
+    _write(turn, group, schemas.ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id), value)
 
 
 def write_current(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
     """A member's progress: its epoch, its partitions, and those that it has to revoke."""
-    group.put_member(member)
     value = schemas.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -99,53 +98,49 @@ def write_current(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> N
         partitions_pending_revocation=_current(member.revoking),
     )
     key = schemas.ConsumerGroupCurrentMemberAssignmentKey(group_id=group.group_id, member_id=member.member_id)
-    _record(turn, key, 8, value)
+    _write(turn, group, key, value)
 
 
 def write_regex(turn: Turn, group: ConsumerGroup, regex: str, resolved: ResolvedRegex | None) -> None:
     """The topics that an expression matched; None removes an expression that no member uses any more."""
     value = None
-    if resolved is None:
-        group.regexes.pop(regex, None)
-    else:
-        group.regexes[regex] = resolved
+    if resolved is not None:
         value = schemas.ConsumerGroupRegularExpressionValue(
             topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
         )
     key = schemas.ConsumerGroupRegularExpressionKey(group_id=group.group_id, regular_expression=regex)
-    _record(turn, key, 16, value)
+    _write(turn, group, key, value)
 
 
 def write_member_gone(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
-    """Tombstones for all records of a member."""
+    """Tombstones for all entries of a member."""
     names = {"group_id": group.group_id, "member_id": member_id}
-    _record(turn, schemas.ConsumerGroupCurrentMemberAssignmentKey(**names), 8, None)
-    _record(turn, schemas.ConsumerGroupTargetAssignmentMemberKey(**names), 7, None)
-    _record(turn, schemas.ConsumerGroupMemberMetadataKey(**names), 5, None)
-    group.remove_member(member_id)
-    group.target.pop(member_id, None)
+    _write(turn, group, schemas.ConsumerGroupCurrentMemberAssignmentKey(**names), None)
+    _write(turn, group, schemas.ConsumerGroupTargetAssignmentMemberKey(**names), None)
+    _write(turn, group, schemas.ConsumerGroupMemberMetadataKey(**names), None)
 
 
 def write_group_gone(turn: Turn, group: ConsumerGroup) -> None:
-    """Tombstones for all records of the group, and its removal."""
+    """Tombstones for all entries of the group, and its removal."""
     for member_id in list(group.members):
         write_member_gone(turn, group, member_id)
-    for member_id in group.target:  # targets of members that have already left
+    for member_id in list(group.target):  # targets of members that have already left
         key = schemas.ConsumerGroupTargetAssignmentMemberKey(group_id=group.group_id, member_id=member_id)
-        _record(turn, key, 7, None)
+        _write(turn, group, key, None)
     for regex in list(group.regexes):
         write_regex(turn, group, regex, None)
-    _record(turn, schemas.ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id), 6, None)
-    _record(turn, schemas.ConsumerGroupMetadataKey(group_id=group.group_id), 3, None)
+    _write(turn, group, schemas.ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
+    _write(turn, group, schemas.ConsumerGroupMetadataKey(group_id=group.group_id), None)
     turn.remove(group.group_id)
 
 
 def by_topic(assignment: Iterable[tuple[UUID, int]]) -> list[tuple[UUID, list[int]]]:
     """Partitions grouped by topic and sorted, so that equal assignments have equal bytes."""
-    topics: dict[UUID, list[int]] = {}
-    for topic_id, partition in sorted(assignment):
-        topics.setdefault(topic_id, []).append(partition)
-    return list(topics.items())
+    # Without a mapping by topic: that would compute the hash of a UUID, in Python, for each partition.
+    return [
+        (topic_id, [partition for _, partition in rows])
+        for topic_id, rows in groupby(sorted(assignment), itemgetter(0))
+    ]
 
 
 def _current(assignment: Assignment) -> list[schemas.TopicPartitions]:
@@ -156,44 +151,64 @@ def _current(assignment: Assignment) -> list[schemas.TopicPartitions]:
 
 
 def _flat(rows: Iterable[schemas.TopicPartition | schemas.TopicPartitions]) -> Assignment:
-    return frozenset((row.topic_id, partition) for row in rows for partition in row.partitions)
+    return frozenset(chain.from_iterable(zip(repeat(row.topic_id), row.partitions) for row in rows))
 
 
 # --- replaying
 
 
 def replay(group: ConsumerGroup, key: Data, value: Data | None) -> bool:
-    """Apply a record to `group`; False if the record removes the group itself."""
-    match key, value:
-        case schemas.ConsumerGroupMetadataKey(), None:
-            return False
-        case schemas.ConsumerGroupMetadataKey(), schemas.ConsumerGroupMetadataValue():
-            group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
-        case schemas.ConsumerGroupMemberMetadataKey(), _:
-            _replay_member(group, key.member_id, value)
-        case schemas.ConsumerGroupTargetAssignmentMetadataKey(), _:
-            target_value = isinstance(value, schemas.ConsumerGroupTargetAssignmentMetadataValue)
-            group.target_epoch = value.assignment_epoch if target_value else 0  # type: ignore[union-attr]
-        case schemas.ConsumerGroupTargetAssignmentMemberKey(), None:
-            group.target.pop(key.member_id, None)
-        case (
-            schemas.ConsumerGroupTargetAssignmentMemberKey(),
-            schemas.ConsumerGroupTargetAssignmentMemberValue(),
-        ):
-            group.target[key.member_id] = _flat(value.topic_partitions)
-        case schemas.ConsumerGroupCurrentMemberAssignmentKey(), _:
-            _replay_current(group, key.member_id, value)
-        case schemas.ConsumerGroupRegularExpressionKey(), None:
-            group.regexes.pop(key.regular_expression, None)
-        case schemas.ConsumerGroupRegularExpressionKey(), schemas.ConsumerGroupRegularExpressionValue():
-            group.regexes[key.regular_expression] = ResolvedRegex(
-                frozenset(value.topics), value.version, value.timestamp
-            )
+    """Apply an entry to `group`; False if the entry removes the group itself."""
+    if value is None and type(key) is schemas.ConsumerGroupMetadataKey:
+        return False
+    REPLAYS[type(key)](group, key, value)
     return True
 
 
-def _replay_member(group: ConsumerGroup, member_id: str, value: Data | None) -> None:
-    if not isinstance(value, schemas.ConsumerGroupMemberMetadataValue):
+def _replay_epoch(
+    group: ConsumerGroup, key: schemas.ConsumerGroupMetadataKey, value: schemas.ConsumerGroupMetadataValue
+) -> None:
+    group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+
+
+def _replay_target_epoch(
+    group: ConsumerGroup,
+    key: schemas.ConsumerGroupTargetAssignmentMetadataKey,
+    value: schemas.ConsumerGroupTargetAssignmentMetadataValue | None,
+) -> None:
+    group.target_epoch = 0 if value is None else value.assignment_epoch
+
+
+def _replay_target_member(
+    group: ConsumerGroup,
+    key: schemas.ConsumerGroupTargetAssignmentMemberKey,
+    value: schemas.ConsumerGroupTargetAssignmentMemberValue | None,
+) -> None:
+    if value is None:
+        group.target.pop(key.member_id, None)
+    else:
+        group.target[key.member_id] = _flat(value.topic_partitions)
+
+
+def _replay_regex(
+    group: ConsumerGroup,
+    key: schemas.ConsumerGroupRegularExpressionKey,
+    value: schemas.ConsumerGroupRegularExpressionValue | None,
+) -> None:
+    if value is None:
+        group.regexes.pop(key.regular_expression, None)
+    else:
+        resolved = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+        group.regexes[key.regular_expression] = resolved
+
+
+def _replay_member(
+    group: ConsumerGroup,
+    key: schemas.ConsumerGroupMemberMetadataKey,
+    value: schemas.ConsumerGroupMemberMetadataValue | None,
+) -> None:
+    member_id = key.member_id
+    if value is None:
         group.remove_member(member_id)
         return
     classic = None
@@ -218,9 +233,14 @@ def _replay_member(group: ConsumerGroup, member_id: str, value: Data | None) -> 
     )
 
 
-def _replay_current(group: ConsumerGroup, member_id: str, value: Data | None) -> None:
+def _replay_current(
+    group: ConsumerGroup,
+    key: schemas.ConsumerGroupCurrentMemberAssignmentKey,
+    value: schemas.ConsumerGroupCurrentMemberAssignmentValue | None,
+) -> None:
+    member_id = key.member_id
     member = group.members.get(member_id)
-    if not isinstance(value, schemas.ConsumerGroupCurrentMemberAssignmentValue):
+    if value is None:
         if member is not None:
             group.put_member(
                 replace(
@@ -244,3 +264,13 @@ def _replay_current(group: ConsumerGroup, member_id: str, value: Data | None) ->
             revoking=_flat(value.partitions_pending_revocation),
         )
     )
+
+
+REPLAYS: Final[Mapping[type[Data], Callable[[ConsumerGroup, Any, Any], None]]] = {
+    schemas.ConsumerGroupMetadataKey: _replay_epoch,
+    schemas.ConsumerGroupMemberMetadataKey: _replay_member,
+    schemas.ConsumerGroupTargetAssignmentMetadataKey: _replay_target_epoch,
+    schemas.ConsumerGroupTargetAssignmentMemberKey: _replay_target_member,
+    schemas.ConsumerGroupCurrentMemberAssignmentKey: _replay_current,
+    schemas.ConsumerGroupRegularExpressionKey: _replay_regex,
+}

@@ -1,4 +1,7 @@
-"""Share groups <-> records of the offsets topic (kinds 10 to 15, as Kafka 4 writes them)."""
+"""Share groups <-> entries of the offsets topic (kinds 10 to 15, as Kafka 4 writes them).
+
+Each `write_*` notes an entry and replays it into the draft at once: a draft is changed as a restart changes a group.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
 
+from barnabas.cores.decision import Entry
 from barnabas.cores.group.assignors import NOTHING, Assignment
 from barnabas.cores.group.consumer.records import by_topic
 from barnabas.cores.group.share.group import ShareGroup, ShareMember, ShareTopic
@@ -16,20 +20,19 @@ from barnabas.wire.schema import Data
 KINDS = frozenset(range(10, 16))
 
 
-def _record(turn: Turn, key: Data, kind: int, value: Data | None) -> None:
-    turn.record((key.encode_versioned(kind), None if value is None else value.encode_versioned(0)))
+def _write(turn: Turn, group: ShareGroup, key: Data, value: Data | None) -> None:
+    turn.record(Entry(key, value))
+    replay(group, key, value)
 
 
 def write_epoch(turn: Turn, group: ShareGroup, epoch: int, metadata_hash: int) -> None:
     """A new group epoch, with the hash of the topics that it is based on."""
-    group.epoch, group.metadata_hash = epoch, metadata_hash
     value = schemas.ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-    _record(turn, schemas.ShareGroupMetadataKey(group_id=group.group_id), 11, value)
+    _write(turn, group, schemas.ShareGroupMetadataKey(group_id=group.group_id), value)
 
 
 def write_member(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
     """A member's own data."""
-    group.members[member.member_id] = member
     value = schemas.ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
         client_id=member.client_id,
@@ -37,27 +40,24 @@ def write_member(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
         subscribed_topic_names=sorted(member.topics),
     )
     key = schemas.ShareGroupMemberMetadataKey(group_id=group.group_id, member_id=member.member_id)
-    _record(turn, key, 10, value)
+    _write(turn, group, key, value)
 
 
 def write_target_member(turn: Turn, group: ShareGroup, member_id: str, target: Assignment) -> None:
     """A member's target assignment."""
-    group.target[member_id] = target
     value = schemas.ShareGroupTargetAssignmentMemberValue(topic_partitions=_rows(target))
     key = schemas.ShareGroupTargetAssignmentMemberKey(group_id=group.group_id, member_id=member_id)
-    _record(turn, key, 13, value)
+    _write(turn, group, key, value)
 
 
 def write_target_epoch(turn: Turn, group: ShareGroup, epoch: int) -> None:
     """The epoch of the target assignment, after all targets have been written."""
-    group.target_epoch = epoch
     value = schemas.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
-    _record(turn, schemas.ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), 12, value)
+    _write(turn, group, schemas.ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), value)
 
 
 def write_current(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
     """A member's assignment, and its epoch."""
-    group.members[member.member_id] = member
     value = schemas.ShareGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -65,7 +65,7 @@ def write_current(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
         assigned_partitions=_rows(member.assigned),
     )
     key = schemas.ShareGroupCurrentMemberAssignmentKey(group_id=group.group_id, member_id=member.member_id)
-    _record(turn, key, 14, value)
+    _write(turn, group, key, value)
 
 
 def write_topics(turn: Turn, group: ShareGroup) -> None:
@@ -73,30 +73,31 @@ def write_topics(turn: Turn, group: ShareGroup) -> None:
     value = schemas.ShareGroupStatePartitionMetadataValue(
         initializing_topics=_topics(group.initializing), initialized_topics=_topics(group.initialized)
     )
-    _record(turn, schemas.ShareGroupStatePartitionMetadataKey(group_id=group.group_id), 15, value)
+    _write(turn, group, schemas.ShareGroupStatePartitionMetadataKey(group_id=group.group_id), value)
 
 
 def write_member_gone(turn: Turn, group: ShareGroup, member_id: str) -> None:
-    """Tombstones for all records of a member."""
+    """Tombstones for all entries of a member."""
     group_id = group.group_id
-    _record(
-        turn, schemas.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), 14, None
+    _write(
+        turn,
+        group,
+        schemas.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id),
+        None,
     )
-    _record(
-        turn, schemas.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), 13, None
+    _write(
+        turn, group, schemas.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
     )
-    _record(turn, schemas.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), 10, None)
-    group.members.pop(member_id, None)
-    group.target.pop(member_id, None)
+    _write(turn, group, schemas.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
 
 
 def write_group_gone(turn: Turn, group: ShareGroup) -> None:
-    """Tombstones for all records of the group, and its removal."""
+    """Tombstones for all entries of the group, and its removal."""
     for member_id in list(group.members):
         write_member_gone(turn, group, member_id)
-    _record(turn, schemas.ShareGroupStatePartitionMetadataKey(group_id=group.group_id), 15, None)
-    _record(turn, schemas.ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), 12, None)
-    _record(turn, schemas.ShareGroupMetadataKey(group_id=group.group_id), 11, None)
+    _write(turn, group, schemas.ShareGroupStatePartitionMetadataKey(group_id=group.group_id), None)
+    _write(turn, group, schemas.ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
+    _write(turn, group, schemas.ShareGroupMetadataKey(group_id=group.group_id), None)
     turn.remove(group.group_id)
 
 

@@ -10,24 +10,24 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from barnabas.cores.decision import (
-    MISSING,
     REFUSAL_FOR_APPEND_ERROR,
     CorruptRecord,
     Decision,
     Entry,
-    Undo,
-    put,
-    take_back,
+    Event,
+    RawEntry,
+    refusal_of,
 )
 from barnabas.cores.group.share.partition import Delivery, StateBatch
 from barnabas.cores.znode_layout import parse_uuid_text, uuid_text
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.primitives import WireError
 from barnabas.wire.records_schemas import share_state as schemas
+from barnabas.wire.schema import Data
 
 UPDATES_PER_SNAPSHOT: Final = 500
 NO_START_OFFSET: Final = -1
@@ -57,7 +57,7 @@ class ShareState:
 
 
 class StateReply(NamedTuple):
-    """`state`: after the event; None if there is none."""
+    """`state`: what ReadState and SummarizeState have found; None if there is none."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -147,31 +147,43 @@ class AdoptState(_Event):
 
 
 class ShareStateCore:
-    """See the module. `step` answers events; to refuse one, the methods it calls raise ApiError with nothing changed."""
+    """See the module. A method that decides raises ApiError to refuse, and changes nothing: `apply` does."""
 
     def __init__(self, updates_per_snapshot: int = UPDATES_PER_SNAPSHOT) -> None:
         self.updates_per_snapshot = updates_per_snapshot
         self.states: dict[ShareKey, ShareState] = {}
         self.deadlines: Mapping[object, int] = {}
         self.snapshot_offsets: dict[bytes, int] = {}
-        """The offset of the newest snapshot of each state, by the raw key of its record."""
+        """The offset of the newest snapshot of each state, by the raw key of its entry."""
 
-    def step(self, event: Any) -> Decision:
-        """Decide and apply one event."""
+    def decide(self, event: Event[object]) -> Decision:
+        """Decide on one event. Nothing changes until the decision is applied."""
         reply = StateReply()
         try:
-            decision = self._decide(event)
+            if isinstance(event, ReadState):
+                state, decision = self.read(event.now_ms, event.key, event.leader_epoch)
+                reply = StateReply(state=state if event.key in self.states else None)
+            elif isinstance(event, SummarizeState):
+                decision, reply = Decision(), StateReply(state=self.summary(event.key))
+            else:
+                decision = self._decide(event)
         except ApiError as refusal:
-            decision = Decision()
-            reply = StateReply(refusal.code, refusal.message)
+            decision, reply = Decision(), StateReply(refusal.code, refusal.message)
         decision.event = event
         if event.token is not None:
-            if reply.error is ErrorCode.NONE:
-                reply = StateReply(state=self.states.get(event.key))
             decision.replies = ((event.token, reply),)
         return decision
 
-    def _decide(self, event: Any) -> Decision:
+    def apply(self, decision: Decision) -> None:
+        """The decision's entries are in the log: replay them."""
+        for key, value, _ in decision.entries:
+            self._replay(key, value)
+
+    def refuse(self, decision: Decision, error: ErrorCode, now_ms: int) -> Decision:
+        """What to apply instead of a decision whose entries could not be appended."""
+        return refusal_of(decision, REFUSAL_FOR_APPEND_ERROR.get(error, error), now_ms)
+
+    def _decide(self, event: Event[object]) -> Decision:
         match event:
             case WriteState():
                 return self.write(
@@ -183,14 +195,10 @@ class ShareStateCore:
                     event.batches,
                     event.delivery_complete_count,
                 )
-            case ReadState():
-                return self.read(event.now_ms, event.key, event.leader_epoch)[1]
             case InitializeState():
                 return self.initialize(event.now_ms, event.key, event.state_epoch, event.start_offset)
             case DeleteState():
                 return self.delete(event.key)
-            case SummarizeState():
-                return Decision()
             case SnapshotState():
                 return self.snapshot(event.now_ms, event.key)
             case AdoptState():
@@ -214,7 +222,7 @@ class ShareStateCore:
         epoch = 0 if old is None else old.snapshot_epoch + 1
         leader_epoch = 0 if old is None else old.leader_epoch
         fresh = ShareState(state_epoch, leader_epoch, start_offset, snapshot_epoch=epoch, created_ms=now_ms)
-        return self._store(key, fresh, _snapshot(now_ms, key, fresh))
+        return Decision(entries=(_snapshot(now_ms, key, fresh),))
 
     def read(self, now_ms: int, key: ShareKey, leader_epoch: int) -> tuple[ShareState, Decision]:
         """The state for a new leader of the partition. From now on only that leader may write."""
@@ -226,8 +234,9 @@ class ShareStateCore:
             raise _fenced(ErrorCode.FENCED_LEADER_EPOCH, key, state.leader_epoch, leader_epoch)
         if leader_epoch == state.leader_epoch:
             return state, Decision()
-        decision = self._update(now_ms, key, replace(state, leader_epoch=leader_epoch), ())
-        return self.states[key], decision
+        count = state.delivery_complete_count
+        decision = self._update(now_ms, key, state, leader_epoch, state.start_offset, (), count)
+        return replace(state, leader_epoch=leader_epoch), decision
 
     def write(
         self,
@@ -248,78 +257,57 @@ class ShareStateCore:
         if state_epoch < old.state_epoch:
             raise _fenced(ErrorCode.FENCED_STATE_EPOCH, key, old.state_epoch, state_epoch)
         start = old.start_offset if start_offset < 0 else max(start_offset, old.start_offset)
-        changed = replace(
-            old,
-            leader_epoch=leader_epoch,
-            start_offset=start,
-            batches=merge(old.batches, batches, start),
-            delivery_complete_count=delivery_complete_count,
-        )
-        return self._update(now_ms, key, changed, batches)
+        return self._update(now_ms, key, old, leader_epoch, start, batches, delivery_complete_count)
 
     def delete(self, key: ShareKey) -> Decision:
         """Write tombstones, if there is anything to delete."""
         if key not in self.states:
             return Decision()
-        return self._store(key, None, (_snapshot_key(key), None), (_update_key(key), None))
+        return Decision(entries=(Entry(_snapshot_key(key), None), Entry(_update_key(key), None)))
 
     def snapshot(self, now_ms: int, key: ShareKey) -> Decision:
-        """Write an existing state completely, so that its earlier records are no longer needed."""
+        """Write an existing state completely, so that its earlier entries are no longer needed."""
         old = self.states.get(key)
         if old is None:
             return Decision()
-        state = replace(old, updates=0, snapshot_epoch=old.snapshot_epoch + 1)
-        return self._store(key, state, _snapshot(now_ms, key, state))
+        whole = replace(old, snapshot_epoch=old.snapshot_epoch + 1)
+        return Decision(entries=(_snapshot(now_ms, key, whole),))
 
     def adopt(self, now_ms: int, key: ShareKey, state: ShareState) -> Decision:
         """Take over a state from another partition of the topic, unless it exists here: that one is at least as new."""
         if key in self.states:
             return Decision()
-        return self._store(key, replace(state, updates=0), _snapshot(now_ms, key, state))
+        return Decision(entries=(_snapshot(now_ms, key, state),))
 
     def summary(self, key: ShareKey) -> ShareState | None:
         """The current state, or None."""
         return self.states.get(key)
 
-    # --- writing
-
     def _update(
-        self, now_ms: int, key: ShareKey, state: ShareState, batches: Sequence[StateBatch]
+        self,
+        now_ms: int,
+        key: ShareKey,
+        old: ShareState,
+        leader_epoch: int,
+        start_offset: int,
+        batches: Sequence[StateBatch],
+        delivery_complete_count: int,
     ) -> Decision:
-        if state.updates + 1 >= self.updates_per_snapshot:
-            whole = replace(state, updates=0, snapshot_epoch=state.snapshot_epoch + 1)
-            return self._store(key, whole, _snapshot(now_ms, key, whole))
-        state = replace(state, updates=state.updates + 1)
+        """A delta; after many of them a complete state."""
         value = schemas.ShareUpdateValue(
-            snapshot_epoch=state.snapshot_epoch,
-            leader_epoch=state.leader_epoch,
-            start_offset=state.start_offset,
-            delivery_complete_count=state.delivery_complete_count,
+            snapshot_epoch=old.snapshot_epoch,
+            leader_epoch=leader_epoch,
+            start_offset=start_offset,
+            delivery_complete_count=delivery_complete_count,
             state_batches=_rows(batches),
         )
-        return self._store(key, state, (_update_key(key), value.encode_versioned(0)))
+        if old.updates + 1 < self.updates_per_snapshot:
+            return Decision(entries=(Entry(_update_key(key), value),))
+        whole = replace(_updated(old, value), snapshot_epoch=old.snapshot_epoch + 1)
+        return Decision(entries=(_snapshot(now_ms, key, whole),))
 
-    def _store(self, key: ShareKey, state: ShareState | None, *records: Entry) -> Decision:
-        undo: Undo = []
-        put(self.states, key, MISSING if state is None else state, undo)
-        return Decision(records=records, undo=undo)
-
-    def abandon(
-        self,
-        decisions: Sequence[Decision],
-        error: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        now_ms: int = 0,
-    ) -> Decision:
-        """Undo decisions whose records could not be appended: the newest ones of this core, in their order."""
-        for decision in reversed(decisions):
-            take_back(decision.undo)
-        refusal = REFUSAL_FOR_APPEND_ERROR.get(error, error)
-        events = (decision.event for decision in decisions)
-        waiting = (event for event in events if event is not None and event.token is not None)
-        return Decision(replies=tuple((event.token, event.refused(refusal)) for event in waiting))
-
-    def note_offsets(self, offset: int, entries: Sequence[Entry]) -> None:
-        """Called for records once they are in the log, in its order; `offset` is that of the first record."""
+    def note_offsets(self, offset: int, entries: Sequence[RawEntry]) -> None:
+        """Called for entries once they are in the log, in its order; `offset` is that of the first."""
         for number, (raw_key, value) in enumerate(entries):
             if raw_key[:2] != _SNAPSHOT_KIND:
                 continue
@@ -351,15 +339,15 @@ class ShareStateCore:
         """States are never part of a transaction."""
 
     def replay(self, key: bytes, value: bytes | None, *, producer_id: int = -1) -> None:
-        """Apply one record of the log. Raises CorruptRecord, also for a kind that this version does not know."""
+        """Apply one entry of the log. Raises CorruptRecord, also for a kind that this version does not know."""
         try:
-            self._replay(key, value)
+            entry = schemas.decode_share_state_record(key, value)
         except WireError as error:
             raise CorruptRecord(f"record of the share states with key {key[:80]!r}: {error}") from error
+        self._replay(*entry)
 
-    def _replay(self, raw_key: bytes, raw_value: bytes | None) -> None:
-        key, value = schemas.decode_share_state_record(raw_key, raw_value)
-        share_key = ShareKey(key.group_id, key.topic_id, key.partition)  # type: ignore[attr-defined]
+    def _replay(self, key: Data, value: Data | None) -> None:
+        share_key = _share_key(key)
         old = self.states.get(share_key)
         if isinstance(value, schemas.ShareSnapshotValue):
             self.states[share_key] = ShareState(
@@ -373,17 +361,21 @@ class ShareStateCore:
             )
         elif isinstance(value, schemas.ShareUpdateValue):
             if old is not None and value.snapshot_epoch == old.snapshot_epoch:
-                start = max(value.start_offset, old.start_offset)
-                self.states[share_key] = replace(
-                    old,
-                    leader_epoch=value.leader_epoch,
-                    start_offset=start,
-                    batches=merge(old.batches, _batches(value.state_batches), start),
-                    delivery_complete_count=value.delivery_complete_count,
-                    updates=old.updates + 1,
-                )
+                self.states[share_key] = _updated(old, value)
         elif isinstance(key, schemas.ShareSnapshotKey):
             self.states.pop(share_key, None)
+
+
+def _updated(old: ShareState, delta: schemas.ShareUpdateValue) -> ShareState:
+    start = max(delta.start_offset, old.start_offset)
+    return replace(
+        old,
+        leader_epoch=delta.leader_epoch,
+        start_offset=start,
+        batches=merge(old.batches, _batches(delta.state_batches), start),
+        delivery_complete_count=delta.delivery_complete_count,
+        updates=old.updates + 1,
+    )
 
 
 def merge(old: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
@@ -451,29 +443,28 @@ def _snapshot(now_ms: int, key: ShareKey, state: ShareState) -> Entry:
         write_timestamp=now_ms,
         state_batches=_rows(state.batches),
     )
-    return _snapshot_key(key), value.encode_versioned(0)
+    return Entry(_snapshot_key(key), value)
 
 
 def record_key(raw_key: bytes) -> ShareKey:
-    """The share partition that a record belongs to. Raises WireError."""
-    key, _ = schemas.decode_share_state_record(raw_key, None)
+    """The share partition that an entry belongs to. Raises WireError."""
+    return _share_key(schemas.decode_share_state_record(raw_key, None)[0])
+
+
+def _share_key(key: Data) -> ShareKey:
     return ShareKey(key.group_id, key.topic_id, key.partition)  # type: ignore[attr-defined]
 
 
-def _snapshot_key(key: ShareKey) -> bytes:
-    record_key = schemas.ShareSnapshotKey(
-        group_id=key.group_id, topic_id=key.topic_id, partition=key.partition
-    )
-    return record_key.encode_versioned(0)
+def _snapshot_key(key: ShareKey) -> Data:
+    return schemas.ShareSnapshotKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
 
 
-NO_ENTRY: Final[Entry] = (_snapshot_key(ShareKey("", UUID(int=0), -1)), None)
+NO_ENTRY: Final = Entry(_snapshot_key(ShareKey("", UUID(int=0), -1)), None)
 """An entry that changes no state: the tombstone of one that cannot exist."""
 
 
-def _update_key(key: ShareKey) -> bytes:
-    record_key = schemas.ShareUpdateKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
-    return record_key.encode_versioned(1)
+def _update_key(key: ShareKey) -> Data:
+    return schemas.ShareUpdateKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
 
 
 def _rows(batches: Iterable[StateBatch]) -> list[schemas.StateBatch]:
