@@ -89,11 +89,31 @@ from barnabas.records.header_codec import check_batch as check_batch
 from barnabas.records.header_codec import patch as patch
 from barnabas.records.header_codec import read_header as read_header
 from barnabas.records.slices import repacked, slices
+from barnabas.records.units import LeaderEpoch, Offset, ProducerEpoch
 
+_BEFORE_ATTRIBUTES: Final = struct.Struct(">qiibI")
 _FROM_ATTRIBUTES: Final = struct.Struct(">hiqqqhii")
+FROM_ATTRIBUTES: Final = BatchHeader._fields.index("attributes")
+"""The fields from here on are those that the CRC covers, with the records."""
+MAGIC: Final = 2
+NEW_HEADER: Final = BatchHeader(
+    base_offset=Offset(0),
+    batch_length=0,
+    partition_leader_epoch=LeaderEpoch(-1),
+    magic=MAGIC,
+    crc=0,
+    attributes=0,
+    last_offset_delta=0,
+    base_timestamp=NO_TIMESTAMP,
+    max_timestamp=NO_TIMESTAMP,
+    producer_id=NO_PRODUCER_ID,
+    producer_epoch=ProducerEpoch(-1),
+    base_sequence=NO_SEQUENCE,
+    record_count=0,
+)
+"""The header of a batch of nobody's, to begin with."""
 VARINT_BYTES_MAX: Final = 10
 _INT64: Final = struct.Struct(">q")
-_INT32: Final = struct.Struct(">i")
 _UINT32: Final = struct.Struct(">I")
 _INT16: Final = struct.Struct(">h")
 
@@ -326,20 +346,22 @@ def build_batch(
         if timestamp > max_timestamp:
             max_timestamp = timestamp
         append_record(block, delta, timestamp - base_timestamp, record)
-    return assemble(
-        block,
-        base_offset=base_offset,
-        last_offset_delta=len(records) - 1,
-        record_count=len(records),
-        attributes=attributes_of(codec, timestamp_type, transactional, control),
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        leader_epoch=leader_epoch,
-        level=level,
+    header = BatchHeader(
+        Offset(base_offset),
+        0,
+        LeaderEpoch(leader_epoch),
+        MAGIC,
+        0,
+        attributes_of(codec, timestamp_type, transactional, control),
+        len(records) - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        ProducerEpoch(producer_epoch),
+        base_sequence,
+        len(records),
     )
+    return assemble(header, block, level)
 
 
 def rebuild_batch(
@@ -372,37 +394,19 @@ def rebuild_batch(
     if not append_time:
         max_timestamp = max(record.timestamp for record in kept)
     attributes = header.attributes if codec is None else header.attributes & ~CODEC_MASK | codec
-    return assemble(
-        block,
-        base_offset=header.base_offset,
-        last_offset_delta=header.last_offset_delta,
+    rebuilt = header._replace(
         record_count=len(kept),
         attributes=attributes | (DELETE_HORIZON_BIT if horizon is not None else 0),
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        leader_epoch=header.partition_leader_epoch,
-        level=level,
     )
+    return assemble(rebuilt, block, level)
 
 
 def empty_batch(header: BatchHeader) -> bytes:
     """The batch of `header` without its records: compaction uses it to keep a last offset or sequence."""
-    return assemble(
-        b"",
-        base_offset=header.base_offset,
-        last_offset_delta=header.last_offset_delta,
-        record_count=0,
-        attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT),
-        base_timestamp=NO_TIMESTAMP,
-        max_timestamp=header.max_timestamp,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        leader_epoch=header.partition_leader_epoch,
-    )
+    attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
+    return assemble(header._replace(record_count=0, attributes=attributes, base_timestamp=NO_TIMESTAMP), b"")
 
 
 def build_batch_at(
@@ -413,19 +417,16 @@ def build_batch_at(
     block = bytearray()
     for record in records:
         append_record(block, record.offset - base_offset, record.timestamp - base_timestamp, record)
-    return assemble(
-        block,
-        base_offset=base_offset,
-        last_offset_delta=last_offset - base_offset,
-        record_count=len(records),
+    header = NEW_HEADER._replace(
+        base_offset=Offset(base_offset),
+        partition_leader_epoch=LeaderEpoch(leader_epoch),
         attributes=int(codec),
+        last_offset_delta=last_offset - base_offset,
         base_timestamp=base_timestamp,
         max_timestamp=max(record.timestamp for record in records),
-        producer_id=NO_PRODUCER_ID,
-        producer_epoch=-1,
-        base_sequence=NO_SEQUENCE,
-        leader_epoch=leader_epoch,
+        record_count=len(records),
     )
+    return assemble(header, block)
 
 
 def recompress(
@@ -447,19 +448,7 @@ def recompress(
     header = read_header(buf, pos)
     pieces = record_slices(buf, pos, header, unpacked_bytes_max)
     packed = repacked(codec, counted(pieces, header.record_count), level, packed_bytes_max)
-    return _joined(
-        packed,
-        base_offset=header.base_offset,
-        last_offset_delta=header.last_offset_delta,
-        record_count=header.record_count,
-        attributes=header.attributes & ~CODEC_MASK | codec,
-        base_timestamp=header.base_timestamp,
-        max_timestamp=header.max_timestamp,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        leader_epoch=header.partition_leader_epoch,
-    )
+    return _sealed(header._replace(attributes=header.attributes & ~CODEC_MASK | codec), packed)
 
 
 def attributes_of(codec: Codec, timestamp_type: TimestampType, transactional: bool, control: bool) -> int:
@@ -474,75 +463,30 @@ def attributes_of(codec: Codec, timestamp_type: TimestampType, transactional: bo
     return bits
 
 
-def assemble(
-    block: Buffer,
-    *,
-    base_offset: int,
-    last_offset_delta: int,
-    record_count: int,
-    attributes: int,
-    base_timestamp: int,
-    max_timestamp: int,
-    producer_id: int,
-    producer_epoch: int,
-    base_sequence: int,
-    leader_epoch: int,
-    level: int | None = None,
-) -> bytes:
-    """A whole batch from its encoded records, which are compressed with the codec in `attributes`."""
-    codec = Codec(attributes & CODEC_MASK)
+def assemble(header: BatchHeader, block: Buffer, level: int | None = None) -> bytes:
+    """A whole batch from its encoded records, which are compressed with the header's codec.
+
+    The header's length and CRC are computed here; what they were does not matter.
+    """
     # A batch without records is not compressed: Kafka writes just the header.
     if not block:
-        attributes &= ~CODEC_MASK
-    return _joined(
-        compress(codec, block, level) if codec and block else block,
-        base_offset=base_offset,
-        last_offset_delta=last_offset_delta,
-        record_count=record_count,
-        attributes=attributes,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        leader_epoch=leader_epoch,
-    )
+        return _sealed(header._replace(attributes=header.attributes & ~CODEC_MASK), block)
+    codec = header.codec
+    return _sealed(header, compress(codec, block, level) if codec else block)
 
 
-def _joined(
-    packed: Buffer,
-    *,
-    base_offset: int,
-    last_offset_delta: int,
-    record_count: int,
-    attributes: int,
-    base_timestamp: int,
-    max_timestamp: int,
-    producer_id: int,
-    producer_epoch: int,
-    base_sequence: int,
-    leader_epoch: int,
-) -> bytes:
-    """A whole batch from its records, which are compressed as `attributes` say."""
-    tail = _FROM_ATTRIBUTES.pack(
-        attributes,
-        last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        record_count,
-    )
-    crc = crc32c(packed, crc32c(tail))
-    length = MIN_BATCH_LENGTH + len(packed)
+def _sealed(header: BatchHeader, packed: Buffer) -> bytes:
+    """A whole batch from its records, which are compressed as the header says."""
+    tail = _FROM_ATTRIBUTES.pack(*header[FROM_ATTRIBUTES:])
     return b"".join(
         (
-            _INT64.pack(base_offset),
-            _INT32.pack(length),
-            _INT32.pack(leader_epoch),
-            b"\x02",
-            _UINT32.pack(crc),
+            _BEFORE_ATTRIBUTES.pack(
+                header.base_offset,
+                MIN_BATCH_LENGTH + len(packed),
+                header.partition_leader_epoch,
+                MAGIC,
+                crc32c(packed, crc32c(tail)),
+            ),
             tail,
             packed,
         )

@@ -283,19 +283,13 @@ class Copy:
             base_timestamp = now_ms + self._pass.log.config.delete_retention_ms
             stay = shift_timestamps(stay, kept.count, header.base_timestamp - base_timestamp)
             attributes |= DELETE_HORIZON_BIT
-        batch = assemble(
-            stay,
-            base_offset=header.base_offset,
-            last_offset_delta=header.last_offset_delta,
+        copied = header._replace(
             record_count=kept.count,
             attributes=attributes,
             base_timestamp=base_timestamp,
             max_timestamp=max_timestamp,
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            base_sequence=header.base_sequence,
-            leader_epoch=header.partition_leader_epoch,
         )
+        batch = assemble(copied, stay)
         self._emit(found, header._replace(max_timestamp=max_timestamp), batch, changed=True)
 
     def _old_format(self, found: Found, header: BatchHeader, view: memoryview) -> None:

@@ -147,12 +147,9 @@ def test_a_cut_batch_is_refused_at_every_length() -> None:
 @given(st.binary(max_size=200))
 @settings(max_examples=80, deadline=None)
 def test_garbage_in_the_records_is_corrupt_and_nothing_else(block: bytes) -> None:
-    from barnabas.records.batch import assemble
+    from barnabas.records.batch import NEW_HEADER, assemble
 
-    batch = assemble(
-        block, base_offset=0, last_offset_delta=2, record_count=3, attributes=0, base_timestamp=0,
-        max_timestamp=0, producer_id=-1, producer_epoch=-1, base_sequence=-1, leader_epoch=-1,
-    )  # fmt: skip
+    batch = assemble(NEW_HEADER._replace(last_offset_delta=2, record_count=3), block)
     try:
         assert len(list(read_records(batch))) == 3
     except CorruptBatch:

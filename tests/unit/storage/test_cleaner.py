@@ -374,11 +374,7 @@ def test_shifted_timestamps_are_those_of_another_base(shift: int) -> None:
     shifted = compaction.shift_timestamps(records_block(one, 0, header), 4, shift)
     from barnabas.records.batch import assemble
 
-    again = assemble(
-        shifted, base_offset=0, last_offset_delta=3, record_count=4, attributes=0,
-        base_timestamp=T0_MS - shift, max_timestamp=0, producer_id=-1, producer_epoch=-1, base_sequence=-1,
-        leader_epoch=-1,
-    )  # fmt: skip
+    again = assemble(header._replace(base_timestamp=T0_MS - shift), shifted)
     assert list(read_records(again)) == some
 
 
