@@ -30,7 +30,7 @@ import psutil  # type: ignore[import-untyped]
 import pyarrow as pa
 
 from barnabas.client.blocking import BlockingClient, NewTopic
-from barnabas.client.registry import Schema, frame
+from barnabas.schemas.framing import Schema, frame
 from bench import http_load
 from bench.brokers import CACHE, Barnabas, Unavailable, free_port
 from bench.report import aligned, machine, markdown

@@ -28,9 +28,10 @@ from confluent_kafka.schema_registry.rule_registry import RuleRegistry
 from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
-from barnabas.client.registry import Registry, frame, unframe
-from barnabas.codecs import Mismatch
-from barnabas.codecs.schemas import Codec, make_codec
+from barnabas.client.registry import Registry
+from barnabas.schemas.codecs import Mismatch
+from barnabas.schemas.codecs.schemas import Codec, make_codec
+from barnabas.schemas.framing import frame, unframe
 from tests.clients.cli_support import Cli
 from tests.pipelines.readers import consumed
 from tests.support.registry import RegistryProcess, call, own_registry

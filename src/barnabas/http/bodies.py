@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 
 from barnabas.http.errors import HttpError
-from barnabas.http.json_text import BadJson, parse_json
+from barnabas.schemas.json_text import BadJson, parse_json
 
 __all__ = ["BadJson", "json_object", "object_of", "parse_json", "read_body"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from barnabas.codecs.rules import RuleFailed
-from barnabas.codecs.schemas import json_bytes
 from barnabas.http.errors import HttpError
 from barnabas.proxy.producing import Outgoing, Producing
+from barnabas.schemas.codecs.rules import RuleFailed
+from barnabas.schemas.codecs.schemas import json_bytes
 
 
 class DeadLetter(Exception):

@@ -12,12 +12,12 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from barnabas.client.registry import NotFramed, named_schema
-from barnabas.client.registry import frame as frame
-from barnabas.codecs import Mismatch as Mismatch
-from barnabas.codecs import schemas
-from barnabas.codecs.schemas import Codec as Codec
-from barnabas.registry.formats.base import Dependency
+from barnabas.schemas.codecs import Mismatch as Mismatch
+from barnabas.schemas.codecs import schemas
+from barnabas.schemas.codecs.schemas import Codec as Codec
+from barnabas.schemas.formats.base import Dependency
+from barnabas.schemas.framing import NotFramed, named_schema
+from barnabas.schemas.framing import frame as frame
 
 BINARY: Final = "binary"
 JSON: Final = "json"

@@ -16,14 +16,15 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
-from barnabas.client.registry import MEDIA_TYPE, TAKES_NEW_FIELDS, contract_of
+from barnabas.client.registry import MEDIA_TYPE, TAKES_NEW_FIELDS
 from barnabas.client.urls import Address, connect, login_of, without_login
 from barnabas.http.errors import HttpError
 from barnabas.proxy.errors import INVALID_SCHEMA, KAFKA_ERROR
 from barnabas.proxy.formats import AVRO, JSONSCHEMA, PROTOBUF, Codec, make_codec
-from barnabas.registry.errors import InvalidSchema
-from barnabas.registry.formats.base import Dependency
-from barnabas.registry.model import Reference
+from barnabas.schemas.errors import InvalidSchema
+from barnabas.schemas.formats.base import Dependency
+from barnabas.schemas.framing import contract_of
+from barnabas.schemas.model import Reference
 
 T = TypeVar("T")
 

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from barnabas.codecs.rules import RuleFailed
-from barnabas.codecs.schemas import RuledCodec
 from barnabas.http.errors import HttpError
 from barnabas.proxy.call import Call, answer, as_number, require_known, require_list
 from barnabas.proxy.dead_letters import DeadLetter, send
@@ -28,6 +26,8 @@ from barnabas.proxy.errors import (
 from barnabas.proxy.formats import BINARY, V2_FORMATS, WITH_SCHEMA, Mismatch, encode_plain, frame
 from barnabas.proxy.producing import DIRECT_MAX, Delivered, Outgoing
 from barnabas.proxy.schemas import Known
+from barnabas.schemas.codecs.rules import RuleFailed
+from barnabas.schemas.codecs.schemas import RuledCodec
 
 Work = Callable[[Call], Awaitable[Response]]
 

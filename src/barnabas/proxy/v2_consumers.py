@@ -9,7 +9,6 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 from starlette.responses import Response
 
-from barnabas.codecs.schemas import mapped_value
 from barnabas.http.errors import HttpError
 from barnabas.proxy import formats
 from barnabas.proxy.call import (
@@ -35,6 +34,7 @@ from barnabas.proxy.errors import (
 from barnabas.proxy.formats import V2_FORMATS, WITH_SCHEMA, Mismatch
 from barnabas.proxy.schemas import Known
 from barnabas.proxy.v2 import GENERAL, RECORDS, embedded, json_answer
+from barnabas.schemas.codecs.schemas import mapped_value
 
 Work = Callable[[Call], Awaitable[Response]]
 

@@ -14,10 +14,7 @@ from typing import Any, Final, NamedTuple
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from barnabas.codecs.rules import RuleFailed
-from barnabas.codecs.schemas import RuledCodec
 from barnabas.http.errors import HttpError
-from barnabas.http.json_text import BadJson, parse_json
 from barnabas.http.streaming import DuplexResponse
 from barnabas.proxy.call import (
     LARGE_BYTES,
@@ -47,6 +44,9 @@ from barnabas.proxy.producing import Batch, Delivered, Outgoing
 from barnabas.proxy.schemas import Known
 from barnabas.proxy.v3_cluster import BASE, Work
 from barnabas.proxy.v3_shapes import shapes_of
+from barnabas.schemas.codecs.rules import RuleFailed
+from barnabas.schemas.codecs.schemas import RuledCodec
+from barnabas.schemas.json_text import BadJson, parse_json
 
 log = logging.getLogger("barnabas.proxy")
 

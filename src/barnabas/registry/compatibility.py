@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from barnabas.registry.formats.base import Problem
-from barnabas.registry.formats.reading import Schema
+from barnabas.registry.library import Schema
 from barnabas.registry.model import Config, Content, Level, Version
+from barnabas.schemas.formats.base import Problem
 
 Reading = Callable[[Version], Schema]
 

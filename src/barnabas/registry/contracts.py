@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from barnabas.registry.errors import Code, InvalidSchema, RegistryError
-from barnabas.registry.expressions import BadExpression, check
-from barnabas.registry.formats.reading import Schema
+from barnabas.registry.errors import Code, RegistryError
+from barnabas.registry.library import Schema
 from barnabas.registry.model import Config, Content
 from barnabas.registry.requests import RULE_LISTS
+from barnabas.schemas.errors import InvalidSchema
+from barnabas.schemas.expressions import BadExpression, check
 
 RESERVED: Final = "confluent:reserved"
 """A metadata property: names, separated by commas, that top-level fields of the schema must not have."""

@@ -13,16 +13,18 @@ from typing import Any, Final, NamedTuple
 from barnabas.registry import records
 from barnabas.registry.compatibility import in_group, reasons
 from barnabas.registry.contracts import check_fields, check_rules, reserved_problems
-from barnabas.registry.errors import Code, InvalidSchema, RegistryError, told
-from barnabas.registry.formats.reading import Library, Schema
+from barnabas.registry.errors import Code, RegistryError, told
+from barnabas.registry.library import Library, Schema
 from barnabas.registry.merging import with_inherited
-from barnabas.registry.model import Config, Content, Level, Mode, Reference, Version
+from barnabas.registry.model import Config, Content, Level, Mode, Version
 from barnabas.registry.queries import find_version, has_live_versions, same_as
 from barnabas.registry.records import INT_MAX, Entry
 from barnabas.registry.requests import LATEST, Wanted
 from barnabas.registry.state import State
 from barnabas.registry.subjects import DEFAULT_CONTEXT, GLOBAL, Subject
 from barnabas.registry.tagging import with_tags
+from barnabas.schemas.errors import InvalidSchema
+from barnabas.schemas.model import Reference
 
 REMEMBERED_CHARACTERS_MAX: Final = 16 << 10
 REMEMBERED_MAX: Final = 1_000

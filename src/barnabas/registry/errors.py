@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
+from barnabas.schemas.errors import INVALID_SCHEMA, SchemaError
+
 
 class Code(IntEnum):
     """Confluent's error codes; the first three digits are the HTTP status."""
@@ -19,7 +21,7 @@ class Code(IntEnum):
     SUBJECT_CONFIG_NOT_FOUND = 40408
     SUBJECT_MODE_NOT_FOUND = 40409
     INCOMPATIBLE = 409
-    INVALID_SCHEMA = 42201
+    INVALID_SCHEMA = INVALID_SCHEMA
     INVALID_VERSION = 42202
     INVALID_COMPATIBILITY = 42203
     INVALID_MODE = 42204
@@ -36,33 +38,21 @@ class Code(IntEnum):
     NO_LEADER = 50004
 
 
-class RegistryError(Exception):
+class RegistryError(SchemaError):
     """A request is rejected. The message states what is wrong and what to do."""
 
-    def __init__(self, code: int, message: str) -> None:
-        self.code = int(code)
-        self.message = message
-        super().__init__(message)
 
-    @property
-    def status(self) -> int:
-        """The HTTP status that goes with the code."""
-        return self.code // 100 if self.code >= 1000 else self.code
+def status_of(error: SchemaError) -> int:
+    """The HTTP status that goes with an error's code."""
+    return error.code // 100 if error.code >= 1000 else error.code
 
 
 INVALID: Final = "Invalid schema"
 """How messages of error 42201 begin in Confluent's registry, which clients look for."""
 
 
-def told(error: RegistryError) -> str:
+def told(error: SchemaError) -> str:
     """The message as clients get it."""
     if error.code == Code.INVALID_SCHEMA and not error.message.startswith(INVALID):
         return f"{INVALID}: {error.message}"
     return error.message
-
-
-class InvalidSchema(RegistryError):
-    """A schema is invalid; the message names the place in it."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(Code.INVALID_SCHEMA, message)

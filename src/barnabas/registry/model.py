@@ -8,15 +8,10 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from barnabas.registry.subjects import Subject
-
-Json = Any
-AVRO: Final = "AVRO"
-JSON: Final = "JSON"
-PROTOBUF: Final = "PROTOBUF"
-TYPES: Final = (JSON, PROTOBUF, AVRO)
+from barnabas.schemas.model import AVRO, Json, Reference
 
 
 class Level(StrEnum):
@@ -54,18 +49,6 @@ class Mode(StrEnum):
     READONLY_OVERRIDE = "READONLY_OVERRIDE"
     IMPORT = "IMPORT"
     FORWARD = "FORWARD"
-
-
-class Reference(NamedTuple):
-    """A reference to another schema. name: what the schema calls it (a type, a URL or a file)."""
-
-    name: str
-    subject: str
-    version: int
-
-    def as_json(self) -> dict[str, Json]:
-        """The form that requests and records use."""
-        return {"name": self.name, "subject": self.subject, "version": self.version}
 
 
 @dataclass(frozen=True, slots=True)

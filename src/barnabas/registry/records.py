@@ -10,8 +10,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from barnabas.registry.model import AVRO, TYPES, Config, Content, Level, Mode, Reference, Version
+from barnabas.registry.model import Config, Content, Level, Mode, Version
 from barnabas.registry.subjects import GLOBAL, Subject, parse_subject
+from barnabas.schemas.model import AVRO, TYPES, Reference
 
 TOPIC: Final = "_schemas"
 INT_MAX: Final = (1 << 31) - 1

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from barnabas.registry.errors import Code, RegistryError
-from barnabas.registry.model import AVRO, TYPES, Config, Content, Level, Mode, Reference
+from barnabas.registry.model import Config, Content, Level, Mode
+from barnabas.schemas.model import AVRO, TYPES, Reference
 
 VERSION_MAX: Final = (1 << 31) - 1
 RULE_KINDS: Final = ("TRANSFORM", "CONDITION")

@@ -22,7 +22,7 @@ from barnabas.client.options import ClientOptions
 from barnabas.registry.decisions import Decision
 from barnabas.registry.election import Election, Identity, Outcome
 from barnabas.registry.errors import Code, RegistryError
-from barnabas.registry.formats.reading import QUICK, Library, Needed
+from barnabas.registry.library import QUICK, Library, Needed
 from barnabas.registry.records import noop_entry
 from barnabas.registry.state import State
 from barnabas.registry.store import RECORD_OVERHEAD_BYTES, Fenced, Store, StoreOptions, TooLarge, Writer

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from barnabas.registry.errors import InvalidSchema
-from barnabas.registry.formats.reading import Library
-from barnabas.registry.model import PROTOBUF, Content
+from barnabas.registry.library import Library
+from barnabas.registry.model import Content
 from barnabas.registry.requests import Wanted
 from barnabas.registry.subjects import Subject
+from barnabas.schemas.errors import InvalidSchema
+from barnabas.schemas.model import PROTOBUF
 
 
 def with_tags(wanted: Wanted, library: Library, subject: Subject) -> Content:

@@ -10,13 +10,14 @@ import json
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from barnabas.http.json_text import BadJson, parse_json
-from barnabas.registry.errors import Code, InvalidSchema, RegistryError
-from barnabas.registry.formats.base import Dependency, Parsed
-from barnabas.registry.formats.pairs import OverBudget
-from barnabas.registry.formats.schemas import read_schema
-from barnabas.registry.formats.tags import change_tags
+from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.requests import Wanted, read_wanted
+from barnabas.schemas.errors import InvalidSchema, SchemaError
+from barnabas.schemas.formats.base import Dependency, Parsed
+from barnabas.schemas.formats.pairs import OverBudget
+from barnabas.schemas.formats.reading import read_schema
+from barnabas.schemas.formats.tags import change_tags
+from barnabas.schemas.json_text import BadJson, parse_json
 
 SHRINKS: Final = 2
 """A schema more than this many times as large as the largest record is not parsed: its stored form would not fit."""
@@ -116,7 +117,7 @@ class Desk:
         """The answer to a task. Any exception that comes out of here is a bug, or MemoryError."""
         try:
             return Outcome(0, self._answer(task))
-        except RegistryError as error:
+        except SchemaError as error:
             return Outcome(error.code, error.message)
         except OverBudget:
             return TOO_LONG

@@ -214,7 +214,7 @@ def main() -> None:
 def _load() -> None:
     """Import what tasks use, so that it is not charged to the first one."""
     for name in ("avro", "json_schema", "protobuf"):
-        importlib.import_module(f"barnabas.registry.formats.{name}")
+        importlib.import_module(f"barnabas.schemas.formats.{name}")
     for name in ("avro", "json", "protobuf"):
-        importlib.import_module(f"barnabas.registry.formats.{name}_compatibility")
+        importlib.import_module(f"barnabas.schemas.formats.{name}_compatibility")
     importlib.import_module("jsonschema_rs")

@@ -17,7 +17,8 @@ from barnabas.cli.records.codecs import (
     parse_wanted,
 )
 from barnabas.cli.records.formatting import json_writer, value_writer
-from barnabas.client.registry import NotFramed, Registry, RegistryError, Schema, frame
+from barnabas.client.registry import Registry, RegistryError
+from barnabas.schemas.framing import NotFramed, Schema, frame
 from barnabas.terminal.errors import CliError, UsageError
 
 ORDER = {

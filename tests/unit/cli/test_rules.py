@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from barnabas.client.registry import Schema, frame
-from barnabas.codecs import Mismatch, rules
-from barnabas.codecs.contracts import Contract
-from barnabas.codecs.rules import RuleFailed
-from barnabas.codecs.schemas import Codec, make_codec
 from barnabas.pipelines.formats.base import NoColumns
 from barnabas.pipelines.formats.decoding import Decoding
 from barnabas.pipelines.formats.encoding import Encoding
-from barnabas.registry import expressions
-from barnabas.registry.errors import InvalidSchema
-from barnabas.registry.formats.base import Dependency
 from barnabas.registry.listing import all_versions
-from barnabas.registry.model import Reference
 from barnabas.registry.records import read_version, schema_entry
 from barnabas.registry.requests import read_wanted
 from barnabas.registry.state import State
+from barnabas.schemas import expressions
+from barnabas.schemas.codecs import Mismatch, rules
+from barnabas.schemas.codecs.contracts import Contract
+from barnabas.schemas.codecs.rules import RuleFailed
+from barnabas.schemas.codecs.schemas import Codec, make_codec
+from barnabas.schemas.errors import InvalidSchema
+from barnabas.schemas.formats.base import Dependency
+from barnabas.schemas.framing import Schema, frame
+from barnabas.schemas.model import Reference
 
 pytest.importorskip("celpy", reason="the extra `rules` is not installed")
 

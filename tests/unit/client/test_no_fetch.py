@@ -13,20 +13,20 @@ from typing import Any, Final
 
 import pytest
 
-from barnabas.client.json_schema import BadSchema, JsonSchema
-from barnabas.client.registry import Schema
-from barnabas.codecs.contracts import JsonLanguage
-from barnabas.codecs.schemas import JsonCodec
 from barnabas.pipelines.formats.base import NoColumns
 from barnabas.pipelines.formats.encoding import JsonWriter
 from barnabas.pipelines.formats.json_schema import JsonReader
-from barnabas.registry.errors import InvalidSchema
-from barnabas.registry.formats.base import Dependency
-from barnabas.registry.formats.json_schema import read_json_schema
-from barnabas.registry.model import Reference
+from barnabas.schemas.codecs.contracts import JsonLanguage
+from barnabas.schemas.codecs.schemas import JsonCodec
+from barnabas.schemas.errors import InvalidSchema
+from barnabas.schemas.formats.base import Dependency
+from barnabas.schemas.formats.json_schema import read_json_schema
+from barnabas.schemas.framing import Schema
+from barnabas.schemas.json_validation import BadSchema, JsonSchema
+from barnabas.schemas.model import Reference
 
 SOURCE: Final = Path(__file__).parents[3] / "src" / "barnabas"
-BUILDER: Final = SOURCE / "json_validators.py"
+BUILDER: Final = SOURCE / "schemas/json_validators.py"
 ERRORS: Final = {"ValidationError", "ReferencingError"}
 DRAFTS: Final = (
     "http://json-schema.org/draft-04/schema#",
@@ -152,4 +152,4 @@ def test_one_module_builds_validators() -> None:
                 ]
             elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "jsonschema_rs":
                 found += [f"{where} uses {ast.unparse(node)}"] * (node.attr not in ERRORS)
-    assert found == [], "build validators with barnabas.json_validators"
+    assert found == [], "build validators with barnabas.schemas.json_validators"

@@ -20,10 +20,10 @@ from barnabas.http import accepting, connection
 from barnabas.http.bodies import json_object
 from barnabas.http.errors import HttpError
 from barnabas.http.guard import Limits
-from barnabas.http.json_text import DEPTH_MAX, BadJson, parse_json
 from barnabas.http.listening import ServiceError, TlsFiles
 from barnabas.http.server import HttpOptions, HttpServer, Service
 from barnabas.http.shares import Shares
+from barnabas.schemas.json_text import DEPTH_MAX, BadJson, parse_json
 from barnabas.security.authority import Authority, write_private
 from barnabas.services.access import Access
 

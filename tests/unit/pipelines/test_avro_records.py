@@ -13,9 +13,9 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from barnabas.client.registry import Schema, unframe
 from barnabas.pipelines.formats.avro import AvroWriter, schema_of
 from barnabas.pipelines.formats.encoding import Encoding
+from barnabas.schemas.framing import Schema, unframe
 
 UTC = datetime.UTC
 PLAIN: list[tuple[Any, pa.DataType]] = [

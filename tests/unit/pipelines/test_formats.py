@@ -15,13 +15,14 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from barnabas.client.registry import NotFramed, Registry, RegistryError, Schema, frame, unframe
+from barnabas.client.registry import Registry, RegistryError
 from barnabas.pipelines.formats import decoding
 from barnabas.pipelines.formats.avro import AvroWriter, schema_of
 from barnabas.pipelines.formats.base import NoColumns, Unfit
 from barnabas.pipelines.formats.columns import ARROW_TYPES
 from barnabas.pipelines.formats.decoding import Decoding, with_carried
 from barnabas.pipelines.formats.encoding import Encoding
+from barnabas.schemas.framing import NotFramed, Schema, frame, unframe
 
 UTC = datetime.UTC
 
@@ -399,7 +400,7 @@ message Other { string id = 1; }
 
 def test_protobuf() -> None:
     schema = Schema(1, "PROTOBUF", PROTO)
-    from barnabas.registry.formats.protobuf import read_protobuf
+    from barnabas.schemas.formats.protobuf import read_protobuf
 
     held = descriptor_pb2.FileDescriptorProto()
     read_protobuf(PROTO).descriptor.CopyToProto(held)

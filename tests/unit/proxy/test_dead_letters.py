@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from barnabas.codecs.rules import RuleFailed
 from barnabas.proxy.dead_letters import DeadLetter, send
 from barnabas.proxy.producing import Outgoing, Producing
 from barnabas.proxy.v3_records import given
+from barnabas.schemas.codecs.rules import RuleFailed
 
 
 class Kept:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.codecs.avro import AvroCodec
 from barnabas.proxy import formats
 from barnabas.proxy.formats import Mismatch, make_codec
 from barnabas.proxy.json_stream import JsonStream, StreamError
-from barnabas.registry.errors import InvalidSchema
+from barnabas.schemas.codecs.avro import AvroCodec
+from barnabas.schemas.errors import InvalidSchema
 
 RECORD = {
     "type": "record",

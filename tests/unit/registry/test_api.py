@@ -14,7 +14,7 @@ from starlette.types import Message
 from barnabas.http.server import HttpOptions, Service, make_app
 from barnabas.registry.api import call, error_shape, routes
 from barnabas.registry.decisions import Decision
-from barnabas.registry.formats.reading import Library
+from barnabas.registry.library import Library
 from barnabas.registry.service import Handed, Registry
 from barnabas.registry.state import State
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2 as pb
 
-from barnabas.registry.formats.known_files import GOOGLE_TYPES
-from barnabas.registry.formats.protobuf import GOOGLE, read_protobuf
+from barnabas.schemas.formats.known_files import GOOGLE_TYPES
+from barnabas.schemas.formats.protobuf import GOOGLE, read_protobuf
 from tests.unit.registry.test_api import Api
 
 ROWS: list[dict[str, Any]] = json.loads(

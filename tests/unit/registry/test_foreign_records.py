@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from barnabas.client.options import ClientOptions
 from barnabas.registry.decisions import decide_register
 from barnabas.registry.errors import RegistryError
-from barnabas.registry.formats.reading import Library
-from barnabas.registry.model import AVRO, Content
+from barnabas.registry.library import Library
+from barnabas.registry.model import Content
 from barnabas.registry.records import INT_MAX, BadRecord, Entry, Key, decode, noop_entry
 from barnabas.registry.requests import Wanted
 from barnabas.registry.state import State
 from barnabas.registry.store import Found, Store, StoreOptions
 from barnabas.registry.subjects import parse_subject
+from barnabas.schemas.model import AVRO
 
 NAMES = [
     "subject", "version", "id", "schema", "schemaType", "references", "metadata", "ruleSet", "deleted", "guid",

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from barnabas.client.options import ClientOptions
 from barnabas.registry import decisions
 from barnabas.registry.decisions import Decision
-from barnabas.registry.errors import RegistryError
-from barnabas.registry.formats.reading import Allowance, Library, Needed
+from barnabas.registry.errors import RegistryError, status_of
+from barnabas.registry.library import Allowance, Library, Needed
 from barnabas.registry.model import Config, Content, Level
 from barnabas.registry.requests import Wanted
 from barnabas.registry.service import Handed, Registry, RegistryOptions
@@ -25,6 +25,7 @@ from barnabas.registry.state import State
 from barnabas.registry.subjects import Subject
 from barnabas.registry.tasks import TOO_LONG, Asks, Desk, Source, Task
 from barnabas.registry.worker import Limits, Worker
+from barnabas.schemas.errors import SchemaError
 from tests.support import heavy_schemas
 from tests.support.turns import Turns
 
@@ -62,7 +63,7 @@ class Both:
                 library.begin()
                 try:
                     made = work(state, library)
-                except RegistryError as error:
+                except SchemaError as error:
                     made = (error.code, error.message)
                 except Needed as needed:
                     library.remember(needed.task, self.desk.carry_out(needed.task))
@@ -193,7 +194,7 @@ def test_too_many_tasks_are_refused(worker: Worker) -> None:
     async def work() -> None:
         found = await asyncio.gather(*(worker.carry_out(ENDLESS) for _ in range(5)), return_exceptions=True)
         refused = [error for error in found if isinstance(error, RegistryError)]
-        assert [error.status for error in refused] == [503, 503]
+        assert [status_of(error) for error in refused] == [503, 503]
 
     asyncio.run(work())
 
@@ -221,7 +222,7 @@ class Alone(Registry):
                 lambda: decisions.decide_register(self.state, self.library, Subject(".", subject), wanted),
                 held,
             )
-        except RegistryError as error:
+        except SchemaError as error:
             return error.code
 
 

@@ -291,7 +291,7 @@ def _look_up(registries: tuple[Address, ...], reference: Reference) -> Known:
 
 
 def _look_up_at(registry: Address, reference: Reference) -> Known:
-    from barnabas.registry.formats.names import record_names
+    from barnabas.schemas.formats.names import record_names
 
     if isinstance(reference, bytes):
         owners = _ask_for(registry, f"/schemas/guids/{UUID(bytes=reference)}/ids") or ()

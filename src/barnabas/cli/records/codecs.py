@@ -16,21 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from barnabas.client.registry import (
-    BadAddress,
-    NotFramed,
-    Registry,
-    RegistryError,
-    Schema,
-    frame,
-    named_schema,
-)
-from barnabas.codecs import Mismatch
+from barnabas.client.registry import BadAddress, Registry, RegistryError
+from barnabas.schemas.codecs import Mismatch
+from barnabas.schemas.framing import NotFramed, Schema, frame, named_schema
 from barnabas.terminal.errors import CliError, UsageError
 
 if TYPE_CHECKING:
     from barnabas.cli.records.formatting import Writer
-    from barnabas.codecs.schemas import Codec
+    from barnabas.schemas.codecs.schemas import Codec
 
 DEFAULT_URL: Final = "http://localhost:8081"
 KINDS: Final = {"avro": "AVRO", "jsonschema": "JSON", "protobuf": "PROTOBUF"}
@@ -114,10 +107,10 @@ def parse_wanted(items: Iterable[str]) -> dict[str, Wanted]:
 def make_codec(schema: Schema) -> Codec:
     """Raises CliError."""
     try:
-        from barnabas.codecs import schemas
-        from barnabas.registry.errors import InvalidSchema
-        from barnabas.registry.formats.base import Dependency
-        from barnabas.registry.model import Reference
+        from barnabas.schemas.codecs import schemas
+        from barnabas.schemas.errors import InvalidSchema
+        from barnabas.schemas.formats.base import Dependency
+        from barnabas.schemas.model import Reference
 
         dependencies = [
             Dependency(name, Reference(name, name, 1), text) for name, text in schema.dependencies
@@ -190,7 +183,7 @@ class Codecs:
         except UnicodeDecodeError:
             raise CliError(f"the {part} is not JSON: it is not UTF-8 text") from None
         except Mismatch as error:
-            from barnabas.codecs.rules import RuleFailed
+            from barnabas.schemas.codecs.rules import RuleFailed
 
             if not isinstance(error, RuleFailed) or error.dead_letters is None:
                 raise CliError(f"{part}: {error}") from None

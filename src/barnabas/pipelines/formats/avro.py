@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from barnabas.client.registry import Schema
 from barnabas.pipelines.formats.avro_batches import AvroBatches, NoPlan
 from barnabas.pipelines.formats.avro_records import AvroRecords
 from barnabas.pipelines.formats.base import Convert, NoColumns, Unfit
+from barnabas.schemas.framing import Schema
 
 VALUE: Final = "value"
 """The name of the only field if the schema is not a record."""

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from barnabas.client.registry import Schema
+from barnabas.schemas.framing import Schema
 
 Convert = Callable[[Any], Any] | None
 """Converts a decoded value to one that pyarrow accepts; None if pyarrow accepts all of them."""

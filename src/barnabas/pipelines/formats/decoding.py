@@ -17,21 +17,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barnabas.client.registry import (
+from barnabas.client.registry import Registry, RegistryError
+from barnabas.pipelines.formats.base import NoColumns, Reader, Unfit
+from barnabas.pipelines.formats.encoding import contract_for
+from barnabas.schemas.codecs import Mismatch
+from barnabas.schemas.codecs.contracts import has_migrations
+from barnabas.schemas.framing import (
     GUID_BYTES,
     GUID_MAGIC,
     NotFramed,
-    Registry,
-    RegistryError,
     Schema,
     frame,
     schema_header,
     unframe_any,
 )
-from barnabas.codecs import Mismatch
-from barnabas.codecs.contracts import has_migrations
-from barnabas.pipelines.formats.base import NoColumns, Reader, Unfit
-from barnabas.pipelines.formats.encoding import contract_for
 
 NOT_FOUND: Final = frozenset({404, 40401, 40402, 40403})
 FORGET_S: Final = 30.0

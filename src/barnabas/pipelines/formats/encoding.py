@@ -9,12 +9,12 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from barnabas.client.json_schema import BadSchema, JsonSchema, Unsuited
-from barnabas.client.registry import Schema, frame
-from barnabas.codecs import Mismatch
-from barnabas.codecs.contracts import Contract, contract_of_schema
 from barnabas.pipelines.formats.base import NoColumns, Unfit
-from barnabas.registry.errors import InvalidSchema
+from barnabas.schemas.codecs import Mismatch
+from barnabas.schemas.codecs.contracts import Contract, contract_of_schema
+from barnabas.schemas.errors import InvalidSchema
+from barnabas.schemas.framing import Schema, frame
+from barnabas.schemas.json_validation import BadSchema, JsonSchema, Unsuited
 
 TYPE: Final = pa.struct([("v", pa.binary()), ("error", pa.string())])
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from barnabas.client.registry import Schema
 from barnabas.pipelines.formats.base import Convert, NoColumns, Unfit
+from barnabas.schemas.framing import Schema
 
 PLAIN: Final = {
     "string": pa.string(),

@@ -13,12 +13,12 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import DecodeError
 
-from barnabas.client.registry import Schema, message_path
 from barnabas.pipelines.formats.base import NoColumns, Unfit
-from barnabas.registry.errors import InvalidSchema
-from barnabas.registry.formats.base import Dependency
-from barnabas.registry.formats.protobuf import read_protobuf
-from barnabas.registry.model import Reference
+from barnabas.schemas.errors import InvalidSchema
+from barnabas.schemas.formats.base import Dependency
+from barnabas.schemas.formats.protobuf import read_protobuf
+from barnabas.schemas.framing import Schema, message_path
+from barnabas.schemas.model import Reference
 
 PLAIN: Final = {
     FieldDescriptor.CPPTYPE_INT32: pa.int32(),

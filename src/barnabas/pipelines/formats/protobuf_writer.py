@@ -12,9 +12,9 @@ from google.protobuf import json_format, message_factory
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import EncodeError
 
-from barnabas.client.registry import Schema
 from barnabas.pipelines.formats.base import NoColumns, Unfit
 from barnabas.pipelines.formats.protobuf import AS_JSON, WRAPPERS, file_of, message_type, messages_of
+from barnabas.schemas.framing import Schema
 
 EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 INTEGERS: Final = frozenset(

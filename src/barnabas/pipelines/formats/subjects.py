@@ -8,11 +8,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from barnabas.client.registry import Registry, RegistryError, Schema
+from barnabas.client.registry import Registry, RegistryError
 from barnabas.pipelines.formats.avro import schema_of
 from barnabas.pipelines.formats.base import NoColumns
 from barnabas.pipelines.formats.decoding import NOT_FOUND
 from barnabas.pipelines.formats.encoding import writer_of
+from barnabas.schemas.framing import Schema
 
 NAME_OF_RECORDS: Final = re.compile(r"[^A-Za-z0-9_]")
 

@@ -15,13 +15,14 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from barnabas.client.registry import Registry, RegistryError, Schema, schema_header
+from barnabas.client.registry import Registry, RegistryError
 from barnabas.pipelines.formats.base import NoColumns
 from barnabas.pipelines.formats.decoding import decoding_of, reader_of
 from barnabas.pipelines.formats.encoding import TYPE, contract_for, encoding_of
 from barnabas.pipelines.formats.subjects import require_fields, written_schema
 from barnabas.pipelines.spark.frame import RESERVED, Frame, fail, quoted
 from barnabas.pipelines.spark.private import arrow_type, each, spark_type
+from barnabas.schemas.framing import Schema, schema_header
 
 if TYPE_CHECKING:
     from barnabas.pipelines.plan.model import RegistryPlace, Step

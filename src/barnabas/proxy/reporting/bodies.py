@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from barnabas.http.json_text import BadJson, parse_json
+from barnabas.schemas.json_text import BadJson, parse_json
 
 STRUCTURED: Final = "application/cloudevents+json"
 BATCHED: Final = "application/cloudevents-batch+json"

@@ -14,8 +14,9 @@ from barnabas.http import openapi
 from barnabas.http.errors import HttpError
 from barnabas.registry.api import schemas, settings, subjects
 from barnabas.registry.api.call import MEDIA_TYPE, Call, Work, dump
-from barnabas.registry.errors import RegistryError, told
+from barnabas.registry.errors import status_of, told
 from barnabas.registry.service import Answer, Registry
+from barnabas.schemas.errors import SchemaError
 
 TAKEN: Final = frozenset(
     {MEDIA_TYPE, "application/vnd.schemaregistry+json", "application/json", "application/octet-stream"}
@@ -122,8 +123,8 @@ def _endpoint(registry: Registry, works: Mapping[str, Work]) -> Callable[[Reques
             reply = await works["GET" if request.method == "HEAD" else request.method](
                 Call(registry, request)
             )
-        except RegistryError as error:
-            raise HttpError(error.status, told(error), error.code) from error
+        except SchemaError as error:
+            raise HttpError(status_of(error), told(error), error.code) from error
         if isinstance(reply, Answer):
             return Response(reply.body, reply.status, media_type=reply.media_type)
         return reply if isinstance(reply, Response) else Response(dump(reply), media_type=MEDIA_TYPE)

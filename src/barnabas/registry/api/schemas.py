@@ -9,9 +9,9 @@ from starlette.responses import Response
 from barnabas.registry import listing
 from barnabas.registry.api.call import MEDIA_TYPE, Call
 from barnabas.registry.errors import Code, RegistryError
-from barnabas.registry.model import TYPES
 from barnabas.registry.queries import find_id
 from barnabas.registry.subjects import Subject
+from barnabas.schemas.model import TYPES
 
 
 async def schema_by_id(call: Call) -> Any:

@@ -16,9 +16,9 @@ from typing import Final, Literal
 from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
 from barnabas.client.patterns import PatternError, java_pattern
-from barnabas.client.registry import Schema
 from barnabas.pipelines.formats.columns import ARROW_TYPES, BASE_COLUMNS
 from barnabas.records.compression import Codec, codec_of
+from barnabas.schemas.framing import Schema
 
 TopicPartition = tuple[str, int]
 DataLoss = Literal["stop", "earliest", "latest"]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barnabas.client.registry import Registry, RegistryError, Schema
+from barnabas.client.registry import Registry, RegistryError
 from barnabas.pipelines.formats.base import NoColumns
 from barnabas.pipelines.formats.columns import ARROW_TYPES, ddl_schema
 from barnabas.pipelines.formats.decoding import decoding_of, reader_of, with_carried
@@ -25,6 +25,7 @@ from barnabas.pipelines.formats.encoding import encoding_of
 from barnabas.pipelines.formats.subjects import require_fields, written_schema
 from barnabas.pipelines.spark.private import arrow_type, spark_type
 from barnabas.pipelines.spark.topics.options import OptionError, SchemaPlace, SinkOptions, SourceOptions
+from barnabas.schemas.framing import Schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

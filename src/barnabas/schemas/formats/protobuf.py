@@ -1,0 +1,267 @@
+"""Protobuf schemas: .proto files, or descriptors in base64 as the Python client sends them. Pure.
+
+Google's own library checks each file: its descriptor is added to a new pool, together with its imports.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import importlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2 as pb
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+
+from barnabas.schemas.errors import InvalidSchema
+from barnabas.schemas.formats.base import Dependency, Parsed, Problem, TooDeep
+from barnabas.schemas.formats.known_files import GOOGLE_TYPES
+from barnabas.schemas.formats.pairs import STEPS_MAX, Steps
+from barnabas.schemas.formats.proto_options import (
+    META,
+    META_FILE,
+    METAS,
+    interpret,
+    tags_by_name,
+    uninterpret,
+)
+from barnabas.schemas.formats.proto_parser import parse_proto
+from barnabas.schemas.formats.proto_printer import UNINTERPRETED, print_proto
+
+FILE_NAME: Final = "default"
+GOOGLE: Final = (
+    "any",
+    "api",
+    "descriptor",
+    "duration",
+    "empty",
+    "field_mask",
+    "source_context",
+    "struct",
+    "timestamp",
+    "type",
+    "wrappers",
+)
+"""Files below google/protobuf that every schema may import without a reference."""
+CONFLUENT: Final = {
+    META_FILE: META,
+    "confluent/type/decimal.proto": """
+        syntax = "proto3"; package confluent.type;
+        message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
+    """,
+    "confluent/type/variant.proto": """
+        syntax = "proto3"; package confluent.type;
+        message Variant { bytes metadata = 1; bytes value = 2; }
+    """,
+    "confluent/types/decimal.proto": """
+        syntax = "proto3"; package confluent.types; import public "confluent/type/decimal.proto";
+    """,
+}
+
+
+class ProtobufSchema:
+    """A parsed file. held: its descriptor as it was written. descriptor: the one with all names resolved."""
+
+    def __init__(self, held: Any, dependencies: dict[str, Any]) -> None:
+        self.descriptor, self._imported = _resolved(held, dependencies)
+        uninterpret(held, self.descriptor.pool)
+        self.held = held
+        self.canonical = print_proto(held)
+
+    def normalized(self) -> str:
+        """The text with full names, sorted fields (by number), imports and options, and custom options in one form."""
+        resolved, made = pb.FileDescriptorProto(), pb.FileDescriptorProto()
+        self.descriptor.CopyToProto(resolved)
+        made.CopyFrom(self.held)
+        _take_names(made, resolved)
+        interpret(made, self.descriptor.pool, keep=True)
+        uninterpret(made, self.descriptor.pool)
+        return print_proto(made, ordered=True)
+
+    def field_names(self) -> list[str]:
+        """The names of the fields of the first message."""
+        return [field.name for message in self.held.message_type[:1] for field in message.field]
+
+    def problems_reading(self, writer: Parsed, steps: Steps | None = None) -> Sequence[Problem]:
+        """Why this schema cannot read data written with `writer`. Raises OverBudget."""
+        from barnabas.schemas.formats.protobuf_compatibility import problems
+
+        assert isinstance(writer, ProtobufSchema)
+        return problems(self.descriptor, writer.descriptor, steps or Steps(STEPS_MAX))
+
+    def formatted(self, style: str) -> str:
+        """The text in a format: `serialized` is the descriptor in base64, `ignore_extensions` lacks custom options.
+
+        Empty or `default` is the stored form. Raises InvalidSchema for an unknown one.
+        """
+        if style in ("", "default"):
+            return self.canonical
+        if style == "serialized":
+            return base64.b64encode(self._with_options().SerializeToString()).decode()
+        if style == "ignore_extensions":
+            return print_proto(self.held, custom=False)
+        raise InvalidSchema(f"format {style!r} is unknown; Protobuf has: serialized, ignore_extensions")
+
+    def _with_options(self) -> Any:
+        """The descriptor with all names resolved and custom options as extensions, like protoc's."""
+        made = pb.FileDescriptorProto()
+        self.descriptor.CopyToProto(made)
+        _take_options(made, self.held)
+        interpret(made, self.descriptor.pool)
+        return made
+
+    def tags(self) -> dict[str, frozenset[str]]:
+        """Confluent's tags of fields, messages and enums in this file and in those that it imports, by full name.
+
+        Raises InvalidSchema for an option that cannot be interpreted, but may contain tags."""
+        found: dict[str, frozenset[str]] = {}
+        for file in (self.held, *self._imported):
+            made = pb.FileDescriptorProto()
+            made.CopyFrom(file)
+            uninterpret(made, self.descriptor.pool)
+            for name in interpret(made, self.descriptor.pool):
+                if any(meta.removeprefix("confluent.") in name for meta in METAS.values()):
+                    raise InvalidSchema(f"the option ({name}) cannot be interpreted, but may contain tags")
+            found.update(tags_by_name(made))
+        return found
+
+
+def read_protobuf(text: str, dependencies: Sequence[Dependency] = ()) -> ProtobufSchema:
+    """Parse a .proto file or a descriptor in base64. Raises InvalidSchema, which names the line or the type."""
+    try:
+        files = {d.name: _read(d.text, d.name, f"reference {d.name}: ") for d in dependencies}
+        return ProtobufSchema(_read(text, FILE_NAME, ""), files)
+    except RecursionError:
+        raise TooDeep from None
+
+
+def read_file(text: str) -> Any:
+    """The descriptor of a file as it was written; imports are not looked up. Raises InvalidSchema."""
+    return _read(text, FILE_NAME, "")
+
+
+def _read(text: str, name: str, where: str) -> Any:
+    binary = _descriptor(text)
+    if binary is not None:
+        binary.name = name
+        return _unresolved(binary)
+    try:
+        return parse_proto(text, name)
+    except InvalidSchema as error:
+        raise InvalidSchema(where + error.message) from None
+
+
+def _descriptor(text: str) -> Any | None:
+    """The descriptor that a text contains in base64; None if it contains none."""
+    stripped = text.strip()
+    if not stripped or ";" in stripped or "{" in stripped:
+        return None
+    try:
+        made = pb.FileDescriptorProto.FromString(base64.b64decode(stripped, validate=True))
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+    is_file = made.message_type or made.enum_type or made.dependency or made.service or made.extension
+    return made if is_file else None
+
+
+def _unresolved(held: Any) -> Any:
+    """A descriptor that protoc made, without parts that a parsed .proto file does not have, such as source positions.
+
+    Raises InvalidSchema."""
+    held.ClearField("source_code_info")
+    if held.syntax not in ("", "proto2", "proto3"):
+        raise InvalidSchema(f"syntax {held.syntax!r} is unknown; use proto2 or proto3")
+    if any(field.type == pb.FieldDescriptorProto.TYPE_GROUP for field in _fields(held)):
+        raise InvalidSchema("groups are not supported; use a message")
+    if held.syntax == "proto2":
+        held.ClearField("syntax")
+    return held
+
+
+def _fields(held: Any) -> Iterator[Any]:
+    """All fields and extensions in a file or a message, at every level."""
+    yield from held.extension
+    if isinstance(held, pb.DescriptorProto):
+        yield from held.field
+    for message in held.message_type if isinstance(held, pb.FileDescriptorProto) else held.nested_type:
+        yield from _fields(message)
+
+
+def _resolved(held: Any, dependencies: dict[str, Any]) -> tuple[Any, list[Any]]:
+    """The file's descriptor with names resolved, and the dependencies that it imports, as they were written."""
+    pool = DescriptorPool()
+    added: dict[str, Any] = {}
+    _add(pool, held, dependencies, added, ())
+    return pool.FindFileByName(held.name), [file for name, file in added.items() if name in dependencies]
+
+
+def _add(
+    pool: Any, held: Any, dependencies: dict[str, Any], added: dict[str, Any], above: tuple[str, ...]
+) -> None:
+    for name in held.dependency:
+        if name in added:
+            continue
+        if name in above:
+            raise InvalidSchema(f"imports form a cycle: {' -> '.join((*above, name))}")
+        found = dependencies.get(name) or _known_file(name)
+        if found is None:
+            raise InvalidSchema(
+                f"import {name!r} is unknown: add the subject that contains it to `references`"
+            )
+        _add(pool, found, dependencies, added, (*above, name))
+    plain = pb.FileDescriptorProto()
+    plain.CopyFrom(held)
+    _without_custom(plain)
+    try:
+        pool.AddSerializedFile(plain.SerializeToString())
+        pool.FindFileByName(plain.name)
+    except (TypeError, KeyError, ValueError) as error:
+        reason = str(error).rpartition("Error: ")[2].strip(" '\"") or "it cannot be resolved"
+        raise InvalidSchema(f"the schema is not a valid .proto file: {reason}") from None
+    added[plain.name] = held
+
+
+RESOLVED: Final = ("type_name", "extendee", "input_type", "output_type")
+
+
+def _take_names(held: Any, resolved: Any) -> None:
+    """Replace the names of types by their full names, at every level."""
+    for field, value in held.ListFields():
+        if field.name in RESOLVED:
+            setattr(held, field.name, getattr(resolved, field.name))
+        elif field.message_type is not None and field.is_repeated and field.name != UNINTERPRETED:
+            for child, other in zip(value, getattr(resolved, field.name), strict=False):
+                _take_names(child, other)
+
+
+def _take_options(resolved: Any, held: Any) -> None:
+    """Copy the options of `held`, uninterpreted ones too, to `resolved`, at every level."""
+    if held.HasField("options"):
+        resolved.options.CopyFrom(held.options)
+    for field, value in held.ListFields():
+        if field.is_repeated and field.message_type and "options" in field.message_type.fields_by_name:
+            for child, other in zip(getattr(resolved, field.name), value, strict=True):
+                _take_options(child, other)
+
+
+def _known_file(name: str) -> Any | None:
+    text = CONFLUENT.get(name) or GOOGLE_TYPES.get(name)
+    if text is not None:
+        return parse_proto(text, name)
+    folder, _, file = name.rpartition("/")
+    if folder != "google/protobuf" or file.removesuffix(".proto") not in GOOGLE:
+        return None
+    module = importlib.import_module(f"google.protobuf.{file.removesuffix('.proto')}_pb2")
+    return pb.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+
+
+def _without_custom(message: Any) -> None:
+    """Remove uninterpreted options, at every level: they are stored as text and not checked."""
+    for field, value in list(message.ListFields()):
+        if field.name == UNINTERPRETED:
+            message.ClearField(UNINTERPRETED)
+        elif field.message_type is not None and not field.is_extension:
+            for child in value if field.is_repeated else (value,):
+                _without_custom(child)
