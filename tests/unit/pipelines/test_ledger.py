@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,6 +103,24 @@ def test_notes_of_an_earlier_version_are_refused_and_not_mistaken(tmp_path):
     with pytest.raises(DeliveryError, match="micro-batch 7 was stored in part by an earlier version"):
         deliver(options, Task("p.q", 7, 1, "id", in_order=True), rows)
     assert deliver(options, Task("p.q", 8, 1, "id", in_order=True), rows) == []
+
+
+def test_a_process_asks_once_whether_there_are_notes_of_an_earlier_version(tmp_path):
+    options = table_in(tmp_path)
+    asked = []
+
+    def note(connection, cursor, statement, parameters, context, many):
+        asked.extend([statement] if "barnabas_batches" in statement + str(parameters) else [])
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    try:
+        for batch_id in range(3):
+            for part in range(2):
+                deliver(options, Task("p.q", batch_id, part, "id", in_order=True), [("a", part, batch_id, 0)])
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", note)
+    assert len(asked) <= 2, asked  # SQLAlchemy looks for the table and for a view of its name
+    assert len(stored_in(options)) == 6
 
 
 PLAN = """

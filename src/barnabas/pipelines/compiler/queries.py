@@ -21,7 +21,7 @@ from barnabas.pipelines.compiler.senders import SOURCES_NOTE, note_senders, note
 from barnabas.pipelines.direct.planning import NeedsSpark, direct_program, planned_program
 from barnabas.pipelines.direct.program import Program
 from barnabas.pipelines.kinds.sources import SOURCES, Reading
-from barnabas.pipelines.plan import Relation, Scan
+from barnabas.pipelines.plan import Relation
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.plan.model import PipelineSpec, Query, Source
 from barnabas.pipelines.spark.folders import Folder, join
@@ -359,7 +359,7 @@ def source_loader(
     PipelineError when the checkpoint was begun with other sources."""
     from barnabas.pipelines.spark.topics.letters import with_replayed
 
-    scans = {r.name: r.origin.source for r in spec.plan.needed(query.relation) if isinstance(r.origin, Scan)}
+    scans = spec.plan.read_by(query.relation)
     if len(scans) > 1:
         _keep_order(spark, place, list(scans))
 

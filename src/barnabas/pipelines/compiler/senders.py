@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.pipelines.plan import Scan
 from barnabas.pipelines.spark.topics.first import NOTE as FIRST
 
 if TYPE_CHECKING:
@@ -46,15 +45,10 @@ def note_senders(
 
 def _take_over(folder: Folder, spec: PipelineSpec, query: Query, former: Iterable[str]) -> None:
     """Stores the place at which queries have ended as the first offsets of another one."""
-    names = _scans(spec, query.relation)
-    for number, name in enumerate(names):
+    for number, name in enumerate(spec.plan.read_by(query.relation)):
         places = [place for place in (_reached(folder, f, name) for f in former) if place is not None]
         if places:
             folder.write_note(f"{query.name}/{FIRST.format(number)}", _earliest(places))
-
-
-def _scans(spec: PipelineSpec, relation: str) -> list[str]:
-    return [needed.name for needed in spec.plan.needed(relation) if isinstance(needed.origin, Scan)]
 
 
 def _reached(folder: Folder, query: str, source: str) -> Offsets | None:

@@ -43,6 +43,11 @@ class Plan:
         for origin in self[name].origin.inputs:
             yield from self._above(origin)
 
+    def read_by(self, name: str) -> dict[str, Source]:
+        """The sources that a relation needs, by the names of the relations that scan them. Spark numbers a query's sources
+        in this order, also in its checkpoint."""
+        return {r.name: r.origin.source for r in self.needed(name) if isinstance(r.origin, Scan)}
+
     def scans(self, name: str) -> Iterator[Source]:
         """The sources whose rows are among those of a relation; one that it reads in two ways comes twice."""
         origin = self[name].origin

@@ -41,7 +41,7 @@ from barnabas.pipelines.kinds.targets.base import (
     documents,
     field_names,
 )
-from barnabas.pipelines.kinds.targets.ledger import NOTES, Ledger
+from barnabas.pipelines.kinds.targets.ledger import NOTES, Ledger, has_older_notes
 from barnabas.pipelines.kinds.targets.rows import Number, Store, bound, from_json, is_conflict
 from barnabas.pipelines.plan.errors import PipelineError, suggestion
 from barnabas.pipelines.spark.frame import Frame, quoted
@@ -252,7 +252,7 @@ def _store_all(options: Mapping[str, Any], task: Task, batches: Iterator[pa.Reco
     with _engine(options).begin() as connection:
         shape = _shape(connection, options["table"])
         store = Store(connection, shape.schema, shape.table, _keys(shape, options))
-        ledger = None if options["key"] else Ledger(connection, task)
+        ledger = None if options["key"] else _ledger(connection, options, task)
         for batch in batches:
             if ledger is None:
                 results.append((batch, _stored(options, task, shape, store, batch)))
@@ -269,6 +269,12 @@ def _store_all(options: Mapping[str, Any], task: Task, batches: Iterator[pa.Reco
         if ledger is not None:
             ledger.close()
     return results
+
+
+def _ledger(connection: sa.Connection, options: Mapping[str, Any], task: Task) -> Ledger:
+    """The notes about a task's part. Raises DeliveryError for a part that an earlier version began."""
+    place = json.dumps([options.get("url"), options.get("driver"), options["connect"]], default=str)
+    return Ledger(connection, task, has_older_notes(connection, place))
 
 
 def _stored(

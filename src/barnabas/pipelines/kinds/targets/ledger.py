@@ -57,10 +57,23 @@ REFUSALS: Final = sa.Table(
 BEFORE: Final = "barnabas_batches"
 """The table in which versions before these notes recorded deliveries, by the numbers of tasks."""
 
+_without_older: set[str] = set()
+
 Pair = tuple[str, int]
 RowId = tuple[str, int, int, int]
 """Topic, partition, place and nth of a row."""
 NO_RECORD: Final = ("", -1)
+
+
+def has_older_notes(connection: sa.Connection, database: str) -> bool:
+    """Whether a database has the table BEFORE. If it has not, this process does not ask again: nothing creates that table
+    any more, and the question takes longer than the rest of a small task. database: a text that identifies it."""
+    if database in _without_older:
+        return False
+    found = sa.inspect(connection).has_table(BEFORE)
+    if not found:
+        _without_older.add(database)
+    return found
 
 
 @dataclass(slots=True)
@@ -90,10 +103,12 @@ class Sorted:
 
 @dataclass(slots=True)
 class Ledger:
-    """The notes about one task's part of a micro-batch, within the connection's transaction."""
+    """The notes about one task's part of a micro-batch, within the connection's transaction. older: whether the database
+    has the notes of an earlier version, see `has_older_notes`."""
 
     connection: sa.Connection
     task: Task
+    older: bool
     _stored: dict[Pair, list[tuple[int, int]]] = field(default_factory=dict)
     _stored_rows: int | None = None
     _reasons: dict[RowId, str] = field(default_factory=dict)
@@ -117,12 +132,10 @@ class Ledger:
         for row in self.connection.execute(sa.select(REFUSALS).where(*mine)):
             if row.topic or row.part == self.task.part:
                 self._reasons[row.topic, row.partition, row.place, row.nth] = row.reason
-        if not self._stored and self._stored_rows is None:
+        if self.older and not self._stored and self._stored_rows is None:
             self._refuse_older_notes()
 
     def _refuse_older_notes(self) -> None:
-        if not sa.inspect(self.connection).has_table(BEFORE):
-            return
         before = sa.table(BEFORE, sa.column("query"), sa.column("batch"))
         mine = (before.c.query == self.task.identity, before.c.batch == self.task.batch_id)
         if self.connection.execute(sa.select(before.c.batch).where(*mine)).first() is not None:
