@@ -22,9 +22,10 @@ from pyspark.errors import StreamingQueryException
 
 from barnabas.client.blocking import BlockingClient, NewTopic
 from barnabas.client.transactions import Transactions
-from barnabas.pipelines.compiler.queries import failure_reason, write_each_batch
+from barnabas.pipelines.compiler.queries import write_each_batch
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
 from barnabas.pipelines.serving.run import run_pipeline
+from barnabas.pipelines.spark.session.log import failure_reason
 from barnabas.pipelines.spark.session.start import adopt_session
 from tests.pipelines.conftest import send
 from tests.pipelines.readers import consumed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -12,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.pipelines.conftest import records_of, send
@@ -24,12 +26,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 class Server:
     """`barnabas pipelines serve` in a process of its own."""
 
+    program = ("-m", "barnabas")
+
     def __init__(self, folder: Path, bootstrap: str) -> None:
         self.folder, self.bootstrap, self.port = folder, bootstrap, free_port()
         self.log = folder.parent / "server.log"
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "barnabas", "pipelines", "serve", "--dir", str(self.folder)]
+        command = [sys.executable, *self.program, "pipelines", "serve", "--dir", str(self.folder)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [
@@ -167,6 +171,19 @@ def test_a_day_in_the_life_of_a_server(server, client, new_topic, tmp_path):
     put(5)
     until(lambda: values()[-1:] == [5])
 
+    # All of that is in the pipeline's log.
+    said = server.command("logs", source).stdout.splitlines()
+    assert [line.split()[2].rstrip(",:") for line in said if " Spark: " not in line][:4] == [
+        "started", "stopped", "started", "started"
+    ]  # fmt: skip
+    assert any(" ERROR failed: " in line and source in line for line in said), said
+    assert not [line for line in said if line.startswith((" ", "\t"))]  # no stacks
+    shorter = server.command("logs", source, "-n", "2", "--json").stdout.splitlines()
+    assert [set(json.loads(line)) for line in shorter] == [{"at", "level", "query", "text"}] * 2
+    assert server.call("GET", f"/pipelines/{source}/logs?lines=0")[0] == 400
+    assert server.call("GET", f"/pipelines/{source}/logs?after=x")[0] == 400
+    assert server.call("GET", "/pipelines/nobody/logs")[0] == 404
+
     preview = {"pipeline": text, "count": 1}
     status, records = server.call("POST", "/preview", json.dumps(preview))
     assert (status, records[0]["steps"][0]["rows"]) == (200, [{"n": 5}])
@@ -174,6 +191,47 @@ def test_a_day_in_the_life_of_a_server(server, client, new_topic, tmp_path):
     assert server.call("GET", "/pipelines") == (200, [])
     assert server.stop() == 0
     assert "Traceback" not in server.log.read_text()
+
+
+HASTY = """
+import sys
+from barnabas.cli.main import main
+from barnabas.pipelines.serving import supervisor
+supervisor.PATIENCE_SECONDS = 5.0
+sys.exit(main())
+"""
+
+
+@pytest.mark.soak
+def test_a_query_whose_processes_hang_is_named_and_the_server_ends(client, new_topic, tmp_path, bootstrap):
+    source = new_topic(1)
+    server = Server(tmp_path / "pipelines", bootstrap)
+    server.program = ("-c", HASTY)
+    server.start()
+    stopped: list[psutil.Process] = []
+    try:
+        text = f"pipeline: {source}\nsource: {{topic: {source}}}\noutputs: [{{topic: {source}-out}}]\n"
+        assert server.call("POST", "/pipelines", text)[0] == 201
+        send(client, source, [b"1"])
+        until(lambda: len(records_of(client, f"{source}-out")) == 1)
+        for process in psutil.Process(server.process.pid).children(recursive=True):
+            if "python" in process.name() and process.status() != psutil.STATUS_ZOMBIE:
+                process.suspend()
+                stopped.append(process)
+        assert stopped
+        send(client, source, [b"2"])
+        until(lambda: server.call("GET", f"/pipelines/{source}")[1]["stuck"])
+        shown = server.command("status", source)
+        assert f"{source} stands still: {source}-out: no micro-batch has ended since" in shown.stderr
+        assert shown.returncode == 0
+        assert "stands still" in server.command("logs", source).stdout
+        assert server.stop(signal.SIGINT) == 130
+        assert "Spark has not stopped within 40 s and is killed" in server.log.read_text()
+    finally:
+        for process in stopped:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        server.stop(signal.SIGKILL)
 
 
 def _make_again(client, topic):

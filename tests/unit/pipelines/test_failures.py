@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.pipelines.compiler.queries import failure_reason
 from barnabas.pipelines.entries.document import from_python
 from barnabas.pipelines.kinds.steps import STEPS
 from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.spark.session.log import failure_reason
 
 OURS = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted. SQLSTATE: XXKST
 === Streaming Query ===

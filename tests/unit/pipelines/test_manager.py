@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from barnabas.client.errors import BrokerUnavailable
 from barnabas.pipelines.plan.errors import BrokerAway, PipelineError
 from barnabas.pipelines.serving import manager
 from barnabas.pipelines.serving import supervisor as module
+from barnabas.pipelines.serving.api import metrics_text
 from barnabas.pipelines.serving.manager import Manager
 from barnabas.pipelines.serving.supervisor import Wanted
 
@@ -28,7 +30,10 @@ def until(what):
 class Stream:
     """A query that runs until it is stopped."""
 
-    isActive, lastProgress, status = True, None, {"isTriggerActive": False, "message": "Waiting"}
+    isActive, lastProgress, id = True, None, "2ba2faee-1686"
+    status = MappingProxyType(
+        {"isTriggerActive": False, "isDataAvailable": False, "message": "Getting offsets"}
+    )
 
     def exception(self):
         return None
@@ -69,6 +74,9 @@ class Refused:
         return {}
 
     def describe(self, topics):
+        return {}
+
+    def committed(self, group):
         return {}
 
     def __exit__(self, *_):
@@ -193,6 +201,57 @@ def test_a_query_that_cannot_be_stopped_is_in_nobody_s_way(server):
     Stuck.hung.set()
     until(lambda: not server.get("stuck").running)
     assert "the disk is full" in server.get("stuck").last_error
+
+
+def test_a_query_that_stands_still_is_named_with_what_spark_logged(server, monkeypatch):
+    monkeypatch.setattr(Refused, "back", True)
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
+    server.put(text("well"))
+    until(lambda: "no micro-batch" in (server.status("well")["stuck"] or ""))
+    status = server.status("well")
+    assert status["state"] == "running"
+    assert re.fullmatch(
+        r"b: no micro-batch has ended since [0-9:]{8}Z; Spark: Getting offsets", status["stuck"]
+    )
+    assert [query["stuck"] for query in status["queries"]] == [status["stuck"].removeprefix("b: ")]
+    assert 'barnabas_pipeline_stuck{pipeline="well"} 1' in metrics_text([status])
+    (server.folder / "spark.log").write_text(
+        "2099-01-31T12:00:00.000Z WARN TaskSetManager [well/b/] Lost task 0.0: "
+        "org.apache.spark.SparkException: Python worker failed to connect back.\n"
+    )
+    until(lambda: "failed to connect back" in (server.status("well")["stuck"] or ""))
+    told = [
+        line.text for line in server.logs("well", 100).lines if line.query == "b" and "stands" in line.text
+    ]
+    assert len(told) == 1
+
+    progress = {"batchId": 0, "sources": [{"endOffset": {"a": {"0": 5, "id": "x"}}}]}
+    monkeypatch.setattr(Stream, "lastProgress", progress)
+    until(lambda: any(line.text == "goes on" for line in server.logs("well", 100).lines))
+    until(lambda: server.status("well")["stuck"] is None)
+
+
+def test_a_start_that_takes_long_is_named(server, monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.0)
+    server.put(text("hung"))
+    until(lambda: server.status("hung")["stuck"])
+    assert re.fullmatch(r"has been starting for \d+ s", server.status("hung")["stuck"])
+
+
+def test_the_log_of_a_pipeline_is_kept_over_a_restart(server):
+    server.put(text("bad"))
+    until(lambda: server.status("bad")["restarts"] >= 1)
+    server.want("bad", Wanted.STOPPED)
+    until(lambda: server.get("bad").work is None)
+    line = server.logs("bad", 100).lines[0]
+    assert (line.level, line.text.partition(", ")[0]) == ("ERROR", "failed: the target does not answer")
+    again = Manager(server.spark, server.folder, "127.0.0.1:1")
+    again.open()
+    try:
+        assert again.logs("bad", 100).lines[0] == line
+    finally:
+        again.close()
 
 
 def test_masked_files_are_not_taken(server):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import sys
+import time
 from datetime import datetime
 from json import dumps as encode_json
 from pathlib import Path
@@ -39,6 +40,8 @@ from barnabas.terminal.runner import example, new_app
 
 app = new_app("Run many pipelines in one server; start, pause, resume and restart them.")
 
+FOLLOW_SECONDS: Final = 1.0
+LINES_MAX: Final = 10_000
 DEFAULT_SERVER: Final = "http://127.0.0.1:8084"
 Server = Annotated[
     str,
@@ -236,6 +239,8 @@ def show(rows: list[dict[str, Any]], as_json: bool) -> int:
         for row in rows:
             if row.get("waiting"):
                 print(f"{row['name']}: {row['waiting']}", file=sys.stderr)
+            if row.get("stuck"):
+                print(f"{row['name']} stands still: {row['stuck']}", file=sys.stderr)
         for row in rows:
             if row["last_error"]:
                 again = f"; again in {row['retry_in_seconds']:g} s" if row["retry_in_seconds"] else ""
@@ -258,6 +263,41 @@ def status(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) ->
         for failure in row.get("failures") or ():
             print(f"failed at {failure['at']}: {failure['reason']}")
     return code
+
+
+@app.command(
+    epilog=example("barnabas pipelines logs access-log", "barnabas pipelines logs access-log -n 20 --follow")
+)
+def logs(
+    name: Name,
+    lines: Annotated[
+        int, typer.Option("-n", "--lines", metavar="LINES", min=1, max=10_000, help="How many lines to show.")
+    ] = 50,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Go on with new lines until Ctrl-C.")
+    ] = False,
+    server: Server = DEFAULT_SERVER,
+    json: AsJson = False,
+) -> int:
+    """Show the log of one pipeline: what the server did with it, and what Spark logged about it."""
+    path = f"/pipelines/{quote(name)}/logs"
+    page = call(server, "GET", f"{path}?lines={lines}")
+    while True:
+        for line in page["lines"]:
+            print(encode_json(line) if json else log_line(line), flush=True)
+        if not follow:
+            return EXIT_OK
+        try:
+            time.sleep(FOLLOW_SECONDS)
+        except KeyboardInterrupt:
+            return EXIT_OK
+        page = call(server, "GET", f"{path}?lines={LINES_MAX}&after={page['next']}")
+
+
+def log_line(line: dict[str, str]) -> str:
+    """A line of a pipeline's log for people."""
+    about = f"{line['query']}: " if line["query"] else ""
+    return f"{line['at']} {line['level']:<5} {about}{line['text']}"
 
 
 @app.command(epilog=example("barnabas pipelines add examples/access_log/pipeline.yaml"))
@@ -347,12 +387,12 @@ def parse_place(text: str) -> Any:
     try:
         if text.startswith("{"):
             return json.loads(text)
-        time = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
             f'--from {text!r} is not earliest, latest, a time, or offsets like {{"topic": {{"0": 5}}}}'
         ) from None
-    return int(time.timestamp() * 1000)
+    return int(moment.timestamp() * 1000)
 
 
 @app.command(epilog=example("barnabas pipelines remove access-log"))

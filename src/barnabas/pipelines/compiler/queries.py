@@ -1,4 +1,4 @@
-"""The streaming queries of a pipeline: their settings, start, progress and reasons of failure."""
+"""The streaming queries of a pipeline: their settings, start and progress."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ _starting = threading.Lock()
 @dataclass(slots=True)
 class QueryReport:
     """What one query has done. rows: read and not filtered out. failed: of these, sent to the dead letters. batches:
-    the number of its next micro-batch. latest: when the last micro-batch seen here began (ISO 8601, UTC). way: see
-    `way_of`."""
+    the number of its next micro-batch. latest: when the last micro-batch seen here began (ISO 8601, UTC). rate: its records
+    per second. way: see `way_of`."""
 
     name: str
     topic: str
@@ -72,6 +72,7 @@ class QueryReport:
     batches: int = 0
     busy_seconds: float = 0.0
     latest: str = ""
+    rate: float = 0.0
     way: str = ""
 
 
@@ -419,7 +420,7 @@ def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
 
     found = False
     for raw in progress_since(stream, line.latest):
-        line.latest = raw["timestamp"]
+        line.latest, line.rate = raw["timestamp"], records_per_second(raw)
         batch = int(raw["batchId"])
         counts = (raw.get("observedMetrics") or {}).get(METRICS)
         if batch < line.batches or not counts or not raw.get("numInputRows"):
@@ -439,54 +440,3 @@ def records_per_second(raw: Mapping[str, Any]) -> float:
     counts = (raw.get("observedMetrics") or {}).get(METRICS) or {}
     rows, ms = int(counts.get("rows") or 0), raw.get("durationMs", {}).get("triggerExecution", 0)
     return round(1000 * rows / ms, 1) if ms else 0.0
-
-
-_NAMED: Final = re.compile(
-    r"^(?:Caused by: |: )?([A-Za-z_][\w.$]*(?:Error|Exception|Lost|Topic|OutOfRange|Unavailable|Failed)): (.+)$"
-)
-_OURS: Final = (
-    "DataLost",
-    "OptionError",
-    "UnknownTopic",
-    "OffsetOutOfRange",
-    "DeliveryError",
-    "AuthenticationFailed",
-    "TransactionLost",
-    "SinkError",
-)
-_WRAPPERS: Final = (
-    "StreamingQueryException",
-    "Py4JException",
-    "SparkException",
-    "Py4JJavaError",
-    "AnalysisException",
-)
-
-
-_EMPTY: Final = (
-    "raised by the Python Proxy",
-    "Job aborted",
-    "terminated with exception",
-    "Exception thrown in awaitResult",
-)
-"""Messages that only say that there was another error."""
-
-
-def failure_reason(text: str) -> str:
-    """The cause of a Spark failure in one line: an error of this package if there is one, else the most precise."""
-    found: list[tuple[str, str]] = []
-    for line in text.splitlines():
-        match = _NAMED.match(line.strip())
-        if match:
-            found.append((match[1].rpartition(".")[2], match[2]))
-    for name, reason in found:
-        if name in _OURS or name.startswith("Broker"):
-            return reason
-    found = [(name, reason) for name, reason in found if not any(text in reason for text in _EMPTY)]
-    precise = [f"{name}: {reason}" for name, reason in found if name not in _WRAPPERS]
-    if precise:
-        return precise[-1]
-    if found:
-        return found[-1][1]
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
-    return first.partition("terminated with exception: ")[2] or first

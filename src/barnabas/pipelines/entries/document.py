@@ -15,6 +15,21 @@ from barnabas.pipelines.plan.errors import PipelineError, suggestion
 
 DURATION: Final = re.compile(r"\d+\s*(milliseconds?|seconds?|minutes?|hours?|days?|weeks?)")
 """A duration in Spark's notation."""
+_SECONDS: Final = {
+    "millisecond": 0.001,
+    "second": 1.0,
+    "minute": 60.0,
+    "hour": 3600.0,
+    "day": 86_400.0,
+    "week": 604_800.0,
+}
+
+
+def duration_seconds(text: str) -> float:
+    """A duration in Spark's notation, in seconds."""
+    found = DURATION.fullmatch(text)
+    assert found is not None, "durations are checked when a file is read"
+    return int(re.split(r"\D", text)[0]) * _SECONDS[found[1].removesuffix("s")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@
     POST   /pipelines                      a pipeline file as YAML: checked, stored and, unless ?start=false, started
     GET    /pipelines/{name}               the same of one pipeline
     GET    /pipelines/{name}/file          its YAML, without secrets
+    GET    /pipelines/{name}/logs          {"lines": [{"at", "level", "query", "text"}], "next": PLACE}: the last
+                                           ?lines=200 lines, with ?after=PLACE those after an earlier answer
     DELETE /pipelines/{name}               stops and removes the pipeline
     POST   /pipelines/{name}/start|resume|pause|stop
     POST   /pipelines/{name}/restart       {"from": "earliest" | "latest" | milliseconds | {"topic": {"0": 5}}}
@@ -42,6 +44,8 @@ from barnabas.pipelines.serving.supervisor import Wanted
 Handler = Callable[[Request], Awaitable[Response]]
 LIMITS = Limits(body_bytes=1 << 20, request_s=600.0, requests=200)
 """A preview may start a Spark job: it takes its time."""
+LINES_MAX = 10_000
+"""How many lines of a log are in one answer."""
 ACTIONS = {
     "start": Wanted.RUNNING,
     "resume": Wanted.RUNNING,
@@ -133,6 +137,17 @@ class Api:
             media_type="application/yaml",
         )
 
+    async def logs(self, request: Request) -> Any:
+        """The last lines of a pipeline's log."""
+        count, after = request.query_params.get("lines", "200"), request.query_params.get("after", "")
+        if not count.isdecimal() or not 1 <= int(count) <= LINES_MAX:
+            raise BadRequest(f"lines is {count!r}, not a number from 1 to {LINES_MAX:,}")
+        try:
+            page = await run_in_threadpool(self.manager.logs, request.path_params["name"], int(count), after)
+        except ValueError:
+            raise BadRequest(f"after is {after!r}, not the `next` of an earlier answer") from None
+        return asdict(page)
+
     async def remove(self, request: Request) -> Any:
         """Stop and remove a pipeline."""
         await run_in_threadpool(self.manager.remove, request.path_params["name"])
@@ -197,6 +212,7 @@ def make_service(manager: Manager) -> Service:
             Route("/pipelines/{name}", guarded(api.one), methods=["GET"]),
             Route("/pipelines/{name}", guarded(api.remove), methods=["DELETE"]),
             Route("/pipelines/{name}/file", guarded(api.text), methods=["GET"]),
+            Route("/pipelines/{name}/logs", guarded(api.logs), methods=["GET"]),
             Route("/pipelines/{name}/{action}", guarded(api.act), methods=["POST"]),
             Route("/preview", guarded(api.show_preview), methods=["POST"]),
         ],
@@ -214,6 +230,13 @@ def metrics_text(rows: list[dict[str, Any]]) -> str:
         "# TYPE barnabas_pipeline_up gauge",
     ]
     lines += [f'barnabas_pipeline_up{{pipeline="{r["name"]}"}} {int(r["state"] == "running")}' for r in rows]
+    lines += [
+        "# HELP barnabas_pipeline_stuck Whether a query, or the start, has not moved for minutes although records wait.",
+        "# TYPE barnabas_pipeline_stuck gauge",
+    ]
+    lines += [
+        f'barnabas_pipeline_stuck{{pipeline="{r["name"]}"}} {int(r["stuck"] is not None)}' for r in rows
+    ]
     kinds = (
         ("records", "barnabas_pipeline_records_total", "counter", "Records read since the query started."),
         ("failed", "barnabas_pipeline_dead_letters_total", "counter", "Dead letters since the query began."),

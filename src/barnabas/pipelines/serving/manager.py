@@ -1,8 +1,8 @@
 """The pipelines of a server: added, started, paused, stopped and removed on request, and stored in a folder.
 
 For each pipeline the folder has `<name>/pipeline.yaml`, `<name>/state.json` (whether it should run, and where to begin),
-`<name>/failures.json` (the last failures) and `<name>/checkpoints/`, so a restarted server continues everything that it
-ran. The supervisor runs the pipelines.
+`<name>/failures.json` (the last failures), `<name>/journal.jsonl` (what happened to it) and `<name>/checkpoints/`, so a
+restarted server continues everything that it ran. The supervisor runs the pipelines.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import json
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.pipelines.compiler.queries import address_of, stop_file
-from barnabas.pipelines.entries.hiding import MASK
+from barnabas.pipelines.entries.hiding import MASK, hide
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
 from barnabas.pipelines.plan.errors import PipelineError, suggestion
 from barnabas.pipelines.plan.model import PipelineSpec
+from barnabas.pipelines.serving.logs import Line, Page, read_page, write_line
 from barnabas.pipelines.serving.preparing import prepare
 from barnabas.pipelines.serving.supervisor import Managed, Supervisor, Wanted
 from barnabas.pipelines.spark.folders import Folder, join
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+SPARK_LOG: Final = "spark.log"
+JOURNAL: Final = "journal.jsonl"
+
 
 class Manager(Supervisor):
     """All pipelines of a server. Every method may be called from any thread."""
@@ -36,7 +41,7 @@ class Manager(Supervisor):
         self, spark: SparkSession, folder: Path, bootstrap: str | None, checkpoints: str | None = None
     ) -> None:
         """checkpoints: a folder or URL for the checkpoints of all pipelines; default each pipeline's own folder."""
-        super().__init__(spark, bootstrap)
+        super().__init__(spark, bootstrap, folder / SPARK_LOG)
         self.folder = folder
         self.checkpoints = checkpoints
 
@@ -153,6 +158,21 @@ class Manager(Supervisor):
             _replace(self.folder / managed.spec.name / "failures.json", json.dumps(list(managed.failures)))
         except OSError as error:
             log.warning("failures not stored", extra={"pipeline": managed.spec.name, "reason": str(error)})
+
+    def keep_line(self, managed: Managed, line: Line) -> None:
+        """Adds a line to a pipeline's journal."""
+        try:
+            write_line(self.folder / managed.spec.name / JOURNAL, line)
+        except OSError as error:
+            log.warning("line not stored", extra={"pipeline": managed.spec.name, "reason": str(error)})
+
+    def logs(self, name: str, count: int, after: str = "") -> Page:
+        """The last lines of a pipeline's log, see `read_page`. Raises KeyError, and ValueError for an invalid `after`."""
+        managed = self.get(name)
+        journal = self.folder / name / JOURNAL
+        page = read_page(journal, self.spark_log, name, managed.query_ids, count, after)
+        lines = [replace(line, text=hide(line.text, managed.spec.secrets)) for line in page.lines]
+        return Page(lines, page.next)
 
     # --- status ----------------------------------------------------------------------------------------
 

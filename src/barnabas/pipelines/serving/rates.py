@@ -45,6 +45,8 @@ def progress_line(status: Mapping[str, Any], reports: Iterable[Any], dead_letter
         parts.append(f"{failed:,} to {dead_letters}")
     if status["waiting"]:
         return ", ".join([*parts, status["waiting"]])
+    if status["stuck"]:
+        return ", ".join([*parts, status["stuck"]])
     if status["state"] == "failed":
         return ", ".join(
             [*parts, f"{status['last_error']}; trying again in {status['retry_in_seconds']:g} s"]

@@ -34,7 +34,7 @@ from pyspark.sql import functions as F
 from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient, NewTopic
 from barnabas.client.errors import ClientError, UnknownTopic
 from barnabas.pipelines.compiler.outputs import query_deliverable, query_rows
-from barnabas.pipelines.compiler.queries import connection_options, failure_reason, sink_settings
+from barnabas.pipelines.compiler.queries import connection_options, sink_settings
 from barnabas.pipelines.compiler.relations import Load
 from barnabas.pipelines.kinds.sources import SOURCES, Reading
 from barnabas.pipelines.kinds.targets import TARGETS
@@ -44,6 +44,7 @@ from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.plan.model import SOURCE, Output, PipelineSpec, Query, Source, Step
 from barnabas.pipelines.spark.frame import ERROR_TYPE, Frame, computed, expression, spark_reason
 from barnabas.pipelines.spark.outgoing import HEADER_PREFIX, HEADERS_TYPE
+from barnabas.pipelines.spark.session.log import failure_reason
 from barnabas.pipelines.spark.session.start import adopt_session
 from barnabas.pipelines.spark.topics.letters import (
     FORMAT,

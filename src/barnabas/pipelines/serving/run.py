@@ -277,7 +277,7 @@ def _run(
     stopped: threading.Event,
 ) -> None:
     begun = time.monotonic()
-    supervisor = Supervisor(spark, bootstrap)
+    supervisor = Supervisor(spark, bootstrap, Path(report.log))
     reports: dict[str, QueryReport] = {}
     with tempfile.TemporaryDirectory(prefix="barnabas-") as folder:
         managed = Managed(spec, checkpoint, stop_file(Path(folder)), once=once, reports=reports)

@@ -22,7 +22,7 @@ from barnabas.observe.logs import set_up
 from barnabas.open_files import allow_all_files
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.serving.api import LIMITS, make_service
-from barnabas.pipelines.serving.manager import Manager
+from barnabas.pipelines.serving.manager import SPARK_LOG, Manager
 from barnabas.pipelines.serving.run import stop_signals
 from barnabas.pipelines.spark.session.class_archive import find_archive
 from barnabas.pipelines.spark.session.start import start_session
@@ -58,7 +58,7 @@ def serve(
         spark = start_session(
             "barnabas pipelines",
             master=master,
-            log_file=folder / "spark.log",
+            log_file=folder / SPARK_LOG,
             conf={**SETTINGS, **(conf or {})},
             archive=archive,
         )

@@ -6,12 +6,16 @@ pipeline, so a pipeline that hangs does not block others. The supervisor's threa
 A pipeline that fails, in its preparation or in a query, is started again after a pause, which doubles up to five
 minutes. Its last error is shown until it has run well for a while. While its broker does not answer, the broker is
 tried every two seconds instead, and the pipeline starts as soon as it answers.
+
+A query that does not move although records wait for it is named in the pipeline's status, with what Spark does and logged
+(see standstill.py). It is not restarted: it may be a large micro-batch.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import threading
 import time
@@ -31,22 +35,24 @@ from barnabas.pipelines.compiler.queries import (
     QueryReport,
     address_of,
     connection_options,
-    failure_reason,
     planned_queries,
-    records_per_second,
     start_query,
     take_progress,
     wait_until_idle,
     way_of,
 )
+from barnabas.pipelines.entries.document import duration_seconds
 from barnabas.pipelines.entries.hiding import hide
 from barnabas.pipelines.plan.errors import BrokerAway, PipelineError
 from barnabas.pipelines.plan.model import PipelineSpec, Query
+from barnabas.pipelines.serving.logs import Line, last_trouble
 from barnabas.pipelines.serving.preparing import prepare
-from barnabas.pipelines.serving.rates import Gauge
+from barnabas.pipelines.serving.rates import Gauge, duration_text
+from barnabas.pipelines.serving.standstill import PATIENCE_SECONDS, Seen, Standstill
 from barnabas.pipelines.spark.frame import spark_reason
+from barnabas.pipelines.spark.session.log import failure_reason
 from barnabas.pipelines.spark.topics.offsets import parse_offset
-from barnabas.pipelines.spark.topics.options import client_options
+from barnabas.pipelines.spark.topics.options import client_options, delay_seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,6 +77,13 @@ STARTS_AT_ONCE: Final = max(os.cpu_count() or 1, 2)
 SETTLED_SECONDS: Final = 30.0
 FAILURES_MAX: Final = 20
 """How many failures of a pipeline are kept."""
+LOOK_SECONDS: Final = 30.0
+"""How often Spark's log is searched for the reason of a standstill."""
+SILENT_SECONDS: Final = 60.0
+"""If the supervisor has waited this long for an answer from Java, that is shown in place of a standstill."""
+PIPELINE_MARK: Final = "mdc.pipeline"
+QUERY_MARK: Final = "mdc.query"
+"""Properties that Spark hands from the thread that starts a query to its tasks, and to their entries in its log."""
 
 
 class Wanted(StrEnum):
@@ -89,7 +102,9 @@ class Managed:
     gauges: the newest ones, by query. waiting_since: when (seconds since 1970) the broker stopped answering. lock: held
     while the pipeline starts and stops. once: it ends when all present records are processed, or at its first failure;
     `ended` is set then. reports: numbers by query, which are kept when it restarts; None: each start counts from zero.
-    failures: the last ones, each with its time and reason, oldest first.
+    failures: the last ones, each with its time and reason, oldest first. stands, stuck: by query, whether it moves, and a
+    line about each that does not. query_ids: Spark's ids of its queries. begun_at: when the start in progress began, in
+    monotonic seconds.
     """
 
     spec: PipelineSpec
@@ -112,6 +127,11 @@ class Managed:
     starting: dict[str, str] = field(default_factory=dict)
     lags: dict[str, int] = field(default_factory=dict)
     gauges: dict[str, Gauge] = field(default_factory=dict)
+    stands: dict[str, Standstill] = field(default_factory=dict)
+    stuck: dict[str, str] = field(default_factory=dict)
+    looked_at: float = 0.0
+    query_ids: set[str] = field(default_factory=set)
+    begun_at: float | None = None
     waiting_since: float | None = None
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     work: Future[None] | None = None
@@ -131,15 +151,18 @@ class Managed:
 class Supervisor:
     """Runs pipelines, with a thread that watches them and worker threads. Methods may be called by any thread."""
 
-    def __init__(self, spark: SparkSession, bootstrap: str | None) -> None:
+    def __init__(self, spark: SparkSession, bootstrap: str | None, spark_log: Path | None = None) -> None:
+        """spark_log: the file that the session logs to."""
         self.spark = spark
         self.bootstrap = bootstrap
+        self.spark_log = spark_log
         self._pipelines: dict[str, Managed] = {}
         # Held while the dictionary is read or changed, never while waiting for something.
         self._lock = threading.RLock()
         self._workers = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="pipeline")
         self._starts = threading.Semaphore(STARTS_AT_ONCE)
         self._closing = threading.Event()
+        self._turned_at = math.inf
         self._thread = threading.Thread(target=self._supervise, name="pipelines")
 
     def watch(self, managed: Managed) -> None:
@@ -182,12 +205,16 @@ class Supervisor:
             for stream, report in managed.running:
                 stream.stop()
                 take_progress(stream, report)
+            if managed.running:
+                self._tell(managed, "stopped")
             managed.running = []
+            managed.stuck.clear()
 
     # --- the thread -----------------------------------------------------------------------------------
 
     def _supervise(self) -> None:
         while not self._closing.wait(TICK_SECONDS):
+            self._turned_at = time.monotonic()
             with self._lock:
                 pipelines = list(self._pipelines.values())
             for managed in pipelines:
@@ -230,6 +257,7 @@ class Supervisor:
     def _start_held(self, managed: Managed) -> None:
         """Prepares and starts a pipeline, in a worker thread, unless it was paused, stopped or replaced meanwhile."""
         reason = None
+        managed.begun_at = time.monotonic()
         try:
             # This may take long, so it does not hold the lock: the pipeline can be paused meanwhile.
             prepare(managed.spec, address_of(managed.spec, self.bootstrap))
@@ -250,13 +278,11 @@ class Supervisor:
         with managed.lock:
             if reason is not None and managed.wanted is Wanted.RUNNING:
                 self._give_up(managed, reason)
-            managed.work = None
+            managed.work, managed.begun_at = None, None
 
     def _start(self, managed: Managed) -> None:
         spec = managed.spec
         managed.brake.unlink(missing_ok=True)
-        # Each pipeline has its own scheduler pool, so that a busy one leaves task slots to the others.
-        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", spec.name)
         managed.queries = planned_queries(self.spark, spec, managed.checkpoints)
         for query in managed.queries:
             report = QueryReport(query.name, query.destination)
@@ -267,10 +293,10 @@ class Supervisor:
             if managed.wanted is not Wanted.RUNNING:
                 break  # another thread waits for the lock to stop it
         managed.waiting_since, managed.asked_at = None, 0.0
-        managed.lags.clear()
-        managed.gauges.clear()
+        for numbers in (managed.lags, managed.gauges, managed.stands, managed.stuck):
+            numbers.clear()
         managed.started_at = time.monotonic()
-        log.info("pipeline started", extra={"pipeline": spec.name, "restarts": managed.restarts})
+        self._tell(managed, "started", restarts=managed.restarts)
 
     def _settle(self, managed: Managed) -> None:
         """Waits until the queries have started their Python processes or ended, at most SETTLED_SECONDS."""
@@ -282,7 +308,12 @@ class Supervisor:
             waiting = [stream for stream in waiting if _is_starting(stream)]
 
     def _start_query(self, managed: Managed, query: Query) -> StreamingQuery:
-        return start_query(
+        context = self.spark.sparkContext
+        # Each pipeline has its own scheduler pool, so that a busy one leaves task slots to the others.
+        context.setLocalProperty("spark.scheduler.pool", managed.spec.name)
+        context.setLocalProperty(PIPELINE_MARK, managed.spec.name)
+        context.setLocalProperty(QUERY_MARK, query.name)
+        stream = start_query(
             self.spark,
             managed.spec,
             query,
@@ -292,6 +323,8 @@ class Supervisor:
             once=managed.once,
             starting=managed.starting,
         )
+        managed.query_ids.add(str(stream.id))
+        return stream
 
     def _start_again_later(self, managed: Managed, place: int) -> None:
         """Restarts one query whose Python worker started too late, in a worker thread; the others keep running."""
@@ -313,6 +346,10 @@ class Supervisor:
                 managed.work = None
 
         managed.late_workers += 1
+        name = managed.running[place][1].name
+        reason = "a Python process was too late, or cannot connect to Java"
+        count = f"{managed.late_workers} of {WORKER_LATE_MAX}"
+        self._tell(managed, "starts again", name, logging.WARNING, reason=reason, attempt=count)
         managed.work = self._workers.submit(work)
 
     def _give_up_later(self, managed: Managed, reason: str) -> None:
@@ -335,6 +372,7 @@ class Supervisor:
             managed.restarts = 0
         pause_s = min(BACKOFF_SECONDS * 2.0**managed.restarts, BACKOFF_SECONDS_MAX)
         managed.running, managed.started_at = [], 0.0
+        managed.stuck.clear()
         managed.last_error, managed.error_at = reason, time.time()
         at = datetime.fromtimestamp(managed.error_at, UTC).isoformat(timespec="seconds")
         managed.failures.append({"at": at, "reason": reason})
@@ -342,12 +380,24 @@ class Supervisor:
         managed.restarts += 1
         managed.retry_at = time.monotonic() + pause_s
         managed.ended = managed.once
-        log.error(
-            "pipeline failed", extra={"pipeline": managed.spec.name, "reason": reason, "retry_s": pause_s}
-        )
+        self._tell(managed, "failed", "", logging.ERROR, reason=reason, retry_s=pause_s)
+
+    def _tell(
+        self, managed: Managed, event: str, query: str = "", level: int = logging.INFO, **fields: Any
+    ) -> None:
+        """Logs what happened to a pipeline or one of its queries, in the process's log and in the pipeline's own."""
+        about = {"pipeline": managed.spec.name, **({"query": query} if query else {})}
+        log.log(level, f"{'query' if query else 'pipeline'} {event}", extra=about | fields)
+        reason = f": {fields.pop('reason')}" if "reason" in fields else ""
+        said = ", ".join([event + reason, *(f"{name}={value}" for name, value in fields.items())])
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        self.keep_line(managed, Line(at, logging.getLevelName(level), query, said))
 
     def keep_failures(self, managed: Managed) -> None:
         """Called when a pipeline has failed; a server stores its last failures then."""
+
+    def keep_line(self, managed: Managed, line: Line) -> None:
+        """Called for each line of a pipeline's log; a server stores them."""
 
     # --- numbers --------------------------------------------------------------------------------------
 
@@ -368,6 +418,7 @@ class Supervisor:
                     positions = _positions(stream) or self._committed(client, managed, report.name)
                     if not positions:
                         managed.lags.pop(report.name, None)  # unknown: the query has processed nothing yet
+                        self._note_standstill(managed, stream, report.name, None)
                         continue
                     ends = client.list_offsets(dict.fromkeys(positions, LATEST))
                     lag = sum(
@@ -376,6 +427,7 @@ class Supervisor:
                     managed.lags[report.name] = lag
                     gauge = managed.gauges.setdefault(report.name, Gauge())
                     gauge.note(time.monotonic(), report.rows, lag)
+                    self._note_standstill(managed, stream, report.name, lag)
                 client.describe([topic for source in managed.spec.sources for topic in source.topics])
             if managed.waiting_since is not None:
                 managed.waiting_since = None
@@ -384,7 +436,8 @@ class Supervisor:
         except BrokerUnavailable:
             if managed.running or managed.waiting_since is not None:
                 managed.waiting_since = managed.waiting_since or time.time()
-            managed.lags.clear()
+            for numbers in (managed.lags, managed.stands, managed.stuck):
+                numbers.clear()
         except Exception as error:  # only numbers are missing: if something is wrong, the query itself fails
             managed.lags.clear()
             log.debug("lag is unknown", extra={"pipeline": managed.spec.name, "reason": str(error)})
@@ -396,9 +449,59 @@ class Supervisor:
         query = next((query for query in managed.queries if query.name == name), None)
         return {} if query is None else client.committed(managed.spec.group(query))
 
+    def _note_standstill(self, managed: Managed, stream: StreamingQuery, name: str, lag: int | None) -> None:
+        """Notes whether a query has moved. Logs when it begins to stand still for too long, and when it goes on."""
+        now = time.monotonic()
+        stand = managed.stands.get(name)
+        if stand is None:
+            stand = managed.stands[name] = Standstill(now, self._patience(managed, name))
+        doing = stream.status
+        is_busy = doing["isTriggerActive"] and doing["isDataAvailable"]
+        stand.note(Seen(now, _reached(stream), lag, is_busy))
+        seconds = stand.seconds(now)
+        if seconds is None:
+            if managed.stuck.pop(name, None) is not None:
+                self._tell(managed, "goes on", name)
+            stand.is_told = False
+            return
+        if name in managed.stuck and now - managed.looked_at < LOOK_SECONDS:
+            return
+        managed.looked_at = now
+        managed.stuck[name] = hide(self._standing(managed, doing, seconds, lag), managed.spec.secrets)
+        if not stand.is_told:
+            self._tell(managed, "stands still", name, logging.WARNING, reason=managed.stuck[name])
+            stand.is_told = True
+
+    def _patience(self, managed: Managed, name: str) -> float:
+        """How long a query may stand still before that is said: longer if it is to wait between its micro-batches."""
+        query = next((query for query in managed.queries if query.name == name), None)
+        trigger = None if query is None else query.output.trigger or managed.spec.trigger
+        given = {n.lower(): v for source in managed.spec.sources for n, v in source.options.items()}
+        held_back = delay_seconds(given) if "minoffsetspertrigger" in given else 0.0
+        return PATIENCE_SECONDS + held_back + (duration_seconds(trigger) if trigger else 0.0)
+
+    def _standing(self, managed: Managed, doing: Mapping[str, Any], seconds: float, lag: int | None) -> str:
+        """A line about a query that stands still: since when, what waits, what Spark does and what it logged."""
+        since = time.time() - seconds
+        waits = "" if lag is None else f", and {lag:,} {'record waits' if lag == 1 else 'records wait'}"
+        line = f"no micro-batch has ended since {_clock(since)}{waits}; Spark: {doing['message']}"
+        begin = datetime.fromtimestamp(since, UTC).isoformat()
+        trouble = last_trouble(self.spark_log, managed.spec.name, managed.query_ids, begin)
+        return line if trouble is None else f"{line}; the last in its log: {trouble}"
+
+    def _stuck(self, managed: Managed) -> str | None:
+        """What keeps a pipeline from making progress, if its queries or its start stand still."""
+        silent = time.monotonic() - self._turned_at
+        if silent > SILENT_SECONDS and not self._closing.is_set():
+            return f"Spark's Java process has not answered for {duration_text(silent)}"
+        begun = managed.begun_at
+        if begun is not None and managed.state == "starting" and time.monotonic() - begun > PATIENCE_SECONDS:
+            return f"has been starting for {duration_text(time.monotonic() - begun)}"
+        return "; ".join(f"{name}: {line}" for name, line in sorted(managed.stuck.copy().items())) or None
+
     def status_of(self, managed: Managed) -> dict[str, Any]:
-        """State, rates, lag and the last error of a pipeline, as plain data, without any request to a broker. lag:
-        records, some seconds old; None if unknown."""
+        """State, rates, lag and the last error of a pipeline, as plain data, without any request to a broker or to
+        Java. lag: records, some seconds old; None if unknown."""
         now = time.monotonic()
         waiting = managed.waiting_since if managed.wanted is Wanted.RUNNING else None
         return {
@@ -409,32 +512,28 @@ class Supervisor:
             "last_error": managed.last_error,
             "failures": list(managed.failures.copy()),
             "waiting": None if waiting is None else f"waiting for the broker since {_clock(waiting)}",
+            "stuck": self._stuck(managed),
             "restarts": managed.restarts,
             "retry_in_seconds": round(max(managed.retry_at - now, 0), 1)
             if managed.state == "failed" and waiting is None
             else 0.0,
             "dead_letters": managed.spec.dead_letters,
-            "queries": [self._query_status(managed, s, r) for s, r in list(managed.running)],
+            "queries": [self._query_status(managed, report) for _, report in list(managed.running)],
         }
 
-    def _query_status(self, managed: Managed, stream: StreamingQuery, report: QueryReport) -> dict[str, Any]:
+    def _query_status(self, managed: Managed, report: QueryReport) -> dict[str, Any]:
         gauge = managed.gauges.get(report.name)
-        found: dict[str, Any] = {
+        return {
             "name": report.name,
             "to": report.topic,
             "way": report.way,
             "records": report.rows,
             "failed": report.failed,
-            "records_per_second": 0.0,
+            "records_per_second": report.rate,
             "lag": managed.lags.get(report.name),
             "seconds_left": None if gauge is None else gauge.seconds_left(),
+            "stuck": managed.stuck.get(report.name),
         }
-        last = stream.lastProgress
-        if last is None:
-            return found
-        raw = json.loads(last.json) if hasattr(last, "json") else last
-        found["records_per_second"] = records_per_second(raw)
-        return found
 
 
 def _positions(stream: StreamingQuery) -> Mapping[tuple[str, int], int]:
@@ -450,6 +549,15 @@ def _positions(stream: StreamingQuery) -> Mapping[tuple[str, int], int]:
         if end and "logOffset" not in end:  # that is the offset of Spark's file source
             positions.update(parse_offset(end)[0])
     return positions
+
+
+def _reached(stream: StreamingQuery) -> str | None:
+    """How far a query has come, as text; None before Spark's first report."""
+    last = stream.lastProgress
+    if last is None:
+        return None
+    raw = json.loads(last.json) if hasattr(last, "json") else last
+    return json.dumps([raw.get("batchId"), [source.get("endOffset") for source in raw.get("sources") or ()]])
 
 
 def _is_starting(stream: StreamingQuery) -> bool:

@@ -297,7 +297,7 @@ def source_options(raw: Mapping[str, str]) -> SourceOptions:
         first=options.get("firstoffsets"),
         direct=options.get("direct"),
         rows_per_trigger_min=_number(options, "minoffsetspertrigger", "minOffsetsPerTrigger", None),
-        trigger_delay_s=_seconds(options, "maxtriggerdelay", "maxTriggerDelay", 900.0),
+        trigger_delay_s=delay_seconds(options),
         rows_per_task_max=_number(options, "maxrecordsperpartition", "maxRecordsPerPartition", None),
         offset_retries_max=_number(options, "fetchoffset.numretries", "fetchOffset.numRetries", None, low=0),
         schemas=_schemas(options, _only_topic(topics, options)),
@@ -462,6 +462,12 @@ def _seconds(options: Mapping[str, str], name: str, shown: str, default: float) 
     if match is None:
         raise OptionError(f"{shown}={options[name]} is not a duration like 15m, 30s or 500ms")
     return int(match[1]) * _UNITS[match[2]]
+
+
+def delay_seconds(options: Mapping[str, str]) -> float:
+    """How long a micro-batch may wait for `minOffsetsPerTrigger` records. options: with names in lower case. Raises
+    OptionError."""
+    return _seconds(options, "maxtriggerdelay", "maxTriggerDelay", 900.0)
 
 
 def _flag(options: Mapping[str, str], name: str, shown: str, default: bool) -> bool:
