@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.broker.cluster import in_sync
 from barnabas.broker.partitions.acknowledgement import Acknowledgement
 from barnabas.broker.partitions.partition import Partition
 from barnabas.broker.server import BrokerServer
@@ -152,6 +153,31 @@ def test_a_leader_that_becomes_a_follower_answers_who_waits(tmp_path: Path, fast
         assert partition.log_end_offset == begin + 3
         partition.take_role(image(broker, leader_epoch=8))
         assert (await client.send()).base_offset == begin + 3
+
+    run(tmp_path, scenario)
+
+
+def test_the_log_names_the_followers_that_writes_wait_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(in_sync, "HELD_UP_MS", -1)
+    line = "writes with acks=all wait for followers that are behind"
+
+    async def scenario(broker: BrokerServer, partition: Partition, client: Client) -> None:
+        look = broker.services.in_sync.look_at_followers
+        leader = broker.services.controller.node_id
+        partition.take_role(image(broker, replicas=(leader, FOLLOWER, 98), isr=(leader, FOLLOWER, 98)))
+        answer = client.send()
+        await appended(partition, 3)
+        partition.note_fetch(98, partition.log_end_offset)
+        await look(60_000)
+        (record,) = [record for record in caplog.records if record.message == line]
+        assert (record.followers, record.partitions, record.first) == ({FOLLOWER: 1}, 1, "t-0")  # type: ignore[attr-defined]
+        partition.note_fetch(FOLLOWER, partition.log_end_offset)
+        await answer
+        caplog.clear()
+        await look(60_000)
+        assert line not in caplog.text
 
     run(tmp_path, scenario)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -31,6 +32,8 @@ log = logging.getLogger("barnabas.replication")
 
 RETRY_S: Final = 0.5
 PARTITIONS_PER_TURN: Final = 1_000
+HELD_UP_MS: Final = 5_000
+"""If writes wait for a follower that is behind for so long, the log says so."""
 WISHES_AT_ONCE: Final = 500
 
 
@@ -73,10 +76,27 @@ class InSync:
         while True:
             lag_ms = self._config.get(broker_replication.REPLICA_LAG_TIME_MAX_MS)
             await asyncio.sleep(max(lag_ms / 2, 10) / 1000)
-            for count, partition in enumerate(self._partitions.led(), 1):
-                partition.shrink_in_sync(lag_ms)
-                if count % PARTITIONS_PER_TURN == 0:
-                    await asyncio.sleep(0)
+            await self.look_at_followers(lag_ms)
+
+    async def look_at_followers(self, lag_ms: float) -> None:
+        """Remove the followers that have been behind for longer than `lag_ms`, and log for which ones writes wait."""
+        held_up: Counter[int] = Counter()
+        first: Partition | None = None
+        partitions = 0
+        for count, partition in enumerate(self._partitions.led(), 1):
+            followers = partition.held_up_by(HELD_UP_MS)
+            if followers:
+                held_up.update(followers)
+                first = first or partition
+                partitions += 1
+            partition.shrink_in_sync(lag_ms)
+            if count % PARTITIONS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        if held_up:
+            log.warning(
+                "writes with acks=all wait for followers that are behind",
+                extra={"followers": dict(held_up), "partitions": partitions, "first": str(first)},
+            )
 
     async def _change(self) -> None:
         while True:

@@ -292,6 +292,12 @@ class Partition(PartitionState):
         if lagging:
             self._want_in_sync(tuple(node for node in self.image.isr if node not in lagging))
 
+    def held_up_by(self, behind_ms: float) -> tuple[int, ...]:
+        """The in-sync followers that writes wait for and that have been behind for longer than this."""
+        if not self._pending or not self._replicas.followers:
+            return ()
+        return self._replicas.lagging(self.log_end_offset, self._surroundings.clock.monotonic_ms(), behind_ms)
+
     def _want_in_sync(self, in_sync: tuple[int, ...]) -> None:
         self.wanted_in_sync = in_sync
         self._replicas.want(in_sync)
