@@ -19,7 +19,7 @@ from barnabas.cores.cluster_image import ClusterImage, PartitionImage, TopicImag
 from barnabas.cores.controller import state_of
 from barnabas.cores.elections import decide_unclean_restart
 from barnabas.cores.znode_layout import Assignment, Endpoint
-from barnabas.cores.znode_ops import Create, Op, Set
+from barnabas.cores.znode_ops import CHUNK_OPS, Create, Op, Set
 from barnabas.runtime.machine import Machine
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -254,6 +254,36 @@ def test_a_large_change_is_made_although_others_change_one_partition_after_the_o
         )
         assert not left
         assert {node.image.topics[name].partitions[0].leader_epoch for name in names} == {1}
+        await node.check()
+
+    run(scenario)
+
+
+def test_partitions_get_their_roles_while_the_states_of_others_are_still_being_written() -> None:
+    """A broker that stops hands thousands of partitions over. Whoever writes to one hears at once that it has moved."""
+
+    async def scenario(node: Node) -> None:
+        count = 3 * CHUNK_OPS
+        await node.create("t", count)
+        known: list[tuple[int, int]] = []
+        tree = node.controller.tree
+        multi = tree.multi
+
+        async def noting(ops: Sequence[Op]) -> list[Result]:
+            roles = [index for (_, index), role in node.partitions.roles.items() if role.leader_epoch == 1]
+            image = node.image.topics["t"].partitions
+            known.append((len(roles), sum(partition.leader_epoch == 1 for partition in image.values())))
+            return await multi(ops)
+
+        tree.multi = noting  # type: ignore[method-assign]
+        controller = node.controller
+        await controller.run(
+            lambda: controller.change_states(lambda: decide_unclean_restart(controller.image, 1))
+        )
+        assert len(known) > 2
+        assert [roles for roles, _ in known] == [changed for _, changed in known]
+        assert {role.leader_epoch for role in node.partitions.roles.values()} == {1}
+        assert len(node.partitions.roles) == count
         await node.check()
 
     run(scenario)

@@ -276,20 +276,22 @@ class Controller:
             await self.reassigning.advance()
 
     async def change_states(self, decide: Callable[[], Iterable[Op | None]]) -> None:
-        """Change leaders and in-sync replicas, in one turn of the executor. Raises ApiError."""
+        """Change leaders and in-sync replicas, in one turn of the executor. Raises ApiError.
+
+        Each partition gets its role as soon as its state is in the tree, not when all are: the states of thousands take
+        seconds, and meanwhile its followers follow another leader already, so a write to the old one would wait in vain.
+        """
         touched: dict[tuple[str, int], None] = {}
 
-        def noting() -> Iterator[Op | None]:
-            for op in decide():
-                partition = state_of_path(op.path) if isinstance(op, Set) else None
-                if partition is not None:
-                    touched[partition] = None
-                yield op
+        def made(chunk: Sequence[Op]) -> None:
+            changed = [state_of_path(op.path) for op in chunk if isinstance(op, Set)]
+            partitions = dict.fromkeys(partition for partition in changed if partition is not None)
+            touched.update(partitions)
+            self._give_roles(partitions)
 
         try:
-            await self._executor.change(noting)
+            await self._executor.change(decide, made)
         finally:
-            self._give_roles(touched)
             self._look_at_moves(touched)
         if touched:
             log.info("leaders or in-sync replicas changed", extra={"partitions": len(touched)})

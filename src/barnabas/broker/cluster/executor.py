@@ -51,6 +51,7 @@ log = logging.getLogger("barnabas.controller")
 
 T = TypeVar("T")
 Decide = Callable[[], Iterable[Op | None]]
+Made = Callable[[Sequence[Op]], None]
 
 WATCHED: Final = (
     "/brokers", "/config", "/admin", layout.CONTROLLER, layout.CONTROLLER_EPOCH, acl.LITERAL_ROOT, acl.EXTENDED_ROOT,
@@ -301,12 +302,14 @@ class Executor:
 
     # --- changing --------------------------------------------------------------------------------------
 
-    async def change(self, decide: Decide) -> None:
+    async def change(self, decide: Decide, made: Made = lambda chunk: None) -> None:
         """Make the changes that `decide` returns, in chunks, and replay them; decide again when the tree refuses them.
+
+        made: called with each chunk when it is in the tree and in the image.
 
         Raises ApiError: what `decide` raises, and REQUEST_TIMED_OUT when the tree does not answer.
         """
-        await self._made(decide, lambda: self.image)
+        await self._made(decide, lambda: self.image, made)
 
     async def change_topic(self, name: str, decide: Decide) -> None:
         """As `change`, for one topic, which becomes visible with its partitions once all changes are made."""
@@ -323,7 +326,9 @@ class Executor:
         if name in draft.topics and draft.topics[name] is not self.image.topics.get(name):
             await self.show(draft.topics[name])
 
-    async def _made(self, decide: Decide, onto: Callable[[], ClusterImage]) -> None:
+    async def _made(
+        self, decide: Decide, onto: Callable[[], ClusterImage], made: Made = lambda chunk: None
+    ) -> None:
         refusals: Counter[str] = Counter()
         # Each node may overtake this change a few times. A limit for all of them together would end an election of thousands
         # of partitions whose leaders change their in-sync sets meanwhile, and everything would be read and decided again.
@@ -335,6 +340,7 @@ class Executor:
                 for chunk in chunks(ops):
                     if chunk:
                         await self._apply(chunk, image)
+                        made(chunk)
                     else:
                         await asyncio.sleep(0)
                 return
