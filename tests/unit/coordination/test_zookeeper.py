@@ -372,6 +372,6 @@ def test_a_server_without_logins_refuses_ours(tmp_path: Path, attempt: int) -> N
         with pytest.raises(
             NotAllowed, match="ZooKeeper refused the login; check user and password in the Client section"
         ):
-            asyncio.run(ZooKeeperTree.open(server.address, access=Access(sasl=login), connect_timeout_s=4.0))
+            asyncio.run(ZooKeeperTree.open(server.address, access=Access(sasl=login), connect_timeout_s=60.0))
     finally:
         server.kill()
