@@ -121,6 +121,36 @@ def test_a_regular_expression_takes_in_new_topics(
     until(lambda: member.topics == {f"{prefix}-a", f"{prefix}-b"}, "the topic that was made later")
 
 
+def test_named_topics_come_first_and_those_that_an_expression_matches_next(
+    quick_broker: BrokerProcess,
+) -> None:
+    """As with Kafka, which matches after it has answered; librdkafka's own tests count the assignments."""
+    prefix, named = fresh("mixed"), fresh("named")
+    for name in (named, f"{prefix}-a", f"{prefix}-b"):
+        create_topic(quick_broker.bootstrap, name, 2)
+    given: list[set[str]] = []
+    taken: list[set[str]] = []
+    reader = consumer(quick_broker.bootstrap, fresh("group"))
+    try:
+        reader.subscribe(
+            [named, f"^{prefix}-.*"],
+            on_assign=lambda _, rows: given.append({row.topic for row in rows}),
+            on_revoke=lambda _, rows: taken.append({row.topic for row in rows}),
+        )
+
+        def has(names: set[str]) -> bool:
+            reader.poll(0.05)
+            return {row.topic for row in reader.assignment()} == names
+
+        until(lambda: has({named, f"{prefix}-a", f"{prefix}-b"}), "topics that are named and that match")
+        assert given == [{named}, {f"{prefix}-a", f"{prefix}-b"}]
+        reader.subscribe([named], on_revoke=lambda _, rows: taken.append({row.topic for row in rows}))
+        until(lambda: has({named}), "only the topic that is named")
+        assert taken == [{f"{prefix}-a", f"{prefix}-b"}]
+    finally:
+        reader.close()
+
+
 def test_a_topic_that_grows_is_assigned_whole(quick_broker: BrokerProcess, start: Callable[..., Any]) -> None:
     from confluent_kafka.admin import NewPartitions
 

@@ -47,5 +47,9 @@ def test_assignors(probe: list[str], bootstrap: str, assignor: str) -> None:
     foreign.run(probe, bootstrap, "assignor", assignor)
 
 
+def test_a_pattern_that_the_broker_matches(probe: list[str], bootstrap: str) -> None:
+    foreign.run(probe, bootstrap, "pattern")
+
+
 def test_static_member_keeps_its_partitions(probe: list[str], bootstrap: str) -> None:
     foreign.run(probe, bootstrap, "static-member")

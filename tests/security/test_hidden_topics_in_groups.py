@@ -156,3 +156,15 @@ def test_a_description_of_a_share_group_shows_no_hidden_topic(secured: Broker) -
         see(secured, "seen-one", "alice", "bob")
         row = describe(bob, ShareGroupDescribeRequest(group_ids=["g"]), 1)
         assert (row.error_code, len(row.members)) == (ErrorCode.NONE, 1)
+
+
+def test_the_rights_of_a_client_whose_heartbeat_is_refused_do_not_count(secured: Broker) -> None:
+    with logged_in(secured, "alice") as alice, logged_in(secured, "bob") as bob:
+        member = Member(secured, bob, "m")
+        member.beat(".*-.*")
+        create(secured, "seen-two")  # it is time to match again
+        request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="nobody", member_epoch=1)
+        assert ask(alice, request, 1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        for _ in range(5):
+            member.beat()
+            assert member.has() == set()

@@ -184,8 +184,8 @@ GROUP_CONSUMER_MIGRATION_POLICY: Final = GROUPS.string(
 GROUP_CONSUMER_REGEX_REFRESH_INTERVAL_MS: Final = GROUPS.integer(
     "group.consumer.regex.refresh.interval.ms",
     600_000,
-    "How often topics are matched against subscribed regular expressions. Barnabas does so at the next "
-    "heartbeat after any topic was created or deleted, and needs no interval.",
+    "How often topics are matched against subscribed regular expressions. Barnabas does so after the "
+    "first heartbeat that follows the creation or deletion of any topic, and needs no interval.",
     lo=10_000,
 )
 GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS: Final = GROUPS.integer(

@@ -85,7 +85,7 @@ def _offsets(offsets: Mapping[Partition, Committed]) -> dict[Partition, Committe
 def _logged(group: Group) -> Group:
     """Without what only avoids work."""
     if isinstance(group, ConsumerGroup):
-        return replace(group, topics_seen=0, assigned_ms=0)
+        return replace(group, topics_seen=0, topics_matched=0, assigned_ms=0)
     assert isinstance(group, ShareGroup)
     return replace(group, topics_seen=0)
 

@@ -35,6 +35,7 @@ public final class Probe {
         SCENARIOS.put("group", Groups::leaveAndKill);
         SCENARIOS.put("assignor", Groups::assignor);
         SCENARIOS.put("static-member", Groups::staticMember);
+        SCENARIOS.put("pattern", Patterns::run);
         SCENARIOS.put("member", Groups::memberProcess);
         SCENARIOS.put("offsets", Offsets::run);
         SCENARIOS.put("share", Shares::run);

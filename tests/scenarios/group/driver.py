@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
@@ -14,9 +15,11 @@ from barnabas.cores.group import (
     TimerFired,
     TimerKey,
     TopicInfo,
+    TopicsMatched,
 )
 from barnabas.cores.group.classic.group import ClassicGroup, ClassicState
 from barnabas.cores.group.consumer.group import ConsumerGroup, MemberState
+from barnabas.cores.group.consumer.topic_regex import compile_topic_regex
 from barnabas.cores.group.share.group import ShareGroup
 from barnabas.sim.coordinators import check_follows_log
 from barnabas.wire.errors import ErrorCode
@@ -127,6 +130,15 @@ class Driver:
                 self.topics[name] = TopicInfo(UUID(int=self.next_topic_id), count)
         self.core.set_topics(self.topics)
 
+    def matched(self, token: Any, group_id: str, sees: frozenset[str] | None = None) -> TopicsMatched:
+        """What the broker finds after a heartbeat. sees: what the member may describe; None: everything."""
+        found = {
+            text: compile_topic_regex(text).among(self.topics) for text in self.core.regexes_of(group_id)
+        }
+        if sees is not None:
+            found = {text: names & sees for text, names in found.items()}
+        return TopicsMatched(token, self.now_ms, group_id, self.topics, found)
+
     def reload(self, core_limits: GroupLimits | None = None) -> None:
         """Lose the partition and load it again, as after a crash or a change of leader."""
         refused = [(token, event.refused(ErrorCode.NOT_COORDINATOR)) for token, event in self.waiting.items()]
@@ -212,6 +224,8 @@ def check_consumer_group(group: ConsumerGroup, armed: dict[TimerKey, int]) -> No
         if member.revoking:
             assert TimerKey(group.group_id, member.member_id, "revoke") in armed
     assert owners == group.owners
+    assert group.regex_members == Counter(m.regex for m in group.members.values() if m.regex)
+    assert group.regexes.keys() <= group.regex_members.keys()
     assert group.static_ids == {m.instance_id: m.member_id for m in group.members.values() if m.instance_id}
     assert set(group.target) <= set(group.members)
     assert group.target_epoch <= group.epoch

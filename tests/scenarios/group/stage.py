@@ -8,6 +8,7 @@
     > topics t=4 u=1                       the topics of the cluster, with their partitions
     > ada subscribes topics=t [regex=r] [assignor=range] [instance=i] [revoke=30s]     consumer protocol: join
     > ada polls [owns=t-0,t-1 | owns=nothing] [topics=u] [epoch=3] | pauses | quits
+    > broker matches [late] [sees=t,u] | looks | hides    topics against expressions, after a heartbeat
     > ada shares topics=t | takes [epoch=3] | stops                          share groups: join, go on, leave
     > coordinator initializes | reports | resets t-0 | forgets t             the share coordinator did its part
     > wait 10s | append fails ERROR | reload | limits name=value
@@ -356,6 +357,22 @@ class Stage:
             gone = frozenset({self.driver.topics[words[1]].topic_id})
             self.driver.step(DeleteShareOffsets(token, now_ms, group, gone))
 
+    def do_broker(self, words: list[str], options: dict[str, str]) -> None:
+        """`looks` finds what expressions match, which `matches late` brings to the group when more has happened."""
+        token, group = f"broker {words[0]}", options.get("group", "g")
+        if words[0] == "hides":
+            self.driver.core.state.hides_topics = True
+            return
+        if "late" not in words:
+            sees = frozenset(options["sees"].split(",")) if "sees" in options else None
+            self.found = self.driver.matched("broker matches", group, sees)
+        if words[0] == "looks":
+            return
+        if "late" in words or self.driver.core.must_match(group, self.driver.now_ms):
+            self.driver.step(replace(self.found, now_ms=self.driver.now_ms))
+        else:
+            self.driver.replies.append((token, "has nothing to match"))
+
     # --- administrators, transactions, surroundings
 
     def do_admin(self, words: list[str], options: dict[str, str]) -> None:
@@ -430,6 +447,8 @@ class Stage:
         return lines
 
     def show(self, token: str, reply: Any) -> str:
+        if isinstance(reply, str):
+            return reply
         error = reply.error
         if isinstance(reply, JoinReply):
             return self.show_join(token, reply)

@@ -1,5 +1,8 @@
 """Consumer groups (KIP-848), also with classic members among them, under crashes, stalls, lies and lost answers.
 
+Members name topics, match them with expressions, and change their minds; topics grow and new ones come, also while the
+broker is matching.
+
 Each seed is one history: `pytest tests/sim/group -k consumer_seed7`. Beside what Driver.check demands after
 the steps (log and memory agree, no partition belongs to two members), what the clients themselves believe is
 compared: when one starts on a partition, nobody who is still a member works on it. Once the faults stop, all
@@ -9,8 +12,9 @@ partitions are owned by the members and every client has caught up.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -29,6 +33,7 @@ from barnabas.cores.group import (
     OffsetToCommit,
     SyncGroup,
     SyncReply,
+    TopicsMatched,
 )
 from barnabas.cores.group.classic.group import ClassicGroup, ClassicState
 from barnabas.cores.group.consumer.group import ConsumerGroup, ConsumerState
@@ -46,6 +51,7 @@ TRY_AGAIN = {
     ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.UNRELEASED_INSTANCE_ID,
 }
+EXPRESSIONS = [None, None, "u.*", ".*new", "t|u"]
 Partition = tuple[UUID, int]
 
 
@@ -55,6 +61,8 @@ class Client:
     instance: str | None
     classic: bool
     wants: frozenset[str]
+    regex: str | None = None
+    subscribes: bool = True  # with its next heartbeat
     life: int = 0
     member_id: str = ""
     epoch: int = 0  # or the generation
@@ -67,6 +75,7 @@ class Client:
 
     def crash(self) -> None:
         self.life += 1
+        self.subscribes = True
         self.member_id, self.epoch, self.step, self.leads = "", 0, "join", ()
         self.owned, self.assigned = set(), frozenset()
 
@@ -84,13 +93,21 @@ class World:
         self.driver.set_topics(**self.sizes)
         self.clients = [self.new_client(index) for index in range(self.random.randint(2, 6))]
         self.faults = True
+        self.found: TopicsMatched | None = None
+        """What the broker has found after a heartbeat, and has not yet told the group."""
         self.tokens = 0
         self.asked: dict[str, Callable[[Any], None]] = {}
 
     def new_client(self, index: int) -> Client:
         wants = self.random.choice([{"t", "u"}, {"t", "u"}, {"t"}, {"u"}])
         instance = f"i{index}" if self.random.random() < 0.3 else None
-        return Client(f"c{index}", instance, self.mixed and self.random.random() < 0.5, frozenset(wants))
+        classic = self.mixed and self.random.random() < 0.5
+        return Client(f"c{index}", instance, classic, frozenset(wants), self.random.choice(EXPRESSIONS))
+
+    def topics_of(self, client: Client) -> set[str]:
+        """What a client subscribes to in the end."""
+        regex = None if client.classic else client.regex
+        return {name for name in self.sizes if name in client.wants or (regex and re.fullmatch(regex, name))}
 
     def to(self, client: Client, heard: Callable[[Client, Any], None]) -> str:
         life = client.life
@@ -126,6 +143,7 @@ class World:
             self.tokens += 1
             client.member_id = f"{client.name}-{self.tokens}"
         owned = frozenset() if joins else frozenset(client.owned)
+        subscribes = joins or client.subscribes
         return ConsumerHeartbeat(
             self.to(client, self.heard),
             now_ms,
@@ -137,8 +155,8 @@ class World:
             client.instance,
             None,
             REBALANCE_MS if joins else -1,
-            client.wants if joins else None,
-            None,
+            client.wants if subscribes else None,
+            (client.regex or "") if subscribes else None,
             None,
             owned,
         )
@@ -156,7 +174,7 @@ class World:
             client.next_beat_ms = self.driver.now_ms + 500
         else:
             assert reply.error is ErrorCode.NONE, reply
-            client.epoch = reply.member_epoch
+            client.epoch, client.subscribes = reply.member_epoch, False
             if reply.assignment is not None:
                 client.assigned = reply.assignment
             if not client.owned - client.assigned:
@@ -282,8 +300,9 @@ class World:
                 token = self.to(client, lambda client, reply: None)
                 return ConsumerHeartbeat(token, now_ms, "g", member_id, epoch, instance_id=instance)
         elif kind < 0.6:
-            self.sizes = {**self.sizes, self.random.choice("tu"): self.random.randint(1, 6)}
-            self.driver.set_topics(**self.sizes)
+            self.change_topics()
+        elif kind < 0.65:
+            client.regex, client.subscribes = self.random.choice(EXPRESSIONS), True
         elif client.owned and kind < 0.8:
             return self.commit_of(client, client.epoch - self.random.randint(0, 2))
         elif client.epoch > 0:
@@ -294,6 +313,21 @@ class World:
             if epoch > 0:
                 return ConsumerHeartbeat(token, now_ms, "g", client.member_id, epoch, owned=owned)
         return None
+
+    def change_topics(self) -> None:
+        name = self.random.choice(["t", "u", "t-new", "u-new"])
+        self.sizes = {**self.sizes, name: self.random.randint(1, 6)}
+        self.driver.set_topics(**self.sizes)
+
+    def match(self) -> None:
+        """The broker's part after heartbeats: it looks, and later tells the group what it has found."""
+        if self.found is None and self.driver.core.must_match("g", self.driver.now_ms):
+            self.found = self.driver.matched(None, "g")
+            if self.faults and self.random.random() < 0.1:
+                self.change_topics()
+        if self.found is not None and self.random.random() < 0.5:
+            self.driver.step(replace(self.found, now_ms=self.driver.now_ms))
+            self.found = None
 
     def turn(self) -> None:
         events: list[Any] = []
@@ -309,6 +343,7 @@ class World:
             if event is not None:
                 self.driver.step(event)
                 self.deliver()
+        self.match()
         self.driver.fail_next = None
         self.driver.advance(self.random.choice([0, 10, 100, 1_000]))
         self.deliver()
@@ -329,6 +364,9 @@ class World:
             isinstance(group, ConsumerGroup)
             and group.state is ConsumerState.STABLE
             and group.topics_seen == self.driver.core.state.topics.version
+            and self.found is None
+            and not self.driver.core.must_match("g", self.driver.now_ms)
+            and not any(client.subscribes for client in self.clients if not client.classic)
             and sorted(group.members) == sorted(client.member_id for client in self.clients)
             and all(client.owned == group.members[client.member_id].assigned for client in self.clients)
         )
@@ -355,7 +393,7 @@ def test_consumer_history(seed: int) -> None:
     world = run(seed, mixed=False)
     group = world.driver.core.state.groups["g"]
     assert isinstance(group, ConsumerGroup)
-    wanted = {topic for client in world.clients for topic in client.wants}
+    wanted = {topic for client in world.clients for topic in world.topics_of(client)}
     every = {
         (world.driver.topics[topic].topic_id, number)
         for topic in wanted
@@ -363,8 +401,9 @@ def test_consumer_history(seed: int) -> None:
     }
     assert set(group.owners) == every
     for client in world.clients:
+        assert group.topics_of(group.members[client.member_id]) == world.topics_of(client)
         assert {topic_id for topic_id, _ in client.owned} <= {
-            world.driver.topics[t].topic_id for t in client.wants
+            world.driver.topics[t].topic_id for t in world.topics_of(client)
         }
 
 

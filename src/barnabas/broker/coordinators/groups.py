@@ -17,9 +17,8 @@ from barnabas.broker.coordinators.group_limits import limits_of_all, limits_of_o
 from barnabas.broker.coordinators.runtime import CoordinatorRuntime, MakeEvent, R
 from barnabas.broker.coordinators.seats import CoordinatorKind
 from barnabas.config import broker_groups, broker_security
-from barnabas.cores.group import GroupCoordinatorCore, TopicInfo
+from barnabas.cores.group import GroupCoordinatorCore, TopicInfo, TopicsMatched
 from barnabas.cores.group.consumer.topic_regex import InvalidRegex, compile_topic_regex
-from barnabas.cores.group.events import VisibleTopics
 from barnabas.cores.group.records import offset_tombstone
 from barnabas.records.compression import Codec
 from barnabas.records.partitioner import partition_for_name
@@ -55,6 +54,8 @@ class GroupCoordinator:
         """Carries out what share groups request from the share coordinator (cores.group.share.events)."""
         self._topics: Mapping[str, TopicInfo] = {}
         self._topology = -1
+        self._matching: dict[str, asyncio.Task[None]] = {}
+        """The groups whose topics are being matched."""
         kind = CoordinatorKind(
             "group",
             OFFSETS_TOPIC,
@@ -104,39 +105,53 @@ class GroupCoordinator:
             await self.runtime.prepare()
         return await self.runtime.request(group_id, make_event)
 
-    async def match_topics(
-        self, group_id: str, pattern: str | None, sees_topic: Callable[[str], bool]
-    ) -> VisibleTopics | None:
-        """Match topics against a group's regular expressions, and a member's new one, before the core needs the result.
+    def match_topics_soon(self, group_id: str, sees_topic: Callable[[str], bool]) -> None:
+        """After a member's heartbeat: match topics against its group's regular expressions, if it is time for that.
 
-        With an authorizer, the result holds what the member may describe, if it is time to match again.
-
-        Done in pieces, so that other work runs in between: 10,000 names take up to a second. The core itself matches topics
-        that have not been matched here.
+        sees_topic: the member's right to describe topics. As in Kafka, it decides for the whole group.
         """
         core = self.runtime.core_of(group_id)
-        patterns = {*core.patterns_of(group_id)} if core is not None else set()
-        topics, found = self._known_topics(), {}
-        for text in patterns | ({pattern} if pattern else set()):
-            with contextlib.suppress(InvalidRegex):  # the core refuses it
-                compiled = compile_topic_regex(text)
-                await in_pieces(self.runtime.loop, self.runtime.clock, compiled.prepare(topics))
-                found[text] = compiled.among(topics)
-        if not self._hides_topics or core is None:
-            return None
+        if core is None or group_id in self._matching:
+            return
         self._refresh_topics(core)
-        if not core.must_match(group_id, pattern, self.runtime.clock.now_ms()):
-            return None
-        visible: set[str] = set()
+        if core.must_match(group_id, self.runtime.clock.now_ms()):
+            task = self.runtime.loop.create_task(self._match_topics(core, group_id, sees_topic))
+            self._matching[group_id] = task
+            task.add_done_callback(lambda _: self._matching.pop(group_id))
 
-        def look() -> Iterator[None]:
-            for name in frozenset().union(*found.values()):
-                if sees_topic(name):
-                    visible.add(name)
-                yield
+    async def _match_topics(
+        self, core: GroupCoordinatorCore, group_id: str, sees_topic: Callable[[str], bool]
+    ) -> None:
+        """Done in pieces, so that other work runs in between: 10,000 names take up to a second.
 
-        await in_pieces(self.runtime.loop, self.runtime.clock, look())
-        return VisibleTopics(topics, {text: names & visible for text, names in found.items()})
+        Nothing waits for this, neither the member's answer nor other heartbeats of the group. Expressions and topics that
+        come in the meantime are matched after the next heartbeat.
+        """
+        try:
+            topics, found = self._known_topics(), {}
+            for text, known in core.regexes_of(group_id).items():
+                found[text] = known
+                with contextlib.suppress(InvalidRegex):  # one that another broker has stored
+                    compiled = compile_topic_regex(text)
+                    await in_pieces(self.runtime.loop, self.runtime.clock, compiled.prepare(topics))
+                    found[text] = compiled.among(topics)
+            if self._hides_topics:
+                names = frozenset().union(*found.values())
+                visible: set[str] = set()
+
+                def look() -> Iterator[None]:
+                    for name in names:
+                        if sees_topic(name):
+                            visible.add(name)
+                        yield
+
+                await in_pieces(self.runtime.loop, self.runtime.clock, look())
+                found = {text: names & visible for text, names in found.items()}
+            await self.ask(
+                lambda token, now_ms: TopicsMatched(token, now_ms, group_id, topics, found), group_id
+            )
+        except Exception:
+            log.exception("topics were not matched; the next heartbeat does it", extra={"group": group_id})
 
     async def ask_all(self, make_event: MakeEvent[R]) -> list[R]:
         """The replies of all partitions to the same request."""
@@ -187,4 +202,6 @@ class GroupCoordinator:
 
     def close(self) -> None:
         """Answer all pending requests."""
+        for task in self._matching.values():
+            task.cancel()
         self.runtime.close()

@@ -56,6 +56,7 @@ from barnabas.cores.group.events import (
     SyncGroup,
     SyncReply,
     TimerKey,
+    TopicsMatched,
 )
 from barnabas.cores.group.limits import GroupLimits
 from barnabas.cores.group.share.events import (
@@ -131,4 +132,5 @@ __all__ = [
     "TimerFired",
     "TimerKey",
     "TopicInfo",
+    "TopicsMatched",
 ]

@@ -15,7 +15,7 @@ decision of `on_loaded`; after that `decide` may be called. Whoever drops a core
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
@@ -60,6 +60,7 @@ from barnabas.cores.group.events import (
     ListGroups,
     SyncGroup,
     TimerKey,
+    TopicsMatched,
 )
 from barnabas.cores.group.limits import GroupLimits
 from barnabas.cores.group.moves import AdoptGroup, DisownGroup
@@ -96,6 +97,7 @@ DECIDERS: Final[Mapping[type, Decider]] = {
     ExpireOffsets: offsets.decide_expire,
     TimerFired: timers.decide_timer,
     ConsumerHeartbeat: consumer_heartbeat.decide_consumer_heartbeat,
+    TopicsMatched: epochs.decide_matched,
     ShareHeartbeat: share_heartbeat.decide_share_heartbeat,
     DescribeShareGroup: share_heartbeat.decide_describe_share,
     ShareInitialized: share_heartbeat.decide_initialized,
@@ -140,18 +142,19 @@ class GroupCoordinatorCore:
         """Set the existing topics. Groups notice changes at their members' next heartbeats. Not stored in the log."""
         self.state.topics = Topics(self.state.topics.version + 1, topics)
 
-    def patterns_of(self, group_id: str) -> Collection[str]:
-        """The regular expressions that members of a group subscribe with."""
+    def regexes_of(self, group_id: str) -> Mapping[str, frozenset[str]]:
+        """The regular expressions that members of a group subscribe with, and what they have matched so far."""
         group = self.state.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
-            return ()
-        if group.topics_seen >= 0:
-            return group.regexes
-        return {*group.regexes, *(member.regex for member in group.members.values() if member.regex)}
+            return {}
+        known = group.regexes
+        return {
+            regex: known[regex].topics if regex in known else frozenset() for regex in group.regex_members
+        }
 
-    def must_match(self, group_id: str, regex: str | None, now_ms: int) -> bool:
-        """Whether a heartbeat needs `visible`: the topics that expressions match and that the member may describe."""
-        return epochs.must_match(self.state, self.state.groups.get(group_id), regex, now_ms)
+    def must_match(self, group_id: str, now_ms: int) -> bool:
+        """Whether TopicsMatched has to be stepped: topics have to be matched against the expressions of a group."""
+        return epochs.must_match(self.state, self.state.groups.get(group_id), now_ms)
 
     def keeps_share_state(self, group_id: str, topic_id: UUID, index: int) -> bool:
         """Whether a share group uses, or has requested, the state of a partition."""

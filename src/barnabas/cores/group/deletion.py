@@ -20,6 +20,7 @@ from barnabas.cores.group.events import (
     JoinGroup,
     LeaveGroup,
     SyncGroup,
+    TopicsMatched,
 )
 from barnabas.cores.group.lifecycle import remove_group
 from barnabas.cores.group.offsets import forget
@@ -39,6 +40,7 @@ USERS: Final = frozenset(
         CommitOffsets,
         DeleteOffsets,
         ConsumerHeartbeat,
+        TopicsMatched,
         ShareHeartbeat,
         AlterShareOffsets,
         DeleteShareOffsets,

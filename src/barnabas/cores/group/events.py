@@ -446,22 +446,12 @@ class ConsumerHeartbeatReply:
     assignment: frozenset[tuple[UUID, int]] | None = None
 
 
-class VisibleTopics(NamedTuple):
-    """What regular expressions match among the topics that a member may describe.
-
-    among: the topics that existed; a core that knows others by now waits for the next heartbeat.
-    """
-
-    among: Mapping[str, object]
-    by_regex: Mapping[str, frozenset[str]]
-
-
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeat:
     """ConsumerGroupHeartbeat. None always means "unchanged"; in v0 the broker creates the id of a new member.
 
-    An empty `regex` ends a subscription by expression. `owned` contains (topic id, partition). `visible` is given where
-    topics are hidden from members without a right, and expressions have to be matched (`GroupCoordinatorCore.must_match`).
+    An empty `regex` ends a subscription by expression. `owned` contains (topic id, partition). No topics are matched;
+    afterwards `GroupCoordinatorCore.must_match` says whether TopicsMatched has to follow.
     """
 
     token: object
@@ -478,11 +468,29 @@ class ConsumerHeartbeat:
     regex: str | None = None
     assignor: str | None = None
     owned: frozenset[tuple[UUID, int]] | None = None
-    visible: VisibleTopics | None = None
 
     def refused(self, error: ErrorCode) -> ConsumerHeartbeatReply:
         """The answer that carries nothing but an error."""
         return ConsumerHeartbeatReply(error)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsMatched:
+    """What the regular expressions of a consumer group match, found after a member's heartbeat was answered.
+
+    among: the topics that existed; if others exist by now, matching has to be repeated. by_regex: the matching topics that
+    the member may describe.
+    """
+
+    token: object
+    now_ms: int
+    group_id: str
+    among: Mapping[str, object]
+    by_regex: Mapping[str, frozenset[str]]
+
+    def refused(self, error: ErrorCode) -> DoneReply:
+        """The answer that carries nothing but an error."""
+        return DoneReply(error)
 
 
 class DescribedConsumer(NamedTuple):

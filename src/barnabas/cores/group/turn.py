@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from barnabas.cores.decision import Decision, Entry, Event, Note, Producer, Timer
 from barnabas.cores.group.classic.group import ClassicGroup
-from barnabas.cores.group.events import TimerKey, VisibleTopics
+from barnabas.cores.group.events import TimerKey
 from barnabas.cores.group.state import Group, State
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -33,7 +33,6 @@ class Turn:
         "replies",
         "state",
         "timers",
-        "visible",
     )
 
     def __init__(self, state: State, now_ms: int) -> None:
@@ -45,7 +44,6 @@ class Turn:
         self.producer: Producer | None = None
         self.notes: list[Note] = []
         self.effects: list[Any] = []
-        self.visible: VisibleTopics | None = None
         self._drafts: dict[str, Group | None] = {}
         self._deleting: dict[str, tuple[Any, ...] | None] = {}
 

@@ -6,6 +6,7 @@ import hashlib
 from typing import Final
 from uuid import UUID
 
+from barnabas.cores.decision import DoneReply
 from barnabas.cores.group.assignors import ASSIGNORS, NOTHING, Assignment, AssignSpec
 from barnabas.cores.group.classic.rebalance import SESSION
 from barnabas.cores.group.consumer import records as records
@@ -17,6 +18,7 @@ from barnabas.cores.group.consumer.group import (
 )
 from barnabas.cores.group.consumer.reconcile import reconcile
 from barnabas.cores.group.consumer.topic_regex import InvalidRegex, compile_topic_regex
+from barnabas.cores.group.events import TopicsMatched
 from barnabas.cores.group.state import Group, State
 from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -33,33 +35,29 @@ MATCH_AGAIN_MS: Final = 10 * 60_000
 
 
 def update_member(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """Store a member's own data; if that or a topic changes something, start a new group epoch and target."""
+    """Store a member's own data; if that or a topic changes something, start a new group epoch and target.
+
+    A regular expression that is new in the group matches nothing yet: `decide_matched` brings its topics, with an epoch of
+    their own. What the member names, and what others' expressions have matched, it gets at once.
+    """
     before = group.members.get(member.member_id)
+    had = group.topics_of(before) if before is not None else frozenset()
+    if member.regex and (before is None or before.regex != member.regex):
+        _require_valid(member.regex)
     if member != before:
         records.write_member(turn, group, member)
-    wants = before is None or before.topics != member.topics or before.regex != member.regex
-    if before is None or before.regex != member.regex:
-        if member.regex and not (turn.state.hides_topics and member.regex in group.regexes):
-            _resolve_regex(turn, group, member.regex)
         drop_unused_regexes(turn, group)
-    if turn.visible is not None:
-        group.topics_seen = -1  # it is time to match again
-    refresh(turn, group, subscriptions_changed=wants)
+    refresh(turn, group, subscriptions_changed=group.epoch == 0 or group.topics_of(member) != had)
 
 
 def refresh(turn: Turn, group: ConsumerGroup, *, subscriptions_changed: bool) -> None:
     """Start a new group epoch and target if topics or subscriptions have changed."""
     version = turn.state.topics.version
     if subscriptions_changed or group.topics_seen != version:
-        is_whole = True
-        if group.topics_seen != version:
-            used = {member.regex for member in group.members.values() if member.regex}
-            for regex in sorted(used):
-                is_whole &= _resolve_regex(turn, group, regex)
         now_hash = metadata_hash(turn, group)
         if subscriptions_changed or now_hash != group.metadata_hash:
             records.write_epoch(turn, group, group.epoch + 1, now_hash)
-        group.topics_seen = version if is_whole else -1
+        group.topics_seen = version
     if group.epoch > group.target_epoch:
         _assign_when_due(turn, group)
 
@@ -76,46 +74,56 @@ def _assign_when_due(turn: Turn, group: ConsumerGroup) -> None:
     _compute_target(turn, group)
 
 
-def _resolve_regex(turn: Turn, group: ConsumerGroup, regex: str) -> bool:
-    """Match topics against an expression; False if that has to wait for the heartbeat of a member whose rights count.
-
-    As in Kafka, the rights of the member count whose heartbeat causes this, for the whole group.
-    """
+def _require_valid(regex: str) -> None:
     try:
-        pattern = compile_topic_regex(regex)
+        compile_topic_regex(regex)
     except InvalidRegex as error:
         raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
-    topics, resolved = turn.state.topics, group.regexes.get(regex)
-    if not turn.state.hides_topics:
-        found = pattern.among(topics.by_name)
-    else:
-        visible = turn.visible
-        if visible is None or visible.among is not topics.by_name or regex not in visible.by_regex:
-            return False
-        found = visible.by_regex[regex]
-    is_old = resolved is not None and resolved.timestamp_ms + MATCH_AGAIN_MS <= turn.now_ms
-    if resolved is None or resolved.topics != found or (is_old and turn.state.hides_topics):
-        records.write_regex(turn, group, regex, ResolvedRegex(found, topics.version, turn.now_ms))
-    return True
 
 
-def must_match(state: State, group: Group | None, regex: str | None, now_ms: int) -> bool:
-    """Whether the expressions of a group, and a member's new one, have to be matched before its heartbeat: rights or topics
-    may have changed.
+def decide_matched(turn: Turn, event: TopicsMatched) -> None:
+    """Store what the expressions of a group match. Members whose topics that changes get them with the next group epoch.
+
+    Expressions that no member uses any more are ignored, as is a group that has ended meanwhile.
     """
-    if not isinstance(group, ConsumerGroup):
-        return bool(regex)
-    if group.topics_seen != state.topics.version:
-        return bool(regex or group.regexes) or any(member.regex for member in group.members.values())
-    return bool(regex and regex not in group.regexes) or any(
-        known.timestamp_ms + MATCH_AGAIN_MS <= now_ms for known in group.regexes.values()
-    )
+    turn.reply(event.token, DoneReply())
+    stored = turn.find(event.group_id)
+    if not isinstance(stored, ConsumerGroup):
+        return
+    in_use = sorted(event.by_regex.keys() & stored.regex_members.keys())
+    if not in_use:
+        return
+    group = turn.edit(stored)
+    topics, has_changed = turn.state.topics, False
+    for regex in in_use:
+        found, known = event.by_regex[regex], group.regexes.get(regex)
+        if known is None or known.topics != found or _is_old(turn.state, known, turn.now_ms):
+            # Topics that are deleted change nothing here: `refresh` has noticed or is about to.
+            had = frozenset(name for name in known.topics if name in topics.by_name) if known else frozenset()
+            has_changed |= found != had
+            records.write_regex(turn, group, regex, ResolvedRegex(found, topics.version, turn.now_ms))
+    if event.among is topics.by_name:
+        group.topics_matched = topics.version
+    refresh(turn, group, subscriptions_changed=has_changed)
+
+
+def must_match(state: State, group: Group | None, now_ms: int) -> bool:
+    """Whether the group's expressions have to be matched: one is new, or topics or members' rights may have changed."""
+    if not isinstance(group, ConsumerGroup) or not group.regex_members:
+        return False
+    if group.topics_matched != state.topics.version:
+        return True
+    known = [group.regexes.get(regex) for regex in group.regex_members]
+    return any(resolved is None or _is_old(state, resolved, now_ms) for resolved in known)
+
+
+def _is_old(state: State, resolved: ResolvedRegex, now_ms: int) -> bool:
+    return state.hides_topics and resolved.timestamp_ms + MATCH_AGAIN_MS <= now_ms
 
 
 def drop_unused_regexes(turn: Turn, group: ConsumerGroup) -> None:
     """Drop expressions that no member uses any more."""
-    used = {member.regex for member in group.members.values()}
-    for regex in [regex for regex in group.regexes if regex not in used]:
+    for regex in [regex for regex in group.regexes if regex not in group.regex_members]:
         records.write_regex(turn, group, regex, None)
 
 

@@ -5,7 +5,7 @@ group epoch that it was computed for. A member's epoch says how far it has follo
 that the target takes away, and only then receives new ones, when other members have released them.
 
 Everything here is stored in the log: a group is exactly what its records say (records.py), except for
-`topics_seen` and `assigned_ms`, which only avoid work.
+`topics_seen`, `topics_matched` and `assigned_ms`, which only avoid work.
 """
 
 from __future__ import annotations
@@ -94,8 +94,10 @@ class ConsumerGroup:
     static_ids: dict[str, str] = field(default_factory=dict)
     target: dict[str, Assignment] = field(default_factory=dict)
     regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
+    regex_members: dict[str, int] = field(default_factory=dict)  # expression -> how many members use it
     owners: dict[TopicPartition, str] = field(default_factory=dict)  # assigned or still to be revoked
     topics_seen: int = -1  # version of the topic metadata that metadata_hash was checked against
+    topics_matched: int = -1  # version of the topic metadata that all expressions were matched against
     assigned_ms: int = 0  # when the target was computed, by this coordinator
 
     def copy(self) -> Self:
@@ -106,6 +108,7 @@ class ConsumerGroup:
             static_ids=dict(self.static_ids),
             target=dict(self.target),
             regexes=dict(self.regexes),
+            regex_members=dict(self.regex_members),
             owners=dict(self.owners),
         )
 
@@ -183,20 +186,22 @@ class ConsumerGroup:
     # --- changing a draft, or while replaying: one method per kind of record
 
     def put_member(self, member: ConsumerMember) -> None:
-        """Add a member or replace it by a new value, and update the owners of partitions."""
+        """Add a member or replace it by a new value, and update the owners of partitions and the users of expressions."""
         old = self.members.get(member.member_id)
         if old is not None:
             self._release(old)
             if old.instance_id is not None and self.static_ids.get(old.instance_id) == old.member_id:
                 del self.static_ids[old.instance_id]
         self.members[member.member_id] = member
+        if member.regex:
+            self.regex_members[member.regex] = self.regex_members.get(member.regex, 0) + 1
         if member.instance_id is not None:
             self.static_ids[member.instance_id] = member.member_id
         for partition in member.assigned | member.revoking:
             self.owners[partition] = member.member_id
 
     def remove_member(self, member_id: str) -> None:
-        """Remove a member and its ownership of partitions."""
+        """Remove a member, its ownership of partitions and its use of an expression."""
         old = self.members.pop(member_id, None)
         if old is not None:
             self._release(old)
@@ -204,6 +209,10 @@ class ConsumerGroup:
                 del self.static_ids[old.instance_id]
 
     def _release(self, member: ConsumerMember) -> None:
+        if member.regex:
+            self.regex_members[member.regex] -= 1
+            if not self.regex_members[member.regex]:
+                del self.regex_members[member.regex]
         for partition in member.assigned | member.revoking:
             if self.owners.get(partition) == member.member_id:
                 del self.owners[partition]

@@ -28,7 +28,6 @@ from barnabas.wire.errors import ApiError, ErrorCode
 def decide_consumer_heartbeat(turn: Turn, event: ConsumerHeartbeat) -> None:
     """ConsumerGroupHeartbeat: join, stay, leave."""
     _check_request(event)
-    turn.visible = event.visible
     if event.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
         _leave(turn, event)
     elif not _answer_if_unchanged(turn, event):
@@ -82,7 +81,6 @@ def _answer_if_unchanged(turn: Turn, event: ConsumerHeartbeat) -> bool:
         or event.regex is not None
         or event.assignor not in (None, member.assignor)
         or event.owned is not None
-        or event.visible is not None
     ):
         return False
     epochs.arm_session(turn, group, member)
@@ -206,9 +204,13 @@ def _reply(
 ) -> ConsumerHeartbeatReply:
     limits = turn.state.limits_of(group.group_id)
     interval_ms = limits.consumer_heartbeat_interval_ms
-    if member.state is MemberState.UNRELEASED_PARTITIONS or group.epoch > group.target_epoch:
-        # Others are about to release what it waits for, or a new assignment is due: the member should learn of that
-        # soon, not after a whole interval.
+    if (
+        member.state is MemberState.UNRELEASED_PARTITIONS
+        or group.epoch > group.target_epoch
+        or epochs.must_match(turn.state, group, turn.now_ms)
+    ):
+        # Others are about to release what it waits for, a new assignment is due, or topics are about to be matched: the
+        # member should learn of that soon, not after a whole interval.
         interval_ms = min(interval_ms, limits.waiting_heartbeat_interval_ms)
     return ConsumerHeartbeatReply(
         ErrorCode.NONE,

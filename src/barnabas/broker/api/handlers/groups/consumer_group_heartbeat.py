@@ -13,7 +13,6 @@ from uuid import UUID
 from barnabas.broker.api.context import Context
 from barnabas.cores.acl import Operation, ResourceType
 from barnabas.cores.group import ConsumerHeartbeat, ConsumerHeartbeatReply
-from barnabas.cores.group.events import VisibleTopics
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -46,10 +45,11 @@ async def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> Co
     if refused is not None:
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     groups = context.services.groups
-    visible = await groups.match_topics(request.group_id, request.subscribed_topic_regex, context.sees_topic)
     reply: ConsumerHeartbeatReply = await groups.ask(
-        lambda token, now_ms: _event(context, request, token, now_ms, visible), request.group_id
+        lambda token, now_ms: _event(context, request, token, now_ms), request.group_id
     )
+    if reply.error is ErrorCode.NONE and request.member_epoch >= JOIN_EPOCH:
+        groups.match_topics_soon(request.group_id, context.sees_topic)
     return ConsumerGroupHeartbeatResponse(
         error_code=reply.error,
         error_message=reply.message,
@@ -61,11 +61,7 @@ async def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> Co
 
 
 def _event(
-    context: Context,
-    request: ConsumerGroupHeartbeatRequest,
-    token: object,
-    now_ms: int,
-    visible: VisibleTopics | None,
+    context: Context, request: ConsumerGroupHeartbeatRequest, token: object, now_ms: int
 ) -> ConsumerHeartbeat:
     member_id = request.member_id
     if not member_id and context.version < MEMBER_NAMES_ITSELF_FROM and request.member_epoch == JOIN_EPOCH:
@@ -88,7 +84,6 @@ def _event(
         owned=None
         if owned is None
         else frozenset((topic.topic_id, index) for topic in owned for index in topic.partitions),
-        visible=visible,
     )
 
 
