@@ -20,6 +20,7 @@ from cloudevents.core.bindings.http import to_binary_event, to_structured_event
 from cloudevents.core.bindings.kafka import KafkaMessage, from_kafka_event
 from cloudevents.core.v1.event import CloudEvent
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
@@ -390,6 +391,48 @@ def test_lags_of_a_group(url: str, topic: str) -> None:
     requests.delete(base, timeout=WAIT_S)
     absent = requests.get(f"{cluster(url)}/consumer-groups/no-such-group", timeout=WAIT_S)
     assert absent.status_code == 404
+
+
+@pytest.mark.parametrize("polls", [0, 1, 2])
+def test_partitions_assigned_by_hand_stay_after_a_subscription_has_ended(
+    url: str, topic: str, polls: int
+) -> None:
+    """polls: how far the member has come when the subscription ends, from not at all to having partitions."""
+    send(url, f"/topics/{topic}", {"records": [{"value": number} for number in range(3)]})
+    base = instance(url, format="json")
+    place = {"topic": topic, "partition": 0}
+    for _ in range(5):
+        post(base, "subscription", {"topics": [topic]})
+        for _ in range(polls):
+            requests.get(f"{base}/records?timeout=100", timeout=WAIT_S)
+        assert requests.delete(f"{base}/subscription", timeout=WAIT_S).status_code == 204
+        post(base, "assignments", {"partitions": [place]})
+        post(base, "positions/beginning", {"partitions": [place]})
+        for _ in range(2):  # a late answer of the group would arrive with the first read
+            rows = read(base, 3)
+            assert [row["value"] for row in rows] == [0, 1, 2]
+            post(base, "positions/beginning", {"partitions": [place]})
+        assert requests.delete(f"{base}/subscription", timeout=WAIT_S).status_code == 204
+    requests.delete(base, timeout=WAIT_S)
+
+
+def test_the_end_of_a_subscription_leaves_the_group(together: Together, url: str, topic: str) -> None:
+    send(url, f"/topics/{topic}", {"records": [{"value": 1}]})
+    base = instance(url)
+    group = base.partition("/consumers/")[2].partition("/")[0]
+    post(base, "subscription", {"topics": [topic]})
+    admin = AdminClient({"bootstrap.servers": together.bootstrap})
+
+    def members() -> int:
+        return len(admin.describe_consumer_groups([group])[group].result(WAIT_S).members)
+
+    deadline = time.monotonic() + WAIT_S
+    while members() == 0:
+        assert time.monotonic() < deadline
+        requests.get(f"{base}/records?timeout=100", timeout=WAIT_S)
+    assert requests.delete(f"{base}/subscription", timeout=WAIT_S).status_code == 204
+    assert members() == 0
+    requests.delete(base, timeout=WAIT_S)
 
 
 def test_two_connections_share_an_instance(url: str, topic: str) -> None:

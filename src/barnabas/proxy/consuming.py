@@ -53,6 +53,7 @@ class Instance:
         self.name = name
         self.format = format
         self.consumer = consumer
+        self.settings = settings
         self.auto_commit: bool = settings["enable.auto.commit"]
         self.min_bytes: int = settings["fetch.min.bytes"]
         self.timeout_ms: int = settings["consumer.request.timeout.ms"]
@@ -214,15 +215,26 @@ class Consuming:
         instance.topics, instance.pattern = topics, pattern
 
     async def unsubscribe(self, instance: Instance) -> None:
-        """End the subscription and the assignment."""
-        await self._run(self._unsubscribe, instance)
-        instance.topics, instance.pattern, instance.assigned = [], None, []
-        instance.positions.clear()
+        """End the subscription and the assignment; the group has been left when this returns."""
+        work = self._leave_group if instance.topics or instance.pattern is not None else self._unassign
+        try:
+            await self._run(work, instance)
+        finally:
+            instance.topics, instance.pattern, instance.assigned = [], None, []
+            instance.positions.clear()
 
-    def _unsubscribe(self, instance: Instance) -> None:
-        if instance.assigned:
-            instance.consumer.unassign()
-        instance.consumer.unsubscribe()
+    def _unassign(self, instance: Instance) -> None:
+        instance.consumer.unassign()
+
+    def _leave_group(self, instance: Instance) -> None:
+        """Replace the consumer by one that was in no group.
+
+        librdkafka's `unsubscribe` would only begin to leave: what the group gave and takes back waits in the consumer's
+        queue, and the group waits until somebody polls, which nobody does without a subscription. A poll after partitions
+        were assigned by hand would then replace these partitions by the group's, or take them away.
+        """
+        left, instance.consumer = instance.consumer, self._make(instance.group, instance.settings)
+        left.close()
 
     async def assign(self, instance: Instance, partitions: list[TopicPartition]) -> None:
         """Assign partitions by hand. Raises HttpError 40903 if the instance has a subscription."""
