@@ -17,10 +17,10 @@ from typing import TypeVar
 
 import pytest
 
+from barnabas.broker.api.table import APIS, OWN_APIS, Api
 from barnabas.records.batch import Record, build_batch
 from barnabas.records.compression import Codec
 from barnabas.testing import Broker
-from barnabas.wire.apis import APIS, OWN_APIS, Api
 from barnabas.wire.header import decode_response_header, encode_request
 from barnabas.wire.messages.list_offsets import (
     ListOffsetsPartition,

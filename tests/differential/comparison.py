@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-from barnabas.wire.apis import APIS, Api
+from barnabas.broker.api.table import APIS, Api
 from barnabas.wire.primitives import WireError
 from barnabas.wire.schema import UNSET, Message, Struct
 from tests.differential.answers import Difference, differences, plain

@@ -19,8 +19,8 @@ from uuid import UUID
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.broker.api.table import BY_KEY, Api
 from barnabas.cores.acl import CLUSTER_NAME, SUPPORTED, Operation, Pattern, Permission, Resource, ResourceType
-from barnabas.wire.apis import BY_KEY, Api
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.header import decode_response_header, encode_request
 from barnabas.wire.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse

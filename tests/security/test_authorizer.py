@@ -26,12 +26,12 @@ from confluent_kafka.admin import (
     ResourceType as ResourceKind,
 )
 
+from barnabas.broker.api.rights import Each, Whole
+from barnabas.broker.api.table import BY_KEY, Api
 from barnabas.cores.acl import CLUSTER_NAME, Operation, Pattern, Permission, Resource, ResourceType, Rule
 from barnabas.testing import Broker
-from barnabas.wire.apis import BY_KEY, Api
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.header import encode_request
-from barnabas.wire.rights import Each, Whole
 from barnabas.wire.schema import Message
 from tests.security.hidden import GROUP, REFUSED, TOPIC, TXN, codes, samples
 from tests.security.peer import Peer
@@ -122,9 +122,9 @@ def test_without_rights_nothing_is_done_or_disclosed(secured: Broker) -> None:
         if api.key in TOKENS:
             continue
         if api.key in OPEN:
-            assert not api.authorize
+            assert not api.rights
             continue
-        assert api.authorize, f"{api.name} asks for no right"
+        assert api.rights, f"{api.name} asks for no right"
         answer = ask(secured, "bob", api, version, topic_id)
         if answer is None:
             continue
@@ -161,7 +161,7 @@ def test_with_its_right_each_api_works(secured: Broker) -> None:
             21,
         ):  # they change the topic, or users: tested by themselves
             continue
-        rights = [(need.operation, need.resource) for need in api.authorize]
+        rights = [(need.operation, need.resource) for need in api.rights]
         with granted(secured, "carol", rights):
             answer = ask(secured, "carol", api, version, topic_id)
         if answer is None:
@@ -210,7 +210,7 @@ def granted(broker: Broker, user: str, rights: Iterable[tuple[str, str]]) -> Ite
 
 def test_each_row_of_the_table_names_fields_that_exist() -> None:
     for api in BY_KEY.values():
-        for need in api.authorize:
+        for need in api.rights:
             if isinstance(need, Whole) and need.of:
                 assert need.of in api.request.FIELDS, api.name
             if isinstance(need, Each):

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.serial.errors import SerialError
 
+from barnabas.broker.api.table import APIS
 from barnabas.cores.acl import Pattern, Resource, ResourceType
 from barnabas.testing import Broker
-from barnabas.wire.apis import APIS
 from barnabas.wire.header import decode_response_header
 from barnabas.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -144,7 +144,7 @@ def test_a_refusal_does_not_say_whether_something_exists(frames: dict[Case, byte
         for name, absent in ABSENT.items():
             present = present.replace(name.encode(), absent.encode())
         present = present.replace(TOPIC_ID.bytes, NOWHERE.bytes)
-        if present != frame and case.api.name not in IDS_ARE_SECRETS and case.api.authorize:
+        if present != frame and case.api.name not in IDS_ARE_SECRETS and case.api.rights:
             shown = (decoded(case, present), decoded(case, frame))
             wrong.append(f"{case}: {shown[0]} instead of {shown[1]}")
     assert not wrong, f"{len(wrong)} answers: " + "\n".join(wrong[:20])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.broker.api.table import APIS, OWN_APIS, Api
 from barnabas.testing import Broker
-from barnabas.wire.apis import APIS, OWN_APIS, Api
 from tests.clients.test_one_victim import broker as broker
 from tests.clients.test_one_victim import longest_turns
 

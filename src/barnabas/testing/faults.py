@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from barnabas.broker.api.context import Context
 from barnabas.broker.api.dispatch import HEAD, Dispatcher
+from barnabas.broker.api.table import APIS, BY_KEY, Api
 from barnabas.records.units import ProducerEpoch
 from barnabas.runtime.clock import ManualClock
-from barnabas.wire.apis import APIS, BY_KEY, Api
 from barnabas.wire.header import Encoded, decode_request_header
 
 if TYPE_CHECKING:

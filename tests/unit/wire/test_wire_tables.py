@@ -1,15 +1,12 @@
-"""The tables: error codes, catalogue of messages, rows of served APIs."""
+"""The tables: error codes, catalogue of messages."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 from tests.support.wire_samples import all_messages
 
-from barnabas.wire.apis import APIS, BY_KEY, OWN_APIS
 from barnabas.wire.errors import RETRIABLE, ApiError, ErrorCode, error_from_code
 from barnabas.wire.messages import CATALOGUE, message_class, request_class, response_class
 from barnabas.wire.schema import Struct
@@ -28,21 +25,6 @@ def test_catalogue_agrees_with_the_classes() -> None:
         assert (request.IS_REQUEST, response.IS_REQUEST) == (True, False)
     with pytest.raises(KeyError):
         message_class("NoSuchRequest")
-
-
-def test_served_versions() -> None:
-    for api in APIS:
-        low, high = api.versions[0], api.versions[-1]
-        newest = api.request.VERSIONS[-1]
-        # Kafka serves InitProducerId 6 (two-phase commit) only behind an unstable-versions switch.
-        assert high == (5 if api.name == "InitProducerId" else newest), api.name
-        assert low in api.request.VERSIONS
-        assert api.request.__name__ == api.name + "Request"
-        assert api.response.__name__ == api.name + "Response"
-        assert BY_KEY[api.key] is api
-    assert len(BY_KEY) == len(APIS) + len(OWN_APIS)
-    # Produce is announced from 0 for the sake of old librdkafka (KAFKA-18659).
-    assert BY_KEY[0].versions == range(14)
 
 
 def test_error_codes_equal_kio() -> None:
@@ -64,16 +46,6 @@ def test_every_key_up_to_92_is_known_or_left_out_on_purpose() -> None:
     controllers = {4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 80, 81, 82, 88, 89}
     assert set(CATALOGUE) == set(range(93)) - controllers
     assert len(all_messages()) == 2 * len(CATALOGUE)
-
-
-def test_tables_do_not_import_the_messages() -> None:
-    script = (
-        "import sys, barnabas.wire.apis;"
-        "print([m for m in sys.modules if m.startswith('barnabas.wire.messages.')"
-        " or m.startswith('barnabas.wire.compile')])"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_no_error_text_stands_in_the_way_of_its_answer() -> None:

@@ -1,4 +1,4 @@
-"""Authorization before a handler runs: the rights that each API needs (wire/rights.py) are checked with the authorizer.
+"""Authorization before a handler runs: the rights that each API needs (table.py) are checked with the authorizer.
 
 Refused rows are removed from the request, the handler serves the rest, and the refused rows are added to its answer with
 their error. A request that is refused as a whole never reaches its handler.
@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from barnabas.broker.api.rights import Each, Whole
 from barnabas.cores.acl import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.primitives import ZERO_UUID
-from barnabas.wire.rights import Each, Whole
 from barnabas.wire.schema import Struct
 
 if TYPE_CHECKING:
     from barnabas.broker.api.context import Context
-    from barnabas.wire.apis import Api
+    from barnabas.broker.api.table import Api
     from barnabas.wire.schema import Message
 
 CODES: Final = {
@@ -123,7 +123,7 @@ def check(api: Api, context: Context, request: Message) -> Refused | None:
     if code is not None and _exists(api.response, "error_code", context.version):
         raise refuse(code)
     refused: Refused | None = None
-    for need in api.authorize:
+    for need in api.rights:
         if not isinstance(need, Each) or not _exists(api.request, need.rows, context.version):
             continue
         rows = getattr(request, need.rows)
@@ -151,13 +151,13 @@ def nothing_left(api: Api, request: Message, version: int) -> bool:
     """Whether no row of the request is left. Handlers must not see such a request: an empty list often means "all"."""
     return not any(
         getattr(request, need.rows)
-        for need in api.authorize
+        for need in api.rights
         if isinstance(need, Each) and _exists(api.request, need.rows, version)
     )
 
 
 def _whole(api: Api, context: Context, request: Message) -> ErrorCode | None:
-    for need in api.authorize:
+    for need in api.rights:
         if not isinstance(need, Whole):
             continue
         name: str | None = CLUSTER_NAME

@@ -1,9 +1,9 @@
-"""The APIs and versions that ApiVersions announces to a client, from the table in wire/apis.py."""
+"""The APIs and versions that ApiVersions announces to a client, from the table (table.py)."""
 
 from __future__ import annotations
 
 from barnabas.broker.api import telemetry
-from barnabas.wire.apis import APIS, OWN_APIS, Api
+from barnabas.broker.api.table import APIS, OWN_APIS, Api
 from barnabas.wire.messages.api_versions import ApiVersion
 
 

@@ -7,7 +7,6 @@ connection, with a log line that names the peer. Only ApiVersions answers an uns
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import struct
 import time
@@ -19,10 +18,10 @@ from barnabas.broker.api import access
 from barnabas.broker.api.context import Context
 from barnabas.broker.api.fetch_lane import FETCH_KEY, FetchLanes
 from barnabas.broker.api.produce_lane import ProduceLanes
+from barnabas.broker.api.table import BY_KEY, Answer, Api
 from barnabas.broker.cluster.loggers import REQUESTS
 from barnabas.broker.net.transports import ANSWERS_QUEUED_MAX
 from barnabas.cores.acl import Operation, ResourceType
-from barnabas.wire.apis import BY_KEY, Api
 from barnabas.wire.errors import ApiError, ErrorCode, shortened
 from barnabas.wire.header import Encoded, RequestHeader, decode_request_header, encode_response
 from barnabas.wire.messages.api_versions import ApiVersionsResponse
@@ -48,9 +47,6 @@ LARGE_PRODUCE_BYTES: Final = 256 << 10
 LARGE_ANSWER_ROWS: Final = 2000
 """Answers with more rows are encoded by a thread: it takes about a millisecond for each thousand."""
 
-Answer = Message | Encoded | None
-"""None: the client wants no response (Produce with acks=0)."""
-Handler = Callable[[Context, Any], Answer | Awaitable[Answer]]
 T = TypeVar("T")
 
 
@@ -72,7 +68,6 @@ class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._partitions = services.partitions
-        self._handlers: dict[tuple[int, int], Handler] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
         self._thread: ThreadPoolExecutor | None = None
         self.quotas: Quotas | None = None
@@ -274,17 +269,10 @@ class Dispatcher:
 
     # --- running a handler -----------------------------------------------------------------------------
 
-    def _handler(self, api: Api, version: int) -> Handler:
-        handler = self._handlers.get((api.key, version))
-        if handler is None:
-            module = importlib.import_module(f"barnabas.broker.api.handlers.{api.handler_of(version)}")
-            handler = self._handlers[api.key, version] = module.handle
-        return handler
-
     def _run(self, api: Api, context: Context, request: Message) -> None:
         try:
             if self._services.authorizer is None:
-                answer = self._handler(api, context.version)(context, request)
+                answer = api.handler_of(context.version)(context, request)
             else:
                 answer = self._run_allowed(api, context, request)
         except Exception as error:
@@ -308,13 +296,13 @@ class Dispatcher:
         """The handler's answer to the allowed part of a request. Raises ApiError when the whole request is refused."""
         refused = access.check(api, context, request)
         if refused is None:
-            return self._handler(api, context.version)(context, request)
+            return api.handler_of(context.version)(context, request)
         if access.nothing_left(api, request, context.version):
             answer: Answer | Awaitable[Answer] = api.response()
             if isinstance(request, ProduceRequest) and not request.acks:
                 answer = None
         else:
-            answer = self._handler(api, context.version)(context, request)
+            answer = api.handler_of(context.version)(context, request)
         if isinstance(answer, Message):
             return refused.join(answer)
         if answer is None:

@@ -1,1 +1,1 @@
-"""One module for each API, by area; `wire.apis` is the table that names them."""
+"""One module for each API, by area; `broker/api/table.py` has a row for each."""

@@ -1,1 +1,1 @@
-"""Handlers about brokers, options, quotas, access rules, log dirs and clients."""
+"""Handlers: the cluster, its brokers and their log directories."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from barnabas.broker.api.access import refuse
 from barnabas.broker.api.context import Context
-from barnabas.broker.api.handlers.cluster.describe_acls import known, require_authorizer
+from barnabas.broker.api.handlers.security.describe_acls import known, require_authorizer
 from barnabas.cores.acl import (
     CLUSTER_NAME,
     SUPPORTED,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.broker.api.context import Context
-from barnabas.broker.api.handlers.cluster.create_delegation_token import require_known_peer
+from barnabas.broker.api.handlers.security.create_delegation_token import require_known_peer
 from barnabas.wire.errors import ApiError
 from barnabas.wire.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from barnabas.broker.api.access import refuse
 from barnabas.broker.api.context import Context
-from barnabas.broker.api.handlers.cluster.describe_acls import filter_of, require_authorizer
+from barnabas.broker.api.handlers.security.describe_acls import filter_of, require_authorizer
 from barnabas.cores.acl import Filter, Operation, Resource, Rule, Rules, matching
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.delete_acls import (

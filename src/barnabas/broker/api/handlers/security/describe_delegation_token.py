@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.broker.api.context import Context
-from barnabas.broker.api.handlers.cluster.create_delegation_token import require_known_peer
+from barnabas.broker.api.handlers.security.create_delegation_token import require_known_peer
 from barnabas.cores.acl import Operation, ResourceType
 from barnabas.cores.tokens import Token, visible
 from barnabas.wire.errors import ApiError

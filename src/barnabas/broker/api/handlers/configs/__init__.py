@@ -1,0 +1,1 @@
+"""Handlers: options of brokers, topics, groups and clients, and quotas."""

@@ -1,0 +1,1 @@
+"""Handlers: logins, delegation tokens, users' passwords, access rules."""
