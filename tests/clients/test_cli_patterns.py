@@ -49,6 +49,7 @@ def test_the_console_consumer(used: Cli) -> None:
         INTERNAL,
     }
     assert shown_topics(used, "--blacklist", "lett.*") == set()
+    assert shown_topics(used, "--whitelist", "*") == {"letters"}
 
 
 def test_barnabas_consume(used: Cli) -> None:
@@ -68,9 +69,9 @@ def test_mirror_maker_copies_everything_but_internal_topics(
     )
     (tmp_path / "p").write_text(f"bootstrap.servers={target.bootstrap}\n")
     files = ("--consumer.config", str(tmp_path / "c"), "--producer.config", str(tmp_path / "p"))
+    target("topic", "create", "letters")
     mirror = used.start("kafka", "mirror-maker", *files, "--whitelist", ".*")
     try:
-        target("topic", "create", "letters")
         rows = json_lines(target.out("consume", "letters", "-c", "2", "-J"))
         used("consume", "letters", "-g", "others", "-c", "2")  # internal records after the copy has begun
         used("produce", "letters", "-k", ":", stdin=b"c:3\n")
@@ -81,3 +82,33 @@ def test_mirror_maker_copies_everything_but_internal_topics(
     assert [row["payload"] for row in rows] == ["1", "2", "3"]
     names = {row["topic"] for row in target.json("topic", "list")}
     assert names == {"letters"}
+
+
+JAVA = r"let[a-z&&[^x]]\p{Lower}rs|\Qa+b\E|l(?<rest>\d+)"
+"""What neither Python's nor librdkafka's expressions understand; it matches `letters`."""
+
+
+def test_expressions_are_java_s(used: Cli, own_broker: Callable[..., Any], tmp_path: Path) -> None:
+    assert shown_topics(used, "--include", JAVA) == {"letters"}
+    assert shown_topics(used, "--blacklist", JAVA) == set()
+    for tool, option in (("topics", "--list"), ("get-offsets", "--time=-1")):
+        done = used.command("kafka", tool, "--bootstrap-server", used.bootstrap, option, "--topic", JAVA)
+        found = subprocess.run(done, capture_output=True, text=True, check=True, timeout=120).stdout
+        assert [line.partition(":")[0] for line in found.splitlines()] == ["letters"]
+    broken = used.command("kafka", "topics", "--bootstrap-server", used.bootstrap, "--list", "--topic", "(a")
+    done = subprocess.run(broken, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, "(a is an invalid regex" in done.stderr) == (1, True)
+
+
+def test_a_topic_that_is_made_later_is_read_too(used: Cli) -> None:
+    reader = used.start(
+        "kafka", "console-consumer", "--bootstrap-server", used.bootstrap, "--from-beginning", "--include", r"new-\d+",
+        "--max-messages", "2", "--consumer-property", "metadata.max.age.ms=200",
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    used("produce", "new-1", stdin=b"one\n")
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == b"one\n"
+    used("produce", "new-2", stdin=b"two\n")
+    assert reader.communicate(timeout=120)[0] == b"two\n"
+    assert reader.returncode == 0

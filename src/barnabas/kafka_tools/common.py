@@ -121,22 +121,29 @@ def say_ignored(parsed: Parsed, names: Sequence[str]) -> None:
             )
 
 
-def servers(parsed: Parsed) -> str:
-    """The bootstrap servers that the options name. Raises Refused when there are none.
+def names_servers(parsed: Parsed) -> bool:
+    """Whether the options or the environment name brokers."""
+    given = (parsed.get(name) for name in ("bootstrap-server", "broker-list"))
+    return any(given) or bool(os.environ.get("BARNABAS_BOOTSTRAP"))
 
-    Tools of the ZooKeeper era take ZooKeeper's address. The broker is then the one that the environment names, or
-    port 9092 of the same host, as in the examples of books.
+
+def servers(parsed: Parsed, properties: Mapping[str, str] | None = None) -> str:
+    """The bootstrap servers that the options name. properties: of the client. Raises Refused when there are none.
+
+    Tools of the ZooKeeper era take ZooKeeper's address. The brokers are then the one that the environment names, or
+    those that are registered there.
     """
-    given = parsed.get("bootstrap-server") or parsed.get("broker-list")
+    given = (
+        parsed.get("bootstrap-server") or parsed.get("broker-list") or os.environ.get("BARNABAS_BOOTSTRAP")
+    )
     if given:
         return given.split("/", 1)[0]
-    found = os.environ.get("BARNABAS_BOOTSTRAP")
-    if found:
-        return found
     zookeeper = parsed.get("zookeeper")
     if zookeeper:
-        host = zookeeper.split(",")[0].split("/")[0].rpartition(":")[0] or zookeeper
-        return f"{host}:9092"
+        from barnabas.kafka_tools.zookeeper_lookup import servers_at
+
+        protocol = (properties or {}).get("security.protocol", "PLAINTEXT")
+        return servers_at(zookeeper, protocol, parsed.get("zk-tls-config-file"))
     raise Refused('Missing required argument "[bootstrap-server]"')
 
 
@@ -173,7 +180,7 @@ class Admin:
     def connect(cls, parsed: Parsed) -> Admin:
         """The cluster that the options name. Raises Refused, ClientError."""
         properties = client_properties(parsed, ["command-config"], ["command-property"])
-        properties["bootstrap.servers"] = servers(parsed)
+        properties["bootstrap.servers"] = servers(parsed, properties)
         properties.setdefault("client.id", "kafka-tool")
         options = replace(ClientOptions.from_kafka(properties), contact_timeout_s=CONTACT_SECONDS)
         require_broker(options, properties.get("security.protocol", "PLAINTEXT"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from barnabas.config.option import double_text
-from barnabas.kafka_tools import quotas
+from barnabas.kafka_tools import quotas, scram
 from barnabas.kafka_tools.common import Admin, ToolError, checked, java_error, parse, read_properties, say
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
@@ -89,6 +89,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         checked(TOOL, check, parsed)
         entities = entities_of(parsed, arguments)
+        if is_done_in_zookeeper(parsed, entities):
+            return EXIT_OK
         admin = Admin.connect(parsed)
         if all(entity.kind in QUOTA_TYPES for entity in entities):
             run_quotas(admin, parsed, entities)
@@ -330,6 +332,31 @@ def say_done(entity: Entity) -> None:
         print(f"Completed updating default config for {entity.kind} in the cluster.")
 
 
+def is_done_in_zookeeper(parsed: Parsed, entities: Sequence[Entity]) -> bool:
+    """Whether --zookeeper was given for one user's credentials and has what they need: that works without a broker, too.
+
+    Raises ToolError, OSError.
+    """
+    user = entities[0].name
+    wanted = {*additions(parsed), *removals(parsed)}
+    if [entity.kind for entity in entities] != ["users"] or not user or not wanted <= scram.MECHANISMS.keys():
+        return False
+    from barnabas.kafka_tools.zookeeper_users import credentials_of, users_of
+
+    users = users_of(parsed)
+    if users is None:
+        return False
+    try:
+        if "describe" in parsed:
+            users.show(user)
+        else:
+            users.change(user, credentials_of(additions(parsed)), removals(parsed))
+            say_done(entities[0])
+    finally:
+        users.close()
+    return True
+
+
 def run_quotas(admin: Admin, parsed: Parsed, entities: Sequence[Entity]) -> None:
     """--describe and --alter of users, clients and ips. Raises ToolError."""
     wanted = {QUOTA_TYPES[entity.kind]: entity.name for entity in entities}
@@ -338,12 +365,8 @@ def run_quotas(admin: Admin, parsed: Parsed, entities: Sequence[Entity]) -> None
             shown = ", ".join(f"{name}={double_text(float(value))}" for name, value in values.items())
             print(f"Quota configs for {quotas.title(entity)} are {shown}")
         if [entity.kind for entity in entities] == ["users"]:
-            from barnabas.kafka_tools import scram
-
             scram.show(admin, entities[0].name)
         return
-    from barnabas.kafka_tools import scram
-
     add, remove = additions(parsed), removals(parsed)
     credentials = {name: add.pop(name) for name in scram.MECHANISMS if name in add}
     gone = [name for name in remove if name in scram.MECHANISMS]

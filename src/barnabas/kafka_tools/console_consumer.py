@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from barnabas.kafka_tools.common import ToolError, checked, client_properties, parse, servers
-from barnabas.kafka_tools.librdkafka import connection, consumer_defaults, pattern_settings
+from barnabas.kafka_tools.librdkafka import connection, consumer_defaults
+from barnabas.kafka_tools.matching import Matching
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError
 from barnabas.terminal.signals import ending
@@ -158,18 +159,24 @@ def main(arguments: Sequence[str]) -> int:
     line = formatter_line(parsed, shown)
     group = parsed.get("group") or properties.pop("group.id", None)
     settings = consumer_defaults(group or f"console-consumer-{random.randrange(100_000)}")
-    if "topic" not in parsed:
-        settings |= pattern_settings(properties, parsed.text("blacklist"))
     settings["auto.offset.reset"] = "earliest" if "from-beginning" in parsed else "latest"
     settings["isolation.level"] = parsed.text("isolation-level", "read_uncommitted")
     settings["enable.auto.commit"] = group is not None
     settings["enable.auto.offset.store"] = False
     try:
-        consumer = connection(servers(parsed), properties, producing=False).consumer(settings)
+        consumer = connection(servers(parsed, properties), properties, producing=False).consumer(settings)
     except CliError as error:
         raise ToolError(str(error)) from None
-    begin(consumer, parsed, group)
-    return Loop(consumer, line, parsed).run()
+    matching = None
+    if "topic" in parsed:
+        begin(consumer, parsed, group)
+    else:
+        begin_at = EARLIEST if "from-beginning" in parsed else LATEST
+        matching = Matching.of(
+            consumer, properties, parsed.text("include", ".*"), parsed.text("blacklist"),
+            begin_at=begin_at if group is None else None,
+        )  # fmt: skip
+    return Loop(consumer, line, parsed, matching).run()
 
 
 def formatter_line(parsed: Parsed, shown: dict[str, str]) -> Callable[[Any], bytes]:
@@ -220,14 +227,13 @@ def begin(consumer: Any, parsed: Parsed, group: str | None) -> None:
         words = {"earliest": EARLIEST, "latest": LATEST}
         text = parsed.text("offset", "earliest" if "from-beginning" in parsed else "latest")
         consumer.assign([TopicPartition(topic, parsed.number("partition", 0), words.get(text) or int(text))])
-    elif group is None and topic:
+    elif group is None:
         # The group has no other members, so the partitions can be assigned without waiting for a rebalance.
         partitions = wait_for_topic(consumer, topic)
         start = EARLIEST if "from-beginning" in parsed else LATEST
         consumer.assign([TopicPartition(topic, partition, start) for partition in partitions])
     else:
-        pattern = parsed.text("include", ".*").replace(",", "|")
-        consumer.subscribe([topic or f"^({pattern})$"])
+        consumer.subscribe([topic])
 
 
 def wait_for_topic(consumer: Any, topic: str) -> list[int]:
@@ -251,6 +257,7 @@ class Loop:
     consumer: Any
     line: Callable[[Any], bytes]
     parsed: Parsed
+    matching: Matching | None = None
     shown: int = 0
     stopped: bool = False
     has_warned: bool = False
@@ -278,6 +285,8 @@ class Loop:
         timeout_ms = self.parsed.number("timeout-ms", -1)
         heard_at = time.monotonic()
         while left != 0 and not self.stopped:
+            if self.matching is not None:
+                self.matching.look()
             wanted = BATCH_RECORDS if left < 0 else min(left, BATCH_RECORDS)
             messages = self.consumer.consume(wanted, 0) or self.consumer.consume(1, POLL_SECONDS)
             good = [message for message in messages if message.error() is None]

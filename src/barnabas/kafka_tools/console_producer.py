@@ -164,7 +164,7 @@ def main(arguments: Sequence[str]) -> int:
     properties = {**settings(parsed), **client_properties(parsed, files, pairs)}
     reader = LineReader.of(client_properties(parsed, ["reader-config"], ["property", "reader-property"]))
     try:
-        connected = connection(servers(parsed), properties, producing=True)
+        connected = connection(servers(parsed, properties), properties, producing=True)
         return send(connected, parsed.text("topic"), reader, "sync" in parsed)
     except CliError as error:
         raise ToolError(str(error)) from None

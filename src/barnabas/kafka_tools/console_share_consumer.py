@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         deserializer(parsed.get("key-deserializer") or shown.get("key.deserializer")),
         deserializer(parsed.get("value-deserializer") or shown.get("value.deserializer")),
     )
-    consumer = connect(servers(parsed), properties, group)
+    consumer = connect(servers(parsed, properties), properties, group)
     return run(consumer, formatter, parsed)
 
 

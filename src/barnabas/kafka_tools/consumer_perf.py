@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     if "fetch-size" in parsed:
         settings["fetch.message.max.bytes"] = parsed.number("fetch-size", 0)
     try:
-        consumer = connection(servers(parsed), properties, producing=False).consumer(settings)
+        consumer = connection(servers(parsed, properties), properties, producing=False).consumer(settings)
     except CliError as error:
         raise ToolError(str(error)) from None
     run = ConsumeRun(

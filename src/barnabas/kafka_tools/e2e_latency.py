@@ -39,9 +39,10 @@ def main(arguments: Sequence[str]) -> int:
         where, topic, count, acks, size = words[0], words[1], int(words[2]), words[3], int(words[4])
         properties = read_properties(str(Path(words[5]))) if len(words) == 6 else {}
     elif "topic" in parsed and "num-records" in parsed:
-        where, topic, count = servers(parsed), parsed.text("topic"), parsed.number("num-records", 0)
-        acks, size = parsed.text("producer-acks", "1"), parsed.number("record-size", 100)
         properties = client_properties(parsed, ["command-config"], ["command-property"])
+        where, topic = servers(parsed, properties), parsed.text("topic")
+        count = parsed.number("num-records", 0)
+        acks, size = parsed.text("producer-acks", "1"), parsed.number("record-size", 100)
     else:
         print(USAGE, file=sys.stderr)
         return EXIT_FAILED

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from barnabas.kafka_tools.common import Admin, ToolError, parse, partition_ranges
+from barnabas.kafka_tools.matching import topic_pattern
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Tool
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
 
@@ -83,7 +84,7 @@ def partition_filter(parsed: Parsed) -> Filter:
             raise ToolError("--topic-partitions cannot be used with --topic or --partitions")
         rules = [parse_rule(text) for text in patterns.split(",")]
         return lambda name, number: any(rule(name, number) for rule in rules)
-    expression = re.compile(parsed.text("topic", ".*"))
+    expression = topic_pattern(parsed.text("topic", ".*"))
     numbers = set(partition_ranges(parsed.text("partitions"))) if "partitions" in parsed else None
     return lambda name, number: bool(expression.fullmatch(name)) and (numbers is None or number in numbers)
 
@@ -93,7 +94,7 @@ def parse_rule(text: str) -> Filter:
     match = PATTERN.fullmatch(text)
     if match is None:
         raise ToolError(f"Invalid rule specification: {text}")
-    expression = re.compile(match[1] or ".*")
+    expression = topic_pattern(match[1] or ".*")
     if match[2]:
         low, high = int(match[2]), int(match[2]) + 1
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -295,10 +294,12 @@ def print_table(heads: list[str], widths: list[int], rows: list[list[str]], trai
 
 
 def validate_regex(text: str) -> None:
-    """Whether a regular expression is valid."""
+    """Whether an expression that groups of the new protocol subscribe to is valid: those are RE2's."""
+    from barnabas.cores.group.consumer.topic_regex import InvalidRegex, compile_topic_regex
+
     try:
-        re.compile(text)
-    except re.error as error:
+        compile_topic_regex(text)
+    except InvalidRegex as error:
         say(f"\nError: The regular expression is invalid. Error: {error}")
     else:
         print("The regular expression is valid.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from barnabas.cores.cluster_image import INTERNAL_TOPICS
 from barnabas.security.tls import openssl_name
 from barnabas.terminal.connection import Connection
 
@@ -62,18 +61,6 @@ def translate(properties: Mapping[str, str], producing: bool) -> dict[str, str]:
 def connection(servers: str, properties: Mapping[str, str], producing: bool) -> Connection:
     """A connection for librdkafka with Java's properties."""
     return Connection(servers, translate(properties, producing))
-
-
-def pattern_settings(properties: Mapping[str, str], unwanted: str = "") -> dict[str, str]:
-    """The settings of a consumer that subscribes to a pattern: by default, Java's consumer leaves out internal topics
-    (exclude.internal.topics).
-
-    unwanted: patterns of further topics to leave out, separated by commas.
-    """
-    patterns = [f"^({pattern})$" for pattern in unwanted.split(",") if pattern]
-    if properties.get("exclude.internal.topics", "true").strip().lower() == "true":
-        patterns += [f"^{name}$" for name in sorted(INTERNAL_TOPICS)]
-    return {"topic.blacklist": ",".join(patterns)} if patterns else {}
 
 
 def consumer_defaults(group: str) -> dict[str, Any]:

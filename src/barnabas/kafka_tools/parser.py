@@ -150,7 +150,8 @@ BOOTSTRAP: Final = Opt(
 )
 OLD_SERVERS: Final = (
     Opt("broker-list", "The old name of --bootstrap-server.", "String: servers", old=True),
-    Opt("zookeeper", "Of old tools: the broker is looked for beside it.", "String: hosts", old=True),
+    Opt("zookeeper", "Of old tools: the brokers that are registered there.", "String: hosts", old=True),
+    Opt("zk-tls-config-file", "Of old tools: how ZooKeeper is reached.", "String: file", old=True),
     Opt("new-consumer", "Of old tools.", old=True),
 )
 COMMAND_CONFIG: Final = Opt("command-config", "Property file for the client.", "String: config file")

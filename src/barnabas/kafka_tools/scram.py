@@ -48,6 +48,17 @@ def write(admin: Admin, user: str, add: Mapping[str, str], remove: Sequence[str]
 
 def upsertion(user: str, name: str, text: str) -> alter.ScramCredentialUpsertion:
     """One credential with a fresh salt. Raises ToolError."""
+    mechanism = MECHANISMS[name]
+    iterations, password = parse_fields(name, text)
+    salt = os.urandom(SALT_BYTES)
+    salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
+    return alter.ScramCredentialUpsertion(
+        name=user, mechanism=mechanism.code, iterations=iterations, salt=salt, salted_password=salted
+    )
+
+
+def parse_fields(name: str, text: str) -> tuple[int, str]:
+    """(iterations, password) of `iterations=8192,password=secret`. Raises ToolError."""
     mechanism, fields = MECHANISMS[name], dict(FIELD.findall(text))
     iterations = (
         int(fields["iterations"]) if fields.get("iterations", "").isdigit() else mechanism.iterations_min
@@ -56,11 +67,7 @@ def upsertion(user: str, name: str, text: str) -> alter.ScramCredentialUpsertion
         raise ToolError(f"{name} needs a password: {name}=[iterations=8192,password=secret]")
     if not mechanism.iterations_min <= iterations <= ITERATIONS_MAX:
         raise ToolError(f"Iterations must be from {mechanism.iterations_min} to {ITERATIONS_MAX} for {name}")
-    salt = os.urandom(SALT_BYTES)
-    salted = hashlib.pbkdf2_hmac(mechanism.digest, fields["password"].encode(), salt, iterations)
-    return alter.ScramCredentialUpsertion(
-        name=user, mechanism=mechanism.code, iterations=iterations, salt=salt, salted_password=salted
-    )
+    return iterations, fields["password"]
 
 
 def show(admin: Admin, user: str | None) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
 from barnabas.client.errors import ClientError
 from barnabas.kafka_tools.common import Admin, ToolError, check_code, checked, error_text, parse, say
+from barnabas.kafka_tools.matching import topic_pattern
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
 from barnabas.wire.errors import ErrorCode
@@ -128,11 +128,7 @@ def matching(admin: Admin, parsed: Parsed) -> list[Any]:
     pattern = parsed.get("topic")
     if pattern is None:
         return topics
-    try:
-        # Kafka takes a list of names with commas, too, as alternatives.
-        expression = re.compile(pattern.strip().replace(",", "|").replace(" ", "").strip("\"'"))
-    except re.error as error:
-        raise ToolError(f"{pattern} is an invalid regex: {error}") from None
+    expression = topic_pattern(pattern)
     topics = [topic for topic in topics if expression.fullmatch(topic.name)]
     if not topics and "if-exists" not in parsed and "list" not in parsed:
         raise ToolError(f"Topic '{pattern}' does not exist as expected")

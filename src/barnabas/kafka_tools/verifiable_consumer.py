@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     if "group-instance-id" in parsed:
         settings["group.instance.id"] = parsed.text("group-instance-id")
     try:
-        consumer = connection(servers(parsed), properties, producing=False).consumer(settings)
+        consumer = connection(servers(parsed, properties), properties, producing=False).consumer(settings)
     except CliError as error:
         raise ToolError(str(error)) from None
     run = Run(

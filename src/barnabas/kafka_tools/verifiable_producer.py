@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     checked(TOOL, lambda parsed: TOOL.need(parsed, "topic"), parsed)
     properties = client_properties(parsed, ["producer.config", "command-config"], ["command-property"])
     try:
-        producer = connection(servers(parsed), properties, producing=True).producer(
+        producer = connection(servers(parsed, properties), properties, producing=True).producer(
             {"acks": parsed.text("acks", "-1"), "linger.ms": 0}
         )
     except CliError as error:

@@ -12,6 +12,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.support.process import free_port
 
 from barnabas.kafka_tools import group_offsets, group_views
 from barnabas.kafka_tools.common import ToolError, servers
@@ -78,7 +79,8 @@ def test_servers_of_every_age(monkeypatch: pytest.MonkeyPatch) -> None:
     assert servers(TOOL.parse(["--bootstrap-server", "a:1"])) == "a:1"
     assert servers(TOOL.parse(["--broker-list", "a:1,b:2"])) == "a:1,b:2"
     assert servers(TOOL.parse(["--bootstrap-server", "a:1/kafka"])) == "a:1"
-    assert servers(TOOL.parse(["--zookeeper", "zk:2181/kafka"])) == "zk:9092"
+    no_zookeeper = f"127.0.0.1:{free_port()}"
+    assert servers(TOOL.parse(["--zookeeper", f"{no_zookeeper}/kafka"])) == "127.0.0.1:9092"
     with pytest.raises(Refused, match=r'Missing required argument "\[bootstrap-server\]"'):
         servers(TOOL.parse([]))
     monkeypatch.setenv("BARNABAS_BOOTSTRAP", "e:1")

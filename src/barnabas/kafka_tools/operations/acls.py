@@ -12,8 +12,8 @@ from barnabas.kafka_tools.common import (
     ToolError,
     checked,
     java_error,
+    names_servers,
     parse,
-    servers,
     unsupported_error,
 )
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
@@ -138,10 +138,8 @@ def check(parsed: Parsed) -> None:
     """Raises Refused, with Kafka's words."""
     if sum(action in parsed for action in ("add", "remove", "list")) != 1:
         raise Refused("Command must include exactly one action: --list, --add, --remove. ")
-    try:
-        servers(parsed)
-    except Refused:
-        raise Refused("One of --bootstrap-server or --bootstrap-controller must be specified") from None
+    if not names_servers(parsed) and "zookeeper" not in parsed:
+        raise Refused("One of --bootstrap-server or --bootstrap-controller must be specified")
     pattern = pattern_of(parsed)
     if pattern not in PATTERNS:
         raise Refused(f"Unknown resource-pattern-type: {pattern.lower()}")

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from barnabas.kafka_tools.common import ToolError, checked, parse, read_properties
-from barnabas.kafka_tools.librdkafka import connection, consumer_defaults, pattern_settings
+from barnabas.kafka_tools.librdkafka import connection, consumer_defaults
+from barnabas.kafka_tools.matching import Matching
 from barnabas.kafka_tools.parser import Opt, Parsed, Refused, Tool
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError
 
@@ -52,10 +53,8 @@ def main(arguments: Sequence[str]) -> int:
     checked(TOOL, check, parsed)
     source = read_properties(parsed.text("consumer.config"))
     target = read_properties(parsed.text("producer.config"))
-    topics = [f"^({parsed.text('include').replace(',', '|')})$"]
     reads = {
         **consumer_defaults(source.pop("group.id", "mirror-maker")),
-        **pattern_settings(source),
         "enable.auto.commit": False,
         "auto.offset.reset": source.pop("auto.offset.reset", "latest"),
     }
@@ -72,7 +71,9 @@ def main(arguments: Sequence[str]) -> int:
         parsed.number("offset.commit.interval.ms", COMMIT_MS) / 1000,
         parsed.text("abort.on.send.failure", "true").lower() == "true",
     )
-    return mirror.run(topics)
+    # The next owner of a partition must begin after the records that this process has copied.
+    matching = Matching.of(consumer, source, parsed.text("include"), on_revoke=lambda *_: mirror.commit())
+    return mirror.run(matching)
 
 
 def check(parsed: Parsed) -> None:
@@ -102,7 +103,7 @@ class Mirror:
     next_offsets: dict[Key, int] = field(default_factory=dict)
     committed_at: float = field(default_factory=time.monotonic)
 
-    def run(self, topics: Sequence[str]) -> int:
+    def run(self, matching: Matching) -> int:
         """Copy; the exit code."""
         import signal
 
@@ -110,10 +111,9 @@ class Mirror:
             raise KeyboardInterrupt
 
         signal.signal(signal.SIGTERM, stop)
-        # The next owner of a partition must begin after the records that this process has copied.
-        self.consumer.subscribe(list(topics), on_revoke=lambda *_: self.commit())
         try:
             while not (self.failure and self.aborts):
+                matching.look()
                 self.copy(self.consumer.consume(BATCH_RECORDS, 0) or self.consumer.consume(1, POLL_SECONDS))
                 if time.monotonic() - self.committed_at >= self.commit_seconds:
                     self.commit()

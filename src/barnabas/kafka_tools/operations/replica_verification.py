@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from barnabas.kafka_tools.common import Admin, parse
-from barnabas.kafka_tools.parser import COMMON, Opt, Refused, Tool
+from barnabas.kafka_tools.matching import topic_pattern
+from barnabas.kafka_tools.parser import COMMON, Opt, Tool
 from barnabas.terminal.errors import EXIT_OK
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -49,10 +49,7 @@ class Partition:
 def main(arguments: Sequence[str]) -> int:
     """Compare until Ctrl-C; the exit code."""
     parsed = parse(TOOL, arguments)
-    try:
-        wanted = re.compile(parsed.text("topics-include", ".*").replace(",", "|").strip("\"'"))
-    except re.error as error:
-        raise Refused(f"{parsed.text('topics-include')} is an invalid regex: {error}", False) from None
+    wanted = topic_pattern(parsed.text("topics-include", ".*"))
     admin = Admin.connect(parsed)
     answer = admin.any(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse)
     admin.topics()
