@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.main")
 
+QUORUM: Final = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
 SLOW_TURN_VARIABLE: Final = "BARNABAS_SLOW_TURN_MS"
 """Environment variable: turns of the loop that take at least this many milliseconds are logged."""
 
@@ -99,6 +100,19 @@ def _say_ready(line: str) -> None:
         log.warning("cannot write to standard output", extra={"reason": error.strerror, "line": line})
 
 
+def _say_alone(config: BrokerConfig) -> None:
+    """Log that this broker is a cluster of its own, if its options look as if it should be one of several."""
+    name = next((name for name in ("node.id", "broker.id") if name in config.static), None)
+    has_quorum = any("," in config.static.get(option, "") for option in QUORUM)
+    is_another = config.node_id > 1 or (name == "broker.id" and config.node_id == 1)
+    if config.texts("zookeeper.connect") is None and (has_quorum or (name is not None and is_another)):
+        log.info(
+            "this broker is alone, a cluster of its own: brokers form a cluster when the zookeeper.connect of each names "
+            "the same ZooKeeper",
+            extra={name or "node.id": config.node_id},
+        )
+
+
 async def _serve(
     config: BrokerConfig, workers: Workers, is_worker: bool, companion: MakeCompanion | None
 ) -> int:
@@ -150,6 +164,8 @@ async def _serve(
         print(f"barnabas: {error}", file=sys.stderr)
         end(1)
     else:
+        if not is_worker and workers.count == 0:
+            _say_alone(config)
         _say_ready(broker.ready_line())
     code = await ended
     if beside is not None:

@@ -65,7 +65,8 @@ COMMANDS: Final = (
     Command(
         "config",
         "barnabas.cli.administration.config",
-        "Show and change options of topics, brokers and groups.",
+        "Show and change options of topics, brokers and groups; write sample files.",
+        also=("barnabas.cli.administration.config_samples",),
     ),
     Command(
         "quota",

@@ -6,7 +6,7 @@ ConfigError.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
@@ -235,7 +235,7 @@ def load(file: Path | None = None, overrides: Mapping[str, str] = EMPTY) -> Brok
         _take(where, name, text, static, warnings, providers)
     for name, text in overrides.items():
         _take("command line", name, text, static, warnings, providers)
-    _honour_old_addresses(static)
+    warnings += _honour_old_addresses(static)
     try:
         config = BrokerConfig(static, tuple(warnings))
     except ConfigError as error:
@@ -250,11 +250,15 @@ def _is_secret(name: str) -> bool:
     return option is not None and option.sensitive
 
 
-def _honour_old_addresses(static: dict[str, str]) -> None:
-    """Convert the old options `port` and `host.name` in `static` to a listener, unless one is given."""
+def _honour_old_addresses(static: dict[str, str]) -> Iterator[str]:
+    """Convert the old options `port` and `host.name` in `static` to a listener, or warn if one is given."""
     for prefix in ("advertised.", ""):
         host, port = static.pop(f"{prefix}host.name", None), static.pop(f"{prefix}port", None)
-        if (host is None and port is None) or f"{prefix}listeners" in static:
+        if host is None and port is None:
+            continue
+        if f"{prefix}listeners" in static:
+            ignored = f"{prefix}host.name" if port is None else f"{prefix}port"
+            yield f"{ignored} has no effect, because {prefix}listeners is set: change {prefix}listeners"
             continue
         if port is not None and not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
             raise refused(f"{prefix}port", port, f"must be a whole number from 0 to {PORT_MAX}")

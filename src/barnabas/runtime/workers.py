@@ -75,6 +75,11 @@ class Workers:
         self._workers = [_Worker(number, command) for number, command in enumerate(commands, 2)]
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def count(self) -> int:
+        """How many there are besides this process."""
+        return len(self._workers)
+
     async def start(self) -> None:
         """Start all and wait until they are ready. Raises WorkerFailed, OSError; then none is left running."""
         try:

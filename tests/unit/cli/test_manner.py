@@ -29,6 +29,7 @@ ASK_NO_CLUSTER = {
     "cluster status",
     "cluster kill",
     "cluster start-broker",
+    "config samples",
     "debug stacks",
     "log dump",
     "log repair",

@@ -321,3 +321,14 @@ def test_what_a_provider_refuses(tmp_path: Path, text: str, why: str) -> None:
         load(None, {**options, "broker.rack": text.replace("HERE", str(tmp_path))})
     with pytest.raises(ConfigError, match="must be one of"):
         load(None, {"config.providers": "x", "config.providers.x.class": "com.example.Vault"})
+
+
+@pytest.mark.parametrize("prefix", ["", "advertised."])
+def test_an_old_port_beside_listeners_is_warned_of(prefix: str) -> None:
+    """Who copies a file and changes its port finds out why the broker still listens on the other one."""
+    new = {"listeners": "PLAINTEXT://localhost:9092", f"{prefix}listeners": "PLAINTEXT://localhost:9092"}
+    config = load(None, {**new, f"{prefix}port": "9093"})
+    assert config.warnings == (
+        f"{prefix}port has no effect, because {prefix}listeners is set: change {prefix}listeners",
+    )
+    assert {listener.port for listener in config.listeners} == {9092}

@@ -17,7 +17,7 @@ from barnabas.terminal.runner import example, new_app
 from barnabas.terminal.units import plain_value, topic_settings
 from barnabas.wire.messages.describe_configs import SOURCES
 
-app = new_app("Show and change options of topics, brokers and groups.")
+app = new_app("Show and change options of topics, brokers and groups; write sample files.")
 
 KINDS: Final = {
     "topic": "topics",
