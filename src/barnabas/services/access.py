@@ -13,8 +13,9 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from barnabas.services.option import ServiceOption
 from barnabas.terminal.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,38 +26,29 @@ if TYPE_CHECKING:
     from barnabas.http.users import Users
 
 
-class AccessOption(NamedTuple):
-    """One option. kind: the type of its value. repeats: whether it may be given several times."""
-
-    metavar: str
-    help: str
-    kind: type[Path] | type[str] | type[int] = Path
-    repeats: bool = False
-
-
 ACCESS: Final = {
-    "secure": AccessOption("DIR", "Certificate and users of the folder that `barnabas security init` made."),
-    "tls-cert": AccessOption("FILE", "Serve HTTPS with this certificate (PEM)."),
-    "tls-key": AccessOption("FILE", "Its key (PEM). Default: in the same file."),
-    "tls-client-ca": AccessOption("FILE", "Clients must show a certificate of this authority (PEM)."),
-    "users": AccessOption(
+    "secure": ServiceOption("DIR", "Certificate and users of the folder that `barnabas security init` made."),
+    "tls-cert": ServiceOption("FILE", "Serve HTTPS with this certificate (PEM)."),
+    "tls-key": ServiceOption("FILE", "Its key (PEM). Default: in the same file."),
+    "tls-client-ca": ServiceOption("FILE", "Clients must show a certificate of this authority (PEM)."),
+    "users": ServiceOption(
         "FILE", "Who may log in: the brokers' scram.users.file, lines USER.SCRAM-SHA-512=..."
     ),
-    "jwks": AccessOption(
+    "jwks": ServiceOption(
         "URL", "Who may log in: bearers of tokens that these keys have signed (https or file).", kind=str
     ),
-    "issuer": AccessOption("NAME", "The issuer that tokens must name.", kind=str),
-    "audience": AccessOption("NAME", "The audience that tokens must name.", kind=str),
-    "max-connections": AccessOption("N", "Maximum number of connections. Default: 5000.", kind=int),
-    "max-connections-per-ip": AccessOption(
+    "issuer": ServiceOption("NAME", "The issuer that tokens must name.", kind=str),
+    "audience": ServiceOption("NAME", "The audience that tokens must name.", kind=str),
+    "max-connections": ServiceOption("N", "Maximum number of connections. Default: 5000.", kind=int),
+    "max-connections-per-ip": ServiceOption(
         "N",
         "Maximum number of connections from one address, which may be a balancer's. Default: 1000.",
         kind=int,
     ),
-    "cors": AccessOption(
+    "cors": ServiceOption(
         "ORIGIN", "Web pages that may call it, * for all; may be repeated.", kind=str, repeats=True
     ),
-    "allow-host": AccessOption(
+    "allow-host": ServiceOption(
         "NAME",
         "Another name by which clients reach it, * for all, *.DOMAIN for those of a domain; may be repeated.",
         kind=str,

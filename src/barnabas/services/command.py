@@ -1,10 +1,12 @@
-"""What the commands that serve HTTP have in common: options, the extra that they need, and running until a signal."""
+"""The commands that serve HTTP are made from the table of services: options, checks, and running until a signal."""
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -12,8 +14,13 @@ import typer
 
 from barnabas.extras import how_to_install
 from barnabas.services.access import ACCESS, OPEN_HELP, Access, check_openness, exposed
+from barnabas.services.option import COMMON, ServiceOption, field_of, require_positive
+from barnabas.services.row import Given, Row
 from barnabas.terminal import profiles
+from barnabas.terminal.connection import target
 from barnabas.terminal.errors import CliError
+from barnabas.terminal.options import Bootstrap, Properties
+from barnabas.terminal.runner import example
 
 if TYPE_CHECKING:
     from barnabas.http.server import HttpOptions, HttpServer
@@ -21,30 +28,102 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.http")
 
 MEGABYTE: Final = 1 << 20
+Parameters = dict[str, tuple[Any, Any]]
+"""Type with typer's option, and default, by the name of the parameter."""
 
 
-def of_access(word: str) -> Any:
-    """The option as services/access.py declares it."""
-    option = ACCESS[word]
-    return typer.Option(f"--{word}", metavar=option.metavar, help=option.help, show_default=False)
+def parameters_of(options: Mapping[str, ServiceOption]) -> Parameters:
+    """Options as typer's parameters."""
+    made: Parameters = {}
+    for word, option in options.items():
+        kind: Any = list[option.kind] if option.repeats else option.kind  # type: ignore[name-defined]
+        declared = typer.Option(
+            *option.names_of(word),
+            metavar=option.metavar,
+            help=option.help,
+            envvar=option.env,
+            show_default=option.default is not None,
+        )
+        made[field_of(word)] = (
+            Annotated[kind if option.default is not None else kind | None, declared],
+            option.default,
+        )
+    return made
 
 
-Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="The address to serve.")]
-BodyMb = Annotated[int, typer.Option(metavar="MB", help="The largest request body.")]
-TimeoutS = Annotated[float, typer.Option(metavar="SECONDS", help="How long a request may take.")]
-Secure = Annotated[Path | None, of_access("secure")]
-TlsCert = Annotated[Path | None, of_access("tls-cert")]
-TlsKey = Annotated[Path | None, of_access("tls-key")]
-TlsClientCa = Annotated[Path | None, of_access("tls-client-ca")]
-UsersFile = Annotated[Path | None, of_access("users")]
-Jwks = Annotated[str | None, of_access("jwks")]
-Issuer = Annotated[str | None, of_access("issuer")]
-Audience = Annotated[str | None, of_access("audience")]
-MaxConnections = Annotated[int | None, of_access("max-connections")]
-MaxConnectionsPerIp = Annotated[int | None, of_access("max-connections-per-ip")]
-Cors = Annotated[list[str] | None, of_access("cors")]
-AllowHost = Annotated[list[str] | None, of_access("allow-host")]
-Open = Annotated[bool, typer.Option("--open", help=OPEN_HELP)]
+def access_parameters() -> Parameters:
+    """The options of TLS and users, as typer's parameters."""
+    is_open = (Annotated[bool, typer.Option("--open", help=OPEN_HELP)], False)
+    return {**parameters_of(ACCESS), "is_open": is_open}
+
+
+def with_parameters(command: Callable[..., int], parameters: Parameters) -> Callable[..., int]:
+    """The command, whose last parameter is **given, with these parameters in its place."""
+    signature = inspect.signature(command, eval_str=True)
+    own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in parameters.items()
+    ]
+
+    def run(**given: Any) -> int:
+        return command(**given)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in (*own, *more)} | {"return": int}
+    return run
+
+
+def access_in(given: Mapping[str, Any]) -> Access:
+    """The values of the options of TLS and users."""
+    return Access(
+        **{one.name: given[one.name] for one in fields(Access) if one.name not in ("prefix", "is_inside")}
+    )
+
+
+def add_start(app: typer.Typer, row: Row) -> None:
+    """Add the command `start` of a service to its app."""
+
+    def start(bootstrap: Bootstrap = None, properties: Properties = None, **given: Any) -> int:
+        return run_service(row, bootstrap, properties, given)
+
+    start.__doc__ = (
+        f"{row.about} Runs until SIGTERM or Ctrl-C; one line that begins with `ready` says that it answers."
+    )
+    listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="The address to serve.")]
+    parameters: Parameters = {
+        "listen": (listen, row.listen),
+        **parameters_of(row.options),
+        **parameters_of(COMMON),
+        **access_parameters(),
+    }
+    app.command(name="start", epilog=example(*row.examples))(with_parameters(start, parameters))
+
+
+def run_service(
+    row: Row, bootstrap: str | None, properties: list[str] | None, given: Mapping[str, Any]
+) -> int:
+    """Serve until a signal; the exit code. given: the options by field. Raises CliError."""
+    from barnabas.observe.logs import set_up
+
+    require_positive({**row.options, **COMMON}, given)
+    access = access_in(given)
+    values = {field_of(word): given[field_of(word)] for word in row.options}
+    with services_extra(row.who):
+        set_up()
+        where, client = target(bootstrap, properties)
+        http = http_options(
+            given["listen"],
+            given["body_mb"],
+            given["timeout_s"],
+            access,
+            has_own_login=row.has_login(values),
+            secret_files=row.secret_files(values),
+        )
+        whole = Given(values, {**client, "bootstrap.servers": where}, http, access)
+        server = row.make(whole)
+    return serve(server, lambda: f"ready on {server.url} ({row.ready(whole)})")
 
 
 @contextmanager

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.services.access import ACCESS, INSIDE_USER, OPEN_HELP, Access, check_openness, exposed
+from barnabas.services.option import defaults
+from barnabas.services.row import Given, Row
+from barnabas.services.rows.registry import REGISTRY
+from barnabas.services.table import ROWS
 from barnabas.terminal.errors import UsageError
 
 if TYPE_CHECKING:
-    import ssl
-
     from barnabas.broker.main import Companion
     from barnabas.client.urls import Address
     from barnabas.http.server import HttpOptions, HttpServer
 
-SERVICES: Final = ("registry", "rest", "reporting")
-PORTS: Final = {"registry": 8081, "rest": 8082, "reporting": 8086}
 PREFIX: Final = "--services-"
 NOT_GIVEN: Final = "secure"
 """What the services share with the broker: its --secure."""
@@ -34,14 +34,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         dest="services",
         metavar="NAMES",
         default="",
-        help=f"Services to run in the same process, with commas between them: {', '.join(SERVICES)}.",
+        help=f"Services to run in the same process, with commas between them: {', '.join(ROWS)}.",
     )
-    for name, port in PORTS.items():
+    for row in ROWS.values():
         parser.add_argument(
-            f"--{name}-listen",
+            f"--{row.name}-listen",
             metavar="HOST:PORT",
-            default=f"127.0.0.1:{port}",
-            help=f"Where {name} answers. Default: 127.0.0.1:{port}.",
+            default=row.listen,
+            help=f"Where {row.name} answers. Default: {row.listen}.",
         )
     parser.add_argument(
         f"{PREFIX}client",
@@ -75,7 +75,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def service_names(options: argparse.Namespace) -> list[str]:
     """The services of --with, each once, in the order in which they start."""
     given = {name.strip() for name in options.services.split(",")}
-    return [name for name in SERVICES if name in given]
+    return [name for name in ROWS if name in given]
 
 
 def access_of(options: argparse.Namespace) -> Access:
@@ -95,8 +95,8 @@ def companion_of(options: argparse.Namespace) -> Callable[[Callable[[str], str]]
     """
     names = [name.strip() for name in options.services.split(",") if name.strip()]
     for name in names:
-        if name not in SERVICES:
-            raise ValueError(f"--with {name!r} is not one of {', '.join(SERVICES)}")
+        if name not in ROWS:
+            raise ValueError(f"--with {name!r} is not one of {', '.join(ROWS)}")
     if not names or options.worker:
         return None
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
@@ -182,9 +182,10 @@ def client_properties(file: Path | None) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Offered:
-    """One service. http: how it is offered."""
+    """One service. values: of its options, by field. http: how it is offered."""
 
-    name: str
+    row: Row
+    values: Mapping[str, Any]
     http: HttpOptions
 
 
@@ -194,12 +195,10 @@ class Made:
     def __init__(self, options: argparse.Namespace) -> None:
         from barnabas.http.server import HttpOptions
 
-        self._given_registry: str | None = options.schema_registry
         self._client = client_properties(options.services_client)
-        access = access_of(options)
+        self._access = access = access_of(options)
         tls, users = access.tls(), access.authenticate()
         self._context = access.within()
-        self._peers = access.peers()
         self._login = f"{INSIDE_USER}:{access.inside_password()}@" if users is not None else ""
         self._offered = []
         for name in service_names(options):
@@ -213,7 +212,11 @@ class Made:
                 authenticate=users,
                 connections=access.connections(),
             )
-            self._offered.append(_Offered(name, http))
+            row = ROWS[name]
+            values = defaults(row.options)
+            if "registry" in values:
+                values["registry"] = options.schema_registry
+            self._offered.append(_Offered(row, values, http))
         self._registry: HttpServer | None = None
 
     def companion(self, address_of: Callable[[str], str]) -> Companion:
@@ -224,9 +227,10 @@ class Made:
         client["bootstrap.servers"] = address_of(client.get("security.protocol", "PLAINTEXT").upper())
         servers = []
         for offered in self._offered:
-            server = self._server(offered, client)
+            given = Given(offered.values, client, offered.http, self._access, self._inside_registry)
+            server = offered.row.make(given)
             servers.append(server)
-            if offered.name == "registry":
+            if offered.row is REGISTRY:
                 self._registry = server
         return ServerThread(servers, self._inside_registry)
 
@@ -238,28 +242,3 @@ class Made:
             return None
         scheme, _, rest = self._registry.url.partition("://")
         return Address(f"{scheme}://{self._login}{rest}", self._context)
-
-    def _rest_registry(self) -> Address | None:
-        from barnabas.client.urls import Address
-
-        return Address(self._given_registry) if self._given_registry else self._inside_registry()
-
-    def _server(self, offered: _Offered, client: dict[str, str]) -> HttpServer:
-        if offered.name == "registry":
-            return _registry(client, offered.http, self._peers)
-        if offered.name == "rest":
-            from barnabas.proxy import main as rest
-
-            return rest.make_server(rest.RestOptions(client, self._rest_registry), offered.http)
-        from barnabas.proxy.reporting import main as reporting
-
-        return reporting.make_server(reporting.ReportingOptions(client), offered.http)
-
-
-def _registry(client: dict[str, str], http: HttpOptions, peers: ssl.SSLContext | None) -> HttpServer:
-    from barnabas.client.options import ClientOptions
-    from barnabas.registry.main import make_server
-    from barnabas.registry.service import RegistryOptions
-
-    options = replace(ClientOptions.from_kafka({"client.id": "registry", **client}), deadline_s=20.0)
-    return make_server(RegistryOptions(options, peers=peers), http)

@@ -4,42 +4,22 @@ from __future__ import annotations
 
 import http.client
 import json
-from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 import typer
 
 from barnabas.client.urls import login_of, without_login
-from barnabas.services.access import Access
-from barnabas.services.command import (
-    AllowHost,
-    Audience,
-    BodyMb,
-    Cors,
-    Issuer,
-    Jwks,
-    Listen,
-    MaxConnections,
-    MaxConnectionsPerIp,
-    Open,
-    Secure,
-    TimeoutS,
-    TlsCert,
-    TlsClientCa,
-    TlsKey,
-    UsersFile,
-    http_options,
-    serve,
-    services_extra,
-)
-from barnabas.terminal.connection import connect, target
+from barnabas.services.command import add_start
+from barnabas.services.rows.reporting import REPORTING
+from barnabas.terminal.connection import connect
 from barnabas.terminal.errors import EXIT_OK, CliError, UsageError
 from barnabas.terminal.options import AsJson, AsJsonAlready, Bootstrap, Properties
 from barnabas.terminal.output import print_json, print_table
 from barnabas.terminal.runner import example, new_app
 
-app = new_app("Take messages over HTTP: access points, web hooks, CloudEvents.")
+app = new_app(REPORTING.about)
+add_start(app, REPORTING)
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8086"
 DEFAULT_URL: Final = "http://localhost:8086"
@@ -53,129 +33,9 @@ Url = Annotated[
 PointId = Annotated[str, typer.Argument(metavar="ID", show_default=False)]
 
 
-@app.callback()
+@app.callback(help=REPORTING.about)
 def reporting() -> None:
-    """Take messages over HTTP: access points, web hooks, CloudEvents."""
-
-
-def read_secrets(file: Path | None) -> dict[str, str]:
-    """Keys by secret id: lines ID=KEY. Raises CliError."""
-    made = {}
-    for number, line in _lines(file):
-        secret_id, equals, key = line.partition("=")
-        if not equals or not secret_id.strip() or not key.strip():
-            raise CliError(f"{file} line {number} is not ID=KEY")
-        made[secret_id.strip()] = key.strip()
-    return made
-
-
-def read_hooks(file: Path | None) -> dict[str, tuple[str, str]]:
-    """Kind and secret by topic: lines TOPIC KIND SECRET. Raises CliError."""
-    from barnabas.proxy.reporting.signatures import HOOKS
-
-    made = {}
-    for number, line in _lines(file):
-        parts = line.split()
-        if len(parts) != 3 or parts[1] not in HOOKS:
-            raise CliError(f"{file} line {number} is not TOPIC KIND SECRET, KIND one of {', '.join(HOOKS)}")
-        made[parts[0]] = (parts[1], parts[2])
-    return made
-
-
-def _lines(file: Path | None) -> list[tuple[int, str]]:
-    if file is None:
-        return []
-    try:
-        text = file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CliError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    rows = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
-    return [(number, line) for number, line in rows if line and not line.startswith("#")]
-
-
-@app.command(
-    epilog=example(
-        "barnabas reporting start", "barnabas reporting start -b kafka1:9092 --secrets keys --hooks hooks"
-    )
-)
-def start(
-    bootstrap: Bootstrap = None,
-    listen: Listen = DEFAULT_LISTEN,
-    topic: Annotated[
-        str, typer.Option("-t", "--topic", metavar="TOPIC", help="Where the access points are kept.")
-    ] = "_access_points",
-    secrets: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Lines ID=KEY: actions have to be signed with one of them.",
-            show_default=False,
-        ),
-    ] = None,
-    hooks: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Lines TOPIC KIND SECRET: web hooks of github or stripe, signed with the secret.",
-            show_default=False,
-        ),
-    ] = None,
-    body_mb: BodyMb = 16,
-    timeout_s: TimeoutS = 60.0,
-    secure: Secure = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
-    tls_client_ca: TlsClientCa = None,
-    users: UsersFile = None,
-    jwks: Jwks = None,
-    issuer: Issuer = None,
-    audience: Audience = None,
-    is_open: Open = False,
-    max_connections: MaxConnections = None,
-    max_connections_per_ip: MaxConnectionsPerIp = None,
-    cors: Cors = None,
-    allow_host: AllowHost = None,
-    properties: Properties = None,
-) -> int:
-    """Serve until SIGTERM or Ctrl-C; one line that begins with `ready` says that it answers."""
-    with services_extra("reporting"):
-        from barnabas.proxy.reporting.main import ReportingOptions, make_server
-    from barnabas.observe.logs import set_up
-
-    if body_mb < 1 or timeout_s <= 0:
-        raise UsageError("--body-mb and --timeout-s are positive numbers")
-    access = Access(
-        secure,
-        tls_cert,
-        tls_key,
-        tls_client_ca,
-        users,
-        jwks,
-        issuer,
-        audience,
-        is_open,
-        max_connections,
-        max_connections_per_ip,
-        cors,
-        allow_host,
-    )
-    set_up()
-    where, found = target(bootstrap, properties)
-    options = ReportingOptions(
-        {**found, "bootstrap.servers": where}, topic, read_secrets(secrets), read_hooks(hooks)
-    )
-    server = make_server(
-        options,
-        http_options(
-            listen,
-            body_mb,
-            timeout_s,
-            access,
-            has_own_login=secrets is not None or hooks is not None,
-            secret_files=[(file, "keys of signatures") for file in (secrets, hooks) if file is not None],
-        ),
-    )
-    return serve(server, lambda: f"ready on {server.url} (cluster {where}, topic {topic})")
+    """What all its commands share."""
 
 
 def ask(url: str, action: str, body: dict[str, Any]) -> dict[str, Any]:

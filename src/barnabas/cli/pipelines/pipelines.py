@@ -16,23 +16,8 @@ import typer
 
 from barnabas.client.urls import login_of, without_login
 from barnabas.extras import how_to_install
-from barnabas.services.access import Access, check_openness
-from barnabas.services.command import (
-    AllowHost,
-    Audience,
-    Cors,
-    Issuer,
-    Jwks,
-    MaxConnections,
-    MaxConnectionsPerIp,
-    Open,
-    Secure,
-    TlsCert,
-    TlsClientCa,
-    TlsKey,
-    UsersFile,
-    warn_of_exposed,
-)
+from barnabas.services.access import check_openness
+from barnabas.services.command import access_in, access_parameters, warn_of_exposed, with_parameters
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError, UsageError
 from barnabas.terminal.options import AsJson
 from barnabas.terminal.output import print_json, print_table
@@ -57,12 +42,6 @@ def pipelines() -> None:
     """Run many pipelines in one server; start, pause, resume and restart them."""
 
 
-@app.command(
-    epilog=example(
-        "barnabas pipelines serve",
-        "barnabas pipelines serve --data /var/lib/barnabas/pipelines --master spark://host:7077 access.yaml",
-    )
-)
 def serve(
     files: Annotated[
         list[Path] | None, typer.Argument(metavar="FILE.yaml", help="Pipelines to add.", show_default=False)
@@ -108,19 +87,7 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A setting of Spark; may be repeated.", show_default=False),
     ] = None,
-    secure: Secure = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
-    tls_client_ca: TlsClientCa = None,
-    users: UsersFile = None,
-    jwks: Jwks = None,
-    issuer: Issuer = None,
-    audience: Audience = None,
-    is_open: Open = False,
-    max_connections: MaxConnections = None,
-    max_connections_per_ip: MaxConnectionsPerIp = None,
-    cors: Cors = None,
-    allow_host: AllowHost = None,
+    **given: Any,
 ) -> int:
     """Run a server in the foreground. It continues with all pipelines that an earlier server in DIR ran."""
     for file in files or []:
@@ -135,21 +102,7 @@ def serve(
         raise CliError(
             f"pipelines need an extra that is not installed ({error.name}); install it with {how_to_install('pipelines')}"
         ) from None
-    access = Access(
-        secure,
-        tls_cert,
-        tls_key,
-        tls_client_ca,
-        users,
-        jwks,
-        issuer,
-        audience,
-        is_open,
-        max_connections,
-        max_connections_per_ip,
-        cors,
-        allow_host,
-    )
+    access = access_in(given)
     set_up()
     warn_of_exposed(access)
     tls, authenticate = access.tls(), access.authenticate()
@@ -173,6 +126,15 @@ def serve(
         )
     except PipelineError as error:
         raise CliError(str(error)) from None
+
+
+app.command(
+    "serve",
+    epilog=example(
+        "barnabas pipelines serve",
+        "barnabas pipelines serve --data /var/lib/barnabas/pipelines --master spark://host:7077 access.yaml",
+    ),
+)(with_parameters(serve, access_parameters()))
 
 
 def spark_settings(pairs: list[str] | None) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""One module per HTTP service: its name, port and options, and how it is made."""

@@ -1,0 +1,12 @@
+"""The HTTP services, in the order in which they start."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.services.rows.registry import REGISTRY
+from barnabas.services.rows.reporting import REPORTING
+from barnabas.services.rows.rest import REST
+
+ROWS: Final = {row.name: row for row in (REGISTRY, REST, REPORTING)}
+"""By name. The registry comes first: the others ask it for its address when they start."""
