@@ -160,7 +160,7 @@ class BrokerServer:
         partitions.broker_epoch = controller.epoch_of
         services.replication.broker_epoch = lambda: controller.broker_epoch
         partitions.on_roles_changed = self._on_roles_changed
-        controller.create_elsewhere = self._create_elsewhere
+        controller.topics.create_elsewhere = self._create_elsewhere
         controller.on_topics_deleted = self._on_topics_deleted
         controller.on_configs_changed = self._on_configs_changed
         for kind, entity in (("clients", ""), ("brokers", ""), (telemetry.KIND, "")):

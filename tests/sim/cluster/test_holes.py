@@ -35,7 +35,7 @@ class StoryWorld(World):
             await node.start()
         controller = self._running()[0].services.controller
         await until(lambda: len(controller.image.brokers) == BROKERS)
-        await controller.create_topic(TOPIC, PARTITIONS, BROKERS, {}, {"min.insync.replicas": "1"})
+        await controller.topics.create(TOPIC, PARTITIONS, BROKERS, {}, {"min.insync.replicas": "1"})
         writers = [self.loop.create_task(self._write(index)) for index in range(PARTITIONS)]
         await asyncio.sleep(seconds)
         return writers

@@ -36,7 +36,7 @@ class ReplacedCoordinatorWorld(StoryWorld):
     async def _live(self) -> None:
         self.answers = self.loop.create_future()
         await self._end_of_writing(await self._begin(0))
-        await self._running()[0].services.controller.create_topic("u", 1, BROKERS, {}, {})
+        await self._running()[0].services.controller.topics.create("u", 1, BROKERS, {}, {})
         await self._running()[0].services.transactions.prepare()
         await until(lambda: len(self._coordinators()) == 1)
         (first,) = self._coordinators()

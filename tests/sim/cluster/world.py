@@ -213,7 +213,7 @@ class World:
             await asyncio.sleep(0.01)
         configs = {"min.insync.replicas": str(self.min_in_sync)}
         factor = self.chance.choice([BROKERS, BROKERS - 1])
-        await controller.create_topic(TOPIC, PARTITIONS, factor, {}, configs)
+        await controller.topics.create(TOPIC, PARTITIONS, factor, {}, configs)
         tasks = [self.loop.create_task(self._write(index)) for index in range(PARTITIONS)]
         tasks += [self.loop.create_task(producer.run()) for producer in self.producers]
         tasks.append(self.loop.create_task(self._read()))

@@ -203,7 +203,7 @@ async def stage(data: Path, clock: ManualClock | None = None, **options: str) ->
     near.setblocking(False)
     try:
         if "t" not in broker.services.image.topics:
-            await broker.services.controller.create_topic("t", 1, 1, {}, {})
+            await broker.services.controller.topics.create("t", 1, 1, {}, {})
         yield Stage(broker, clock, admitted(broker, near))
     finally:
         await broker.stop()

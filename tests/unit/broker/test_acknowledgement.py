@@ -74,7 +74,7 @@ def run(tmp_path: Path, scenario: Scenario, **config: str) -> None:
         broker = BrokerServer(load(None, options))
         await broker.start()
         try:
-            await broker.services.controller.create_topic("t", 1, 1, {}, config)
+            await broker.services.controller.topics.create("t", 1, 1, {}, config)
             partition = broker.services.partitions.require("t", 0)
             reader, writer = await asyncio.open_connection("127.0.0.1", broker.ports["PLAINTEXT"])
             await asyncio.wait_for(scenario(broker, partition, Client(reader, writer)), WAIT_S)

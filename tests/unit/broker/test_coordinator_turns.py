@@ -22,7 +22,7 @@ def broker() -> Iterator[Broker]:
     gc.disable()  # as `barnabas start` does while it loads; what it loaded is frozen afterwards
     with Broker() as broker:
         services = broker._running().services
-        broker._await(services.controller.create_topic("t", 1, 1, {}, {}))
+        broker._await(services.controller.topics.create("t", 1, 1, {}, {}))
         broker._await(services.groups.prepare())
         for number in range(GROUPS):
             for begin in range(0, OFFSETS, 1_000):
@@ -67,9 +67,9 @@ def test_deleting_a_topic(broker: Broker) -> None:
     services = broker._running().services
     assert offset(broker, "group-9", OFFSETS - 1) == 7
     with measured(broker) as turns:
-        broker._await(services.controller.delete_topic("t"))
+        broker._await(services.controller.topics.delete("t"))
         assert offset(broker, "group-9", OFFSETS - 1) == -1  # at once, although most of them are still there
-        broker._await(services.controller.create_topic("t", 1, 1, {}, {}))
+        broker._await(services.controller.topics.create("t", 1, 1, {}, {}))
         commit(broker, "group-0", (OffsetToCommit("t", 0, 9),))
         broker._await(forgotten(broker))
     assert turns.longest_cpu_ms < GOAL_MS

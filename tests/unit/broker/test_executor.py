@@ -82,7 +82,7 @@ class Node:
         return self.controller.image
 
     async def create(self, name: str, partitions: int = 1) -> None:
-        await self.controller.create_topic(name, partitions, 1, {}, {})
+        await self.controller.topics.create(name, partitions, 1, {}, {})
 
     async def until(self, holds: Callable[[], object]) -> None:
         for _ in range(12_000):
@@ -152,11 +152,11 @@ def test_what_is_asked_for_is_made_shown_and_told() -> None:
     async def scenario(node: Node) -> None:
         await node.create("t", 3)
         await node.check()
-        await node.controller.create_partitions("t", 5, None)
+        await node.controller.topics.add_partitions("t", 5, None)
         await node.controller.options.alter_configs(2, "t", [("retention.ms", 0, "5")])
         await node.check()
         assert node.image.config("topics", "t") == {"retention.ms": "5"}
-        await node.controller.delete_topic("t")
+        await node.controller.topics.delete("t")
         await node.check()
         assert await node.other.subtree("/admin/delete_topics/t") == {}
 
@@ -180,7 +180,7 @@ def test_a_topic_of_ten_thousand_partitions_goes_in_chunks() -> None:
         assert max(sizes) <= 501
         tree.multi = multi  # type: ignore[method-assign]
         await node.check()
-        await node.controller.delete_topic("t")
+        await node.controller.topics.delete("t")
         await node.check()
 
     run(scenario)
@@ -190,7 +190,7 @@ def test_a_change_that_was_overtaken_is_decided_again() -> None:
     async def scenario(node: Node) -> None:
         await node.create("t")
         meddle(node, lambda: grow_by_one(node, "t"))
-        await node.controller.create_partitions("t", 4, None)
+        await node.controller.topics.add_partitions("t", 4, None)
         assert len(node.image.topics["t"].partitions) == 4
         await node.check()
 
@@ -226,7 +226,7 @@ def test_whoever_is_always_overtaken_gives_up() -> None:
         await node.create("t")
         meddle(node, lambda: grow_by_one(node, "t"), times=100)
         with pytest.raises(ApiError, match="changed by others 5 times"):
-            await node.controller.create_partitions("t", 100, None)
+            await node.controller.topics.add_partitions("t", 100, None)
         node.controller.tree.multi = node.other.multi  # type: ignore[method-assign]
         # What the others added is there all the same.
         await node.until(lambda: len(node.image.topics["t"].partitions) > 5)
@@ -403,9 +403,9 @@ def test_an_answer_that_was_lost_is_no_second_topic() -> None:
         tree.multi = unanswered  # type: ignore[method-assign]
         await node.create("t", 3)
         await node.check()
-        await node.controller.create_partitions("t", 4, None)
+        await node.controller.topics.add_partitions("t", 4, None)
         await node.check()
-        await node.controller.delete_topic("t")
+        await node.controller.topics.delete("t")
         await node.until(lambda: not node.image.deleting)
         await node.check()
 
@@ -464,7 +464,7 @@ def test_brokers_come_and_go_and_the_controller_elects_leaders() -> None:
         second = await Node(node.store, node_id=2).start()
         third = await Node(node.store, node_id=3).start()
         await node.until(lambda: sorted(node.image.brokers) == [1, 2, 3])
-        await node.controller.create_topic("t", -1, -1, {0: (2, 3, 1), 1: (3, 1, 2), 2: (1, 2, 3)}, {})
+        await node.controller.topics.create("t", -1, -1, {0: (2, 3, 1), 1: (3, 1, 2), 2: (1, 2, 3)}, {})
         await third.until(lambda: "t" in third.image.topics)
         await third.check()
         with pytest.raises(ApiError) as refused:
@@ -494,7 +494,7 @@ def test_a_controller_that_dies_in_the_middle_is_followed_by_one_that_goes_on(ch
         second = await Node(node.store, node_id=2).start()
         third = await Node(node.store, node_id=3).start()
         await node.until(lambda: sorted(node.image.brokers) == [1, 2, 3])
-        await node.controller.create_topic("t", -1, -1, dict.fromkeys(range(1_400), (2, 1, 3)), {})
+        await node.controller.topics.create("t", -1, -1, dict.fromkeys(range(1_400), (2, 1, 3)), {})
         await third.until(lambda: "t" in third.image.topics)
         tree = node.controller.tree
         multi, left = tree.multi, chunk
@@ -550,8 +550,8 @@ def test_a_crash_between_two_chunks_is_finished_by_the_next_start(request_kind: 
         tree.multi = killed  # type: ignore[method-assign]
         requests = {
             "create": lambda: first.create("t", 1100),
-            "grow": lambda: first.controller.create_partitions("t", 1700, None),
-            "delete": lambda: first.controller.delete_topic("t"),
+            "grow": lambda: first.controller.topics.add_partitions("t", 1700, None),
+            "delete": lambda: first.controller.topics.delete("t"),
         }
         asked = asyncio.ensure_future(requests[request_kind]())
         task = first.controller._executor._task

@@ -33,7 +33,7 @@ def test_only_partitions_with_news_are_read_again(tmp_path: Path, monkeypatch: p
         broker = BrokerServer(config)
         await broker.start()
         try:
-            await broker.services.controller.create_topic("t", PARTITIONS, 1, {}, {})
+            await broker.services.controller.topics.create("t", PARTITIONS, 1, {}, {})
             monkeypatch.setattr(Partition, "read", counted)
             answer = await waiting(broker)
         finally:

@@ -100,7 +100,7 @@ def run(folder: Path, scenario: Scenario) -> None:
         broker = BrokerServer(load(None, options))
         await broker.start()
         try:
-            await broker.services.controller.create_topic("t", PARTITIONS, 1, {}, {})
+            await broker.services.controller.topics.create("t", PARTITIONS, 1, {}, {})
             partitions = [broker.services.partitions.require("t", index) for index in range(PARTITIONS)]
             for partition in partitions:
                 take_role(broker, partition)

@@ -39,7 +39,7 @@ def run(tmp_path: Path, scenario: Callable[[BrokerServer, Connection], Awaitable
         accepted, _ = listening.accept()
         accepted.setblocking(False)
         try:
-            await broker.services.controller.create_topic("t", 4, 1, {}, {})
+            await broker.services.controller.topics.create("t", 4, 1, {}, {})
             await scenario(broker, admitted(broker, accepted))
         finally:
             await broker.stop()

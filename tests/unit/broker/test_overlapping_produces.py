@@ -94,7 +94,7 @@ def run(tmp_path: Path, scenario: Scenario) -> None:
         broker = BrokerServer(load(None, options))
         await broker.start()
         try:
-            await broker.services.controller.create_topic("t", PARTITIONS, 1, {}, {})
+            await broker.services.controller.topics.create("t", PARTITIONS, 1, {}, {})
             partitions = [broker.services.partitions.require("t", index) for index in range(PARTITIONS)]
             reader, writer = await asyncio.open_connection("127.0.0.1", broker.ports["PLAINTEXT"])
             client = Client(reader, writer)

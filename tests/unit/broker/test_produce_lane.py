@@ -38,7 +38,7 @@ def run(tmp_path: Path, scenario: Callable[[BrokerServer, Connection], Awaitable
         accepted, _ = listening.accept()
         accepted.setblocking(False)
         try:
-            await broker.services.controller.create_topic("t", 2, 1, {}, {})
+            await broker.services.controller.topics.create("t", 2, 1, {}, {})
             await scenario(broker, admitted(broker, accepted))
         finally:
             await broker.stop()
@@ -128,7 +128,7 @@ def test_what_is_wrong_is_answered_by_the_general_way(tmp_path: Path) -> None:
         partition = broker.services.partitions.get("t", 0)
         assert partition is not None
         assert partition.log_end_offset == 1
-        await broker.services.controller.delete_topic("t")
+        await broker.services.controller.topics.delete("t")
         broker.dispatcher.on_frame(connection, memoryview(bytearray(request_of_deleted(good)))[4:])
         _, gone = answered(connection, 9)
         assert gone.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

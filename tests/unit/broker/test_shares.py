@@ -322,7 +322,7 @@ def test_a_waiting_fetch_notices_room_that_others_make(tmp_path: Path, how: str)
 
 def test_new_options_while_a_woken_fetch_opens_another_queue(tmp_path: Path) -> None:
     async def scenario(on: Stage) -> None:
-        await on.broker.services.controller.create_topic("u", 1, 1, {}, {})
+        await on.broker.services.controller.topics.create("u", 1, 1, {}, {})
         shares, other = on.broker.services.shares, on.broker.services.image.topics["u"].topic_id
 
         class Waiting:

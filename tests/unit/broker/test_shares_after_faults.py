@@ -123,9 +123,9 @@ def test_a_group_and_a_topic_that_are_gone_leave_no_state(tmp_path: Path) -> Non
         states = on.broker.services.shares.states
         assert states.find(on.key) is not None
         key = on.key
-        await on.broker.services.controller.delete_topic("t")
+        await on.broker.services.controller.topics.delete("t")
         assert states.find(key) is None
-        await on.broker.services.controller.create_topic("t", 1, 1, {}, {})
+        await on.broker.services.controller.topics.create("t", 1, 1, {}, {})
         answer = on.send("b")
         assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
         await on.join()
@@ -139,7 +139,7 @@ def test_deleting_the_states_topic_begins_every_group_anew(tmp_path: Path) -> No
         on.produce(4)
         assert on.fetch("b") == [(0, 3, 1)]
         assert on.acknowledge("b", 0, 1, ACCEPT) == (0, 0)
-        await on.broker.services.controller.delete_topic("__share_group_state")
+        await on.broker.services.controller.topics.delete("__share_group_state")
         answer = on.send("b")
         assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await on.join()
@@ -155,7 +155,7 @@ def test_deleting_the_groups_topic_takes_the_states_with_it(tmp_path: Path) -> N
         on.produce(4)
         assert on.fetch("b") == [(0, 3, 1)]
         assert on.acknowledge("b", 0, 1, ACCEPT) == (0, 0)
-        await on.broker.services.controller.delete_topic("__consumer_offsets")
+        await on.broker.services.controller.topics.delete("__consumer_offsets")
         assert on.broker.services.shares.states.find(on.key) is None
         await on.join()
         assert on.fetch("c") == [(0, 3, 1)]
@@ -219,7 +219,7 @@ def test_a_batch_that_cannot_be_unpacked_costs_no_neighbour_its_letter(tmp_path:
 
     async def scenario(on: Stage) -> None:
         services = on.broker.services
-        await services.controller.create_topic(
+        await services.controller.topics.create(
             "dlq.t", 1, 1, {}, {"errors.deadletterqueue.group.enable": "true"}
         )
         await on.option("errors.deadletterqueue.topic.name", "dlq.t")

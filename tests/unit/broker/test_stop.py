@@ -37,7 +37,7 @@ def test_a_step_that_fails_skips_no_other(
     broker = Broker(data_dir=tmp_path / "data")
     broker.start()
     services = broker._running().services
-    broker._await(services.controller.create_topic("t", 1, 1, {}, {}))
+    broker._await(services.controller.topics.create("t", 1, 1, {}, {}))
     with pytest.MonkeyPatch.context() as patched, caplog.at_level(logging.ERROR):
         patched.setattr(getattr(services, part), name, boom)
         broker.stop()
@@ -53,7 +53,7 @@ def test_a_log_that_cannot_be_closed_unlocks_its_dir(
     broker = Broker(data_dir=tmp_path / "data")
     broker.start()
     services = broker._running().services
-    broker._await(services.controller.create_topic("t", 2, 1, {}, {}))
+    broker._await(services.controller.topics.create("t", 2, 1, {}, {}))
     closed: list[str] = []
     close = Log.close
 

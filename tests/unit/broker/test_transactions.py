@@ -38,7 +38,7 @@ async def broker(data: Path, clock: ManualClock | None = None) -> AsyncIterator[
     await server.start()
     try:
         if "t" not in server.services.image.topics:
-            await server.services.controller.create_topic("t", 1, 1, {}, {})
+            await server.services.controller.topics.create("t", 1, 1, {}, {})
         yield server
     finally:
         await server.stop()

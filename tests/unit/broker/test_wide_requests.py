@@ -132,7 +132,7 @@ def test_very_many_unknown_names_take_many_turns(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("options", [{}, CLOSED], ids=["open", "authorizer"])
 def test_a_large_answer_is_shared_while_nothing_changes(tmp_path: Path, options: dict[str, str]) -> None:
     async def scenario(on: Stage) -> None:
-        await on.broker.services.controller.create_topic("wide", metadata.LARGE_ANSWER_ROWS + 1, 1, {}, {})
+        await on.broker.services.controller.topics.create("wide", metadata.LARGE_ANSWER_ROWS + 1, 1, {}, {})
         request = MetadataRequest(topics=[MetadataRequestTopic(name="wide")])
         answers = [metadata.handle(on.context(9), request) for _ in range(2)]
         bodies = []

@@ -183,7 +183,7 @@ class AuditTopic:
 
     async def _append(self, batch: bytes) -> None:
         if self._name not in self._controller.image.topics:
-            await self._controller.auto_create(self._name)
+            await self._controller.topics.auto_create(self._name)
         served = self._partitions.of_topic(self._name).values()
         led = [partition for partition in served if partition.is_leader and partition.offline is None]
         turn = next(self._turns)

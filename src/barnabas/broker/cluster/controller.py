@@ -10,34 +10,26 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from barnabas.broker.cluster import loggers
 from barnabas.broker.cluster.config_changes import ConfigChanges
 from barnabas.broker.cluster.configs import Configs
 from barnabas.broker.cluster.executor import Executor
-from barnabas.broker.cluster.internal_topics import INTERNAL, creation
 from barnabas.broker.cluster.reassigning import Reassigning
-from barnabas.broker.cluster.registration import REGISTER_POLL_S, Registration
+from barnabas.broker.cluster.registration import Registration
+from barnabas.broker.cluster.topics import TopicChanges, is_in_cluster
 from barnabas.broker.cluster.trees import copies_of, formatted_cluster_id, patience_s, tree_opener
-from barnabas.config import broker_identity, broker_log, broker_replication, broker_zookeeper
+from barnabas.config import broker_identity, broker_log, broker_replication
 from barnabas.config.option import ConfigError
 from barnabas.coordination.local import LocalTree
 from barnabas.coordination.tree import ConnectionLost, NodeExists, TreeError, ZnodeTree
-from barnabas.cores import topic_names
 from barnabas.cores.acl import Resource
 from barnabas.cores.cluster_image import ClusterImage, TopicImage
 from barnabas.cores.controller import (
-    CreatePartitions,
-    CreateTopic,
     decide_bootstrap,
     decide_controller,
-    decide_create_partitions,
-    decide_create_topic,
-    decide_deletion,
-    require_new_name,
-    require_topic,
 )
 from barnabas.cores.elections import (
     decide_asked_elections,
@@ -59,8 +51,6 @@ from barnabas.runtime.garbage import lasting_objects
 from barnabas.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from barnabas.broker.partitions.registry import Partitions
     from barnabas.config.loader import BrokerConfig
     from barnabas.runtime.machine import Machine
@@ -68,19 +58,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.controller")
 
 T = TypeVar("T")
-Charge = Callable[[int], None]
-"""Charges partitions that a client has created or deleted; raises ApiError when the client must wait."""
-
-HEARD_OF_MS_MAX: Final = 10_000
 LARGE_TOPIC_PARTITIONS: Final = 1_000
 BOOTSTRAP_ATTEMPTS: Final = 5
 OPEN_AGAIN_S: Final = 1.0
 HAND_OVER_S: Final = 5.0
 """How long a broker that stops waits for a tree that does not answer."""
-
-
-def no_charge(partitions: int) -> None:
-    """The broker's own changes are not charged to any quota."""
 
 
 class Controller:
@@ -116,13 +98,12 @@ class Controller:
         )
         self.options = ConfigChanges(self._executor, self.configs, self.config_changed, self.acls_changed)
         self.reassigning = Reassigning(self._executor, self.require_office)
+        self.topics = TopicChanges(
+            self._executor, config, self.configs, machine, self.require_office, lambda: self.in_office
+        )
         self._registration: Registration | None = None
         self._has_taken_up = False
         """Whether the partitions that the metadata assign to this broker are being served."""
-        self.create_elsewhere: Callable[[str, int, int, Mapping[str, str | None]], Awaitable[None]] | None = (
-            None
-        )
-        """Asks the controller, when it is another broker, to create a topic: (name, partitions, replicas, options)."""
         self._levels = loggers.Levels(config.logger_levels)
 
     @classmethod
@@ -152,7 +133,7 @@ class Controller:
                 if not ended.done():
                     raise
             except ConnectionLost as error:
-                if not controller._is_in_cluster:
+                if not is_in_cluster(config):
                     raise OSError(str(error)) from error
                 log.warning(
                     "ZooKeeper does not answer; the broker waits for it", extra={"reason": str(error)}
@@ -457,210 +438,3 @@ class Controller:
             await self.keep_copies()
         finally:
             await self._executor.close()
-
-    # --- topics ----------------------------------------------------------------------------------------
-
-    def name_error(self, name: str) -> ErrorCode | None:
-        """INVALID_TOPIC_EXCEPTION if `name` is not a valid topic name."""
-        return ErrorCode.INVALID_TOPIC_EXCEPTION if topic_names.refusal(name) is not None else None
-
-    async def create_topic(
-        self,
-        name: str,
-        num_partitions: int,
-        replication_factor: int,
-        assignments: Mapping[int, tuple[int, ...]],
-        configs: Mapping[str, str | None],
-        *,
-        validate_only: bool = False,
-        clamp_replication: bool = False,
-        charge: Charge = no_charge,
-    ) -> TopicImage:
-        """The topic as created (with validate_only: as it would be created). Raises ApiError."""
-        topic_id = self._entropy.uuid()
-        charge = _once(charge)
-        decided: TopicImage | None = None
-
-        def decide() -> Iterable[Op | None]:
-            nonlocal decided
-            self.require_office()
-            if topic_id not in self.image.by_id:
-                require_new_name(self.image, name)  # checked first, as in Kafka
-            event = CreateTopic(
-                name,
-                topic_id,
-                num_partitions,
-                replication_factor,
-                assignments,
-                self.configs.check_new_topic(configs),
-                self.config.get(broker_log.NUM_PARTITIONS),
-                self.config.get(broker_log.DEFAULT_REPLICATION_FACTOR),
-                clamp_replication,
-            )
-            decision = decide_create_topic(self.image, event)
-            charge(len(decision.topic.partitions))
-            decided = decision.topic
-            return decision.ops
-
-        async def create() -> TopicImage:
-            if validate_only:
-                decide()
-            else:
-                await self._executor.change_topic(name, decide)
-                log.info(
-                    "topic created",
-                    extra={"topic": name, "partitions": len(self.image.topics[name].partitions)},
-                )
-            assert decided is not None
-            return decided
-
-        return await self._executor.run(create)
-
-    async def auto_create(self, name: str, charge: Charge = no_charge) -> None:
-        """Create a topic with the broker's defaults, because a client asked for it. Raises ApiError."""
-        if name in self.image.topics:
-            return
-        if name in INTERNAL:
-            await self.ensure_internal_topic(name)
-            return
-        try:
-            may_clamp = not self._is_in_cluster or not self.config.is_set(
-                broker_log.DEFAULT_REPLICATION_FACTOR
-            )
-            await self._create_here_or_elsewhere(name, -1, -1, {}, clamp=may_clamp, charge=charge)
-        except ApiError as error:
-            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
-
-    async def ensure_internal_topic(self, name: str) -> int:
-        """Create an internal topic unless it exists; returns its partition count. Raises ApiError."""
-        topic = self.image.topics.get(name)
-        if topic is None:
-            partitions, replicas, configs, may_clamp = creation(
-                self.config, name, max(len(self.image.brokers), 1)
-            )
-            try:
-                await self._create_here_or_elsewhere(name, partitions, replicas, configs, clamp=may_clamp)
-            except ApiError as error:
-                if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                    raise
-            topic = await self._await_topic(name)
-        return len(topic.partitions)
-
-    @property
-    def _is_in_cluster(self) -> bool:
-        """Whether other brokers may join, so that a topic must not be created with fewer replicas than configured."""
-        return bool(self.config.get(broker_zookeeper.ZOOKEEPER_CONNECT))
-
-    async def _create_here_or_elsewhere(
-        self,
-        name: str,
-        partitions: int,
-        replicas: int,
-        configs: Mapping[str, str | None],
-        *,
-        clamp: bool,
-        charge: Charge = no_charge,
-    ) -> None:
-        """Create a topic that this broker needs, through the controller wherever it is. Raises ApiError."""
-        if self.in_office or self.create_elsewhere is None:
-            await self.create_topic(
-                name, partitions, replicas, {}, configs, clamp_replication=clamp, charge=charge
-            )
-            return
-        if clamp:
-            default = self.config.get(broker_log.DEFAULT_REPLICATION_FACTOR)
-            replicas = min(replicas if replicas > 0 else default, max(len(self.image.brokers), 1))
-        charge(max(partitions, 1))
-        await self.create_elsewhere(name, partitions, replicas, configs)
-        await self._await_topic(name)
-
-    async def _await_topic(self, name: str) -> TopicImage:
-        """Wait until this broker has learned of a topic created on another one. Raises ApiError LEADER_NOT_AVAILABLE."""
-        deadline_ms = self._clock.monotonic_ms() + HEARD_OF_MS_MAX
-        while name not in self.image.topics:
-            if self._clock.monotonic_ms() > deadline_ms:
-                raise ApiError(
-                    ErrorCode.LEADER_NOT_AVAILABLE,
-                    f"{name} was created, and this broker has not heard of it yet",
-                )
-            await asyncio.sleep(REGISTER_POLL_S / 5)
-        return self.image.topics[name]
-
-    async def delete_topic(self, name: str, *, charge: Charge = no_charge) -> UUID:
-        """Delete a topic with its logs; returns the id it had. Raises ApiError."""
-        if not self.config.get(broker_log.DELETE_TOPIC_ENABLE):
-            raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker")
-        charge = _once(charge)
-        topic: TopicImage | None = None
-
-        def decide() -> Iterable[Op]:
-            nonlocal topic
-            self.require_office()
-            if topic is not None and name not in self.image.topics:
-                return ()  # the mark was made, only the answer was lost
-            topic = require_topic(self.image, name)
-            charge(len(topic.partitions))
-            return decide_deletion(self.image, name)
-
-        async def delete() -> UUID:
-            await self._executor.change(decide)
-            assert topic is not None
-            try:
-                await self._executor.remove_topic(name)
-            except TreeError as error:
-                # Clients no longer see the topic, and its mark stays: the rest is removed once the tree answers.
-                log.warning(
-                    "a deleted topic's nodes stay for now", extra={"topic": name, "reason": str(error)}
-                )
-                self._executor.reload_soon()
-            return topic.topic_id
-
-        return await self._executor.run(delete)
-
-    async def create_partitions(
-        self,
-        name: str,
-        count: int,
-        assignments: Sequence[tuple[int, ...]] | None,
-        *,
-        validate_only: bool = False,
-        charge: Charge = no_charge,
-    ) -> None:
-        """Add partitions to a topic. Raises ApiError."""
-        charge = _once(charge)
-        wanted = CreatePartitions(name, count, assignments)
-        decided = False
-
-        def decide() -> Iterable[Op]:
-            nonlocal decided
-            self.require_office()
-            topic = self.image.topics.get(name)
-            if decided and topic is not None and len(topic.partitions) == count:
-                return ()  # the change was made, only the answer was lost
-            decision = decide_create_partitions(self.image, wanted)
-            charge(count - len(require_topic(self.image, name).partitions))
-            decided = True
-            return decision.ops
-
-        async def grow() -> None:
-            if validate_only:
-                decide()
-                return
-            await self._executor.change_topic(name, decide)
-            log.info("partitions added", extra={"topic": name, "partitions": count})
-
-        await self._executor.run(grow)
-
-
-def _once(charge: Charge) -> Charge:
-    """A charge that is made only once, however often a request is decided."""
-    charged = False
-
-    def charge_once(partitions: int) -> None:
-        nonlocal charged
-        if not charged:
-            charge(partitions)
-            charged = True
-
-    return charge_once

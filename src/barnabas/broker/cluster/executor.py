@@ -5,12 +5,7 @@ the tree, one after the other. A request takes four steps: decide (a pure functi
 replay onto the image, notify the partitions. When the tree refuses a change because somebody else was quicker, the executor
 reads what changed and decides again.
 
-Changes by others arrive as watch events. They are only hints: the executor reads the entity that an event belongs to
-(a topic, a broker, an entity's options, the controller) and goes by what it reads. This broker's own changes cause
-events as well; these are counted and ignored, so that nothing is read because of them.
-
-A topic becomes visible as a whole. Its nodes are replayed onto a draft, its partitions are created, and only then
-is it added to the image, in one turn of the loop.
+Changes by others arrive as watch events; following.py reads what they belong to.
 """
 
 from __future__ import annotations
@@ -18,34 +13,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from barnabas.broker.cluster.reading import Nodes, read_node, replay, replayed
+from barnabas.broker.cluster.following import DECISIONS_MAX, OTHERS_WERE_QUICKER, ImageKeeper
 from barnabas.coordination.tree import (
-    BadVersion,
     ConnectionLost,
     Event,
     EventKind,
-    NodeExists,
-    NoNode,
-    NotEmpty,
     SessionExpired,
     TreeError,
 )
 from barnabas.cores import acl, tokens
 from barnabas.cores import znode_layout as layout
-from barnabas.cores.cluster_image import ClusterImage, TopicImage
-from barnabas.cores.controller import decide_completion, decide_removal
-from barnabas.cores.znode_ops import Check, Op, chunks
+from barnabas.cores.cluster_image import ClusterImage
+from barnabas.cores.znode_ops import Op, chunks
 from barnabas.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from barnabas.broker.cluster.followers import Followers
     from barnabas.coordination.tree import ZnodeTree
-    from barnabas.cores.znode_layout import Broker
 
 log = logging.getLogger("barnabas.controller")
 
@@ -57,10 +45,7 @@ WATCHED: Final = (
     "/brokers", "/config", "/admin", layout.CONTROLLER, layout.CONTROLLER_EPOCH, acl.LITERAL_ROOT, acl.EXTENDED_ROOT,
     tokens.ROOT,
 )  # fmt: skip
-DECISIONS_MAX: Final = 5
-STATES_PER_READ: Final = 250
 REOPEN_PAUSE_S: Final = 1.0
-OTHERS_WERE_QUICKER: Final = (BadVersion, NodeExists, NoNode, NotEmpty)
 
 
 class _Request:
@@ -74,10 +59,8 @@ class _Request:
         self.begun = False
 
 
-class Executor:
+class Executor(ImageKeeper):
     """See the module. Call `open`, then `start`; `run` queues work; `close` ends it."""
-
-    tree: ZnodeTree
 
     def __init__(
         self,
@@ -90,22 +73,14 @@ class Executor:
     ) -> None:
         """open_tree: opens a new session. patience_s: how long requests wait for a tree that does not answer. in_office:
         whether this broker is the controller, which completes and removes topics."""
-        self.image = image
-        self._in_office = in_office
-        self.followers: Followers | None = None
+        super().__init__(image, fresh_uuid, in_office)
         self._open_tree = open_tree
-        self._fresh_uuid = fresh_uuid
         self._patience_s = patience_s
         self._requests: deque[_Request] = deque()
-        # By path: reported changes minus our own changes. Above 0, somebody else has changed the node.
-        self._unexplained: dict[str, int] = {}
-        self._heard: set[str] = set()
         self._away = False
         self._lost = False
         self._reload = False
         self._recovering = False
-        self._settling = False
-        self._settles = False
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -192,13 +167,6 @@ class Executor:
             self._heard.add(event.path)
         self._woken.set()
 
-    def _count(self, path: str, changes: int) -> None:
-        count = self._unexplained.get(path, 0) + changes
-        if count:
-            self._unexplained[path] = count
-        else:
-            self._unexplained.pop(path, None)
-
     # --- the one task ----------------------------------------------------------------------------------
 
     async def _work(self) -> None:
@@ -254,51 +222,6 @@ class Executor:
         else:
             if not request.result.done():
                 request.result.set_result(result)
-
-    async def _follow_others(self) -> None:
-        """Read again what others have changed. For a visible topic, only the changed states are read."""
-        heard, self._heard = self._heard, set()
-        changed: set[str] = set()
-        states: list[tuple[str, int]] = []
-        for path in heard:
-            if self._unexplained.get(path, 0) <= 0:
-                continue
-            del self._unexplained[path]
-            partition = layout.state_of_path(path)
-            if partition is not None and self._is_shown(*partition):
-                states.append(partition)
-                continue
-            entity = layout.entity_of(path)
-            if entity is not None:
-                changed.add(entity)
-        # Brokers before partitions: a partition's new leader may have registered just now.
-        for entity in sorted(changed):
-            await self.refresh(entity)
-        if states:
-            await self._refresh_states(sorted(states))
-
-    def _is_shown(self, topic: str, index: int) -> bool:
-        partition = self.image.partition(topic, index)
-        return partition is not None and partition.partition_epoch >= 0
-
-    async def _refresh_states(self, partitions: Sequence[tuple[str, int]]) -> None:
-        """Read the leaders and in-sync replicas of some partitions."""
-        for begin in range(0, len(partitions), STATES_PER_READ):
-            part = partitions[begin : begin + STATES_PER_READ]
-            paths = [layout.state_path(*partition) for partition in part]
-            found = await asyncio.gather(*map(self._read, paths))
-            changed: list[tuple[str, int]] = []
-            for partition, path, nodes in zip(part, paths, found, strict=True):
-                known = self.image.partition(*partition)
-                if path not in nodes or known is None:
-                    await self.refresh(layout.topic_path(partition[0]))
-                    continue
-                data, stat = nodes[path]
-                if stat.version > known.partition_epoch:
-                    replay(self.image, path, data, stat)
-                    changed.append(partition)
-            if self.followers is not None and changed:
-                self.followers.partitions_changed(changed)
 
     # --- changing --------------------------------------------------------------------------------------
 
@@ -360,14 +283,6 @@ class Executor:
             f"the metadata was changed by others {DECISIONS_MAX} times while this change was made; try again",
         )
 
-    async def _apply(self, chunk: Sequence[Op], image: ClusterImage) -> None:
-        """Change the tree, replay the changes, and expect the events that they cause. Raises TreeError."""
-        results = await self.tree.multi(chunk)
-        for op in chunk:
-            if not isinstance(op, Check):
-                self._count(op.path, -1)
-        image.apply(chunk, results)
-
     async def _see_what_changed(self, refusal: TreeError) -> None:
         try:
             await self._follow_others()  # who overtakes one change has often made others of the same kind
@@ -388,7 +303,7 @@ class Executor:
         except TimeoutError:
             raise _unreachable(str(error)) from error
 
-    # --- following -------------------------------------------------------------------------------------
+    # --- recovering ------------------------------------------------------------------------------------
 
     async def recover(self) -> None:
         """Get a live session after a lost connection or session, and make the image match the tree. Raises TreeError."""
@@ -417,205 +332,6 @@ class Executor:
         except BaseException:
             self._reload = True
             raise
-
-    async def load(self) -> None:
-        """Read the whole tree and apply all differences to the image. Raises TreeError."""
-        self._unexplained.clear()
-        self._heard.clear()
-        fresh = await replayed(await self.tree.subtree("/"))
-        image = self.image
-        image.cluster_id = fresh.cluster_id
-        image.secret = fresh.secret or image.secret
-        known, image.brokers = image.brokers, fresh.brokers
-        self._tell_of_registrations(known)
-        image.controller_id = fresh.controller_id
-        image.controller_epoch = fresh.controller_epoch
-        image.controller_epoch_version = fresh.controller_epoch_version
-        image.deleting = fresh.deleting
-        image.take_asked(fresh)
-        image.changes += 1
-        for kind, name in image.configs.keys() | fresh.configs.keys():
-            self._take_config(kind, name, fresh)
-        self._take_acls(image.acls.keys() | fresh.acls.keys(), fresh)
-        for token_id in image.tokens.keys() | fresh.tokens.keys():
-            image.take_token(token_id, fresh)
-        for topic in [topic for topic in image.topics.values() if topic.name not in fresh.topics]:
-            await self._hide(topic)
-        for topic in fresh.topics.values():
-            if image.topics.get(topic.name) != topic:
-                await self.show(topic)
-
-    async def finish_interrupted(self) -> None:
-        """As controller, complete topics whose creation was interrupted, and remove those whose deletion was."""
-        if not self._in_office():
-            return
-        for name in sorted(self.image.deleting):
-            await self.refresh(layout.topic_path(name))
-        for topic in [topic for topic in self.image.topics.values() if not topic.is_complete]:
-            await self.refresh(layout.topic_path(topic.name))
-
-    async def refresh(self, entity: str) -> None:
-        """Read one entity (layout.entity_of) and apply the differences. Raises TreeError."""
-        if entity.startswith(layout.TOPICS + "/"):
-            await self._refresh_topic(entity.rpartition("/")[2])
-        elif entity.startswith("/config/"):
-            _, kind, name = entity[1:].split("/", 2)
-            fresh = await replayed(await self._read(entity))
-            self._take_config(kind, name, fresh)
-        elif (resource := acl.resource_of(entity)) is not None:
-            self._take_acls((resource,), await replayed(await self._read(entity)))
-        elif (token_id := tokens.token_id_of(entity)) is not None:
-            self.image.take_token(token_id, await replayed(await self._read(entity)))
-        elif entity.startswith(layout.BROKER_IDS + "/"):
-            broker_id = int(entity.rpartition("/")[2])
-            fresh = await replayed(await self._read(entity))
-            was = self.image.brokers.pop(broker_id, None)
-            self.image.changes += 1
-            now = fresh.brokers.get(broker_id)
-            if was is not None and now is None:
-                self._tell_of_registrations({broker_id: was}, broker_id)
-            if was is not None and (now is None or now.epoch != was.epoch):
-                # A broker that has restarted since the last look is treated as gone first: it may have lost records.
-                await self._settle()
-            if now is not None:
-                self.image.brokers[broker_id] = now
-                self.image.changes += 1
-                self._tell_of_registrations({} if was is None else {broker_id: was}, broker_id)
-                await self._settle()
-        elif entity in layout.ASKED:
-            both = await asyncio.gather(*map(self._read, layout.ASKED))
-            self.image.take_asked(await replayed({**both[0], **both[1]}))
-            await self._settle()
-        else:
-            await self._refresh_controller()
-            await self._settle()
-
-    def _tell_of_registrations(self, known: Mapping[int, Broker], *ids: int) -> None:
-        """Tell the followers which brokers (of `ids`, or of all) have come or gone since `known`, before anything else."""
-        for broker_id in ids or sorted(self.image.brokers.keys() | known.keys()):
-            now, was = self.image.brokers.get(broker_id), known.get(broker_id)
-            epoch = None if now is None else now.epoch
-            if self.followers is not None and epoch != (None if was is None else was.epoch):
-                self.followers.broker_registered(broker_id, epoch)
-
-    async def _refresh_controller(self) -> None:
-        nodes = {**await self._read(layout.CONTROLLER), **await self._read(layout.CONTROLLER_EPOCH)}
-        fresh = await replayed(nodes)
-        self.image.controller_id = fresh.controller_id
-        self.image.controller_epoch = fresh.controller_epoch
-        self.image.controller_epoch_version = fresh.controller_epoch_version
-        self.image.changes += 1
-
-    async def _settle(self) -> None:
-        """Let the followers settle; again afterwards when the session or others have changed something meanwhile: a broker
-        whose session ends while it settles has to register again."""
-        if self._settling:
-            self._settles = True
-        elif self.followers is not None:
-            self._settling = True
-            try:
-                await self.followers.settle()
-            finally:
-                self._settling = False
-
-    async def _read(self, path: str) -> Nodes:
-        return await read_node(self.tree, path)
-
-    def _take_config(self, kind: str, name: str, fresh: ClusterImage) -> None:
-        has_changed = self.image.configs.get((kind, name)) != fresh.configs.get((kind, name))
-        self.image.take_config(kind, name, fresh)
-        if not has_changed:
-            return
-        self.image.changes += 1
-        if self.followers is not None:
-            self.followers.config_changed(kind, name)
-
-    def _take_acls(self, resources: Iterable[acl.Resource], fresh: ClusterImage) -> None:
-        changed = [resource for resource in resources if self.image.take_acls(resource, fresh)]
-        if changed and self.followers is not None:
-            self.followers.acls_changed(changed)
-
-    # --- topics ----------------------------------------------------------------------------------------
-
-    async def _refresh_topic(self, name: str) -> None:
-        nodes = await self.tree.subtree(layout.topic_path(name))
-        if await self.tree.exists(layout.deletion_path(name)) is not None:
-            self.image.deleting.add(name)
-            if self._in_office():
-                await self.remove_topic(name)
-            elif name in self.image.topics:
-                await self._hide(self.image.topics[name])
-            return
-        self.image.deleting.discard(name)
-        was = self.image.topics.get(name)
-        topic = (await replayed(nodes)).topics.get(name)
-        if topic is None:
-            if was is not None:
-                await self._hide(was)
-            return
-        if topic != was:
-            await self._refresh_config("topics", name)
-        if not topic.is_complete and self._in_office():
-            topic = await self._completed(topic, nodes)
-        elif not topic.is_complete and was is None:
-            return  # its creator or the controller will complete it, which causes another event
-        if topic != was:
-            await self.show(topic)
-
-    async def _refresh_config(self, kind: str, name: str) -> None:
-        await self.refresh(layout.config_path(kind, name))
-
-    async def _completed(self, topic: TopicImage, nodes: Nodes) -> TopicImage:
-        """Create the nodes that a topic lacks. If others are quicker, the events of their changes lead here again."""
-        draft = ClusterImage()
-        draft.adopt(topic)
-        try:
-            for chunk in chunks(decide_completion(self.image, topic, nodes.keys(), self._fresh_uuid())):
-                await self._apply(chunk, draft)
-        except OTHERS_WERE_QUICKER as error:
-            log.info("a topic is being completed by another broker", extra={"reason": str(error)})
-        else:
-            log.warning(
-                "a topic that was made in part is complete now",
-                extra={"topic": topic.name, "partitions": len(topic.partitions)},
-            )
-        return draft.topics[topic.name]
-
-    async def show(self, topic: TopicImage) -> None:
-        """Create a topic's partitions, then make it visible in place of what was known under its name."""
-        was = self.image.topics.get(topic.name)
-        if was is not None and was.topic_id != topic.topic_id:
-            await self._hide(was)
-        if self.followers is not None:
-            await self.followers.topic_changed(topic)
-        self.image.adopt(topic)
-
-    async def _hide(self, topic: TopicImage) -> None:
-        self.image.forget(topic.name)
-        if self.followers is not None:
-            await self.followers.topic_gone(topic)
-
-    async def remove_topic(self, name: str) -> None:
-        """Hide a topic that is marked for deletion, then remove its nodes, the mark last. Raises TreeError.
-
-        After a crash the mark is still there, and the next start continues.
-        """
-        topic = self.image.topics.get(name)
-        if topic is not None:
-            await self._hide(topic)
-        for _ in range(DECISIONS_MAX):
-            nodes = await self.tree.subtree(layout.topic_path(name))
-            await self._refresh_config("topics", name)
-            try:
-                for chunk in chunks(decide_removal(self.image, name, nodes.keys())):
-                    await self._apply(chunk, self.image)
-                return
-            except OTHERS_WERE_QUICKER as error:
-                log.info("a topic is removed by others as well", extra={"reason": str(error)})
-                if await self.tree.exists(layout.deletion_path(name)) is None:
-                    self.image.deleting.discard(name)
-                    return
-        log.error("a deleted topic's nodes stay until the next start", extra={"topic": name})
 
 
 def _unreachable(why: str) -> ApiError:

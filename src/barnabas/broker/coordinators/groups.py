@@ -67,7 +67,7 @@ class GroupCoordinator:
             on_effect=lambda effect: self.on_effect(effect),
         )
         self.runtime = CoordinatorRuntime(
-            kind, loop, clock, partitions, controller.ensure_internal_topic, lambda: controller.is_certain
+            kind, loop, clock, partitions, controller.topics.ensure_internal, lambda: controller.is_certain
         )
 
     def _make_core(self, index: int) -> GroupCoordinatorCore:

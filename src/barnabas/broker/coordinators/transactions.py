@@ -104,7 +104,7 @@ class Transactions:
             on_effect=self._write_markers,
         )
         self.runtime = CoordinatorRuntime(
-            kind, loop, clock, partitions, controller.ensure_internal_topic, lambda: controller.is_certain
+            kind, loop, clock, partitions, controller.topics.ensure_internal, lambda: controller.is_certain
         )
 
     def configure(self) -> None:

@@ -98,7 +98,7 @@ class DeadLetters:
 
     async def _create(self, name: str) -> None:
         try:
-            await self._controller.create_topic(
+            await self._controller.topics.create(
                 name, -1, -1, {}, {ALLOWED_BY_TOPIC: "true"}, clamp_replication=True
             )
         except ApiError as error:

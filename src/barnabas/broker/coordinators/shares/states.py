@@ -76,7 +76,7 @@ class ShareStates:
         self._due: dict[int, Due] = {}
         """By partition: deletions found by the last `prune` that have to wait."""
         self.runtime = CoordinatorRuntime(
-            kind, loop, clock, partitions, controller.ensure_internal_topic, lambda: controller.is_certain
+            kind, loop, clock, partitions, controller.topics.ensure_internal, lambda: controller.is_certain
         )
 
     async def prepare(self) -> None:

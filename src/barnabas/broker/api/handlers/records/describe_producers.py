@@ -30,7 +30,7 @@ def handle(context: Context, request: DescribeProducersRequest) -> DescribeProdu
 
 def _described(context: Context, topic: str, index: int) -> PartitionResponse:
     try:
-        illegal = context.services.controller.name_error(topic)
+        illegal = context.services.controller.topics.name_error(topic)
         if illegal is not None:
             raise ApiError(illegal, f"{topic!r} is not a valid topic name")
         partition = context.services.partitions.require_leader(topic, index)

@@ -42,7 +42,7 @@ async def _grow(
     if topic.assignments is not None:
         assignments = [tuple(assignment.broker_ids) for assignment in topic.assignments]
     try:
-        await context.services.controller.create_partitions(
+        await context.services.controller.topics.add_partitions(
             topic.name,
             topic.count,
             assignments,

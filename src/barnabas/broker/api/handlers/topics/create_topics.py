@@ -38,7 +38,7 @@ async def _create(context: Context, topic: CreatableTopic, validate_only: bool) 
     controller = context.services.controller
     try:
         _require_each_once(topic)
-        created = await controller.create_topic(
+        created = await controller.topics.create(
             topic.name,
             topic.num_partitions,
             topic.replication_factor,

@@ -56,7 +56,7 @@ async def _delete(context: Context, state: DeleteTopicState) -> DeletableTopicRe
             if name is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {state.topic_id}")
             result.name = name
-        result.topic_id = await context.services.controller.delete_topic(
+        result.topic_id = await context.services.controller.topics.delete(
             name,
             charge=partial(
                 context.services.quotas.charge_mutation, context, strict=context.version >= QUOTA_ERROR_FROM

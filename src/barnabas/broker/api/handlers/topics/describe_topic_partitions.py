@@ -66,7 +66,7 @@ def handle(context: Context, request: DescribeTopicPartitionsRequest) -> Describ
 def _topic(context: Context, name: str, first: int, limit: int) -> DescribeTopicPartitionsResponseTopic:
     topic = context.services.image.topics.get(name)
     if topic is None:
-        error = context.services.controller.name_error(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        error = context.services.controller.topics.name_error(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return DescribeTopicPartitionsResponseTopic(error_code=error, name=name)
     return DescribeTopicPartitionsResponseTopic(
         name=name,

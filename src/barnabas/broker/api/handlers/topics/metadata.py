@@ -206,7 +206,7 @@ async def _create_and_answer(
     """
     charge = partial(context.services.quotas.charge_mutation, context, strict=False)
     making = {
-        name: asyncio.ensure_future(_refusal(context.services.controller.auto_create(name, charge)))
+        name: asyncio.ensure_future(_refusal(context.services.controller.topics.auto_create(name, charge)))
         for name in absent
     }
     await asyncio.wait(making.values(), timeout=CREATION_WAIT_S)
@@ -309,7 +309,7 @@ def _one(
         return _topic(context, topic, operations)
     error = (
         refused.get(asked.name)
-        or context.services.controller.name_error(asked.name)
+        or context.services.controller.topics.name_error(asked.name)
         or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )
     return MetadataResponseTopic(error_code=error, name=asked.name)
