@@ -1,6 +1,6 @@
 """Appends to one partition's log: limits and rolls, epochs and producer snapshots.
 
-The reading half, and the rules of ownership, are in log.py.
+The reading half is in log_reader.py, the rules of ownership in log.py.
 """
 
 from __future__ import annotations

@@ -22,31 +22,22 @@ import errno
 import itertools
 import logging
 import struct
-from collections import deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from barnabas.broker.net.buffers import SEND_BUFFER_BYTES, SHARED_BUFFER_BYTES, Buffers
+from barnabas.broker.net.buffers import SHARED_BUFFER_BYTES
+from barnabas.broker.net.outgoing import Outgoing, Part
 from barnabas.broker.net.owed import Owed, OwedAnswers
-from barnabas.broker.net.room import RequestRoom
-from barnabas.broker.net.senders import Job, Senders
-from barnabas.broker.net.transports import ANSWERS_QUEUED_MAX, MORE, V4_IN_V6, Buffer, Transport
-from barnabas.broker.net.turn import Turn
+from barnabas.broker.net.shared import Shared
+from barnabas.broker.net.transports import ANSWERS_QUEUED_MAX, V4_IN_V6, Transport
 from barnabas.storage.files import FileSlice
 from barnabas.wire.frame import what_begins
 
 log = logging.getLogger("barnabas.connection")
 
-# A smaller slice is cheaper to read and send together with its header than to send with sendfile.
-SENDFILE_BYTES_MIN: Final = 96 * 1024
-# Below this, handing the slice to a sender thread and back takes longer than sending it.
-SENDER_BYTES_MIN: Final = 256 * 1024
 PEER_IS_GONE: Final = frozenset({errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT})
 INT32: Final = struct.Struct(">i")
 KEY_BYTES: Final = 2
-
-Part = bytes | bytearray | memoryview | FileSlice
 
 
 class FrameHandler(Protocol):
@@ -73,36 +64,23 @@ class Gate(FrameHandler, Protocol):
         """Whether nobody has logged in on it yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """What all connections of one loop share. request_bytes_max: socket.request.max.bytes."""
-
-    turn: Turn
-    buffers: Buffers
-    senders: Senders
-    room: RequestRoom
-    request_bytes_max: int
-
-
 _SERIALS: Final = itertools.count(1)
 
 
-class Connection:
+class Connection(Outgoing):
     """State of one accepted socket. Owned by its loop; never touched from another thread."""
 
     __slots__ = (
-        "_carry", "_closing", "_fd", "_holds", "_keeps_room", "_large", "_large_bytes", "_loop", "_on_closed", "_out",
-        "_owed", "_paused", "_reads_soon", "_recv_into", "_room_bytes", "_room_wanted", "_shared", "_slice_away",
-        "_to_flush", "_transport", "_waiting", "_writer_armed", "api_versions", "client_id", "client_software", "closed",
-        "connected_s", "frame_bytes_max", "handler", "kept", "last_active_s", "listener", "parked", "principal",
+        "_carry", "_closing", "_holds", "_keeps_room", "_large", "_large_bytes", "_loop", "_on_closed",
+        "_owed", "_paused", "_reads_soon", "_recv_into", "_room_bytes", "_room_wanted", "_to_flush",
+        "_waiting", "_writer_armed", "api_versions", "client_id", "client_software", "closed", "connected_s",
+        "frame_bytes_max", "handler", "kept", "last_active_s", "listener", "parked", "principal",
         "request_name", "rights", "sasl", "serial",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, listener: str, handler: FrameHandler, shared: Shared) -> None:
-        self._transport = transport
-        self._fd = transport.fd
+        super().__init__(transport, shared)
         self._recv_into = transport.recv_into
-        self._shared = shared
         self._loop = shared.turn.loop
         self._to_flush = shared.turn.to_flush
         self.handler = handler
@@ -131,7 +109,6 @@ class Connection:
         self._carry = b""
         self._large: memoryview | None = None
         self._large_bytes = 0
-        self._out: deque[Part] = deque()
         self._owed: OwedAnswers[Part] = OwedAnswers()
         self._holds = False
         self._closing: str | None = None
@@ -142,7 +119,6 @@ class Connection:
         self._room_wanted = 0
         self._waiting = False
         self._writer_armed = False
-        self._slice_away = False
 
     def __str__(self) -> str:
         return f"connection of {self.peer}"
@@ -448,95 +424,6 @@ class Connection:
                     self.close(self._closing or None)
                     return
                 self._loop.call_soon(self._go_on)
-
-    def _write_queued(self) -> None:
-        """Raises BlockingIOError when the socket is full, other OSErrors when the connection is lost."""
-        out = self._out
-        while out:
-            item = out[0]
-            if isinstance(item, FileSlice):
-                if self._note_slice(item):
-                    self._shared.senders.send(Job(self._fd, item, self._on_slice_sent))
-                    self._slice_away = True  # its report comes in a later turn
-                    return
-                self._write_slice(item)
-                continue
-            data: Buffer
-            flags = 0
-            if len(out) == 1:
-                data = out.popleft()  # type: ignore[assignment]
-            else:
-                data, more_follows = self._gather()
-                flags = MORE if more_follows else 0
-            try:
-                sent = self._transport.send(data, flags)
-            except (BlockingIOError, InterruptedError):
-                out.appendleft(self._kept_to_send(data, 0))  # the socket took none of it
-                raise BlockingIOError from None
-            if sent < len(data):
-                out.appendleft(self._kept_to_send(data, sent))
-                raise BlockingIOError
-
-    def _kept_to_send(self, data: Buffer, sent: int) -> bytes | memoryview:
-        """The unsent rest of `data`, copied if it is in the send buffer."""
-        left = memoryview(data)[sent:]
-        return bytes(left) if left.obj is self._shared.buffers.send.obj else left
-
-    def _gather(self) -> tuple[Buffer, bool]:
-        """Join queued bytes and small file slices, up to the next large slice; (bytes, more follows).
-
-        The result is in the shared send buffer, which is borrowed until the next write.
-        """
-        out = self._out
-        buffer = self._shared.buffers.send
-        filled = 0
-        while out:
-            item = out[0]
-            if isinstance(item, FileSlice):
-                end = filled + item.size
-                if item.size >= SENDFILE_BYTES_MIN or end > SEND_BUFFER_BYTES:
-                    break
-                item.read_into(buffer[filled:end])
-            else:
-                end = filled + len(item)
-                if end > SEND_BUFFER_BYTES:
-                    break
-                buffer[filled:end] = item
-            filled = end
-            out.popleft()
-        if not filled:
-            data = out.popleft()
-            assert not isinstance(data, FileSlice), "the caller sends a leading slice separately"
-            return data, bool(out)
-        return buffer[:filled], bool(out)
-
-    def _write_slice(self, item: FileSlice) -> None:
-        if item.size < SENDFILE_BYTES_MIN or not self._transport.sends_files:
-            # Data that passes through this process is sent in steps: a fetch may ask for 50 MB.
-            data = bytearray(min(item.size, SEND_BUFFER_BYTES))
-            item.part(0, len(data)).read_into(memoryview(data))
-            self._note_sent(item, len(data))
-            self._out.appendleft(data)
-            return
-        sent = self._transport.send_file(item)
-        self._shared.turn.large_bytes += sent
-        self._note_sent(item, sent)
-
-    def _note_sent(self, item: FileSlice, sent: int) -> None:
-        """`sent` bytes of the slice at the head of the queue have been sent."""
-        if sent == item.size:
-            self._out.popleft()
-        else:
-            self._out[0] = item.after(sent)
-
-    def _note_slice(self, item: FileSlice) -> bool:
-        """Note a slice about to be sent. True if a sender thread should send it: it is large, and not the only one."""
-        shared = self._shared
-        return (
-            item.size >= SENDER_BYTES_MIN
-            and self._transport.sends_files
-            and shared.senders.note_large_slice(self._fd, item, shared.turn.large_bytes)
-        )
 
     def _on_slice_sent(self, sent: int, error: Exception | None) -> None:
         """A sender thread has sent `sent` bytes of the first slice, and stopped because of `error` unless that is None."""

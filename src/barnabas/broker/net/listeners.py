@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.net.buffers import Buffers
 from barnabas.broker.net.congestion import spare_local_peer
-from barnabas.broker.net.connection import Connection, FrameHandler, Gate, Shared
+from barnabas.broker.net.connection import Connection, FrameHandler, Gate
 from barnabas.broker.net.limits import same_host
 from barnabas.broker.net.room import RequestRoom
 from barnabas.broker.net.senders import Senders
+from barnabas.broker.net.shared import Shared
 from barnabas.broker.net.tls import Handshake, Secured, TlsTransport
 from barnabas.broker.net.transports import PlainTransport, Transport
 from barnabas.storage.files import OPEN_FILES
