@@ -24,8 +24,8 @@ from barnabas.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.cluster.controller import Controller
-    from barnabas.broker.partitions.partition import Partition
     from barnabas.broker.partitions.registry import Partitions
+    from barnabas.broker.partitions.replica import Replica
     from barnabas.config.loader import BrokerConfig
 
 log = logging.getLogger("barnabas.replication")
@@ -40,7 +40,7 @@ WISHES_AT_ONCE: Final = 500
 class _Wish(NamedTuple):
     """The in-sync set that a leader wants for its partition, and the epochs that it knows."""
 
-    partition: Partition
+    partition: Replica
     in_sync: tuple[int, ...]
     event: AlterIsr
 
@@ -52,7 +52,7 @@ class InSync:
         self._config = config
         self._controller = controller
         self._partitions = partitions
-        self._waiting: dict[Partition, None] = {}
+        self._waiting: dict[Replica, None] = {}
         self._woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -66,7 +66,7 @@ class InSync:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def change_soon(self, partition: Partition) -> None:
+    def change_soon(self, partition: Replica) -> None:
         """Request that the partition's `wanted_in_sync` be written."""
         self._waiting[partition] = None
         self._woken.set()
@@ -81,7 +81,7 @@ class InSync:
     async def look_at_followers(self, lag_ms: float) -> None:
         """Remove the followers that have been behind for longer than `lag_ms`, and log for which ones writes wait."""
         held_up: Counter[int] = Counter()
-        first: Partition | None = None
+        first: Replica | None = None
         partitions = 0
         for count, partition in enumerate(self._partitions.led(), 1):
             followers = partition.held_up_by(HELD_UP_MS)
@@ -111,13 +111,13 @@ class InSync:
                 log.exception("a change of in-sync replicas met a bug; it is tried again")
                 self._again(waiting)
 
-    def _again(self, partitions: dict[Partition, None]) -> None:
+    def _again(self, partitions: dict[Replica, None]) -> None:
         for partition in partitions:
             if partition.wanted_in_sync:
                 self._waiting[partition] = None
         asyncio.get_running_loop().call_later(RETRY_S, self._woken.set)
 
-    def _wish(self, partition: Partition) -> _Wish | None:
+    def _wish(self, partition: Replica) -> _Wish | None:
         """What to request for a partition now; None for nothing."""
         if not partition.wanted_in_sync or not partition.is_leader:
             return None
@@ -139,9 +139,9 @@ class InSync:
         )
         return _Wish(partition, in_sync, event)
 
-    async def _change_all(self, partitions: Sequence[Partition]) -> None:
-        wishes: dict[Partition, _Wish] = {}
-        refused: dict[Partition, ApiError] = {}
+    async def _change_all(self, partitions: Sequence[Replica]) -> None:
+        wishes: dict[Replica, _Wish] = {}
+        refused: dict[Replica, ApiError] = {}
 
         def decide() -> list[Op]:
             wishes.clear()

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from barnabas.broker.cluster.producer_ids import ProducerIds
     from barnabas.broker.coordinators.groups import GroupCoordinator
     from barnabas.broker.net.peers import Peers
-    from barnabas.broker.partitions.partition import Partition
     from barnabas.broker.partitions.registry import Partitions
+    from barnabas.broker.partitions.replica import Replica
     from barnabas.config.loader import BrokerConfig
     from barnabas.records.batch import BatchHeader
     from barnabas.runtime.clock import Clock
@@ -294,7 +294,7 @@ class Transactions:
                 self._verified[key] = producer.producer_epoch
         return TxnReply(ErrorCode(answer.error_code))
 
-    def _take_permission(self, partition: Partition, producer: Producer) -> bool:
+    def _take_permission(self, partition: Replica, producer: Producer) -> bool:
         """Whether the producer may append: its transaction is open in the partition, or the coordinator has allowed to open
         it. That permission is used up by this call: it is valid for one batch, and until a marker ends the producer's
         transaction in the partition.
@@ -340,7 +340,7 @@ class Transactions:
 
     # --- the question before each transactional batch --------------------------------------------------
 
-    def check(self, partition: Partition, header: BatchHeader) -> bool:
+    def check(self, partition: Replica, header: BatchHeader) -> bool:
         """Raises ApiError unless the producer has an ongoing transaction that the partition was added to.
 
         True when the producer's first batch in a partition must have sequence 0, because each transaction has a new epoch.

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
-from barnabas.broker.partitions.partition import Partition, PartitionRead, Waiter
+from barnabas.broker.partitions.partition import Partition, PartitionRead
+from barnabas.broker.partitions.replica import Waiter
 from barnabas.cores.fetch import FetchPartition, FetchPlan
 from barnabas.wire.errors import ErrorCode
 

@@ -1,7 +1,7 @@
 import asyncio
 
 from barnabas.broker.partitions.acknowledgement import Acknowledgement
-from barnabas.broker.partitions.partition import Surroundings, Waiter
+from barnabas.broker.partitions.replica import Surroundings, Waiter
 from barnabas.cores.replication import InSyncReplicas
 from barnabas.records.units import LeaderEpoch
 from barnabas.storage.log import Log

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from barnabas.broker.partitions.partition import Partition, Surroundings
+from barnabas.broker.partitions.partition import Partition
+from barnabas.broker.partitions.replica import Replica, Surroundings
 from barnabas.config import broker_identity, broker_network, broker_share
 from barnabas.cores.cluster_image import ClusterImage, PartitionImage, TopicImage
 from barnabas.records.batch import BatchHeader
@@ -33,7 +34,7 @@ LOGS_PER_TURN = 100
 LOGS_MADE_PER_TURN = 16
 
 
-def no_transactions(partition: Partition, header: BatchHeader) -> bool:
+def no_transactions(partition: Replica, header: BatchHeader) -> bool:
     """Refuses every transactional batch; in use until the transaction coordinator is there."""
     raise ApiError(ErrorCode.INVALID_TXN_STATE, f"{partition}: the broker does not serve transactions yet")
 
@@ -48,7 +49,7 @@ class Partitions:
         self._surroundings: Surroundings | None = None
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self.on_all_offline: Callable[[], None] = lambda: None
-        self.check_transaction: Callable[[Partition, BatchHeader], bool] = no_transactions
+        self.check_transaction: Callable[[Replica, BatchHeader], bool] = no_transactions
         """Called before each transactional batch of a producer is appended (see Surroundings)."""
         self._names: dict[UUID, str] = {}
         self._ids: dict[str, UUID] = {}
@@ -57,7 +58,7 @@ class Partitions:
         """Topic -> its partition count on all brokers."""
         self.on_roles_changed: Callable[[Sequence[Partition]], None] = lambda partitions: None
         """Called with partitions that now lead, follow, follow another broker, or are no longer on this broker."""
-        self.in_sync_changed: Callable[[Partition], None] = lambda partition: None
+        self.in_sync_changed: Callable[[Replica], None] = lambda partition: None
         """See Surroundings."""
         self.broker_epoch: Callable[[int], int | None] = lambda broker: -1
         """See Surroundings."""
@@ -335,7 +336,7 @@ class Partitions:
 
     # --- disks -----------------------------------------------------------------------------------------
 
-    def write_failed(self, partition: Partition, error: LogDirOffline) -> None:
+    def write_failed(self, partition: Replica, error: LogDirOffline) -> None:
         """A write failed: take its log dir offline with all partitions in it, or only this partition if just its own files
         are at fault."""
         self.logs.log_failed(TopicPartition(partition.topic, partition.index), partition.log, error)

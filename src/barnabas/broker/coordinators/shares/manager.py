@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from barnabas.broker.coordinators.groups import GroupCoordinator
     from barnabas.broker.net.connection import Connection
     from barnabas.broker.net.peers import Peers
-    from barnabas.broker.partitions.partition import Partition, Waiter
+    from barnabas.broker.partitions.partition import Partition
     from barnabas.broker.partitions.registry import Partitions
+    from barnabas.broker.partitions.replica import Waiter
     from barnabas.config.loader import BrokerConfig
     from barnabas.runtime.clock import Clock
 

@@ -31,7 +31,8 @@ from barnabas.wire.errors import ApiError, ErrorCode
 if TYPE_CHECKING:
     from barnabas.broker.coordinators.shares.persister import Answer, Persister
     from barnabas.broker.coordinators.shares.reading import Taken
-    from barnabas.broker.partitions.partition import Partition, Waiter
+    from barnabas.broker.partitions.partition import Partition
+    from barnabas.broker.partitions.replica import Waiter
 
 log = logging.getLogger("barnabas.shares")
 
