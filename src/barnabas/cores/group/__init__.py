@@ -2,7 +2,7 @@
 
     from barnabas.cores.group import GroupCoordinatorCore, GroupLimits, JoinGroup, JoinReply, ...
 
-`core` is the entry point and says how the broker drives it; `events` are the requests and answers; `turn` makes the
+`core` is the entry point and says how the broker drives it; `events` are the requests and answers; `proposal` makes the
 Decision. `classic/` is the classic protocol, `consumer/` KIP-848; `migration` and `consumer/classic_members` serve groups
 with members of both. `share/` is KIP-932; its `partition` (a queue, at the partition's leader) and `state` (the share
 coordinator) are cores of their own. `offsets` are the committed offsets; modules called `records` know the stored formats.

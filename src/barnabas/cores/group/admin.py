@@ -16,13 +16,13 @@ from barnabas.cores.group.events import (
     ListGroups,
     ListReply,
 )
-from barnabas.cores.group.turn import Turn
+from barnabas.cores.group.proposal import Proposal
 from barnabas.wire.errors import ErrorCode
 
 
-def decide_describe(turn: Turn, event: DescribeGroup) -> None:
+def decide_describe(proposal: Proposal, event: DescribeGroup) -> None:
     """DescribeGroups: one classic group."""
-    group = turn.find(event.group_id)
+    group = proposal.find(event.group_id)
     if not isinstance(group, ClassicGroup):
         what = "not found" if group is None else "is not a classic group"
         reply = DescribeReply(
@@ -31,7 +31,7 @@ def decide_describe(turn: Turn, event: DescribeGroup) -> None:
             f"Group {event.group_id} {what}.",
             ClassicState.DEAD.value,
         )
-        turn.reply(event.token, reply)
+        proposal.reply(event.token, reply)
         return
     stable = group.state is ClassicState.STABLE
     members = tuple(
@@ -45,7 +45,7 @@ def decide_describe(turn: Turn, event: DescribeGroup) -> None:
         )
         for m in group.members.values()
     )
-    turn.reply(
+    proposal.reply(
         event.token,
         DescribeReply(
             event.group_id,
@@ -57,13 +57,15 @@ def decide_describe(turn: Turn, event: DescribeGroup) -> None:
     )
 
 
-def decide_describe_consumer(turn: Turn, event: DescribeConsumerGroup) -> None:
+def decide_describe_consumer(proposal: Proposal, event: DescribeConsumerGroup) -> None:
     """ConsumerGroupDescribe: one group."""
-    group = turn.find(event.group_id)
+    group = proposal.find(event.group_id)
     if not isinstance(group, ConsumerGroup):
         what = "not found" if group is None else "is not a consumer group"
         message = f"Group {event.group_id} {what}."
-        turn.reply(event.token, ConsumerDescribeReply(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND, message))
+        proposal.reply(
+            event.token, ConsumerDescribeReply(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
+        )
         return
     members = tuple(
         DescribedConsumer(
@@ -81,8 +83,8 @@ def decide_describe_consumer(turn: Turn, event: DescribeConsumerGroup) -> None:
         )
         for m in group.members.values()
     )
-    default = turn.state.limits.consumer_assignors[0]
-    turn.reply(
+    default = proposal.state.limits.consumer_assignors[0]
+    proposal.reply(
         event.token,
         ConsumerDescribeReply(
             event.group_id,
@@ -95,13 +97,13 @@ def decide_describe_consumer(turn: Turn, event: DescribeConsumerGroup) -> None:
     )
 
 
-def decide_list(turn: Turn, event: ListGroups) -> None:
+def decide_list(proposal: Proposal, event: ListGroups) -> None:
     """ListGroups: the groups of this partition."""
     states = {state.lower() for state in event.states}
     types = {group_type.lower() for group_type in event.types}
     rows = []
-    for group in turn.state.groups.values():
+    for group in proposal.state.groups.values():
         row = ListedGroup(group.group_id, group.protocol_type or "", group.state.value, group.group_type)
         if (not states or row.state.lower() in states) and (not types or row.group_type.lower() in types):
             rows.append(row)
-    turn.reply(event.token, ListReply(ErrorCode.NONE, tuple(rows)))
+    proposal.reply(event.token, ListReply(ErrorCode.NONE, tuple(rows)))

@@ -1,6 +1,6 @@
 """GroupCoordinatorCore: every group whose id hashes to one partition of the offsets topic.
 
-How the broker drives it (`broker/coordinators/runtime.py`), awaiting nothing within a turn:
+How the broker drives it (`broker/coordinators/runtime.py`), awaiting nothing within a turn of the loop:
 
     decision = core.decide(event)          reads only
     append decision.entries                as one batch, transactional where decision.producer is set
@@ -64,6 +64,7 @@ from barnabas.cores.group.events import (
 )
 from barnabas.cores.group.limits import GroupLimits
 from barnabas.cores.group.moves import AdoptGroup, DisownGroup
+from barnabas.cores.group.proposal import Proposal
 from barnabas.cores.group.share import heartbeat as share_heartbeat
 from barnabas.cores.group.share.events import (
     AlterShareOffsets,
@@ -75,11 +76,10 @@ from barnabas.cores.group.share.events import (
 )
 from barnabas.cores.group.share.group import ShareGroup
 from barnabas.cores.group.state import State, TopicInfo, Topics
-from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.records_schemas.group_log import OffsetCommitKey
 
-Decider = Callable[[Turn, Any], None]
+Decider = Callable[[Proposal, Any], None]
 
 DECIDERS: Final[Mapping[type, Decider]] = {
     JoinGroup: classic_join.decide_join,
@@ -173,15 +173,15 @@ class GroupCoordinatorCore:
         """
         if type(event) is TimerFired and self.state.deadlines.get(event.key) != event.deadline_ms:
             return Decision(event)
-        turn = Turn(self.state, event.now_ms)
+        proposal = Proposal(self.state, event.now_ms)
         try:
-            deletion.require_not_deleting(turn, event)
-            DECIDERS[type(event)](turn, event)
+            deletion.require_not_deleting(proposal, event)
+            DECIDERS[type(event)](proposal, event)
         except ApiError as refusal:
-            turn = Turn(self.state, event.now_ms)
+            proposal = Proposal(self.state, event.now_ms)
             if refusal.code is ErrorCode.INVALID_REQUEST:
                 # Clients that follow the protocol never send such a request: their authors will want to know the reason.
-                turn.note(
+                proposal.note(
                     "an invalid request was refused",
                     request=type(event).__name__,
                     group=getattr(event, "group_id", ""),
@@ -191,8 +191,8 @@ class GroupCoordinatorCore:
             reply: Any = event.refused(refusal.code)
             if hasattr(reply, "message"):
                 reply = replace(reply, message=refusal.message)
-            turn.reply(event.token, reply)
-        return turn.decision(event)
+            proposal.reply(event.token, reply)
+        return proposal.decision(event)
 
     def apply(self, decision: Decision) -> None:
         """The decision's entries are in the log: replay them, and remember what is not in the log.
@@ -261,9 +261,9 @@ class GroupCoordinatorCore:
     def on_loaded(self, now_ms: int) -> Iterator[Decision]:
         """Every member gets a full session timeout to report back; groups over the size limit rebalance."""
         for group_id in list(self.state.groups):
-            turn = Turn(self.state, now_ms)
-            lifecycle.on_loaded(turn, self.state.groups[group_id])
-            yield turn.decision(None)
+            proposal = Proposal(self.state, now_ms)
+            lifecycle.on_loaded(proposal, self.state.groups[group_id])
+            yield proposal.decision(None)
 
     def export(self, name: str, now_ms: int) -> Iterator[AdoptGroup]:
         """The events that recreate the group in another core. The first one contains everything but most of the offsets."""

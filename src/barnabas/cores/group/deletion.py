@@ -24,9 +24,9 @@ from barnabas.cores.group.events import (
 )
 from barnabas.cores.group.lifecycle import remove_group
 from barnabas.cores.group.offsets import forget
+from barnabas.cores.group.proposal import Proposal
 from barnabas.cores.group.share.events import AlterShareOffsets, DeleteShareOffsets, ShareHeartbeat
 from barnabas.cores.group.sweeps import PIECE
-from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
 
 DELETE: Final = "delete"
@@ -49,46 +49,46 @@ USERS: Final = frozenset(
 """Events that would add something to a group that is being deleted, or remove something from it."""
 
 
-def require_not_deleting(turn: Turn, event: Any) -> None:
+def require_not_deleting(proposal: Proposal, event: Any) -> None:
     """Raises ApiError COORDINATOR_LOAD_IN_PROGRESS, which clients retry, for a group that is being deleted."""
-    if turn.state.deleting and type(event) in USERS and event.group_id in turn.state.deleting:
+    if proposal.state.deleting and type(event) in USERS and event.group_id in proposal.state.deleting:
         raise ApiError(
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
             f"{event.group_id!r} is being deleted: try again in a moment",
         )
 
 
-def decide_delete(turn: Turn, event: DeleteGroup) -> None:
+def decide_delete(proposal: Proposal, event: DeleteGroup) -> None:
     """DeleteGroups: one group without members."""
     if not event.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
-    group = turn.require(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+    group = proposal.require(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
     if not group.is_empty:
         raise ApiError(
             ErrorCode.NON_EMPTY_GROUP, f"{event.group_id!r} has members: stop them, then delete the group"
         )
-    begun = turn.state.deleting.get(event.group_id)
+    begun = proposal.state.deleting.get(event.group_id)
     if begun is None:
-        delete_piece(turn, event.group_id, (event.token,))
+        delete_piece(proposal, event.group_id, (event.token,))
     else:
-        turn.set_deleting(event.group_id, (*begun, event.token))
+        proposal.set_deleting(event.group_id, (*begun, event.token))
 
 
-def delete_piece(turn: Turn, group_id: str, tokens: tuple[Any, ...]) -> None:
+def delete_piece(proposal: Proposal, group_id: str, tokens: tuple[Any, ...]) -> None:
     """Delete as many offsets as one event may; after the last one delete the group and answer the requests."""
-    state = turn.state
+    state = proposal.state
     partitions = tuple(islice(chain(state.offsets_of(group_id), state.pending_of(group_id)), PIECE + 1))
     for partition in dict.fromkeys(partitions[:PIECE]):
-        forget(turn, group_id, partition)
+        forget(proposal, group_id, partition)
     if len(partitions) > PIECE:
-        turn.set_deleting(group_id, tokens)
-        turn.arm(group_id, "", DELETE, turn.now_ms)
+        proposal.set_deleting(group_id, tokens)
+        proposal.arm(group_id, "", DELETE, proposal.now_ms)
         return
-    group = turn.find(group_id)
+    group = proposal.find(group_id)
     if group is not None:
-        remove_group(turn, group)
-        turn.note("group deleted", group=group_id)
+        remove_group(proposal, group)
+        proposal.note("group deleted", group=group_id)
     if group_id in state.deleting:
-        turn.set_deleting(group_id, None)
+        proposal.set_deleting(group_id, None)
     for token in tokens:
-        turn.reply(token, DeleteReply(group_id))
+        proposal.reply(token, DeleteReply(group_id))

@@ -8,11 +8,11 @@ from barnabas.cores.group.classic.group import ClassicGroup
 from barnabas.cores.group.consumer import epochs as epochs
 from barnabas.cores.group.consumer import records as consumer_records
 from barnabas.cores.group.consumer.group import ConsumerGroup
+from barnabas.cores.group.proposal import Proposal
 from barnabas.cores.group.share import heartbeat as share_heartbeat
 from barnabas.cores.group.share import records as share_records
 from barnabas.cores.group.share.group import ShareGroup
 from barnabas.cores.group.state import Group
-from barnabas.cores.group.turn import Turn
 
 
 def is_removable(group: Group) -> bool:
@@ -22,31 +22,31 @@ def is_removable(group: Group) -> bool:
     return group.is_empty and not (isinstance(group, ClassicGroup) and group.pending_ids)
 
 
-def remove_group(turn: Turn, group: Group) -> None:
+def remove_group(proposal: Proposal, group: Group) -> None:
     """Write tombstones for the group itself; its offsets are not touched."""
     if isinstance(group, ClassicGroup):
-        turn.record(records.group_tombstone(group.group_id))
-        turn.remove(group.group_id)
+        proposal.record(records.group_tombstone(group.group_id))
+        proposal.remove(group.group_id)
     elif isinstance(group, ConsumerGroup):
-        consumer_records.write_group_gone(turn, turn.edit(group))
+        consumer_records.write_group_gone(proposal, proposal.edit(group))
     else:
-        draft = turn.edit(group)
-        share_heartbeat.forget_topics(turn, draft, {**draft.initialized, **draft.initializing})
-        share_records.write_group_gone(turn, draft)
+        draft = proposal.edit(group)
+        share_heartbeat.forget_topics(proposal, draft, {**draft.initialized, **draft.initializing})
+        share_records.write_group_gone(proposal, draft)
 
 
-def on_loaded(turn: Turn, group: Group) -> None:
+def on_loaded(proposal: Proposal, group: Group) -> None:
     """Give every member a full session timeout, or its full time to revoke, to report back."""
     if isinstance(group, ClassicGroup):
-        classic_rebalance.on_loaded(turn, group)
+        classic_rebalance.on_loaded(proposal, group)
         return
     if isinstance(group, ShareGroup):
         for sharer in group.members.values():
-            share_heartbeat.arm_session(turn, group, sharer)
-        share_heartbeat.ask_again(turn, group)
+            share_heartbeat.arm_session(proposal, group, sharer)
+        share_heartbeat.ask_again(proposal, group)
         return
     for member in group.members.values():
-        epochs.arm_session(turn, group, member)
+        epochs.arm_session(proposal, group, member)
         if member.revoking:
-            deadline_ms = turn.now_ms + member.rebalance_timeout_ms
-            turn.arm(group.group_id, member.member_id, epochs.REVOKE, deadline_ms)
+            deadline_ms = proposal.now_ms + member.rebalance_timeout_ms
+            proposal.arm(group.group_id, member.member_id, epochs.REVOKE, deadline_ms)

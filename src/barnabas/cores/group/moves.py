@@ -15,10 +15,10 @@ from barnabas.cores.group import records
 from barnabas.cores.group.classic.group import ClassicGroup
 from barnabas.cores.group.consumer import records as consumer_records
 from barnabas.cores.group.consumer.group import ConsumerGroup
+from barnabas.cores.group.proposal import Proposal
 from barnabas.cores.group.share import records as share_records
 from barnabas.cores.group.share.group import ShareGroup
 from barnabas.cores.group.state import Committed, Group, Partition, State
-from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ErrorCode
 
 PIECE = 500
@@ -72,18 +72,18 @@ def disown(state: State, group_id: str, now_ms: int) -> Iterator[DisownGroup]:
         yield DisownGroup(None, now_ms, group_id, piece, begin + PIECE >= len(partitions))
 
 
-def decide_adopt(turn: Turn, event: AdoptGroup) -> None:
+def decide_adopt(proposal: Proposal, event: AdoptGroup) -> None:
     """Store a group or offsets from another partition, unless they exist here: those are at least as new."""
-    present = turn.find(event.group_id)
+    present = proposal.find(event.group_id)
     is_nothing = event.group is None or (_is_placeholder(event.group) and not event.offsets)
     if event.group is not None and not is_nothing and (present is None or _is_placeholder(present)):
-        _write_group(turn, event.group)
-    known = turn.state.offsets_of(event.group_id)
+        _write_group(proposal, event.group)
+    known = proposal.state.offsets_of(event.group_id)
     for partition, committed in event.offsets.items():
         old = known.get(partition)
         if old is None or old.commit_timestamp_ms < committed.commit_timestamp_ms:
-            turn.record(records.offset_commit(event.group_id, partition, *committed[:5]))
-    turn.reply(event.token, DoneReply())
+            proposal.record(records.offset_commit(event.group_id, partition, *committed[:5]))
+    proposal.reply(event.token, DoneReply())
 
 
 def _is_placeholder(group: Group) -> bool:
@@ -91,49 +91,49 @@ def _is_placeholder(group: Group) -> bool:
     return isinstance(group, ClassicGroup) and group.generation_id == 0 and group.is_empty
 
 
-def _write_group(turn: Turn, group: Group) -> None:
+def _write_group(proposal: Proposal, group: Group) -> None:
     """Write the group with all its entries, in one batch."""
-    draft = turn.put(group.copy())
+    draft = proposal.put(group.copy())
     if isinstance(draft, ClassicGroup):
         if not _is_placeholder(draft):
-            turn.record(records.group_metadata(draft))
+            proposal.record(records.group_metadata(draft))
     elif isinstance(draft, ConsumerGroup):
-        _write_consumer(turn, draft)
+        _write_consumer(proposal, draft)
     else:
-        share_records.write_epoch(turn, draft, draft.epoch, draft.metadata_hash)
+        share_records.write_epoch(proposal, draft, draft.epoch, draft.metadata_hash)
         for sharer in list(draft.members.values()):
-            share_records.write_member(turn, draft, sharer)
+            share_records.write_member(proposal, draft, sharer)
         for member_id, target in list(draft.target.items()):
-            share_records.write_target_member(turn, draft, member_id, target)
-        share_records.write_target_epoch(turn, draft, draft.target_epoch)
+            share_records.write_target_member(proposal, draft, member_id, target)
+        share_records.write_target_epoch(proposal, draft, draft.target_epoch)
         for sharer in list(draft.members.values()):
-            share_records.write_current(turn, draft, sharer)
-        share_records.write_topics(turn, draft)
+            share_records.write_current(proposal, draft, sharer)
+        share_records.write_topics(proposal, draft)
 
 
-def _write_consumer(turn: Turn, draft: ConsumerGroup) -> None:
-    consumer_records.write_epoch(turn, draft, draft.epoch, draft.metadata_hash)
+def _write_consumer(proposal: Proposal, draft: ConsumerGroup) -> None:
+    consumer_records.write_epoch(proposal, draft, draft.epoch, draft.metadata_hash)
     for member in list(draft.members.values()):
-        consumer_records.write_member(turn, draft, member)
+        consumer_records.write_member(proposal, draft, member)
     for regex, resolved in list(draft.regexes.items()):
-        consumer_records.write_regex(turn, draft, regex, resolved)
+        consumer_records.write_regex(proposal, draft, regex, resolved)
     for member_id, target in list(draft.target.items()):
-        consumer_records.write_target_member(turn, draft, member_id, target)
-    consumer_records.write_target_epoch(turn, draft, draft.target_epoch)
+        consumer_records.write_target_member(proposal, draft, member_id, target)
+    consumer_records.write_target_epoch(proposal, draft, draft.target_epoch)
     for member in list(draft.members.values()):
-        consumer_records.write_current(turn, draft, member)
+        consumer_records.write_current(proposal, draft, member)
 
 
-def decide_disown(turn: Turn, event: DisownGroup) -> None:
+def decide_disown(proposal: Proposal, event: DisownGroup) -> None:
     """Only tombstones, no effects, since the group lives on elsewhere."""
     for partition in event.partitions:
-        turn.record(records.offset_tombstone(event.group_id, partition))
-    group = turn.find(event.group_id)
+        proposal.record(records.offset_tombstone(event.group_id, partition))
+    group = proposal.find(event.group_id)
     if event.is_last and isinstance(group, ConsumerGroup):
-        consumer_records.write_group_gone(turn, turn.edit(group))
+        consumer_records.write_group_gone(proposal, proposal.edit(group))
     elif event.is_last and isinstance(group, ShareGroup):
-        share_records.write_group_gone(turn, turn.edit(group))
+        share_records.write_group_gone(proposal, proposal.edit(group))
     if event.is_last:
-        turn.record(records.group_tombstone(event.group_id))
-        turn.remove(event.group_id)
-    turn.reply(event.token, DoneReply())
+        proposal.record(records.group_tombstone(event.group_id))
+        proposal.remove(event.group_id)
+    proposal.reply(event.token, DoneReply())

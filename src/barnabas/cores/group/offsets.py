@@ -29,10 +29,10 @@ from barnabas.cores.group.events import (
     PartitionResult,
 )
 from barnabas.cores.group.lifecycle import is_removable, remove_group
+from barnabas.cores.group.proposal import Proposal
 from barnabas.cores.group.share.group import ShareGroup
 from barnabas.cores.group.share.heartbeat import forget_topics
 from barnabas.cores.group.state import Committed, Group, Partition
-from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
 
 INT64_MAX: Final = (1 << 63) - 1
@@ -41,9 +41,9 @@ INT64_MAX: Final = (1 << 63) - 1
 # --- commit
 
 
-def decide_commit(turn: Turn, event: CommitOffsets) -> None:
+def decide_commit(proposal: Proposal, event: CommitOffsets) -> None:
     """OffsetCommit. As in Kafka, the empty group id is allowed here; its clients are not members of anything."""
-    group = turn.find(event.group_id)
+    group = proposal.find(event.group_id)
     if group is None:
         if event.generation_id >= 0:
             # The group was deleted, or this coordinator never had it: the member has to join again.
@@ -53,21 +53,21 @@ def decide_commit(turn: Turn, event: CommitOffsets) -> None:
     elif isinstance(group, ShareGroup):
         raise _no_offsets(event.group_id)
     elif isinstance(group, ClassicGroup):
-        _check_classic_commit(turn, group, event)
+        _check_classic_commit(proposal, group, event)
     else:
-        _check_consumer_commit(turn, group, event)
+        _check_consumer_commit(proposal, group, event)
     results = []
     accepted: dict[Partition, OffsetToCommit] = {}
     for wanted in event.offsets:
         error = ErrorCode.NONE
-        if len(wanted.metadata or "") > turn.state.limits.offset_metadata_max_bytes:
+        if len(wanted.metadata or "") > proposal.state.limits.offset_metadata_max_bytes:
             error = ErrorCode.OFFSET_METADATA_TOO_LARGE
         else:
             accepted[wanted.topic, wanted.partition] = wanted
         results.append(PartitionResult(wanted.topic, wanted.partition, error))
     if accepted:
-        _store(turn, event, accepted)
-    turn.reply(event.token, CommitReply(ErrorCode.NONE, tuple(results)))
+        _store(proposal, event, accepted)
+    proposal.reply(event.token, CommitReply(ErrorCode.NONE, tuple(results)))
 
 
 def _no_offsets(group_id: str) -> ApiError:
@@ -76,7 +76,7 @@ def _no_offsets(group_id: str) -> ApiError:
     )
 
 
-def _check_classic_commit(turn: Turn, group: ClassicGroup, event: CommitOffsets) -> None:
+def _check_classic_commit(proposal: Proposal, group: ClassicGroup, event: CommitOffsets) -> None:
     """Raises ApiError unless the commit is allowed; a member's commit counts as its heartbeat."""
     in_transaction = event.producer is not None
     if group.state is ClassicState.DEAD:
@@ -95,14 +95,14 @@ def _check_classic_commit(turn: Turn, group: ClassicGroup, event: CommitOffsets)
         if group.state is ClassicState.COMPLETING_REBALANCE:
             # The generation is right, so the member is about to sync, and may have lost the partition.
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"{group.group_id!r} rebalances: sync first")
-        arm_session(turn, group, member)
+        arm_session(proposal, group, member)
     elif not in_transaction:
         raise ApiError(
             ErrorCode.UNKNOWN_MEMBER_ID, f"{group.group_id!r} has members: only they may commit its offsets"
         )
 
 
-def _check_consumer_commit(turn: Turn, group: ConsumerGroup, event: CommitOffsets) -> None:
+def _check_consumer_commit(proposal: Proposal, group: ConsumerGroup, event: CommitOffsets) -> None:
     """Raises ApiError unless the commit is allowed; the member epoch takes the place of the generation."""
     in_transaction = event.producer is not None
     if event.generation_id < 0 and group.is_empty:
@@ -116,7 +116,7 @@ def _check_consumer_commit(turn: Turn, group: ConsumerGroup, event: CommitOffset
         )
     _require_member_epoch(group, member, event.generation_id)
     if member.classic is not None and not in_transaction:
-        arm_consumer_session(turn, group, member)
+        arm_consumer_session(proposal, group, member)
 
 
 def _require_member_epoch(group: ConsumerGroup, member: ConsumerMember, epoch: int) -> None:
@@ -127,9 +127,9 @@ def _require_member_epoch(group: ConsumerGroup, member: ConsumerMember, epoch: i
         )
 
 
-def _store(turn: Turn, event: CommitOffsets, accepted: dict[Partition, OffsetToCommit]) -> None:
+def _store(proposal: Proposal, event: CommitOffsets, accepted: dict[Partition, OffsetToCommit]) -> None:
     """The offsets become visible, or are held back, when their entries are replayed."""
-    now_ms, retention_ms = turn.now_ms, event.retention_ms
+    now_ms, retention_ms = proposal.now_ms, event.retention_ms
     expire_ms = -1 if retention_ms < 0 else min(now_ms + retention_ms, INT64_MAX)
     for partition, wanted in accepted.items():
         timestamp_ms = wanted.commit_timestamp_ms
@@ -142,36 +142,36 @@ def _store(turn: Turn, event: CommitOffsets, accepted: dict[Partition, OffsetToC
             now_ms if timestamp_ms < 0 else timestamp_ms,
             expire_ms,
         )
-        turn.record(entry)
-    turn.producer = event.producer
+        proposal.record(entry)
+    proposal.producer = event.producer
 
 
-def decide_end_transaction(turn: Turn, event: EndTransaction) -> None:
+def decide_end_transaction(proposal: Proposal, event: EndTransaction) -> None:
     """A transaction's marker has arrived. It is replayed when this is applied (GroupCoordinatorCore.apply)."""
-    turn.reply(event.token, DoneReply())
+    proposal.reply(event.token, DoneReply())
 
 
 # --- fetch
 
 
-def decide_fetch(turn: Turn, event: FetchOffsets) -> None:
+def decide_fetch(proposal: Proposal, event: FetchOffsets) -> None:
     """OffsetFetch of one group."""
-    group = turn.find(event.group_id)
+    group = proposal.find(event.group_id)
     if group is None and event.member_epoch >= 0:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"no group {event.group_id!r} on this coordinator")
     if isinstance(group, ShareGroup):
         raise _no_offsets(event.group_id)
     if isinstance(group, ConsumerGroup) and (event.member_id or event.member_epoch >= 0):
         _require_member_epoch(group, group.require_member(event.member_id or ""), event.member_epoch)
-    offsets = turn.state.offsets_of(event.group_id)
-    unstable = set(turn.state.pending_of(event.group_id)) if event.require_stable else set()
+    offsets = proposal.state.offsets_of(event.group_id)
+    unstable = set(proposal.state.pending_of(event.group_id)) if event.require_stable else set()
     wanted = event.partitions
     if wanted is None:
-        stable = (p for p in offsets if turn.state.visible(event.group_id, p) is not None)
+        stable = (p for p in offsets if proposal.state.visible(event.group_id, p) is not None)
         wanted = (*stable, *sorted(unstable - offsets.keys()))
     found = []
     for partition in wanted:
-        committed = turn.state.visible(event.group_id, partition)
+        committed = proposal.state.visible(event.group_id, partition)
         if partition in unstable:
             found.append(FetchedOffset(*partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT))
         elif committed is None:
@@ -180,17 +180,17 @@ def decide_fetch(turn: Turn, event: FetchOffsets) -> None:
             found.append(
                 FetchedOffset(*partition, committed.offset, committed.leader_epoch, committed.metadata)
             )
-    turn.reply(event.token, FetchReply(event.group_id, ErrorCode.NONE, tuple(found)))
+    proposal.reply(event.token, FetchReply(event.group_id, ErrorCode.NONE, tuple(found)))
 
 
 # --- delete
 
 
-def decide_delete(turn: Turn, event: DeleteOffsets) -> None:
+def decide_delete(proposal: Proposal, event: DeleteOffsets) -> None:
     """OffsetDelete: delete offsets of topics that no member subscribes to."""
     if not event.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
-    group = turn.require(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+    group = proposal.require(event.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
     if isinstance(group, ShareGroup):
         raise _no_offsets(event.group_id)
     if isinstance(group, ClassicGroup) and not group.is_empty and not group.uses_consumer_protocol:
@@ -203,69 +203,71 @@ def decide_delete(turn: Turn, event: DeleteOffsets) -> None:
         subscribed = not group.is_empty and group.subscribes_to(partition[0])
         error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
         if not subscribed:
-            forget(turn, event.group_id, partition)
+            forget(proposal, event.group_id, partition)
         results.append(PartitionResult(*partition, error))
-    turn.reply(event.token, DeleteOffsetsReply(ErrorCode.NONE, tuple(results)))
+    proposal.reply(event.token, DeleteOffsetsReply(ErrorCode.NONE, tuple(results)))
 
 
-def forget(turn: Turn, group_id: str, partition: Partition) -> bool:
+def forget(proposal: Proposal, group_id: str, partition: Partition) -> bool:
     """Write a tombstone if there is an offset; offsets in open transactions are dropped as well."""
-    if partition not in turn.state.offsets_of(group_id) and partition not in turn.state.pending_of(group_id):
+    if partition not in proposal.state.offsets_of(group_id) and partition not in proposal.state.pending_of(
+        group_id
+    ):
         return False
-    turn.record(records.offset_tombstone(group_id, partition))
+    proposal.record(records.offset_tombstone(group_id, partition))
     return True
 
 
-def decide_forget(turn: Turn, event: ForgetOffsets) -> None:
+def decide_forget(proposal: Proposal, event: ForgetOffsets) -> None:
     """Part of what one group has to forget after topics were deleted."""
-    group = turn.find(event.group_id)
+    group = proposal.find(event.group_id)
     if isinstance(group, ShareGroup):
         known = {**group.initialized, **group.initializing}
         gone = {topic_id: topic for topic_id, topic in known.items() if topic.name in event.topics}
-        forget_topics(turn, turn.edit(group), gone)
+        forget_topics(proposal, proposal.edit(group), gone)
     else:
         for partition in event.partitions:
-            if not _has_newer(turn, event, partition):
-                forget(turn, event.group_id, partition)
-    turn.reply(event.token, DoneReply())
+            if not _has_newer(proposal, event, partition):
+                forget(proposal, event.group_id, partition)
+    proposal.reply(event.token, DoneReply())
 
 
-def _has_newer(turn: Turn, event: ForgetOffsets, partition: Partition) -> bool:
+def _has_newer(proposal: Proposal, event: ForgetOffsets, partition: Partition) -> bool:
     """Whether something was committed after the deletion, that is, for a new topic of the same name."""
-    committed = turn.state.offsets_of(event.group_id).get(partition)
+    committed = proposal.state.offsets_of(event.group_id).get(partition)
     if committed is not None and committed.sequence > event.newest_sequence:
         return True
-    held = (by_group.get(event.group_id, {}).get(partition) for by_group in turn.state.pending.values())
+    held = (by_group.get(event.group_id, {}).get(partition) for by_group in proposal.state.pending.values())
     return any(offset is not None and offset.sequence > event.newest_sequence for offset in held)
 
 
 # --- expiry
 
 
-def decide_expire(turn: Turn, event: ExpireOffsets) -> None:
+def decide_expire(proposal: Proposal, event: ExpireOffsets) -> None:
     """Part of the expiry in one group: drop old offsets, and the group itself if nothing is left of it."""
-    group = turn.find(event.group_id)
+    group = proposal.find(event.group_id)
     if group is not None:
-        offsets = turn.state.offsets_of(event.group_id)
-        held = set(turn.state.pending_of(event.group_id))
+        offsets = proposal.state.offsets_of(event.group_id)
+        held = set(proposal.state.pending_of(event.group_id))
         expired = [
             partition
             for partition in event.partitions
             if partition in offsets
             and partition not in held
-            and _is_expired(turn, group, partition, offsets[partition])
+            and _is_expired(proposal, group, partition, offsets[partition])
         ]
         for partition in expired:
-            forget(turn, event.group_id, partition)
+            forget(proposal, event.group_id, partition)
         if expired:
-            turn.note("offsets expired", group=event.group_id, partitions=len(expired))
+            proposal.note("offsets expired", group=event.group_id, partitions=len(expired))
         if event.is_last and len(expired) == len(offsets) and not held and is_removable(group):
-            remove_group(turn, group)
-            turn.note("empty group without offsets removed", group=event.group_id)
-    turn.reply(event.token, DoneReply())
+            remove_group(proposal, group)
+            proposal.note("empty group without offsets removed", group=event.group_id)
+    proposal.reply(event.token, DoneReply())
 
 
-def _is_expired(turn: Turn, group: Group, partition: Partition, committed: Committed) -> bool:
+def _is_expired(proposal: Proposal, group: Group, partition: Partition, committed: Committed) -> bool:
     """Whether this offset has expired.
 
     A group that was used with subscriptions keeps all offsets until it has been empty for the whole retention time; while it
@@ -285,5 +287,5 @@ def _is_expired(turn: Turn, group: Group, partition: Partition, committed: Commi
         else:
             return False
     if committed.expire_timestamp_ms >= 0:
-        return turn.now_ms >= committed.expire_timestamp_ms
-    return turn.now_ms - base_ms >= turn.state.limits.offsets_retention_ms
+        return proposal.now_ms >= committed.expire_timestamp_ms
+    return proposal.now_ms - base_ms >= proposal.state.limits.offsets_retention_ms

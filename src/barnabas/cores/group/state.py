@@ -1,6 +1,6 @@
 """Everything that one partition of the group coordinator holds in memory.
 
-Groups are values: a change replaces a group and never edits a stored one, so that an event can work on a draft (turn.py).
+Groups are values: a change replaces a group and never edits a stored one. An event works on a draft (proposal.py).
 """
 
 from __future__ import annotations

@@ -9,28 +9,28 @@ from barnabas.cores.group.consumer import epochs as epochs
 from barnabas.cores.group.consumer.group import ConsumerGroup
 from barnabas.cores.group.deletion import DELETE, delete_piece
 from barnabas.cores.group.migration import fence_members
+from barnabas.cores.group.proposal import Proposal
 from barnabas.cores.group.share import heartbeat as share_heartbeat
 from barnabas.cores.group.share.group import ShareGroup
-from barnabas.cores.group.turn import Turn
 
 
-def decide_timer(turn: Turn, event: TimerFired) -> None:
+def decide_timer(proposal: Proposal, event: TimerFired) -> None:
     """Called only for the current deadline: GroupCoordinatorCore.decide drops stale timers."""
     group_id, member_id, kind = event.key
-    turn.disarm(group_id, member_id, kind)
-    stored = turn.find(group_id)
+    proposal.disarm(group_id, member_id, kind)
+    stored = proposal.find(group_id)
     if kind == share_heartbeat.INITIALIZE:
         return  # the next heartbeat requests the states again
     if kind == DELETE:
-        if group_id in turn.state.deleting:
-            delete_piece(turn, group_id, turn.state.deleting[group_id])
+        if group_id in proposal.state.deleting:
+            delete_piece(proposal, group_id, proposal.state.deleting[group_id])
         return
     if kind == epochs.ASSIGN:
         if isinstance(stored, ConsumerGroup):
-            epochs.refresh(turn, turn.edit(stored), subscriptions_changed=False)
+            epochs.refresh(proposal, proposal.edit(stored), subscriptions_changed=False)
     elif isinstance(stored, ClassicGroup):
-        classic_rebalance.timer_ended(turn, turn.edit(stored), member_id, kind)
+        classic_rebalance.timer_ended(proposal, proposal.edit(stored), member_id, kind)
     elif isinstance(stored, ConsumerGroup) and member_id in stored.members:
-        fence_members(turn, turn.edit(stored), [member_id], f"{kind} time ended")
+        fence_members(proposal, proposal.edit(stored), [member_id], f"{kind} time ended")
     elif isinstance(stored, ShareGroup) and member_id in stored.members:
-        share_heartbeat.fence_members(turn, turn.edit(stored), [member_id], f"{kind} time ended")
+        share_heartbeat.fence_members(proposal, proposal.edit(stored), [member_id], f"{kind} time ended")

@@ -87,7 +87,7 @@ class ClassicMember:
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """A stored group is never modified; only drafts are (see turn)."""
+    """A stored group is never modified; only drafts are (see proposal)."""
 
     group_id: str
     state: ClassicState = ClassicState.EMPTY

@@ -24,15 +24,15 @@ from barnabas.cores.group.events import (
     SyncGroup,
     SyncReply,
 )
+from barnabas.cores.group.proposal import Proposal
 from barnabas.cores.group.share.group import ShareGroup
-from barnabas.cores.group.turn import Turn
 from barnabas.wire.errors import ApiError, ErrorCode
 
 
-def _require_group(turn: Turn, group_id: str) -> ClassicGroup | ConsumerGroup:
+def _require_group(proposal: Proposal, group_id: str) -> ClassicGroup | ConsumerGroup:
     if not group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
-    group = turn.require(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+    group = proposal.require(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
     if isinstance(group, ShareGroup):
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{group_id!r} is a share group")
     if group.state is ClassicState.DEAD:
@@ -51,11 +51,11 @@ def _require_generation(group: ClassicGroup, generation_id: int) -> None:
 # --- SyncGroup
 
 
-def decide_sync(turn: Turn, event: SyncGroup) -> None:
+def decide_sync(proposal: Proposal, event: SyncGroup) -> None:
     """SyncGroup: members wait until the leader has sent the assignment."""
-    stored = _require_group(turn, event.group_id)
+    stored = _require_group(proposal, event.group_id)
     if isinstance(stored, ConsumerGroup):
-        consumer_classic.decide_sync(turn, stored, event)
+        consumer_classic.decide_sync(proposal, stored, event)
         return
     stored.require_member(event.member_id, event.group_instance_id)
     _require_generation(stored, event.generation_id)
@@ -73,27 +73,27 @@ def decide_sync(turn: Turn, event: SyncGroup) -> None:
         case ClassicState.PREPARING_REBALANCE:
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"{event.group_id!r} rebalances: join again")
         case ClassicState.COMPLETING_REBALANCE:
-            _sync_completing(turn, turn.edit(stored), event)
+            _sync_completing(proposal, proposal.edit(stored), event)
         case ClassicState.STABLE:
-            group = turn.edit(stored) if event.member_id in stored.pending_sync_ids else stored
+            group = proposal.edit(stored) if event.member_id in stored.pending_sync_ids else stored
             if group is not stored:
                 group.pending_sync_ids -= {event.member_id}
-                end_sync_phase_if_all_synced(turn, group)
+                end_sync_phase_if_all_synced(proposal, group)
             member = group.members[event.member_id]
-            arm_session(turn, group, member)
-            turn.reply(
+            arm_session(proposal, group, member)
+            proposal.reply(
                 event.token,
                 SyncReply(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment),
             )
 
 
-def _sync_completing(turn: Turn, group: ClassicGroup, event: SyncGroup) -> None:
+def _sync_completing(proposal: Proposal, group: ClassicGroup, event: SyncGroup) -> None:
     """The leader's sync brings the assignment and makes the group stable; syncs of others wait for it."""
     member = group.members[event.member_id]
-    turn.reply(member.sync_token, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
+    proposal.reply(member.sync_token, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
     group.change(event.member_id, sync_token=event.token)
     group.pending_sync_ids -= {event.member_id}
-    end_sync_phase_if_all_synced(turn, group)
+    end_sync_phase_if_all_synced(proposal, group)
     if not group.is_leader(event.member_id):
         return
     for waiting in list(group.members.values()):
@@ -101,61 +101,63 @@ def _sync_completing(turn: Turn, group: ClassicGroup, event: SyncGroup) -> None:
         assignment = event.assignments.get(waiting.member_id, b"")
         group.change(waiting.member_id, assignment=assignment, sync_token=None)
         if waiting.sync_token is not None:
-            turn.reply(
+            proposal.reply(
                 waiting.sync_token,
                 SyncReply(ErrorCode.NONE, group.protocol_type, group.protocol_name, assignment),
             )
-            arm_session(turn, group, waiting)
-    group.move_to(ClassicState.STABLE, turn.now_ms)
-    turn.record(records.group_metadata(group))
-    turn.note("group is stable", group=group.group_id, generation=group.generation_id, leader=group.leader_id)
+            arm_session(proposal, group, waiting)
+    group.move_to(ClassicState.STABLE, proposal.now_ms)
+    proposal.record(records.group_metadata(group))
+    proposal.note(
+        "group is stable", group=group.group_id, generation=group.generation_id, leader=group.leader_id
+    )
 
 
 # --- Heartbeat
 
 
-def decide_heartbeat(turn: Turn, event: Heartbeat) -> None:
+def decide_heartbeat(proposal: Proposal, event: Heartbeat) -> None:
     """Heartbeat: keeps the member alive and tells it about rebalances."""
-    group = _require_group(turn, event.group_id)
+    group = _require_group(proposal, event.group_id)
     if isinstance(group, ConsumerGroup):
-        consumer_classic.decide_heartbeat(turn, group, event)
+        consumer_classic.decide_heartbeat(proposal, group, event)
         return
     member = group.require_member(event.member_id, event.group_instance_id)
     _require_generation(group, event.generation_id)
     if group.state is ClassicState.EMPTY:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{event.group_id!r} has no members")
-    arm_session(turn, group, member)
+    arm_session(proposal, group, member)
     # Heartbeats are normal while the generation is being completed: the member waits for its assignment.
     preparing = group.state is ClassicState.PREPARING_REBALANCE
     error = ErrorCode.REBALANCE_IN_PROGRESS if preparing else ErrorCode.NONE
-    turn.reply(event.token, HeartbeatReply(error))
+    proposal.reply(event.token, HeartbeatReply(error))
 
 
 # --- LeaveGroup
 
 
-def decide_leave(turn: Turn, event: LeaveGroup) -> None:
+def decide_leave(proposal: Proposal, event: LeaveGroup) -> None:
     """LeaveGroup: one member leaves, or an administrator removes several."""
-    stored = _require_group(turn, event.group_id)
+    stored = _require_group(proposal, event.group_id)
     if isinstance(stored, ConsumerGroup):
-        consumer_classic.decide_leave(turn, stored, event)
+        consumer_classic.decide_leave(proposal, stored, event)
         return
-    group = turn.edit(stored)
+    group = proposal.edit(stored)
     members_before = set(group.members)
     results = tuple(
-        LeftMember(m.member_id, m.group_instance_id, _leave(turn, group, m)) for m in event.members
+        LeftMember(m.member_id, m.group_instance_id, _leave(proposal, group, m)) for m in event.members
     )
-    turn.reply(event.token, LeaveReply(ErrorCode.NONE, results))
+    proposal.reply(event.token, LeaveReply(ErrorCode.NONE, results))
     if any(result.error is ErrorCode.NONE for result in results):
         gone = sorted(members_before - set(group.members))
-        turn.note("members leave", group=group.group_id, members=gone)
+        proposal.note("members leave", group=group.group_id, members=gone)
         if gone:
-            rebalance_or_complete_join(turn, group, "members left")
+            rebalance_or_complete_join(proposal, group, "members left")
         else:
-            complete_join_if_all_joined(turn, group)  # a pending id left; the others may be complete now
+            complete_join_if_all_joined(proposal, group)  # a pending id left; the others may be complete now
 
 
-def _leave(turn: Turn, group: ClassicGroup, leaving: LeavingMember) -> ErrorCode:
+def _leave(proposal: Proposal, group: ClassicGroup, leaving: LeavingMember) -> ErrorCode:
     member_id = leaving.member_id
     if not member_id:
         # An administrator removes a static member and knows only its instance id.
@@ -165,12 +167,12 @@ def _leave(turn: Turn, group: ClassicGroup, leaving: LeavingMember) -> ErrorCode
         member_id = static_id
     elif member_id in group.pending_ids:
         group.remove(member_id)
-        turn.disarm(group.group_id, member_id, SESSION)
+        proposal.disarm(group.group_id, member_id, SESSION)
         return ErrorCode.NONE
     else:
         try:
             group.require_member(member_id, leaving.group_instance_id)
         except ApiError as refusal:
             return refusal.code
-    drop_member(turn, group, member_id)
+    drop_member(proposal, group, member_id)
     return ErrorCode.NONE

@@ -33,15 +33,15 @@ from barnabas.cores.group.events import (
     SyncReply,
 )
 from barnabas.cores.group.migration import encode_assignment, fence_members, topic_ids
-from barnabas.cores.group.turn import Turn
+from barnabas.cores.group.proposal import Proposal
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.primitives import WireError
 from barnabas.wire.records_schemas import consumer_protocol as protocol
 
 
-def decide_join(turn: Turn, stored: ConsumerGroup, event: JoinGroup) -> None:
+def decide_join(proposal: Proposal, stored: ConsumerGroup, event: JoinGroup) -> None:
     """JoinGroup by a member that uses the classic protocol."""
-    limits = turn.state.limits_of(stored.group_id)
+    limits = proposal.state.limits_of(stored.group_id)
     if event.member_id not in stored.members and len(stored.members) >= limits.consumer_max_size:
         raise ApiError(
             ErrorCode.GROUP_MAX_SIZE_REACHED, f"{stored.group_id!r} has {len(stored.members)} members"
@@ -55,10 +55,10 @@ def decide_join(turn: Turn, stored: ConsumerGroup, event: JoinGroup) -> None:
     if not member_id:
         member_id = event.new_member_id
         if event.requires_member_id and event.group_instance_id is None:
-            turn.reply(event.token, JoinReply(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+            proposal.reply(event.token, JoinReply(ErrorCode.MEMBER_ID_REQUIRED, member_id))
             return
-    group = turn.edit(stored)
-    before = _identify(turn, group, event, member_id)
+    group = proposal.edit(stored)
+    before = _identify(proposal, group, event, member_id)
     member = replace(
         before,
         instance_id=event.group_instance_id,
@@ -70,13 +70,13 @@ def decide_join(turn: Turn, stored: ConsumerGroup, event: JoinGroup) -> None:
         rebalance_timeout_ms=event.rebalance_timeout_ms,
         classic=ClassicSide(event.session_timeout_ms, event.protocols),
     )
-    epochs.update_member(turn, group, member)
-    owned = topic_ids(turn, subscription.owned_partitions)
-    after = epochs.follow_target(turn, group, group.members[member_id], owned)
-    turn.disarm(group.group_id, member_id, epochs.MEMBER_JOIN)
-    turn.arm(group.group_id, member_id, epochs.MEMBER_SYNC, turn.now_ms + event.rebalance_timeout_ms)
-    epochs.arm_session(turn, group, after)
-    turn.reply(
+    epochs.update_member(proposal, group, member)
+    owned = topic_ids(proposal, subscription.owned_partitions)
+    after = epochs.follow_target(proposal, group, group.members[member_id], owned)
+    proposal.disarm(group.group_id, member_id, epochs.MEMBER_JOIN)
+    proposal.arm(group.group_id, member_id, epochs.MEMBER_SYNC, proposal.now_ms + event.rebalance_timeout_ms)
+    epochs.arm_session(proposal, group, after)
+    proposal.reply(
         event.token,
         JoinReply(ErrorCode.NONE, member_id, after.epoch, protocol.PROTOCOL_TYPE, event.protocols[0][0]),
     )
@@ -94,7 +94,7 @@ def _require_common_protocol(group: ConsumerGroup, event: JoinGroup) -> None:
         )
 
 
-def _identify(turn: Turn, group: ConsumerGroup, event: JoinGroup, member_id: str) -> ConsumerMember:
+def _identify(proposal: Proposal, group: ConsumerGroup, event: JoinGroup, member_id: str) -> ConsumerMember:
     instance_id = event.group_instance_id
     if instance_id is None:
         return group.members.get(member_id) or ConsumerMember(member_id)
@@ -109,8 +109,8 @@ def _identify(turn: Turn, group: ConsumerGroup, event: JoinGroup, member_id: str
             ErrorCode.UNRELEASED_INSTANCE_ID, f"{instance_id!r} is in use by member {current_id!r}"
         )
     target = group.target.get(current_id, NOTHING)
-    epochs.drop_timers(turn, group.group_id, current_id)
-    records.write_member_gone(turn, group, current_id)
+    epochs.drop_timers(proposal, group.group_id, current_id)
+    records.write_member_gone(proposal, group, current_id)
     back = replace(
         current,
         member_id=member_id,
@@ -119,9 +119,9 @@ def _identify(turn: Turn, group: ConsumerGroup, event: JoinGroup, member_id: str
         state=MemberState.STABLE,
         revoking=NOTHING,
     )
-    records.write_member(turn, group, back)
-    records.write_target_member(turn, group, member_id, target)
-    records.write_current(turn, group, back)
+    records.write_member(proposal, group, back)
+    records.write_target_member(proposal, group, member_id, target)
+    records.write_current(proposal, group, back)
     return back
 
 
@@ -140,7 +140,7 @@ def _require_classic_member(
     return member
 
 
-def decide_sync(turn: Turn, group: ConsumerGroup, event: SyncGroup) -> None:
+def decide_sync(proposal: Proposal, group: ConsumerGroup, event: SyncGroup) -> None:
     """SyncGroup: the assignment made by the server, in the classic format."""
     member = _require_classic_member(group, event.member_id, event.group_instance_id, event.generation_id)
     assert member.classic is not None
@@ -151,20 +151,20 @@ def decide_sync(turn: Turn, group: ConsumerGroup, event: SyncGroup) -> None:
         )
     if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         # Something has changed since it joined. A member that still has to revoke learns of the change afterwards.
-        _expect_join(turn, group, member)
-        turn.disarm(group.group_id, member.member_id, epochs.MEMBER_SYNC)
-        turn.reply(event.token, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
+        _expect_join(proposal, group, member)
+        proposal.disarm(group.group_id, member.member_id, epochs.MEMBER_SYNC)
+        proposal.reply(event.token, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
         return
-    turn.disarm(group.group_id, member.member_id, epochs.MEMBER_SYNC)
-    epochs.arm_session(turn, group, member)
-    assignment = encode_assignment(turn, member)
-    turn.reply(event.token, SyncReply(ErrorCode.NONE, protocol.PROTOCOL_TYPE, name, assignment))
+    proposal.disarm(group.group_id, member.member_id, epochs.MEMBER_SYNC)
+    epochs.arm_session(proposal, group, member)
+    assignment = encode_assignment(proposal, member)
+    proposal.reply(event.token, SyncReply(ErrorCode.NONE, protocol.PROTOCOL_TYPE, name, assignment))
 
 
-def decide_heartbeat(turn: Turn, group: ConsumerGroup, event: Heartbeat) -> None:
+def decide_heartbeat(proposal: Proposal, group: ConsumerGroup, event: Heartbeat) -> None:
     """Heartbeat: REBALANCE_IN_PROGRESS if there is something new for the member."""
     member = _require_classic_member(group, event.member_id, event.group_instance_id, event.generation_id)
-    epochs.arm_session(turn, group, member)
+    epochs.arm_session(proposal, group, member)
     waiting_for = group.target.get(member.member_id, NOTHING) - member.assigned
     something_new = (
         member.epoch < group.epoch
@@ -175,30 +175,30 @@ def decide_heartbeat(turn: Turn, group: ConsumerGroup, event: Heartbeat) -> None
         )
     )
     if something_new:
-        _expect_join(turn, group, member)
-    turn.reply(
+        _expect_join(proposal, group, member)
+    proposal.reply(
         event.token, HeartbeatReply(ErrorCode.REBALANCE_IN_PROGRESS if something_new else ErrorCode.NONE)
     )
 
 
-def _expect_join(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
+def _expect_join(proposal: Proposal, group: ConsumerGroup, member: ConsumerMember) -> None:
     """The member has been asked to join again: start its rebalance timeout, unless it is running."""
-    if not turn.is_armed(group.group_id, member.member_id, epochs.MEMBER_JOIN):
-        deadline_ms = turn.now_ms + member.rebalance_timeout_ms
-        turn.arm(group.group_id, member.member_id, epochs.MEMBER_JOIN, deadline_ms)
+    if not proposal.is_armed(group.group_id, member.member_id, epochs.MEMBER_JOIN):
+        deadline_ms = proposal.now_ms + member.rebalance_timeout_ms
+        proposal.arm(group.group_id, member.member_id, epochs.MEMBER_JOIN, deadline_ms)
 
 
-def decide_leave(turn: Turn, stored: ConsumerGroup, event: LeaveGroup) -> None:
+def decide_leave(proposal: Proposal, stored: ConsumerGroup, event: LeaveGroup) -> None:
     """LeaveGroup of classic members, or by an administrator."""
-    group = turn.edit(stored)
+    group = proposal.edit(stored)
     leaving: list[str] = []
     results = []
     for wish in event.members:
         error = _leave(group, wish, leaving)
         results.append(LeftMember(wish.member_id, wish.group_instance_id, error))
-    turn.reply(event.token, LeaveReply(ErrorCode.NONE, tuple(results)))
+    proposal.reply(event.token, LeaveReply(ErrorCode.NONE, tuple(results)))
     if leaving:
-        fence_members(turn, group, leaving, "leave")
+        fence_members(proposal, group, leaving, "leave")
 
 
 def _leave(group: ConsumerGroup, wish: LeavingMember, leaving: list[str]) -> ErrorCode:

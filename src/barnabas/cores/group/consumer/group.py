@@ -84,7 +84,7 @@ class ResolvedRegex(NamedTuple):
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """A stored group is never modified; only drafts are (see turn)."""
+    """A stored group is never modified; only drafts are (see proposal)."""
 
     group_id: str
     epoch: int = 0

@@ -21,17 +21,17 @@ from barnabas.cores.group.consumer.group import (
 )
 from barnabas.cores.group.events import ConsumerHeartbeat, ConsumerHeartbeatReply
 from barnabas.cores.group.migration import consumer_group_for, fence_members
-from barnabas.cores.group.turn import Turn
+from barnabas.cores.group.proposal import Proposal
 from barnabas.wire.errors import ApiError, ErrorCode
 
 
-def decide_consumer_heartbeat(turn: Turn, event: ConsumerHeartbeat) -> None:
+def decide_consumer_heartbeat(proposal: Proposal, event: ConsumerHeartbeat) -> None:
     """ConsumerGroupHeartbeat: join, stay, leave."""
     _check_request(event)
     if event.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
-        _leave(turn, event)
-    elif not _answer_if_unchanged(turn, event):
-        _heartbeat(turn, event)
+        _leave(proposal, event)
+    elif not _answer_if_unchanged(proposal, event):
+        _heartbeat(proposal, event)
 
 
 def _check_request(event: ConsumerHeartbeat) -> None:
@@ -64,10 +64,10 @@ def _check_request(event: ConsumerHeartbeat) -> None:
         )
 
 
-def _answer_if_unchanged(turn: Turn, event: ConsumerHeartbeat) -> bool:
+def _answer_if_unchanged(proposal: Proposal, event: ConsumerHeartbeat) -> bool:
     """Answer the common heartbeat, which says nothing new to a group at rest, without changing the group; else False."""
-    group = turn.find(event.group_id)
-    if not isinstance(group, ConsumerGroup) or group.topics_seen != turn.state.topics.version:
+    group = proposal.find(event.group_id)
+    if not isinstance(group, ConsumerGroup) or group.topics_seen != proposal.state.topics.version:
         return False
     member = group.members.get(event.member_id)
     if (
@@ -83,20 +83,20 @@ def _answer_if_unchanged(turn: Turn, event: ConsumerHeartbeat) -> bool:
         or event.owned is not None
     ):
         return False
-    epochs.arm_session(turn, group, member)
-    turn.reply(event.token, _reply(turn, group, member))
+    epochs.arm_session(proposal, group, member)
+    proposal.reply(event.token, _reply(proposal, group, member))
     return True
 
 
-def _heartbeat(turn: Turn, event: ConsumerHeartbeat) -> None:
+def _heartbeat(proposal: Proposal, event: ConsumerHeartbeat) -> None:
     joins = event.member_epoch == JOIN_EPOCH
-    group = consumer_group_for(turn, event.group_id, create=joins, is_member=not joins)
-    limits = turn.state.limits_of(group.group_id)
+    group = consumer_group_for(proposal, event.group_id, create=joins, is_member=not joins)
+    limits = proposal.state.limits_of(group.group_id)
     if event.member_id not in group.members and len(group.members) >= limits.consumer_max_size:
         raise ApiError(
             ErrorCode.GROUP_MAX_SIZE_REACHED, f"{group.group_id!r} has {len(group.members)} members"
         )
-    before = _identify(turn, group, event)
+    before = _identify(proposal, group, event)
     member = replace(
         before,
         instance_id=before.instance_id if event.instance_id is None else event.instance_id,
@@ -111,23 +111,23 @@ def _heartbeat(turn: Turn, event: ConsumerHeartbeat) -> None:
         assignor=before.assignor if event.assignor is None else event.assignor,
         classic=None,
     )
-    epochs.update_member(turn, group, member)
-    after = epochs.follow_target(turn, group, group.members[event.member_id], event.owned)
-    epochs.arm_session(turn, group, after)
+    epochs.update_member(proposal, group, member)
+    after = epochs.follow_target(proposal, group, group.members[event.member_id], event.owned)
+    epochs.arm_session(proposal, group, after)
     says_all = (
         event.rebalance_timeout_ms >= 0
         and (event.topics is not None or event.regex is not None)
         and event.owned is not None
     )
     changed = joins or says_all or after.assigned != before.assigned
-    turn.reply(event.token, _reply(turn, group, after, with_assignment=changed))
+    proposal.reply(event.token, _reply(proposal, group, after, with_assignment=changed))
 
 
-def _identify(turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat) -> ConsumerMember:
+def _identify(proposal: Proposal, group: ConsumerGroup, event: ConsumerHeartbeat) -> ConsumerMember:
     """The member so far: a known one, a new one, or a returning static member under its new id."""
     if event.instance_id is not None:
         if event.member_epoch == JOIN_EPOCH:
-            return _join_static(turn, group, event, event.instance_id)
+            return _join_static(proposal, group, event, event.instance_id)
         member = group.require_static(event.instance_id, event.member_id)
     elif event.member_epoch == JOIN_EPOCH:
         return group.members.get(event.member_id) or ConsumerMember(event.member_id)
@@ -156,7 +156,7 @@ def _require_epoch(member: ConsumerMember, event: ConsumerHeartbeat) -> None:
 
 
 def _join_static(
-    turn: Turn, group: ConsumerGroup, event: ConsumerHeartbeat, instance_id: str
+    proposal: Proposal, group: ConsumerGroup, event: ConsumerHeartbeat, instance_id: str
 ) -> ConsumerMember:
     current_id = group.static_ids.get(instance_id)
     if current_id is None:
@@ -170,44 +170,44 @@ def _join_static(
         )
     # It is back from a temporary absence: it takes over the place and the partitions of its former self.
     target = group.target.get(current_id, NOTHING)
-    epochs.drop_timers(turn, group.group_id, current_id)
-    records.write_member_gone(turn, group, current_id)
+    epochs.drop_timers(proposal, group.group_id, current_id)
+    records.write_member_gone(proposal, group, current_id)
     back = replace(current, member_id=event.member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
-    records.write_member(turn, group, back)
-    records.write_target_member(turn, group, event.member_id, target)
-    records.write_current(turn, group, back)
+    records.write_member(proposal, group, back)
+    records.write_target_member(proposal, group, event.member_id, target)
+    records.write_current(proposal, group, back)
     return back
 
 
 # --- leaving
 
 
-def _leave(turn: Turn, event: ConsumerHeartbeat) -> None:
-    group = consumer_group_for(turn, event.group_id, create=False)
+def _leave(proposal: Proposal, event: ConsumerHeartbeat) -> None:
+    group = consumer_group_for(proposal, event.group_id, create=False)
     if event.instance_id is None:
         member = group.require_member(event.member_id)
     else:
         member = group.require_static(event.instance_id, event.member_id)
     if event.member_epoch == LEAVE_STATIC_EPOCH:
         away = replace(member, epoch=LEAVE_STATIC_EPOCH, state=MemberState.STABLE, revoking=NOTHING)
-        records.write_current(turn, group, away)
-        turn.disarm(group.group_id, member.member_id, epochs.REVOKE)
-        turn.note("static member leaves for a while", group=group.group_id, member=member.member_id)
+        records.write_current(proposal, group, away)
+        proposal.disarm(group.group_id, member.member_id, epochs.REVOKE)
+        proposal.note("static member leaves for a while", group=group.group_id, member=member.member_id)
     else:
-        fence_members(turn, group, [member.member_id], "leaves")
+        fence_members(proposal, group, [member.member_id], "leaves")
     reply = ConsumerHeartbeatReply(member_id=event.member_id, member_epoch=event.member_epoch)
-    turn.reply(event.token, reply)
+    proposal.reply(event.token, reply)
 
 
 def _reply(
-    turn: Turn, group: ConsumerGroup, member: ConsumerMember, *, with_assignment: bool = False
+    proposal: Proposal, group: ConsumerGroup, member: ConsumerMember, *, with_assignment: bool = False
 ) -> ConsumerHeartbeatReply:
-    limits = turn.state.limits_of(group.group_id)
+    limits = proposal.state.limits_of(group.group_id)
     interval_ms = limits.consumer_heartbeat_interval_ms
     if (
         member.state is MemberState.UNRELEASED_PARTITIONS
         or group.epoch > group.target_epoch
-        or epochs.must_match(turn.state, group, turn.now_ms)
+        or epochs.must_match(proposal.state, group, proposal.now_ms)
     ):
         # Others are about to release what it waits for, a new assignment is due, or topics are about to be matched: the
         # member should learn of that soon, not after a whole interval.

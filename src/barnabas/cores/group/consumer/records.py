@@ -21,28 +21,28 @@ from barnabas.cores.group.consumer.group import (
     MemberState,
     ResolvedRegex,
 )
-from barnabas.cores.group.turn import Turn
+from barnabas.cores.group.proposal import Proposal
 from barnabas.wire.records_schemas import consumer_group as schemas
 from barnabas.wire.schema import Data
 
 KINDS = frozenset({3, 5, 6, 7, 8, 16})
 
 
-def _write(turn: Turn, group: ConsumerGroup, key: Data, value: Data | None) -> None:
-    turn.record(Entry(key, value))
+def _write(proposal: Proposal, group: ConsumerGroup, key: Data, value: Data | None) -> None:
+    proposal.record(Entry(key, value))
     replay(group, key, value)
 
 
 # --- writing
 
 
-def write_epoch(turn: Turn, group: ConsumerGroup, epoch: int, metadata_hash: int) -> None:
+def write_epoch(proposal: Proposal, group: ConsumerGroup, epoch: int, metadata_hash: int) -> None:
     """A new group epoch, with the hash of the topics that it is based on."""
     value = schemas.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-    _write(turn, group, schemas.ConsumerGroupMetadataKey(group_id=group.group_id), value)
+    _write(proposal, group, schemas.ConsumerGroupMetadataKey(group_id=group.group_id), value)
 
 
-def write_member(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
+def write_member(proposal: Proposal, group: ConsumerGroup, member: ConsumerMember) -> None:
     """A member's own data; `write_current` stores its progress."""
     classic = None
     if member.classic is not None:
@@ -65,10 +65,10 @@ def write_member(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> No
         classic_member_metadata=classic,
     )
     key = schemas.ConsumerGroupMemberMetadataKey(group_id=group.group_id, member_id=member.member_id)
-    _write(turn, group, key, value)
+    _write(proposal, group, key, value)
 
 
-def write_target_member(turn: Turn, group: ConsumerGroup, member_id: str, target: Assignment) -> None:
+def write_target_member(proposal: Proposal, group: ConsumerGroup, member_id: str, target: Assignment) -> None:
     """A member's target assignment."""
     value = schemas.ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
@@ -77,18 +77,18 @@ def write_target_member(turn: Turn, group: ConsumerGroup, member_id: str, target
         ]
     )
     key = schemas.ConsumerGroupTargetAssignmentMemberKey(group_id=group.group_id, member_id=member_id)
-    _write(turn, group, key, value)
+    _write(proposal, group, key, value)
 
 
-def write_target_epoch(turn: Turn, group: ConsumerGroup, epoch: int) -> None:
+def write_target_epoch(proposal: Proposal, group: ConsumerGroup, epoch: int) -> None:
     """The epoch of the target assignment, after all targets have been written."""
     value = schemas.ConsumerGroupTargetAssignmentMetadataValue(
-        assignment_epoch=epoch, assignment_timestamp=turn.now_ms
+        assignment_epoch=epoch, assignment_timestamp=proposal.now_ms
     )
-    _write(turn, group, schemas.ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id), value)
+    _write(proposal, group, schemas.ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id), value)
 
 
-def write_current(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
+def write_current(proposal: Proposal, group: ConsumerGroup, member: ConsumerMember) -> None:
     """A member's progress: its epoch, its partitions, and those that it has to revoke."""
     value = schemas.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
@@ -98,10 +98,10 @@ def write_current(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> N
         partitions_pending_revocation=_current(member.revoking),
     )
     key = schemas.ConsumerGroupCurrentMemberAssignmentKey(group_id=group.group_id, member_id=member.member_id)
-    _write(turn, group, key, value)
+    _write(proposal, group, key, value)
 
 
-def write_regex(turn: Turn, group: ConsumerGroup, regex: str, resolved: ResolvedRegex | None) -> None:
+def write_regex(proposal: Proposal, group: ConsumerGroup, regex: str, resolved: ResolvedRegex | None) -> None:
     """The topics that an expression matched; None removes an expression that no member uses any more."""
     value = None
     if resolved is not None:
@@ -109,29 +109,29 @@ def write_regex(turn: Turn, group: ConsumerGroup, regex: str, resolved: Resolved
             topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
         )
     key = schemas.ConsumerGroupRegularExpressionKey(group_id=group.group_id, regular_expression=regex)
-    _write(turn, group, key, value)
+    _write(proposal, group, key, value)
 
 
-def write_member_gone(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
+def write_member_gone(proposal: Proposal, group: ConsumerGroup, member_id: str) -> None:
     """Tombstones for all entries of a member."""
     names = {"group_id": group.group_id, "member_id": member_id}
-    _write(turn, group, schemas.ConsumerGroupCurrentMemberAssignmentKey(**names), None)
-    _write(turn, group, schemas.ConsumerGroupTargetAssignmentMemberKey(**names), None)
-    _write(turn, group, schemas.ConsumerGroupMemberMetadataKey(**names), None)
+    _write(proposal, group, schemas.ConsumerGroupCurrentMemberAssignmentKey(**names), None)
+    _write(proposal, group, schemas.ConsumerGroupTargetAssignmentMemberKey(**names), None)
+    _write(proposal, group, schemas.ConsumerGroupMemberMetadataKey(**names), None)
 
 
-def write_group_gone(turn: Turn, group: ConsumerGroup) -> None:
+def write_group_gone(proposal: Proposal, group: ConsumerGroup) -> None:
     """Tombstones for all entries of the group, and its removal."""
     for member_id in list(group.members):
-        write_member_gone(turn, group, member_id)
+        write_member_gone(proposal, group, member_id)
     for member_id in list(group.target):  # targets of members that have already left
         key = schemas.ConsumerGroupTargetAssignmentMemberKey(group_id=group.group_id, member_id=member_id)
-        _write(turn, group, key, None)
+        _write(proposal, group, key, None)
     for regex in list(group.regexes):
-        write_regex(turn, group, regex, None)
-    _write(turn, group, schemas.ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
-    _write(turn, group, schemas.ConsumerGroupMetadataKey(group_id=group.group_id), None)
-    turn.remove(group.group_id)
+        write_regex(proposal, group, regex, None)
+    _write(proposal, group, schemas.ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
+    _write(proposal, group, schemas.ConsumerGroupMetadataKey(group_id=group.group_id), None)
+    proposal.remove(group.group_id)
 
 
 def by_topic(assignment: Iterable[tuple[UUID, int]]) -> list[tuple[UUID, list[int]]]:

@@ -48,7 +48,7 @@ class ShareTopic(NamedTuple):
 
 @dataclass(slots=True)
 class ShareGroup:
-    """A stored group is never modified; only drafts are (see turn)."""
+    """A stored group is never modified; only drafts are (see proposal)."""
 
     group_id: str
     epoch: int = 0

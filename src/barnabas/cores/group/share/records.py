@@ -12,26 +12,26 @@ from uuid import UUID
 from barnabas.cores.decision import Entry
 from barnabas.cores.group.assignors import NOTHING, Assignment
 from barnabas.cores.group.consumer.records import by_topic
+from barnabas.cores.group.proposal import Proposal
 from barnabas.cores.group.share.group import ShareGroup, ShareMember, ShareTopic
-from barnabas.cores.group.turn import Turn
 from barnabas.wire.records_schemas import share_group as schemas
 from barnabas.wire.schema import Data
 
 KINDS = frozenset(range(10, 16))
 
 
-def _write(turn: Turn, group: ShareGroup, key: Data, value: Data | None) -> None:
-    turn.record(Entry(key, value))
+def _write(proposal: Proposal, group: ShareGroup, key: Data, value: Data | None) -> None:
+    proposal.record(Entry(key, value))
     replay(group, key, value)
 
 
-def write_epoch(turn: Turn, group: ShareGroup, epoch: int, metadata_hash: int) -> None:
+def write_epoch(proposal: Proposal, group: ShareGroup, epoch: int, metadata_hash: int) -> None:
     """A new group epoch, with the hash of the topics that it is based on."""
     value = schemas.ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-    _write(turn, group, schemas.ShareGroupMetadataKey(group_id=group.group_id), value)
+    _write(proposal, group, schemas.ShareGroupMetadataKey(group_id=group.group_id), value)
 
 
-def write_member(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
+def write_member(proposal: Proposal, group: ShareGroup, member: ShareMember) -> None:
     """A member's own data."""
     value = schemas.ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
@@ -40,23 +40,23 @@ def write_member(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
         subscribed_topic_names=sorted(member.topics),
     )
     key = schemas.ShareGroupMemberMetadataKey(group_id=group.group_id, member_id=member.member_id)
-    _write(turn, group, key, value)
+    _write(proposal, group, key, value)
 
 
-def write_target_member(turn: Turn, group: ShareGroup, member_id: str, target: Assignment) -> None:
+def write_target_member(proposal: Proposal, group: ShareGroup, member_id: str, target: Assignment) -> None:
     """A member's target assignment."""
     value = schemas.ShareGroupTargetAssignmentMemberValue(topic_partitions=_rows(target))
     key = schemas.ShareGroupTargetAssignmentMemberKey(group_id=group.group_id, member_id=member_id)
-    _write(turn, group, key, value)
+    _write(proposal, group, key, value)
 
 
-def write_target_epoch(turn: Turn, group: ShareGroup, epoch: int) -> None:
+def write_target_epoch(proposal: Proposal, group: ShareGroup, epoch: int) -> None:
     """The epoch of the target assignment, after all targets have been written."""
     value = schemas.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
-    _write(turn, group, schemas.ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), value)
+    _write(proposal, group, schemas.ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), value)
 
 
-def write_current(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
+def write_current(proposal: Proposal, group: ShareGroup, member: ShareMember) -> None:
     """A member's assignment, and its epoch."""
     value = schemas.ShareGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
@@ -65,40 +65,43 @@ def write_current(turn: Turn, group: ShareGroup, member: ShareMember) -> None:
         assigned_partitions=_rows(member.assigned),
     )
     key = schemas.ShareGroupCurrentMemberAssignmentKey(group_id=group.group_id, member_id=member.member_id)
-    _write(turn, group, key, value)
+    _write(proposal, group, key, value)
 
 
-def write_topics(turn: Turn, group: ShareGroup) -> None:
+def write_topics(proposal: Proposal, group: ShareGroup) -> None:
     """The partitions whose states exist or are being created; the draft's two tables are written as they are."""
     value = schemas.ShareGroupStatePartitionMetadataValue(
         initializing_topics=_topics(group.initializing), initialized_topics=_topics(group.initialized)
     )
-    _write(turn, group, schemas.ShareGroupStatePartitionMetadataKey(group_id=group.group_id), value)
+    _write(proposal, group, schemas.ShareGroupStatePartitionMetadataKey(group_id=group.group_id), value)
 
 
-def write_member_gone(turn: Turn, group: ShareGroup, member_id: str) -> None:
+def write_member_gone(proposal: Proposal, group: ShareGroup, member_id: str) -> None:
     """Tombstones for all entries of a member."""
     group_id = group.group_id
     _write(
-        turn,
+        proposal,
         group,
         schemas.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id),
         None,
     )
     _write(
-        turn, group, schemas.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
+        proposal,
+        group,
+        schemas.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
+        None,
     )
-    _write(turn, group, schemas.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
+    _write(proposal, group, schemas.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
 
 
-def write_group_gone(turn: Turn, group: ShareGroup) -> None:
+def write_group_gone(proposal: Proposal, group: ShareGroup) -> None:
     """Tombstones for all entries of the group, and its removal."""
     for member_id in list(group.members):
-        write_member_gone(turn, group, member_id)
-    _write(turn, group, schemas.ShareGroupStatePartitionMetadataKey(group_id=group.group_id), None)
-    _write(turn, group, schemas.ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
-    _write(turn, group, schemas.ShareGroupMetadataKey(group_id=group.group_id), None)
-    turn.remove(group.group_id)
+        write_member_gone(proposal, group, member_id)
+    _write(proposal, group, schemas.ShareGroupStatePartitionMetadataKey(group_id=group.group_id), None)
+    _write(proposal, group, schemas.ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
+    _write(proposal, group, schemas.ShareGroupMetadataKey(group_id=group.group_id), None)
+    proposal.remove(group.group_id)
 
 
 def _rows(assignment: Assignment) -> list[schemas.TopicPartition]:

@@ -1,8 +1,8 @@
 """The changes of one event: collected while deciding, written to the state only when they are applied.
 
-A decider reads the state through its Turn and edits drafts, which are private copies obtained from `edit`. The state itself
-is untouched until the decision is applied, so an event that is refused half-way, or whose entries cannot be appended, leaves
-no trace. What the log says of a group is changed in a draft only by replaying an entry (`consumer/records.py`,
+A decider reads the state through its Proposal and edits drafts, which are private copies obtained from `edit`. The state
+itself is untouched until the decision is applied, so an event that is refused half-way, or whose entries cannot be appended,
+leaves no trace. What the log says of a group is changed in a draft only by replaying an entry (`consumer/records.py`,
 `share/records.py`); classic groups hold more than the log says (see INVARIANTS.md, "Coordinator memory follows the log").
 """
 
@@ -19,7 +19,7 @@ from barnabas.wire.errors import ApiError, ErrorCode
 AnyGroup = TypeVar("AnyGroup", bound=Group)
 
 
-class Turn:
+class Proposal:
     """Drafts and effects of one event."""
 
     __slots__ = (
