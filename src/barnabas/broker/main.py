@@ -154,10 +154,10 @@ async def _serve(
     try:
         await workers.start()
         if companion is not None:
-            made = await asyncio.to_thread(companion, broker.address_for_services)
-            await asyncio.to_thread(made.start)
-            beside = made
-            registry = made.registry()
+            services = await asyncio.to_thread(companion, broker.address_for_services)
+            await asyncio.to_thread(services.start)
+            beside = services
+            registry = services.registry()
             if registry is not None:
                 broker.services.schema_checks.use(registry)
     except Exception as error:

@@ -180,9 +180,9 @@ def matching(rules: Rules, wanted: Filter) -> Iterator[tuple[Resource, list[Rule
     """The resources and rules that a filter selects, in a stable order."""
     for resource in sorted(rules):
         if wanted.matches_resource(resource):
-            found = sorted(rule for rule in rules[resource] if wanted.matches_rule(rule))
-            if found:
-                yield resource, found
+            selected = sorted(rule for rule in rules[resource] if wanted.matches_rule(rule))
+            if selected:
+                yield resource, selected
 
 
 class AclIndex:
@@ -210,13 +210,13 @@ class AclIndex:
     def of(self, kind: ResourceType, name: str) -> list[frozenset[Rule]]:
         """The sets of rules that apply to a resource."""
         keys = [(kind, name), (kind, WILDCARD)] if name != WILDCARD else [(kind, name)]
-        found = [self._literal[key] for key in keys if key in self._literal]
+        applying = [self._literal[key] for key in keys if key in self._literal]
         for length in self._lengths.get(kind, ()):
             if length <= len(name):
                 rules = self._prefixed.get((kind, name[:length]))
                 if rules is not None:
-                    found.append(rules)
-        return found
+                    applying.append(rules)
+        return applying
 
     def allows(
         self,

@@ -148,8 +148,8 @@ class ClusterImage:
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
         """A partition, or None."""
-        found = self.topics.get(topic)
-        return None if found is None else found.partitions.get(index)
+        known = self.topics.get(topic)
+        return None if known is None else known.partitions.get(index)
 
     def take_asked(self, source: ClusterImage) -> None:
         """Copy the requests of older tools from another image."""

@@ -112,9 +112,9 @@ def decide_create_topic(image: ClusterImage, event: CreateTopic) -> TopicDecisio
 
     When it is decided again after an answer was lost, it recognizes its own topic by the id and changes nothing more.
     """
-    made = image.by_id.get(event.topic_id)
-    if made is not None:
-        return TopicDecision((), made)
+    own = image.by_id.get(event.topic_id)
+    if own is not None:
+        return TopicDecision((), own)
     require_new_name(image, event.name)
     if event.assignments:
         replicas = _given_replicas(image, event)

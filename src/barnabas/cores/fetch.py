@@ -149,13 +149,13 @@ class SessionCache:
     def _make_room_of_owner(self, owner: Hashable, count: int) -> bool:
         """Drop a connection's oldest sessions to stay within its limit; False if even that is not enough."""
         own = sorted((s for s in self._sessions.values() if s.owner == owner), key=lambda s: s.last_used_ms)
-        held = sum(len(session.partitions) for session in own)
+        partitions = sum(len(session.partitions) for session in own)
         for session in own:
-            if held + count <= self._partitions_per_owner_max:
+            if partitions + count <= self._partitions_per_owner_max:
                 break
-            held -= len(session.partitions)
+            partitions -= len(session.partitions)
             self._drop(session.session_id)
-        return held + count <= self._partitions_per_owner_max
+        return partitions + count <= self._partitions_per_owner_max
 
     def _evict(self, now_ms: int) -> bool:
         oldest = min(self._sessions.values(), key=lambda s: s.last_used_ms, default=None)

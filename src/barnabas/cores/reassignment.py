@@ -181,25 +181,25 @@ def _check_target(image: ClusterImage, target: Replicas) -> None:
 def topics_to_advance(image: ClusterImage) -> list[str]:
     """The topics for which `decide_advance` has something to change."""
     live = image.brokers.keys()
-    found = dict.fromkeys(
+    due = dict.fromkeys(
         topic.name
         for topic in image.topics.values()
         if any(finished(partition, live) is not partition for partition in topic.partitions.values())
     )
     for topic, index in image.moves_asked:
         if _is_due(image, topic, index):
-            found[topic] = None
-    return list(found)
+            due[topic] = None
+    return list(due)
 
 
 def decide_advance(image: ClusterImage, topic: str) -> Ops:
     """Finish the moves of a topic that can be finished, and begin those that older tools have requested."""
-    found = image.topics.get(topic)
-    if found is None:
+    known = image.topics.get(topic)
+    if known is None:
         return ()
     live = image.brokers.keys()
     changed: dict[int, PartitionImage] = {}
-    for index, partition in found.partitions.items():
+    for index, partition in known.partitions.items():
         new = partition
         if _is_due(image, topic, index):
             new = retargeted(partition, image.moves_asked[topic, index], live)
@@ -250,22 +250,22 @@ def _asked_ops(image: ClusterImage, left: Mapping[tuple[str, int], Replicas]) ->
 
 def _changes(image: ClusterImage, topic: str, changed: Mapping[int, PartitionImage]) -> Ops:
     """Change the states, then the topic's replicas. changed: the new values of the partitions."""
-    found = image.topics.get(topic)
-    if found is None:
+    known = image.topics.get(topic)
+    if known is None:
         return ()
-    new = {index: partition for index, partition in changed.items() if partition != found.partitions[index]}
+    new = {index: partition for index, partition in changed.items() if partition != known.partitions[index]}
     if not new:
         return ()
     states: list[Op] = [
         state_op(image, topic, index, partition)
         for index, partition in new.items()
-        if _state(partition) != _state(found.partitions[index])
+        if _state(partition) != _state(known.partitions[index])
     ]
-    grown = TopicImage(topic, found.topic_id, {**found.partitions, **new}, found.version)
-    if grown.assignment() == found.assignment():
+    grown = TopicImage(topic, known.topic_id, {**known.partitions, **new}, known.version)
+    if grown.assignment() == known.assignment():
         return tuple(states)
     data = layout.encode_assignment(grown.assignment())
-    return (*states, Set(layout.topic_path(topic), data, found.version))
+    return (*states, Set(layout.topic_path(topic), data, known.version))
 
 
 def _state(partition: PartitionImage) -> tuple[int, int, Replicas]:

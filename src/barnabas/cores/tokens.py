@@ -134,17 +134,17 @@ def _alive(token: Token, now_ms: int) -> Token:
 
 def renewed(token: Token | None, principal: str, period_ms: int, now_ms: int, lifetimes: Lifetimes) -> Token:
     """The token with a later expiry time. period_ms: negative for the brokers' default. Raises ApiError."""
-    found = _alive(_require(token, principal), now_ms)
+    alive = _alive(_require(token, principal), now_ms)
     period_ms = lifetimes.expiry_ms if period_ms < 0 else period_ms
-    return replace(found, expiry_ms=min(found.max_ms, now_ms + period_ms))
+    return replace(alive, expiry_ms=min(alive.max_ms, now_ms + period_ms))
 
 
 def expired(token: Token | None, principal: str, period_ms: int, now_ms: int) -> Token | None:
     """The token with a new expiry time; None if it ends at once (period_ms below 0). Raises ApiError."""
-    found = _require(token, principal)
+    known = _require(token, principal)
     if period_ms < 0:
         return None
-    return replace(_alive(found, now_ms), expiry_ms=min(found.max_ms, now_ms + period_ms))
+    return replace(_alive(known, now_ms), expiry_ms=min(known.max_ms, now_ms + period_ms))
 
 
 def visible(

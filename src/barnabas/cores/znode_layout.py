@@ -313,8 +313,8 @@ def decode_assignment(topic: str, data: bytes) -> Assignment:
     value = _load(path, data)
 
     def replicas(key: str) -> dict[int, tuple[int, ...]]:
-        found = value.get(key) or {}
-        return {int(partition): tuple(map(int, brokers)) for partition, brokers in found.items()}
+        rows = value.get(key) or {}
+        return {int(partition): tuple(map(int, brokers)) for partition, brokers in rows.items()}
 
     topic_id = parse_uuid_text(value["topic_id"]) if value.get("topic_id") else UUID(int=0)
     try:

@@ -51,8 +51,8 @@ class Refused:
         """`answer` with the refused rows added at the end."""
         field = self._api.response.FIELDS[self._need.answers]
         rows = getattr(answer, self._need.answers)
-        made = [self._answer(field.element, row, code) for row, code in self._rows]
-        setattr(answer, self._need.answers, [*(rows or ()), *made])
+        refused = [self._answer(field.element, row, code) for row, code in self._rows]
+        setattr(answer, self._need.answers, [*(rows or ()), *refused])
         return answer
 
     def _answer(self, kind: type[Struct], row: object, code: ErrorCode) -> Struct:

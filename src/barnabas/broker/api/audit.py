@@ -205,10 +205,10 @@ class AuditTopic:
 
 def _records(events: Sequence[Event], broker: int) -> list[Record]:
     """One record per event: the principal as key, JSON as value, the time of the decision as timestamp."""
-    made = []
+    records = []
     for event in events:
         principal = event.fields.get("principal")
         value = json.dumps({"time_ms": event.when_ms, "broker": broker, **event.fields}).encode()
         key = principal.encode() if isinstance(principal, str) else None
-        made.append(Record(0, event.when_ms, key, value))
-    return made
+        records.append(Record(0, event.when_ms, key, value))
+    return records

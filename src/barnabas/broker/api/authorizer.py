@@ -80,16 +80,16 @@ class Authorizer:
         """Whether the peer of a connection may do this. quietly: a denial is not logged: it only leaves out a row."""
         key = (operation, kind, name)
         rights: dict[Key, bool] = connection.rights
-        found = rights.get(key)
-        if found is None:
+        is_allowed = rights.get(key)
+        if is_allowed is None:
             if len(rights) >= KEPT_PER_CONNECTION_MAX:
                 rights.clear()
-            found = rights[key] = self._decide(connection, operation, kind, name)
-            if found:
+            is_allowed = rights[key] = self._decide(connection, operation, kind, name)
+            if is_allowed:
                 self._note(connection, operation, kind, name, allowed=True)
-        if not found and not quietly:
+        if not is_allowed and not quietly:
             self._note(connection, operation, kind, name, allowed=False)
-        return found
+        return is_allowed
 
     def _decide(self, connection: Connection, operation: Operation, kind: ResourceType, name: str) -> bool:
         principal = connection.principal

@@ -429,8 +429,8 @@ def has_many_rows(answer: Struct, rows: int) -> bool:
 
 
 async def _joined(answer: Awaitable[Answer], refused: access.Refused) -> Answer:
-    found = await answer
-    return refused.join(found) if isinstance(found, Message) else found
+    joined = await answer
+    return refused.join(joined) if isinstance(joined, Message) else joined
 
 
 def _encoded(answer: Message | Encoded, context: Context) -> list[Any]:

@@ -76,11 +76,11 @@ class Endpoints:
         if broker_id == self._node_id:
             return self._own(connection, tells_address_used)
         broker = self._brokers().get(broker_id)
-        found = None if broker is None else broker.endpoint(connection.listener)
-        if broker is None or found is None:
+        registered = None if broker is None else broker.endpoint(connection.listener)
+        if broker is None or registered is None:
             return None
-        host = connection.local_host if tells_address_used else found.host
-        return Endpoint(broker_id, host, found.port, broker.rack)
+        host = connection.local_host if tells_address_used else registered.host
+        return Endpoint(broker_id, host, registered.port, broker.rack)
 
     def _tells_address_used(self, listener: str) -> bool:
         """Whether peers receive, for every broker of the cluster, the host that they connected to."""
@@ -118,14 +118,14 @@ class Endpoints:
     def to_register(self, ports: Mapping[str, int], towards: AddressTowards) -> list[RegisteredEndpoint]:
         """The endpoints that this broker registers. ports: by listener name; towards: see runtime.machine."""
         for listener in self._config.listeners:
-            told = self._advertised.get(listener.name)
-            if told is None:
+            announced = self._advertised.get(listener.name)
+            if announced is None:
                 host = listener.host
                 if listener.name in self._on_all_addresses:
                     host = host_of_this_machine(self._config, towards, v6=host == "::")
-                told = listener._replace(host=host, port=ports[listener.name])
+                announced = listener._replace(host=host, port=ports[listener.name])
             self._announced[listener.name] = RegisteredEndpoint(
-                listener.name, told.host, told.port, listener.security_protocol
+                listener.name, announced.host, announced.port, listener.security_protocol
             )
         return list(self._announced.values())
 
@@ -139,7 +139,7 @@ def host_of_this_machine(config: BrokerConfig, towards: AddressTowards, *, v6: b
     servers = (config.get(broker_zookeeper.ZOOKEEPER_CONNECT) or "").partition("/")[0]
     for server in servers.split(",") if servers else ():
         host, _, port = server.strip().partition(":")
-        found = towards(host, int(port or ZOOKEEPER_PORT), v6)
-        if found is not None and not ipaddress.ip_address(found).is_loopback:
-            return found
+        address = towards(host, int(port or ZOOKEEPER_PORT), v6)
+        if address is not None and not ipaddress.ip_address(address).is_loopback:
+            return address
     return "localhost"

@@ -211,7 +211,7 @@ class SchemaChecks:
 
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.run_in_executor(threads, _look_up, self.registries, reference)
+            known = await loop.run_in_executor(threads, _look_up, self.registries, reference)
         except RegistryError as error:
             self._failure = str(error)
             self._failed_until_ms = self._clock.monotonic_ms() + PAUSE_MS
@@ -219,7 +219,7 @@ class SchemaChecks:
                 "a schema was not looked up", extra={"schema": shown(reference), "reason": str(error)}
             )
             raise self._unavailable(self._failure) from None
-        return found._replace(until_ms=self._clock.monotonic_ms() + FRESH_MS)
+        return known._replace(until_ms=self._clock.monotonic_ms() + FRESH_MS)
 
     def _answered(self, reference: Reference, asking: asyncio.Future[Known]) -> None:
         self._asking.pop(reference, None)

@@ -79,9 +79,9 @@ class ConfigChanges:
             )
 
         def altered() -> AlteredConfig:
-            found = self._configs.sealed_again(node_id)
+            sealed = self._configs.sealed_again(node_id)
             kind, name = "brokers", str(node_id)
-            return kind, name, dict(self._image.config(kind, name)) if found is None else found
+            return kind, name, dict(self._image.config(kind, name)) if sealed is None else sealed
 
         if self._configs.sealed_again(node_id) is not None:
             await self._change_config(altered, validate_only=False)

@@ -78,19 +78,19 @@ class Configs:
 
     def _opened(self, texts: Mapping[str, str]) -> dict[str, str]:
         """The options in `texts` with their passwords decrypted; those that cannot be decrypted are left out."""
-        found = dict(texts)
+        opened = dict(texts)
         for name, text in texts.items():
             if is_secret(name):
                 try:
-                    found[name] = self._passwords.decode(text)
+                    opened[name] = self._passwords.decode(text)
                 except CannotDecrypt as error:
                     if text not in self._said:
                         self._said.add(text)
                         log.error(
                             "a dynamic password has no effect", extra={"option": name, "reason": str(error)}
                         )
-                    del found[name]
-        return found
+                    del opened[name]
+        return opened
 
     def sealed_again(self, node_id: int) -> dict[str, str] | None:
         """This broker's options with every password encrypted with the current secret; None if they already are.
@@ -220,10 +220,10 @@ class Configs:
                 self._broker.set_dynamic(default=before[0], broker=texts)
             else:
                 self._broker.set_dynamic(default=texts, broker=before[1])
-            given = {line.name for line in lines}
+            changed = {line.name for line in lines}
             for option in texts:
                 if is_secret(option):
-                    is_new = option in given or option not in current
+                    is_new = option in changed or option not in current
                     texts[option] = (
                         self._passwords.encode(option, texts[option]) if is_new else current[option]
                     )
@@ -238,7 +238,7 @@ class Configs:
             | {
                 name: text
                 for name, text in current.items()
-                if name not in texts and name not in given and is_secret(name)
+                if name not in texts and name not in changed and is_secret(name)
             },
         )
 

@@ -104,9 +104,9 @@ class ImageKeeper:
         for begin in range(0, len(partitions), STATES_PER_READ):
             part = partitions[begin : begin + STATES_PER_READ]
             paths = [layout.state_path(*partition) for partition in part]
-            found = await asyncio.gather(*map(self._read, paths))
+            states = await asyncio.gather(*map(self._read, paths))
             changed: list[tuple[str, int]] = []
-            for partition, path, nodes in zip(part, paths, found, strict=True):
+            for partition, path, nodes in zip(part, paths, states, strict=True):
                 known = self.image.partition(*partition)
                 if path not in nodes or known is None:
                     await self.refresh(layout.topic_path(partition[0]))

@@ -103,8 +103,8 @@ class Reassigning:
             await self._executor.change(lambda: decide_asked(self._image))
 
     def _moving(self, topic: str) -> set[int]:
-        found = self._image.topics.get(topic)
-        partitions = {} if found is None else found.partitions
+        known = self._image.topics.get(topic)
+        partitions = {} if known is None else known.partitions
         return {index for index, image in partitions.items() if is_moving(image)}
 
     def may_end(self, topic: str, index: int) -> bool:

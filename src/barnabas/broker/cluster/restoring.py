@@ -92,15 +92,15 @@ def _zxid(path: Path) -> int | None:
 @contextlib.contextmanager
 def locked(log_dirs: Sequence[Path]) -> Iterator[None]:
     """Lock the log dirs, so that no broker uses them meanwhile. Raises CannotRestore."""
-    held = [LogDir(str(path.absolute())) for path in log_dirs]
+    dirs = [LogDir(str(path.absolute())) for path in log_dirs]
     try:
-        for log_dir in held:
+        for log_dir in dirs:
             log_dir.lock()
         yield
     except (StorageError, OSError) as error:
         raise CannotRestore(str(error)) from error
     finally:
-        for log_dir in held:
+        for log_dir in dirs:
             log_dir.unlock()
 
 

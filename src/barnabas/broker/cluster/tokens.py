@@ -49,11 +49,11 @@ class Tokens:
         return hmac.digest(self._secret, token_id.encode(), HASH)
 
     def _with_hmac(self, wanted: bytes) -> Token | None:
-        found = None
+        match = None
         for token in self._controller.image.tokens.values():
             if hmac.compare_digest(self.hmac_of(token.id), wanted):
-                found = token
-        return found
+                match = token
+        return match
 
     async def create(self, owner: str, requester: str, renewers: tuple[str, ...], wanted_ms: int) -> Token:
         """Issue a token. Raises ApiError."""
@@ -71,8 +71,8 @@ class Tokens:
         token_id = self._id_of(wanted)
 
         def altered() -> Token:
-            found = self._controller.image.tokens.get(token_id)
-            return core.renewed(found, principal, period_ms, self._clock.now_ms(), self._lifetimes)
+            known = self._controller.image.tokens.get(token_id)
+            return core.renewed(known, principal, period_ms, self._clock.now_ms(), self._lifetimes)
 
         token = await self._change(token_id, altered)
         assert token is not None
@@ -84,8 +84,8 @@ class Tokens:
         token_id, now_ms = self._id_of(wanted), self._clock.now_ms()
 
         def altered() -> Token | None:
-            found = self._controller.image.tokens.get(token_id)
-            return core.expired(found, principal, period_ms, self._clock.now_ms())
+            known = self._controller.image.tokens.get(token_id)
+            return core.expired(known, principal, period_ms, self._clock.now_ms())
 
         token = await self._change(token_id, altered)
         if token is None:

@@ -238,14 +238,14 @@ class Transactions:
         Raises ApiError if none was."""
         doubt = None
         try:
-            found = self.core_of(transactional_id).check_added(transactional_id, producer, partitions)
+            errors = self.core_of(transactional_id).check_added(transactional_id, producer, partitions)
         except ApiError as error:
             if error.code in TO_BE_TRIED_AGAIN or self._controller.is_certain:
                 raise
             doubt = error
         else:
-            if self._controller.is_certain or not any(found.values()):
-                return found
+            if self._controller.is_certain or not any(errors.values()):
+                return errors
         raise ApiError(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, "another broker may be the coordinator by now"
         ) from doubt

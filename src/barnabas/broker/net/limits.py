@@ -63,14 +63,14 @@ class ConnectionLimits:
     async def _look_up(self, names: Mapping[str, int]) -> None:
         for name, limit in names.items():
             try:
-                found = await asyncio.get_running_loop().getaddrinfo(name, None)
+                addresses = await asyncio.get_running_loop().getaddrinfo(name, None)
             except OSError as error:
                 log.warning(
                     "max.connections.per.ip.overrides names a host that is not known",
                     extra={"host": name, "reason": str(error)},
                 )
                 continue
-            for address in found:
+            for address in addresses:
                 self._overrides[str(address[4][0])] = limit
 
     # --- counting --------------------------------------------------------------------------------------

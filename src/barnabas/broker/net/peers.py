@@ -181,9 +181,9 @@ class PeerConnection:
     async def _exchange(self, login: ClientLogin) -> int:
         """The lifetime of the login in ms, 0 for unlimited. Raises LoginRefused, PeerLost."""
         handshake = SaslHandshakeRequest(mechanism=login.mechanism)
-        found = await self._ask(handshake, HANDSHAKE_VERSION, LOGIN_TIMEOUT_S)
-        if found.error_code:
-            offered = ", ".join(found.mechanisms or ()) or "none"
+        offer = await self._ask(handshake, HANDSHAKE_VERSION, LOGIN_TIMEOUT_S)
+        if offer.error_code:
+            offered = ", ".join(offer.mechanisms or ()) or "none"
             raise LoginRefused(f"a broker does not accept logins by {login.mechanism}, only by {offered}")
         token: bytes | None = await self._made(login.first())
         lifetime_ms = 0
@@ -251,12 +251,12 @@ class PeerConnection:
         answered, position = decode_response_header(view, pending.response.API_KEY, pending.version)
         if answered != pending.correlation_id:
             raise WireError(f"the peer answered request {answered} instead of {pending.correlation_id}")
-        found = pending.response.decode(view, pending.version, position)
+        answer = pending.response.decode(view, pending.version, position)
         if not self._has_answered and pending.response.API_KEY not in LOGIN_APIS:
             self._has_answered = True
             self._note(None)
         if not pending.answer.done():
-            pending.answer.set_result(found)
+            pending.answer.set_result(answer)
 
 
 class Peers:

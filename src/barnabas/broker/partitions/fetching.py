@@ -222,13 +222,13 @@ class ParkedFetch(Generic[R]):
     def _look_with(self, look: Callable[[], bool]) -> None:
         """An error while looking affects only this fetch: it is answered with the error."""
         try:
-            found = look()
+            has_enough = look()
         except Exception as error:
             self._forget()
             if not self.future.done():
                 self.future.set_exception(error)
         else:
-            if found:
+            if has_enough:
                 self._finish()
 
     def give_up(self) -> None:

@@ -227,8 +227,8 @@ class Partition(Replica):
                 skip_empty=not by_replica,
             )
             if read_committed:
-                found = read.records
-                read.aborted = [] if found is None else self.log.aborted(asked.fetch_offset, upper, found)
+                records = read.records
+                read.aborted = [] if records is None else self.log.aborted(asked.fetch_offset, upper, records)
         except LogDirOffline:
             read.error = ErrorCode.KAFKA_STORAGE_ERROR
             read.records = None
@@ -253,8 +253,8 @@ class Partition(Replica):
 
     def read_bytes(self, offset: Offset, max_bytes: int) -> bytes:
         """Whole batches, at least one, starting with the one that contains `offset`."""
-        found = self.log.read(offset, max_bytes, at_least_one=True, upper_offset=self.log_end_offset)
-        return b"" if found is None else found.read()
+        batches = self.log.read(offset, max_bytes, at_least_one=True, upper_offset=self.log_end_offset)
+        return b"" if batches is None else batches.read()
 
     def search_time(self, timestamp_ms: int) -> Search:
         """The first record at or after a time, in steps (storage/searching.py). Raises CorruptBatch."""

@@ -374,15 +374,15 @@ class Replica(PartitionState):
         self, base_offset: int, next_offset: int, append_time_ms: int, wants_replicas: bool
     ) -> Acknowledgement:
         core = self.log.core
-        made = Acknowledgement(
+        acknowledgement = Acknowledgement(
             base_offset, next_offset, append_time_ms, core.log_start_offset, wants_replicas
         )
         # On a single node without pending flushes nothing else is needed: see `_holds`.
         if self._flushing is not None or (wants_replicas and next_offset > core.high_watermark):
-            made.is_ready = self._holds(made)
-            if not made.is_ready:
-                self._pending.append(made)
-        return made
+            acknowledgement.is_ready = self._holds(acknowledgement)
+            if not acknowledgement.is_ready:
+                self._pending.append(acknowledgement)
+        return acknowledgement
 
     def _holds(self, promise: Acknowledgement) -> bool:
         """Whether the records of `promise` are on disk (if a flush is due) and on the replicas that count."""
@@ -404,16 +404,16 @@ class Replica(PartitionState):
             self._finish_pending()
 
     def _finish_pending(self) -> None:
-        held: list[Acknowledgement] = []
+        ready: list[Acknowledgement] = []
         left: list[Acknowledgement] = []
         for promise in self._pending:
             if not promise.is_ready:
-                (held if self._holds(promise) else left).append(promise)
+                (ready if self._holds(promise) else left).append(promise)
         self._pending = left
         error: ApiError | None = None
         if self._replicas.count < self.config.min_insync_replicas:
             error = self._too_few_replicas(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-        for promise in held:
+        for promise in ready:
             promise.finish(error if promise.wants_replicas else None)
 
     def _fail_pending(self, error: ApiError) -> None:

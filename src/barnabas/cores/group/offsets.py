@@ -169,18 +169,18 @@ def decide_fetch(proposal: Proposal, event: FetchOffsets) -> None:
     if wanted is None:
         stable = (p for p in offsets if proposal.state.visible(event.group_id, p) is not None)
         wanted = (*stable, *sorted(unstable - offsets.keys()))
-    found = []
+    answers = []
     for partition in wanted:
         committed = proposal.state.visible(event.group_id, partition)
         if partition in unstable:
-            found.append(FetchedOffset(*partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT))
+            answers.append(FetchedOffset(*partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT))
         elif committed is None:
-            found.append(FetchedOffset(*partition))
+            answers.append(FetchedOffset(*partition))
         else:
-            found.append(
+            answers.append(
                 FetchedOffset(*partition, committed.offset, committed.leader_epoch, committed.metadata)
             )
-    proposal.reply(event.token, FetchReply(event.group_id, ErrorCode.NONE, tuple(found)))
+    proposal.reply(event.token, FetchReply(event.group_id, ErrorCode.NONE, tuple(answers)))
 
 
 # --- delete
@@ -237,8 +237,10 @@ def _has_newer(proposal: Proposal, event: ForgetOffsets, partition: Partition) -
     committed = proposal.state.offsets_of(event.group_id).get(partition)
     if committed is not None and committed.sequence > event.newest_sequence:
         return True
-    held = (by_group.get(event.group_id, {}).get(partition) for by_group in proposal.state.pending.values())
-    return any(offset is not None and offset.sequence > event.newest_sequence for offset in held)
+    pending = (
+        by_group.get(event.group_id, {}).get(partition) for by_group in proposal.state.pending.values()
+    )
+    return any(offset is not None and offset.sequence > event.newest_sequence for offset in pending)
 
 
 # --- expiry
@@ -249,19 +251,19 @@ def decide_expire(proposal: Proposal, event: ExpireOffsets) -> None:
     group = proposal.find(event.group_id)
     if group is not None:
         offsets = proposal.state.offsets_of(event.group_id)
-        held = set(proposal.state.pending_of(event.group_id))
+        pending = set(proposal.state.pending_of(event.group_id))
         expired = [
             partition
             for partition in event.partitions
             if partition in offsets
-            and partition not in held
+            and partition not in pending
             and _is_expired(proposal, group, partition, offsets[partition])
         ]
         for partition in expired:
             forget(proposal, event.group_id, partition)
         if expired:
             proposal.note("offsets expired", group=event.group_id, partitions=len(expired))
-        if event.is_last and len(expired) == len(offsets) and not held and is_removable(group):
+        if event.is_last and len(expired) == len(offsets) and not pending and is_removable(group):
             remove_group(proposal, group)
             proposal.note("empty group without offsets removed", group=event.group_id)
     proposal.reply(event.token, DoneReply())

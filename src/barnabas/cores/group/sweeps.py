@@ -35,8 +35,8 @@ def _forget(state: State, now_ms: int, topics: frozenset[str], newest: int) -> I
                 yield ForgetOffsets(None, now_ms, group_id, (), topics, newest) if concerned else None
                 continue
             for piece in _pieces(state, group_id):
-                found = tuple(partition for partition in piece if partition[0] in topics)
-                yield ForgetOffsets(None, now_ms, group_id, found, topics, newest) if found else None
+                doomed = tuple(partition for partition in piece if partition[0] in topics)
+                yield ForgetOffsets(None, now_ms, group_id, doomed, topics, newest) if doomed else None
     finally:
         for topic in topics:
             if state.doomed.get(topic) == newest:

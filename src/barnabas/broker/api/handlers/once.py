@@ -24,7 +24,7 @@ def by_topic(
     index: Callable[[P], Hashable],
 ) -> list[tuple[T, list[P]]]:
     """Each topic once, with all partitions that its rows name, each of them once."""
-    found: dict[Hashable, tuple[T, list[P]]] = {}
+    by_key: dict[Hashable, tuple[T, list[P]]] = {}
     for topic in topics:
-        found.setdefault(key(topic), (topic, []))[1].extend(partitions(topic))
-    return [(topic, once(rows, index)) for topic, rows in found.values()]
+        by_key.setdefault(key(topic), (topic, []))[1].extend(partitions(topic))
+    return [(topic, once(rows, index)) for topic, rows in by_key.values()]

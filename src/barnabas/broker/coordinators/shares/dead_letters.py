@@ -234,10 +234,10 @@ class DeadLetters:
     def _originals(self, queue: SharePartition, letters: Sequence[DeadLetter]) -> dict[int, Record]:
         """The original records, as far as the log still has them. Only here are records decoded."""
         wanted = {letter.offset for letter in letters}
-        found: dict[int, Record] = {}
+        originals: dict[int, Record] = {}
         for offset in sorted(wanted):
             if (
-                offset in found
+                offset in originals
                 or not queue.partition.log_start_offset <= offset < queue.partition.log_end_offset
             ):
                 continue
@@ -246,8 +246,8 @@ class DeadLetters:
                 if header.base_offset > max(wanted):
                     break
                 if not header.is_control and header.last_offset >= offset:
-                    found.update(self._records(queue, data, position, header, wanted))
-        return found
+                    originals.update(self._records(queue, data, position, header, wanted))
+        return originals
 
     def _records(
         self, queue: SharePartition, data: bytes, position: int, header: BatchHeader, wanted: Set[int]

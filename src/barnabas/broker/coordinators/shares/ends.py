@@ -34,8 +34,10 @@ async def ends_of(
             ends[index] = ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{index} has no leader")
         else:
             elsewhere.setdefault(known.leader, []).append(index)
-    found = await asyncio.gather(*(_ask(peers, leader, topic, asked) for leader, asked in elsewhere.items()))
-    for of_leader in found:
+    answers = await asyncio.gather(
+        *(_ask(peers, leader, topic, asked) for leader, asked in elsewhere.items())
+    )
+    for of_leader in answers:
         ends.update(of_leader)
     return ends
 

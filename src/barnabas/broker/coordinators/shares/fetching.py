@@ -68,7 +68,7 @@ class ShareReading:
     def read(self, *, time_is_up: bool = False) -> bool:
         """Take what is available if it is enough or time is up; True when the fetch is to be answered."""
         self.errors.clear()
-        found: list[tuple[ShareTopicPartition, SharePartition, Readable]] = []
+        readables: list[tuple[ShareTopicPartition, SharePartition, Readable]] = []
         left_bytes = self._wanted.max_bytes
         for partition, queue in self.queues():
             try:
@@ -79,11 +79,11 @@ class ShareReading:
                 self._note(partition, error)
                 continue
             if readable is not None:
-                found.append((partition, queue, readable))
+                readables.append((partition, queue, readable))
                 left_bytes -= len(readable)
         has_enough = self._wanted.max_bytes - left_bytes >= self._wanted.min_bytes
-        if found and (has_enough or time_is_up):
-            self._take(found)
+        if readables and (has_enough or time_is_up):
+            self._take(readables)
         return bool(self.taken or self.errors) or time_is_up
 
     def _take(self, found: list[tuple[ShareTopicPartition, SharePartition, Readable]]) -> None:

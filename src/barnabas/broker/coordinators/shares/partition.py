@@ -290,7 +290,7 @@ def first_offset(partition: Partition, reset: str, now_ms: int) -> int:
         return partition.log_start_offset
     before_ms = duration_ms(reset)
     if before_ms is not None:
-        found = partition.offset_for_time(now_ms - before_ms)
-        if found is not None:
-            return found[1]
+        hit = partition.offset_for_time(now_ms - before_ms)
+        if hit is not None:
+            return hit[1]
     return partition.high_watermark

@@ -106,10 +106,10 @@ def readable(partition: Partition, offset: int, max_bytes: int, read_committed: 
     if offset >= upper:
         return None
     try:
-        found = partition.log.read(Offset(offset), max_bytes, at_least_one=True, upper_offset=upper)
-        if found is None:
+        batches = partition.log.read(Offset(offset), max_bytes, at_least_one=True, upper_offset=upper)
+        if batches is None:
             return None
-        aborted = partition.log.aborted_transactions(offset, upper, found) if read_committed else []
+        aborted = partition.log.aborted_transactions(offset, upper, batches) if read_committed else []
     except LogDirOffline as error:
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-    return Readable(found, offset, max_bytes, aborted)
+    return Readable(batches, offset, max_bytes, aborted)

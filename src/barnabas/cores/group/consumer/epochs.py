@@ -148,11 +148,11 @@ def _compute_target(proposal: Proposal, group: ConsumerGroup) -> None:
     wanted = {}
     for member in group.members.values():
         names = group.topics_of(member)
-        found = ids.get(names)
-        if found is None:
-            found = frozenset(topics.by_name[name].topic_id for name in names if name in topics.by_name)
-            ids[names] = found
-        wanted[member.member_id] = found
+        topic_ids = ids.get(names)
+        if topic_ids is None:
+            topic_ids = frozenset(topics.by_name[name].topic_id for name in names if name in topics.by_name)
+            ids[names] = topic_ids
+        wanted[member.member_id] = topic_ids
     spec = AssignSpec(
         {topic_id: topics.partitions(topic_id) for topic_id in frozenset().union(*ids.values())},
         wanted,

@@ -51,13 +51,13 @@ class TopicPattern:
         """Do the work of `among` in pieces, with points to pause. `topics` must not be modified in place."""
         if topics is self._seen:
             return
-        found = {name for name in self._found if name in topics}
+        matched = {name for name in self._found if name in topics}
         for count, name in enumerate(topics.keys() - self._seen.keys(), 1):
             if not name.startswith(INTERNAL_PREFIX) and self._fullmatch(name) is not None:
-                found.add(name)
+                matched.add(name)
             if count % NAMES_PER_PIECE == 0:
                 yield
-        self._seen, self._found = topics, frozenset(found)
+        self._seen, self._found = topics, frozenset(matched)
 
 
 @lru_cache(PATTERNS_KEPT)

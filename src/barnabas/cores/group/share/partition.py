@@ -330,14 +330,14 @@ class SharePartitionCore:
 
     def _held(self, offsets: range, member_id: str) -> list[Record]:
         """The records. Raises INVALID_RECORD_STATE unless all are locked by the member."""
-        found = list(map(self.records.get, offsets))
-        same = found.count(found[0]) == len(found)  # neighbours are mostly in one state
-        for offset, record in zip(offsets, found[:1] if same else found, strict=not same):
+        records = list(map(self.records.get, offsets))
+        same = records.count(records[0]) == len(records)  # neighbours are mostly in one state
+        for offset, record in zip(offsets, records[:1] if same else records, strict=not same):
             if record is None or record.state is not Delivery.ACQUIRED or record.member_id != member_id:
                 raise ApiError(
                     ErrorCode.INVALID_RECORD_STATE, f"offset {offset} is not locked by member {member_id!r}"
                 )
-        return cast("list[Record]", found)
+        return cast("list[Record]", records)
 
     def _checked_type(self, kind: int) -> Ack:
         if kind not in Ack._value2member_map_ or (

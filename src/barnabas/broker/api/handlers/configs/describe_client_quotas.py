@@ -19,7 +19,7 @@ def handle(context: Context, request: DescribeClientQuotasRequest) -> DescribeCl
         Component(component.entity_type, component.match_type, component.match)
         for component in request.components
     ]
-    found = matching_quotas(context.services.image.configs, components, strict=request.strict)
+    quotas = matching_quotas(context.services.image.configs, components, strict=request.strict)
     return DescribeClientQuotasResponse(
         error_message=None,
         entries=[
@@ -27,6 +27,6 @@ def handle(context: Context, request: DescribeClientQuotasRequest) -> DescribeCl
                 entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
                 values=[ValueData(key=key, value=value) for key, value in values.items()],
             )
-            for entity, values in found
+            for entity, values in quotas
         ],
     )

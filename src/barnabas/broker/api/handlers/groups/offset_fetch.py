@@ -208,7 +208,7 @@ def _by_topic(
     if asked is not None:
         rows = iter(offsets)
         return [(name, list(islice(rows, count))) for name, count in asked]
-    found: dict[str, list[FetchedOffset]] = {}
+    by_topic: dict[str, list[FetchedOffset]] = {}
     for offset in offsets:
-        found.setdefault(offset.topic, []).append(offset)
-    return list(found.items())
+        by_topic.setdefault(offset.topic, []).append(offset)
+    return list(by_topic.items())

@@ -37,13 +37,13 @@ async def handle(context: Context, request: DescribeDamageRequest) -> DescribeDa
 async def _known(context: Context) -> DescribeDamageResponse:
     """The damage met in all partitions since the start."""
     services = context.services
-    found: list[DamagedPlace] = []
+    rows: list[DamagedPlace] = []
     for name, log in services.partitions.logs.logs.copy().items():
-        if any(segment.damaged for segment in log.segments) and len(found) < PLACES_MAX:
+        if any(segment.damaged for segment in log.segments) and len(rows) < PLACES_MAX:
             seen = views(log.segments, log.log_end_offset)
             places = await services.loop.run_in_executor(None, list, known(seen))
-            found += _rows(name.topic, name.partition, _above(places, log))
-    return DescribeDamageResponse(places=found[:PLACES_MAX])
+            rows += _rows(name.topic, name.partition, _above(places, log))
+    return DescribeDamageResponse(places=rows[:PLACES_MAX])
 
 
 async def _checked(context: Context, topic: str, index: int, base_offset: int) -> DescribeDamageResponse:
@@ -55,17 +55,17 @@ async def _checked(context: Context, topic: str, index: int, base_offset: int) -
     log = partition.log
     todo = [view for view in views(log.segments, log.log_end_offset) if view.ceiling > base_offset]
     compacted = log.config.compact or log.first_dirty_offset > 0
-    found: list[Place] = []
+    places: list[Place] = []
     checked_bytes, next_base_offset = 0, -1
     for view in todo:
-        if checked_bytes >= STEP_BYTES or len(found) >= PLACES_MAX:
+        if checked_bytes >= STEP_BYTES or len(places) >= PLACES_MAX:
             next_base_offset = view.segment.base_offset
             break
         async with services.partitions.checking:
-            found += await services.loop.run_in_executor(None, _check, view, compacted)
+            places += await services.loop.run_in_executor(None, _check, view, compacted)
         checked_bytes += view.size_bytes
     return DescribeDamageResponse(
-        places=_rows(topic, index, _above(found, log)),
+        places=_rows(topic, index, _above(places, log)),
         checked_bytes=checked_bytes,
         left_bytes=sum(view.size_bytes for view in todo) - checked_bytes,
         next_base_offset=next_base_offset,

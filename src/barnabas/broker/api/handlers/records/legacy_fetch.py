@@ -100,7 +100,7 @@ async def _one(context: Context, read: PartitionRead, left_bytes: int) -> Answer
     max_bytes = min(asked.max_bytes, left_bytes)
     conversions = context.services.conversions
     try:
-        found = await conversions.run(
+        messages = await conversions.run(
             len(stored),
             lambda: message_set_of(stored, magic, asked.fetch_offset, max_bytes),
             context.connection,
@@ -108,10 +108,10 @@ async def _one(context: Context, read: PartitionRead, left_bytes: int) -> Answer
         )
     except ApiError as error:
         return Answer(read, error.code, b"", asked.fetch_offset)
-    if found.data:
+    if messages.data:
         who = Converting.by(context.client_id, context.connection.client_software, "down")
-        conversions.count(who, found.records, len(found.data))
-    return Answer(read, ErrorCode.NONE, found.data, found.next_offset)
+        conversions.count(who, messages.records, len(messages.data))
+    return Answer(read, ErrorCode.NONE, messages.data, messages.next_offset)
 
 
 def _response(request: FetchRequest, answers: list[Answer]) -> FetchResponse:

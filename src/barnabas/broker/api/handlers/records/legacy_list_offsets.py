@@ -48,11 +48,11 @@ def _answer(context: Context, topic: str, asked: ListOffsetsPartition) -> ListOf
         answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return answer
     try:
-        found = offsets_before(partition, asked.timestamp, context.services.clock.now_ms())
+        offsets = offsets_before(partition, asked.timestamp, context.services.clock.now_ms())
     except OSError:
         answer.error_code = known_to_old_clients(ErrorCode.KAFKA_STORAGE_ERROR)
         return answer
-    answer.old_style_offsets = found[: max(asked.max_num_offsets, 0)]
+    answer.old_style_offsets = offsets[: max(asked.max_num_offsets, 0)]
     return answer
 
 

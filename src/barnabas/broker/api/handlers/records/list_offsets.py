@@ -120,8 +120,8 @@ def _fill(
     if partition is None:
         return True
     try:
-        found = _known(partition, asked.timestamp, read_committed)
-        if found is None:
+        hit_or_end = _known(partition, asked.timestamp, read_committed)
+        if hit_or_end is None:
             search, hit = _search(partition, asked.timestamp), None
             while True:
                 look = search.send(hit)
@@ -131,11 +131,11 @@ def _fill(
                 hit = None if look is None else look.run()
                 yield
     except StopIteration as end:
-        found = _readable(partition, end.value, read_committed)
+        hit_or_end = _readable(partition, end.value, read_committed)
     except (ApiError, CorruptBatch) as error:
         _refuse(context, row, partition, error)
         return True
-    _put(context, row, partition, found)
+    _put(context, row, partition, hit_or_end)
     return True
 
 

@@ -202,14 +202,14 @@ async def _append_prepared(
 ) -> ProduceResponse | None:
     """Append the records that had to be prepared, or to wait because the turn was long, and answer. Other requests of this
     connection wait meanwhile, so that a producer's batches stay in order."""
-    found: list[Prepared | ApiError] = []
+    outcomes: list[Prepared | ApiError] = []
     for begin in range(0, len(unprepared), BATCHES_PER_LOOK):
         some = unprepared[begin : begin + BATCHES_PER_LOOK]
-        found += await asyncio.gather(*(_prepared(context, topic, data) for topic, data, _ in some))
+        outcomes += await asyncio.gather(*(_prepared(context, topic, data) for topic, data, _ in some))
     rows = {id(result): result for _, _, result in unprepared}
 
     def append_all() -> Iterator[None]:
-        for (topic, data, result), prepared in zip(unprepared, found, strict=True):
+        for (topic, data, result), prepared in zip(unprepared, outcomes, strict=True):
             if isinstance(prepared, ApiError):
                 rows[id(result)] = _refused_for(context, data, prepared)
             else:
@@ -221,7 +221,7 @@ async def _append_prepared(
     for _, data, _ in unprepared:
         data.records = None
     unprepared.clear()
-    found.clear()
+    outcomes.clear()
     context.connection.release_room()
     for topic_row in answer.responses:
         topic_row.partition_responses = [rows.get(id(row), row) for row in topic_row.partition_responses]

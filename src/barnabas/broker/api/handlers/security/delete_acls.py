@@ -31,7 +31,7 @@ async def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResp
             require_authorizer(context)
             if not context.allows_cluster(Operation.ALTER):
                 raise refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            found = await _delete(context, filter_of(row))
+            deleted = await _delete(context, filter_of(row))
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message
             continue
@@ -46,19 +46,19 @@ async def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResp
                 operation=rule.operation,
                 permission_type=rule.permission,
             )
-            for resource, rule in found
+            for resource, rule in deleted
         ]
     return DeleteAclsResponse(filter_results=results)
 
 
 async def _delete(context: Context, wanted: Filter) -> Found:
     """Delete the rules that a filter matches, and return them. Raises ApiError."""
-    found: Found = []
+    deleted: Found = []
 
     def without(rules: Rules) -> Mapping[Resource, frozenset[Rule]]:
         matched = dict(matching(rules, wanted))
-        found[:] = [(resource, rule) for resource, gone in matched.items() for rule in gone]
+        deleted[:] = [(resource, rule) for resource, gone in matched.items() for rule in gone]
         return {resource: rules[resource] - set(gone) for resource, gone in matched.items()}
 
     await context.services.controller.options.alter_acls(without)
-    return found
+    return deleted

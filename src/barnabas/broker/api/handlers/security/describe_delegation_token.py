@@ -30,8 +30,8 @@ def handle(context: Context, request: DescribeDelegationTokenRequest) -> Describ
 
     owners = request.owners
     wanted = None if owners is None else [f"{row.principal_type}:{row.principal_name}" for row in owners]
-    found = visible(context.services.image.tokens.values(), context.principal, wanted, may_see)
-    return DescribeDelegationTokenResponse(tokens=[_row(context, token) for token in found])
+    tokens = visible(context.services.image.tokens.values(), context.principal, wanted, may_see)
+    return DescribeDelegationTokenResponse(tokens=[_row(context, token) for token in tokens])
 
 
 def _row(context: Context, token: Token) -> DescribedDelegationToken:

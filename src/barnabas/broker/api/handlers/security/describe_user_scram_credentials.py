@@ -29,8 +29,8 @@ def handle(
             for kind, name in configs
             if kind == "users" and "/" not in name and name != DEFAULT_ENTITY
         ]
-        found = ((name, _infos(configs.get(("users", sanitize(name)), {}))) for name in sorted(names))
-        results = [_result(name, infos) for name, infos in found if infos]
+        users = ((name, _infos(configs.get(("users", sanitize(name)), {}))) for name in sorted(names))
+        results = [_result(name, infos) for name, infos in users if infos]
         return DescribeUserScramCredentialsResponse(results=results)
     asked = Counter(user.name for user in request.users)
     return DescribeUserScramCredentialsResponse(
@@ -45,10 +45,10 @@ def handle(
 
 def _infos(texts: object) -> list[CredentialInfo]:
     assert hasattr(texts, "get")
-    found = ((code, decode_credential(texts.get(mechanism) or "")) for code, mechanism in CODES.items())
+    credentials = ((code, decode_credential(texts.get(mechanism) or "")) for code, mechanism in CODES.items())
     return [
         CredentialInfo(mechanism=code, iterations=credential.iterations)
-        for code, credential in found
+        for code, credential in credentials
         if credential is not None
     ]
 

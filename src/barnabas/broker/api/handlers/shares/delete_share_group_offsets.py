@@ -20,10 +20,10 @@ async def handle(
 ) -> DeleteShareGroupOffsetsResponse:
     """A result for each topic; NON_EMPTY_GROUP for the whole request if the group has members."""
     groups, group_id = context.services.groups, request.group_id
-    found = await describe(context, group_id)
-    if found.error:
-        return DeleteShareGroupOffsetsResponse(error_code=found.error, error_message=found.message)
-    has_offsets = {topic_id for topic_id, _, _ in found.initialized}
+    described = await describe(context, group_id)
+    if described.error:
+        return DeleteShareGroupOffsetsResponse(error_code=described.error, error_message=described.message)
+    has_offsets = {topic_id for topic_id, _, _ in described.initialized}
     responses = []
     gone: set[UUID] = set()
     for topic in request.topics:

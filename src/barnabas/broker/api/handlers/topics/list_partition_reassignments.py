@@ -25,15 +25,15 @@ def handle(
         )
     topics = context.services.image.topics
     if request.topics is None:
-        found = [_ongoing(topic, set(topic.partitions)) for _, topic in sorted(topics.items())]
+        ongoing = [_ongoing(topic, set(topic.partitions)) for _, topic in sorted(topics.items())]
     else:
-        found = [
+        ongoing = [
             _ongoing(topics[topic.name], set(topic.partition_indexes))
             for topic in request.topics
             if topic.name in topics
         ]
     return ListPartitionReassignmentsResponse(
-        error_message=None, topics=[topic for topic in found if topic.partitions]
+        error_message=None, topics=[topic for topic in ongoing if topic.partitions]
     )
 
 

@@ -87,9 +87,9 @@ class Answers:
             if services.authorizer is None
             else (context.connection.principal, context.connection.plain_host),
         )
-        found = self._kept.get(key)
-        if found is not None:
-            return found
+        kept = self._kept.get(key)
+        if kept is not None:
+            return kept
 
         def make() -> Encoded:
             answer = _answer(context, request, asked, {})
@@ -112,10 +112,10 @@ class Answers:
 
         A change made meanwhile is visible or not, topic by topic, as in any answer that crosses a change on its way.
         """
-        made = await asyncio.shield(making)
+        answer = await asyncio.shield(making)
         if (services.image.changes, services.partitions.topology) == (key.changes, key.topology):
-            self._keep(key, made)
-        return made
+            self._keep(key, answer)
+        return answer
 
     def _keep(self, key: Key, answer: Encoded) -> Encoded:
         if len(self._kept) >= ANSWERS_KEPT_MAX or any(kept.changes != key.changes for kept in self._kept):
@@ -128,8 +128,8 @@ def _rows_asked(services: Services, asked: list[MetadataRequestTopic] | None) ->
     image = services.image
     if asked is None:
         return sum(len(topic.partitions) for topic in image.topics.values())
-    found = (image.topics.get(topic.name or "") or image.by_id.get(topic.topic_id) for topic in asked)
-    return sum(1 if topic is None else len(topic.partitions) for topic in found)
+    topics = (image.topics.get(topic.name or "") or image.by_id.get(topic.topic_id) for topic in asked)
+    return sum(1 if topic is None else len(topic.partitions) for topic in topics)
 
 
 _ANSWERS: Final[WeakKeyDictionary[Services, Answers]] = WeakKeyDictionary()
@@ -266,9 +266,9 @@ def _rows(
     operations = request.include_topic_authorized_operations
     if asked is None:
         for name in sorted(image.topics):
-            found = image.topics.get(name)  # it may be deleted while the rows are made
-            if found is not None and context.sees_topic(name):
-                yield _topic(context, found, operations)
+            topic_image = image.topics.get(name)  # it may be deleted while the rows are made
+            if topic_image is not None and context.sees_topic(name):
+                yield _topic(context, topic_image, operations)
     else:
         for topic in once(asked, _name_of):
             yield _one(context, topic, refused, operations)

@@ -39,8 +39,8 @@ async def _prove(context: Context, rows: list[TransactionState]) -> None:
     if not runtime.partition_count:
         return
     homes = {row.transactional_id: runtime.index_of(row.transactional_id) for row in rows}
-    held = sorted({*homes.values()} & {index for index, _ in runtime.cores()})
-    errors = dict(zip(held, (proof.error for proof in await runtime.prove(held)), strict=True))
+    led_here = sorted({*homes.values()} & {index for index, _ in runtime.cores()})
+    errors = dict(zip(led_here, (proof.error for proof in await runtime.prove(led_here)), strict=True))
     for number, row in enumerate(rows):
         error = errors.get(homes[row.transactional_id])
         if error:
