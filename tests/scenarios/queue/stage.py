@@ -44,7 +44,7 @@ class Stage:
     def __init__(self) -> None:
         self.limits = ShareLimits()
         self.states = ShareStateCore()
-        self.states.initialize(0, KEY, 0, 0)
+        self.states.apply(self.states.initialize(0, KEY, 0, 0))
         self.queue = SharePartitionCore(self.limits, 0)
         self.batches: list[tuple[int, int, bool]] = []
         self.now_ms = 0
@@ -113,7 +113,7 @@ class Stage:
             self.store_fails = False
             self.queue.abandon(change)
             return ["taken back: it could not be stored"]
-        self.states.write(self.now_ms, KEY, 0, 0, change.start_offset, change.writes)
+        self.states.apply(self.states.write(self.now_ms, KEY, 0, 0, change.start_offset, change.writes))
         letters = [
             f"dead letter: {letter.offset}, try {letter.delivery_count}, {letter.reason}"
             for letter in change.dead_letters
