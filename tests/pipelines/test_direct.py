@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from barnabas.pipelines.compiler.relations import queries
+from barnabas.pipelines.compiler import queries
 from barnabas.pipelines.direct.planning import direct_program
 from barnabas.pipelines.formats.columns import ARROW_TYPES, append_batch
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
