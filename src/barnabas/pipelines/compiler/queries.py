@@ -26,6 +26,7 @@ from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.plan.model import PipelineSpec, Query, Source
 from barnabas.pipelines.spark.folders import Folder, join
 from barnabas.pipelines.spark.private import progress_since
+from barnabas.pipelines.spark.session.connect import is_remote
 from barnabas.pipelines.spark.topics.options import client_options
 
 if TYPE_CHECKING:
@@ -55,6 +56,10 @@ PLANNED_FOR: Final[Mapping[str, str]] = {
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
 }
 """The settings with which Spark's expressions have the same results as direct/."""
+NO_QUERY: Final = (
+    "through Spark Connect foreachBatch does not know its query, so it cannot write exactly once: leave "
+    "kafka.transactional.id out, or write in append mode with writeStream.format('barnabas')"
+)
 _starting = threading.Lock()
 """Held while a query starts, because the query takes its settings from the session at that moment."""
 
@@ -396,6 +401,8 @@ def write_each_batch(settings: Mapping[str, str]) -> Callable[[DataFrame, int], 
     def write(rows: DataFrame, batch_id: int) -> None:
         options = dict(settings)
         if "kafka.transactional.id" in lowered and settings.get("exactlyOnce") != "false":
+            if is_remote(rows.sparkSession):
+                raise PipelineError(NO_QUERY)
             query = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
             options |= {"batchId": str(batch_id), "queryId": query}
         rows.write.format("barnabas").options(**options).mode("append").save()

@@ -365,7 +365,27 @@ def _open_rows(options: Mapping[str, Any], shape: Shape, dialect: str, batch: pa
 def _write_jdbc(options: Mapping[str, Any], delivery: Delivery, frame: Frame) -> None:
     names = {name: options["columns"].get(name, name) for name in frame.fields}
     rows = frame.data.select(*[F.col(quoted(name)).alias(column) for name, column in names.items()])
-    rows.write.jdbc(options["jdbc"], options["table"], mode="append", properties=dict(options["properties"]))
+    try:
+        rows.write.jdbc(
+            options["jdbc"], options["table"], mode="append", properties=dict(options["properties"])
+        )
+    except Exception as error:
+        if (missing := _missing_driver(str(error), options)) is not None:
+            raise DeliveryError(missing) from None
+        raise
+
+
+def _missing_driver(text: str, options: Mapping[str, Any]) -> str | None:
+    """What to do about an error of Spark if it says that there is no driver for a JDBC URL; None for other errors."""
+    driver = options["properties"].get("driver")
+    if driver is not None and f"ClassNotFoundException: {driver}" in text:
+        return f"there is no JDBC driver {driver}: add its jar with --conf spark.jars=FILE.jar"
+    if "SQLException: No suitable driver" in text:
+        return (
+            f"no JDBC driver takes {options['jdbc'].partition('//')[0]}: add its jar with --conf spark.jars=FILE.jar, and "
+            "name its class with properties: {driver: ...}"
+        )
+    return None
 
 
 DATABASE: Final = TargetKind(

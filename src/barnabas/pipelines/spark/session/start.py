@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.spark.folders import local_path
 from barnabas.pipelines.spark.private import (
     declare_no_packaged_sources,
     file_system,
@@ -28,6 +29,7 @@ from barnabas.pipelines.spark.private import (
     set_active_session,
 )
 from barnabas.pipelines.spark.session.class_archive import cache_folder, java_command
+from barnabas.pipelines.spark.session.connect import refuse_remote
 from barnabas.pipelines.spark.session.launcher import python_of_workers
 from barnabas.pipelines.spark.session.log import start_reason
 from barnabas.pipelines.spark.session.shipping import build_zip, cluster_settings, unpacked
@@ -84,6 +86,8 @@ LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+OWN_PACKAGE: Final = "pyspark_barnabas"
+FILE_OPTIONS: Final = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles")
 LOG_BYTES_MAX: Final = 1 << 20
 """How much of Java's output is searched for the reason why it ended."""
 LOCAL_ADDRESS: Final = "SPARK_LOCAL_IP"
@@ -104,16 +108,18 @@ def start_session(
 
     master: default local[*] with retries of failed tasks; to the workers of a cluster this package is shipped. quick:
     use the Java options for a short run. log_file: for the output of Spark and its Python workers. conf: more settings
-    of Spark. archive: from `find_archive`. Raises PipelineError without Java.
+    of Spark. archive: from `find_archive`. Raises PipelineError without Java, and for Spark Connect.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
+    refuse_remote(conf or {}, master, running)
     if running is not None:
         _register(running)
         return running
+    _check_files(conf or {})
     java_command()
     # PySpark imports its pandas helpers whether they are used or not; nothing here uses pandas.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
@@ -146,6 +152,15 @@ def start_session(
     _spare_lookup(spark)
     _register(spark)
     return spark
+
+
+def _check_files(conf: Mapping[str, str]) -> None:
+    """Raises PipelineError for a file that settings name and that does not exist: Spark only logs that."""
+    for option in FILE_OPTIONS:
+        for given in filter(None, map(str.strip, conf.get(option, "").split(","))):
+            path = local_path(given.partition("#")[0])
+            if path is not None and not path.exists() and "*" not in given:
+                raise PipelineError(f"{option}: {path}: no such file")
 
 
 def _why(error: Exception, log_file: Path | None, begin: int) -> str:
@@ -181,9 +196,10 @@ def _register(spark: SparkSession) -> None:
 
 
 def _spare_lookup(spark: SparkSession) -> None:
-    """If no installed package may have data sources (the package's name begins with `pyspark_`), tells Spark so; it
+    """If no other installed package may have data sources (the package's name begins with `pyspark_`), tells Spark so; it
     would start Python to find out, which takes a second."""
-    if any(module.name.startswith("pyspark_") for module in pkgutil.iter_modules()):
+    found = {module.name for module in pkgutil.iter_modules() if module.name.startswith("pyspark_")}
+    if found - {OWN_PACKAGE}:
         return
     declare_no_packaged_sources(spark)
 
