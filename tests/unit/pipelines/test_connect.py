@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.pipelines.plan.errors import PipelineError
-from barnabas.pipelines.spark.session.connect import refusal, refuse_remote
+from barnabas.pipelines.spark.connect import refusal, refuse_remote
 from barnabas.pipelines.spark.session.start import start_session
 
 MISSING = """[PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source instance: Traceback (most recent call last):
@@ -31,7 +31,7 @@ org.apache.spark.sql.AnalysisException
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version",
             "its Python has another version",
         ),
-        ("[X] terminated with exception: Boom", "Boom"),
+        ("[X] Boom\n\tat org.apache", "[X] Boom"),
     ],
 )
 def test_what_a_server_lacks_is_one_line(text, said):

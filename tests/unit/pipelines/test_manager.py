@@ -10,7 +10,7 @@ from types import MappingProxyType, SimpleNamespace
 import pytest
 
 from barnabas.client.errors import BrokerUnavailable
-from barnabas.pipelines.plan.errors import BrokerAway, PipelineError
+from barnabas.pipelines.plan.errors import BrokerAway, PipelineError, TargetAway
 from barnabas.pipelines.serving import manager
 from barnabas.pipelines.serving import supervisor as module
 from barnabas.pipelines.serving.api import metrics_text
@@ -58,6 +58,7 @@ class Refused:
     """A client whose broker does not answer, until it is back."""
 
     back = False
+    target = True
 
     def __init__(self, options):
         # Together with the pause between questions, five seconds at the most.
@@ -98,6 +99,12 @@ def server(monkeypatch, tmp_path):
             and threading.current_thread().name.startswith("pipeline")
         ):
             raise BrokerAway("127.0.0.1:1 does not answer")
+        if (
+            spec.name == "target"
+            and Refused.target
+            and threading.current_thread().name.startswith("pipeline")
+        ):
+            raise TargetAway("database: connection refused")
 
     monkeypatch.setattr(module, "prepare", prepare)
     monkeypatch.setattr(manager, "prepare", prepare)
@@ -106,6 +113,7 @@ def server(monkeypatch, tmp_path):
         module, "start_query", lambda _, spec, *__, **___: Stuck() if spec.name == "stuck" else Stream()
     )
     monkeypatch.setattr(Refused, "back", False)
+    monkeypatch.setattr(Refused, "target", True)
     monkeypatch.setattr(Stuck, "hung", hung)
     monkeypatch.setattr(module, "take_progress", lambda *_: False)
     monkeypatch.setattr(module, "BlockingClient", Refused)
@@ -190,6 +198,24 @@ def test_what_failed_without_a_broker_goes_on_when_it_is_back(server, monkeypatc
     monkeypatch.setattr(Refused, "back", True)
     until(lambda: server.status("away")["state"] == "running")
     assert server.status("away")["waiting"] is None
+
+
+def test_a_target_that_does_not_answer_is_tried_often_and_told_once(server, monkeypatch):
+    monkeypatch.setattr(module, "BACKOFF_SECONDS", 1000.0)
+    monkeypatch.setattr(module, "TARGET_SECONDS", 0.01)
+    monkeypatch.setattr(Refused, "back", True)
+    server.put(text("target"))
+    until(lambda: server.status("target")["restarts"] >= 5)
+    status = server.status("target")
+    assert re.fullmatch(
+        r"waiting for a target since [0-9:]{8}Z: database: connection refused", status["waiting"]
+    )
+    assert len(status["failures"]) == 1
+    assert len([line for line in server.logs("target", 100).lines if line.text.startswith("failed")]) == 1
+    monkeypatch.setattr(Refused, "target", False)
+    until(
+        lambda: server.status("target")["state"] == "running" and server.status("target")["waiting"] is None
+    )
 
 
 def test_a_query_that_cannot_be_stopped_is_in_nobody_s_way(server):

@@ -24,9 +24,10 @@ from barnabas.pipelines.kinds.sources import SOURCES, Reading
 from barnabas.pipelines.plan import Relation
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.plan.model import PipelineSpec, Query, Source
+from barnabas.pipelines.spark.connect import is_remote
 from barnabas.pipelines.spark.folders import Folder, join
 from barnabas.pipelines.spark.private import progress_since
-from barnabas.pipelines.spark.session.connect import is_remote
+from barnabas.pipelines.spark.topics.offsets import parse_offset
 from barnabas.pipelines.spark.topics.options import client_options
 
 if TYPE_CHECKING:
@@ -447,3 +448,27 @@ def records_per_second(raw: Mapping[str, Any]) -> float:
     counts = (raw.get("observedMetrics") or {}).get(METRICS) or {}
     rows, ms = int(counts.get("rows") or 0), raw.get("durationMs", {}).get("triggerExecution", 0)
     return round(1000 * rows / ms, 1) if ms else 0.0
+
+
+def positions_of(stream: StreamingQuery) -> Mapping[tuple[str, int], int]:
+    """The offsets that a query has reached; empty before its first micro-batch."""
+    last = stream.lastProgress
+    if last is None:
+        return {}
+    raw = json.loads(last.json) if hasattr(last, "json") else last
+    positions: dict[tuple[str, int], int] = {}
+    for source in raw.get("sources") or ():
+        end = source.get("endOffset")
+        end = json.loads(end) if isinstance(end, str) else end
+        if end and "logOffset" not in end:  # that is the offset of Spark's file source
+            positions.update(parse_offset(end)[0])
+    return positions
+
+
+def reached_by(stream: StreamingQuery) -> str | None:
+    """How far a query has come, as text; None before Spark's first report."""
+    last = stream.lastProgress
+    if last is None:
+        return None
+    raw = json.loads(last.json) if hasattr(last, "json") else last
+    return json.dumps([raw.get("batchId"), [source.get("endOffset") for source in raw.get("sources") or ()]])

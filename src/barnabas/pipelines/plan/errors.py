@@ -14,6 +14,10 @@ class BrokerAway(PipelineError):
     """No broker answers, which may be temporary."""
 
 
+class TargetAway(PipelineError):
+    """A target does not answer, which may be temporary."""
+
+
 def suggestion(name: str, allowed: Collection[str]) -> str:
     """`did you mean X?` if an allowed name is similar, then all allowed names. Names that begin with an underscore are
     internal and never shown."""

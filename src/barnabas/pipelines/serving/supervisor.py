@@ -4,8 +4,8 @@ All work that talks to a broker or a target, or waits for a micro-batch, runs in
 pipeline, so a pipeline that hangs does not block others. The supervisor's thread only reads numbers.
 
 A pipeline that fails, in its preparation or in a query, is started again after a pause, which doubles up to five
-minutes. Its last error is shown until it has run well for a while. While its broker does not answer, the broker is
-tried every two seconds instead, and the pipeline starts as soon as it answers.
+minutes. Its last error is shown until it has run well for a while. While its broker or a target does not answer, that is
+tried every few seconds instead, and the pipeline starts as soon as it answers.
 
 A query that does not move although records wait for it is named in the pipeline's status, with what Spark does and logged
 (see standstill.py). It is not restarted: it may be a large micro-batch.
@@ -13,7 +13,6 @@ A query that does not move although records wait for it is named in the pipeline
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
@@ -36,6 +35,8 @@ from barnabas.pipelines.compiler.queries import (
     address_of,
     connection_options,
     planned_queries,
+    positions_of,
+    reached_by,
     start_query,
     take_progress,
     wait_until_idle,
@@ -43,7 +44,7 @@ from barnabas.pipelines.compiler.queries import (
 )
 from barnabas.pipelines.entries.document import duration_seconds
 from barnabas.pipelines.entries.hiding import hide
-from barnabas.pipelines.plan.errors import BrokerAway, PipelineError
+from barnabas.pipelines.plan.errors import BrokerAway, PipelineError, TargetAway
 from barnabas.pipelines.plan.model import PipelineSpec, Query
 from barnabas.pipelines.serving.logs import Line, last_trouble
 from barnabas.pipelines.serving.preparing import prepare
@@ -51,7 +52,6 @@ from barnabas.pipelines.serving.rates import Gauge, duration_text
 from barnabas.pipelines.serving.standstill import PATIENCE_SECONDS, Seen, Standstill
 from barnabas.pipelines.spark.frame import spark_reason
 from barnabas.pipelines.spark.session.log import failure_reason
-from barnabas.pipelines.spark.topics.offsets import parse_offset
 from barnabas.pipelines.spark.topics.options import client_options, delay_seconds
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ log = logging.getLogger(__name__)
 TICK_SECONDS: Final = 0.25
 BACKOFF_SECONDS: Final = 1.0
 BACKOFF_SECONDS_MAX: Final = 300.0
+TARGET_SECONDS: Final = 5.0
+"""How often a target that does not answer is tried again."""
 LAG_SECONDS: Final = 2.0
 """How often a pipeline's lag is requested from its broker, and the timeout of that request."""
 THREADS_MAX: Final = 512
@@ -99,7 +101,8 @@ class Managed:
     """One pipeline.
 
     brake: see `stop_file`. restarts: since it last ran well. retry_at: when to start again, in monotonic seconds. lags,
-    gauges: the newest ones, by query. waiting_since: when (seconds since 1970) the broker stopped answering. lock: held
+    gauges: the newest ones, by query. waiting_since, target_since: when (seconds since 1970) the broker, or a target,
+    stopped answering. lock: held
     while the pipeline starts and stops. once: it ends when all present records are processed, or at its first failure;
     `ended` is set then. reports: numbers by query, which are kept when it restarts; None: each start counts from zero.
     failures: the last ones, each with its time and reason, oldest first. stands, stuck: by query, whether it moves, and a
@@ -133,6 +136,7 @@ class Managed:
     query_ids: set[str] = field(default_factory=set)
     begun_at: float | None = None
     waiting_since: float | None = None
+    target_since: float | None = None
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     work: Future[None] | None = None
     asking: Future[None] | None = None
@@ -256,7 +260,7 @@ class Supervisor:
 
     def _start_held(self, managed: Managed) -> None:
         """Prepares and starts a pipeline, in a worker thread, unless it was paused, stopped or replaced meanwhile."""
-        reason = None
+        reason, is_away = None, False
         managed.begun_at = time.monotonic()
         try:
             # This may take long, so it does not hold the lock: the pipeline can be paused meanwhile.
@@ -271,11 +275,14 @@ class Supervisor:
         except BrokerAway as error:
             managed.waiting_since = managed.waiting_since or time.time()
             reason = str(error)
+        except TargetAway as error:
+            reason, is_away = str(error), True
         except PipelineError as error:
             reason = str(error)
         except Exception as error:
             reason = spark_reason(error)
         with managed.lock:
+            managed.target_since = (managed.target_since or time.time()) if is_away else None
             if reason is not None and managed.wanted is Wanted.RUNNING:
                 self._give_up(managed, reason)
             managed.work, managed.begun_at = None, None
@@ -373,13 +380,18 @@ class Supervisor:
         pause_s = min(BACKOFF_SECONDS * 2.0**managed.restarts, BACKOFF_SECONDS_MAX)
         managed.running, managed.started_at = [], 0.0
         managed.stuck.clear()
+        is_known = managed.target_since is not None and reason == managed.last_error
         managed.last_error, managed.error_at = reason, time.time()
+        managed.restarts += 1
+        if managed.target_since is not None:
+            pause_s = TARGET_SECONDS
+        managed.retry_at = time.monotonic() + pause_s
+        managed.ended = managed.once
+        if is_known:
+            return  # the target has been tried again, and still does not answer
         at = datetime.fromtimestamp(managed.error_at, UTC).isoformat(timespec="seconds")
         managed.failures.append({"at": at, "reason": reason})
         self.keep_failures(managed)
-        managed.restarts += 1
-        managed.retry_at = time.monotonic() + pause_s
-        managed.ended = managed.once
         self._tell(managed, "failed", "", logging.ERROR, reason=reason, retry_s=pause_s)
 
     def _tell(
@@ -415,7 +427,7 @@ class Supervisor:
         try:
             with BlockingClient(_impatient(client_options(settings))) as client:
                 for stream, report in list(managed.running):
-                    positions = _positions(stream) or self._committed(client, managed, report.name)
+                    positions = positions_of(stream) or self._committed(client, managed, report.name)
                     if not positions:
                         managed.lags.pop(report.name, None)  # unknown: the query has processed nothing yet
                         self._note_standstill(managed, stream, report.name, None)
@@ -457,7 +469,7 @@ class Supervisor:
             stand = managed.stands[name] = Standstill(now, self._patience(managed, name))
         doing = stream.status
         is_busy = doing["isTriggerActive"] and doing["isDataAvailable"]
-        stand.note(Seen(now, _reached(stream), lag, is_busy))
+        stand.note(Seen(now, reached_by(stream), lag, is_busy))
         seconds = stand.seconds(now)
         if seconds is None:
             if managed.stuck.pop(name, None) is not None:
@@ -489,6 +501,15 @@ class Supervisor:
         trouble = last_trouble(self.spark_log, managed.spec.name, managed.query_ids, begin)
         return line if trouble is None else f"{line}; the last in its log: {trouble}"
 
+    @staticmethod
+    def _waiting(managed: Managed) -> str | None:
+        """What a pipeline waits for, if its broker or a target does not answer."""
+        if managed.waiting_since is not None:
+            return f"waiting for the broker since {_clock(managed.waiting_since)}"
+        if managed.target_since is not None:
+            return f"waiting for a target since {_clock(managed.target_since)}: {managed.last_error}"
+        return None
+
     def _stuck(self, managed: Managed) -> str | None:
         """What keeps a pipeline from making progress, if its queries or its start stand still."""
         silent = time.monotonic() - self._turned_at
@@ -503,7 +524,7 @@ class Supervisor:
         """State, rates, lag and the last error of a pipeline, as plain data, without any request to a broker or to
         Java. lag: records, some seconds old; None if unknown."""
         now = time.monotonic()
-        waiting = managed.waiting_since if managed.wanted is Wanted.RUNNING else None
+        waiting = self._waiting(managed) if managed.wanted is Wanted.RUNNING else None
         return {
             "name": managed.spec.name,
             "state": managed.state,
@@ -511,7 +532,7 @@ class Supervisor:
             "running_seconds": round(now - managed.started_at, 1) if managed.running else 0.0,
             "last_error": managed.last_error,
             "failures": list(managed.failures.copy()),
-            "waiting": None if waiting is None else f"waiting for the broker since {_clock(waiting)}",
+            "waiting": waiting,
             "stuck": self._stuck(managed),
             "restarts": managed.restarts,
             "retry_in_seconds": round(max(managed.retry_at - now, 0), 1)
@@ -534,30 +555,6 @@ class Supervisor:
             "seconds_left": None if gauge is None else gauge.seconds_left(),
             "stuck": managed.stuck.get(report.name),
         }
-
-
-def _positions(stream: StreamingQuery) -> Mapping[tuple[str, int], int]:
-    """The offsets that a query has reached; empty before its first micro-batch."""
-    last = stream.lastProgress
-    if last is None:
-        return {}
-    raw = json.loads(last.json) if hasattr(last, "json") else last
-    positions: dict[tuple[str, int], int] = {}
-    for source in raw.get("sources") or ():
-        end = source.get("endOffset")
-        end = json.loads(end) if isinstance(end, str) else end
-        if end and "logOffset" not in end:  # that is the offset of Spark's file source
-            positions.update(parse_offset(end)[0])
-    return positions
-
-
-def _reached(stream: StreamingQuery) -> str | None:
-    """How far a query has come, as text; None before Spark's first report."""
-    last = stream.lastProgress
-    if last is None:
-        return None
-    raw = json.loads(last.json) if hasattr(last, "json") else last
-    return json.dumps([raw.get("batchId"), [source.get("endOffset") for source in raw.get("sources") or ()]])
 
 
 def _is_starting(stream: StreamingQuery) -> bool:

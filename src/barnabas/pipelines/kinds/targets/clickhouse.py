@@ -30,7 +30,7 @@ from barnabas.pipelines.kinds.targets.base import (
     identities,
 )
 from barnabas.pipelines.kinds.targets.http import Answer, HttpTarget, short_text
-from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.plan.errors import PipelineError, TargetAway
 
 SHAPE: Final = Group(
     {
@@ -70,7 +70,7 @@ def _reach(options: Mapping[str, Any]) -> None:
     try:
         answer = server.request("GET", "/?query=" + quote(f"DESCRIBE TABLE {options['table']}"))
     except DeliveryError as error:
-        raise PipelineError(f"clickhouse: {error}") from error
+        raise TargetAway(f"clickhouse: {error}") from error
     finally:
         server.close()
     if answer.status != 200:

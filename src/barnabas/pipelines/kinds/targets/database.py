@@ -43,7 +43,7 @@ from barnabas.pipelines.kinds.targets.base import (
 )
 from barnabas.pipelines.kinds.targets.ledger import NOTES, Ledger, has_older_notes
 from barnabas.pipelines.kinds.targets.rows import Number, Store, bound, from_json, is_conflict
-from barnabas.pipelines.plan.errors import PipelineError, suggestion
+from barnabas.pipelines.plan.errors import PipelineError, TargetAway, suggestion
 from barnabas.pipelines.spark.frame import Frame, quoted
 
 ATTEMPTS_MAX: Final = 6
@@ -217,7 +217,9 @@ def _reach(options: Mapping[str, Any]) -> None:
             _keys(_shape(connection, options["table"]), options)
             if not options["key"]:
                 NOTES.create_all(connection)
-    except (DeliveryError, sa.exc.SQLAlchemyError, OSError) as error:
+    except (sa.exc.OperationalError, sa.exc.InterfaceError, OSError) as error:
+        raise TargetAway(f"database: {said(error)}") from error
+    except (DeliveryError, sa.exc.SQLAlchemyError) as error:
         raise PipelineError(f"database: {said(error)}") from error
 
 

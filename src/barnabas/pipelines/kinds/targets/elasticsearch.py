@@ -30,7 +30,7 @@ from barnabas.pipelines.kinds.targets.base import (
     identities,
 )
 from barnabas.pipelines.kinds.targets.http import BACKOFF_MAX_S, BACKOFF_S, RETRIED, HttpTarget, short_text
-from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.plan.errors import PipelineError, TargetAway
 
 BULK_BYTES_MAX: Final = 5 << 20
 SHAPE: Final = Group(
@@ -82,7 +82,7 @@ def _reach(options: Mapping[str, Any]) -> None:
     try:
         answer = server.request("GET", "/")
     except DeliveryError as error:
-        raise PipelineError(f"elasticsearch: {error}") from error
+        raise TargetAway(f"elasticsearch: {error}") from error
     finally:
         server.close()
     if answer.status != 200:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.spark.connect import refuse_remote
 from barnabas.pipelines.spark.folders import local_path
 from barnabas.pipelines.spark.private import (
     declare_no_packaged_sources,
@@ -29,7 +30,6 @@ from barnabas.pipelines.spark.private import (
     set_active_session,
 )
 from barnabas.pipelines.spark.session.class_archive import cache_folder, java_command
-from barnabas.pipelines.spark.session.connect import refuse_remote
 from barnabas.pipelines.spark.session.launcher import python_of_workers
 from barnabas.pipelines.spark.session.log import start_reason
 from barnabas.pipelines.spark.session.shipping import build_zip, cluster_settings, unpacked

@@ -337,7 +337,7 @@ class BarnabasSource(DataSource):
 def register(spark: SparkSession) -> None:
     """Registers the format `barnabas` in a session. Raises PipelineError if the Python of a Spark Connect server cannot
     load it."""
-    from barnabas.pipelines.spark.session.connect import is_remote, try_server
+    from barnabas.pipelines.spark.connect import is_remote, try_server
 
     spark.dataSource.register(BarnabasSource)
     if is_remote(spark):

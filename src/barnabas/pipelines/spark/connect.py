@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.pipelines.plan.errors import PipelineError
-from barnabas.pipelines.spark.session.log import failure_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,4 +64,4 @@ def refusal(text: str) -> str:
     _, missing, after = text.rpartition("No module named ")
     if missing:
         return f"its Python has no module {after.splitlines()[0].strip()}; {advice}"
-    return failure_reason(text)
+    return text.strip().partition("\n")[0]
