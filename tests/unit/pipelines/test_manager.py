@@ -31,9 +31,7 @@ class Stream:
     """A query that runs until it is stopped."""
 
     isActive, lastProgress, id = True, None, "2ba2faee-1686"
-    status = MappingProxyType(
-        {"isTriggerActive": False, "isDataAvailable": False, "message": "Getting offsets"}
-    )
+    status = MappingProxyType({"isTriggerActive": False, "isDataAvailable": False, "message": "Waiting"})
 
     def exception(self):
         return None
@@ -237,9 +235,7 @@ def test_a_query_that_stands_still_is_named_with_what_spark_logged(server, monke
     until(lambda: "no micro-batch" in (server.status("well")["stuck"] or ""))
     status = server.status("well")
     assert status["state"] == "running"
-    assert re.fullmatch(
-        r"b: no micro-batch has ended since [0-9:]{8}Z; Spark: Getting offsets", status["stuck"]
-    )
+    assert re.fullmatch(r"b: no micro-batch has ended since [0-9:]{8}Z; Spark: Waiting", status["stuck"])
     assert [query["stuck"] for query in status["queries"]] == [status["stuck"].removeprefix("b: ")]
     assert 'barnabas_pipeline_stuck{pipeline="well"} 1' in metrics_text([status])
     (server.folder / "spark.log").write_text(

@@ -282,7 +282,8 @@ class Supervisor:
         except Exception as error:
             reason = spark_reason(error)
         with managed.lock:
-            managed.target_since = (managed.target_since or time.time()) if is_away else None
+            if reason is not None:
+                managed.target_since = (managed.target_since or time.time()) if is_away else None
             if reason is not None and managed.wanted is Wanted.RUNNING:
                 self._give_up(managed, reason)
             managed.work, managed.begun_at = None, None
@@ -299,7 +300,7 @@ class Supervisor:
             managed.running.append((self._start_query(managed, query), report))
             if managed.wanted is not Wanted.RUNNING:
                 break  # another thread waits for the lock to stop it
-        managed.waiting_since, managed.asked_at = None, 0.0
+        managed.waiting_since, managed.target_since, managed.asked_at = None, None, 0.0
         for numbers in (managed.lags, managed.gauges, managed.stands, managed.stuck):
             numbers.clear()
         managed.started_at = time.monotonic()
