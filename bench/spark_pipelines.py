@@ -30,7 +30,7 @@ import pyarrow as pa
 from barnabas.client.blocking import BlockingClient, NewTopic
 from barnabas.pipelines.compiler.outputs import query_rows
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
-from barnabas.pipelines.plan.model import PipelineSpec
+from barnabas.pipelines.plan.pipeline import PipelineSpec
 from barnabas.pipelines.serving.run import RunReport, run_pipeline
 from barnabas.pipelines.spark.session.class_archive import build_archive
 from barnabas.pipelines.spark.session.start import start_session

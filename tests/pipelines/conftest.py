@@ -17,7 +17,7 @@ from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient, NewTopic
 from barnabas.pipelines.compiler.outputs import query_rows
 from barnabas.pipelines.compiler.queries import session_program, sink_settings, source_settings
 from barnabas.pipelines.formats.columns import arrow_schema, record_batches
-from barnabas.pipelines.plan.model import PipelineSpec
+from barnabas.pipelines.plan.pipeline import PipelineSpec
 from barnabas.pipelines.serving.preparing import prepare
 from barnabas.pipelines.spark.session.class_archive import find_archive
 from barnabas.pipelines.spark.session.start import adopt_session, start_session

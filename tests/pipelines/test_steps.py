@@ -12,6 +12,7 @@ from barnabas.pipelines.compiler.outputs import query_rows
 from barnabas.pipelines.compiler.relations import opened, run_steps
 from barnabas.pipelines.fronts.yaml.spec import load_spec, parse_spec
 from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.plan.relations import SOURCE
 from barnabas.pipelines.spark.outgoing import json_value
 
 pytestmark = pytest.mark.spark
@@ -41,7 +42,7 @@ def spec_of(steps: str, output: str = "{topic: out}"):
 
 def run(spark, steps: str, *values):
     """Per value: its fields as JSON gives them, or (step, reason)."""
-    frame = run_steps(opened(rows(spark, values)), spec_of(steps).steps)
+    frame = run_steps(opened(rows(spark, values)), spec_of(steps).plan[SOURCE].operators)
     done = (
         frame.data.select("_offset", "_error", json_value(frame).alias("json")).orderBy("_offset").collect()
     )
@@ -152,7 +153,7 @@ def test_a_json_array_is_refused_with_a_clear_reason(spark, form):
 def test_the_examples_of_the_worked_cases(spark, name):
     spec = load_spec(CASES / f"{name}.yaml")
     values = (CASES / f"{name}.txt").read_text().splitlines()
-    frame = run_steps(opened(rows(spark, values)), spec.steps)
+    frame = run_steps(opened(rows(spark, values)), spec.plan[SOURCE].operators)
     columns = ["_offset", "_error", json_value(frame).alias("json")]
     done = frame.data.select(*columns).orderBy("_offset").collect()
     shown = [f"{r._error.step}: {r._error.reason}" if r._error else r.json for r in done]
@@ -396,7 +397,7 @@ def test_outputs(spark):
 )
 def test_slips_that_spark_finds(spark, steps, message):
     with pytest.raises(PipelineError, match=message) as caught:
-        run_steps(opened(rows(spark, ["{}"])), spec_of(steps).steps)
+        run_steps(opened(rows(spark, ["{}"])), spec_of(steps).plan[SOURCE].operators)
     assert str(caught.value).startswith("p.yaml:")
     assert "\n" not in str(caught.value)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -11,6 +10,7 @@ from barnabas.pipelines import Pipeline
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
 from barnabas.pipelines.kinds.targets import TARGETS
 from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.plan.relations import SOURCE
 
 FILE = """
 pipeline: access
@@ -41,9 +41,11 @@ def test_the_same_pipeline():
         .spec()
     )
     filed = parse_spec(FILE)
-    assert [(s.kind, s.label) for s in built.steps] == [(s.kind, s.label) for s in filed.steps]
-    assert [s.options for s in built.steps] == [s.options for s in filed.steps]
-    assert replace(built, steps=(), where="") == replace(filed, steps=(), where="")
+    assert [step.label for step in built.plan[SOURCE].operators] == ["1 parse", "2 split", "3 keep", "4 drop"]
+    assert built == filed
+    assert [operator.id for operator in built.plan[SOURCE].operators] == [
+        operator.id for operator in filed.plan[SOURCE].operators
+    ]
     assert built.outputs[0].topics() == ("out", "missing")
 
 
@@ -79,4 +81,4 @@ def test_python_reaches_every_output_of_files():
         assert made.outputs[0].target == filed.outputs[0].target
         assert (made.outputs[0].name, made.outputs[0].trigger) == ("n", "5 seconds")
         assert made.group(made.queries()[0]) == filed.group(filed.queries()[0])
-        assert [s.label for s in made.outputs[0].steps] == ["1 drop"]
+        assert [s.label for s in made.outputs[0].operators] == ["1 drop"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from barnabas.pipelines.compiler.queries import begun_at
-from barnabas.pipelines.plan.model import Source
+from barnabas.pipelines.plan.sources import Source
 from barnabas.pipelines.spark.topics.offsets import (
     ROWS_SHARED_MAX,
     Range,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
-from barnabas.pipelines.plan import Deduplicate, Filter, Join, Project, Scan, Union
 from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.plan.operators import Deduplicate, Filter, ParseJson
+from barnabas.pipelines.plan.relations import Join, Scan, Union
 
 TIMED = "steps: [parse: {json: {id: int, at: timestamp}}], time: {of: at, late: 1 minute}"
 SOURCES = f"""pipeline: p
@@ -34,7 +35,7 @@ def test_relations_stand_after_those_they_read():
     kinds = [type(relation.origin) for relation in plan.relations.values()]
     assert kinds[:5] == [Scan, Scan, Scan, Join, Union]
     assert [type(o) for o in plan["last"].operators] == [Filter, Deduplicate]
-    assert type(plan["a"].operators[0]) is Project
+    assert type(plan["a"].operators[0]) is ParseJson
     assert plan.carried("last") == {"last", "both", "a", "pairs"}
     assert plan["pairs"].origin == Join("b", "t", {"id": "id"})
     queries = [(q.name, sorted(q.sends), [o.name for o in q.outputs]) for q in spec.queries()]
@@ -44,7 +45,7 @@ def test_relations_stand_after_those_they_read():
         ("t.dead-letters", ["t"], ["dead-letters"]),
         ("b.dead-letters", ["b"], ["dead-letters"]),
     ]
-    assert [step.label for step in plan["last"].steps] == ["last: 1 filter", "last: 2 deduplicate"]
+    assert [step.label for step in plan["last"].operators] == ["last: 1 filter", "last: 2 deduplicate"]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
 from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.plan.relations import SOURCE
 from barnabas.pipelines.serving.preparing import new_topics
 
 GOOD = """\
@@ -28,7 +29,7 @@ def test_a_good_file():
     spec = parse_spec(GOOD)
     assert spec.source.topics == ("a",)
     assert spec.source.options == {"maxOffsetsPerTrigger": "5", "failOnDataLoss": "false"}
-    assert [(step.kind, step.label, step.where) for step in spec.steps] == [
+    assert [(step.kind, step.label, step.where) for step in spec.plan[SOURCE].operators] == [
         ("parse", "1 parse", "pipeline:4"),
         ("drop", "2 drop", "pipeline:5"),
     ]
@@ -99,7 +100,7 @@ def test_what_the_environment_and_files_say(monkeypatch, tmp_path):
     )
     assert spec.source.topics == ("orders-in",)
     assert spec.source.options == {"kafka.sasl.password": "0815 & more"}
-    assert (spec.outputs[0].partitions, spec.outputs[0].value) == (3, "'${env:TOPIC}'")
+    assert (spec.outputs[0].partitions, spec.outputs[0].value.text) == (3, "'${env:TOPIC}'")
     with pytest.raises(
         PipelineError, match=r"^f:2: source.topic: the environment variable NO_SUCH is not set$"
     ):
@@ -114,7 +115,7 @@ def test_names_are_what_was_written_whatever_yaml_reads_them_as(name):
         f"pipeline: {name}\nsource: {{topic: {name}}}\nsteps: [parse: {{json: {{a: int}}}}, drop: {name}]\n"
         f"outputs: [{{topic: {name}-out, config: {{retention.ms: {name}, flag: TRUE}}}}]"
     )
-    assert (spec.name, spec.source.topics, spec.steps[1].options["names"]) == (name, (name,), (name,))
+    assert (spec.name, spec.source.topics, spec.plan[SOURCE].operators[1].names) == (name, (name,), (name,))
     assert spec.outputs[0].config == {"retention.ms": name, "flag": "true"}
 
 

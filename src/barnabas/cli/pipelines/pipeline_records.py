@@ -22,7 +22,7 @@ from barnabas.terminal.runner import example
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from barnabas.pipelines.fronts.yaml.spec import PipelineSpec
+    from barnabas.pipelines.plan.pipeline import PipelineSpec
     from barnabas.pipelines.serving.replay import ReplayReport
 
 File = Annotated[Path, typer.Argument(metavar="FILE.yaml", show_default=False)]
@@ -102,7 +102,7 @@ def check(file: File, json: AsJson = False) -> int:
             check_plan(spark, spec)
             found = ways(spark, spec)
         outputs = [output.destination for output in spec.outputs]
-        steps = sum(len(relation.steps) for relation in spec.plan.relations.values())
+        steps = sum(len(relation.operators) for relation in spec.plan.relations.values())
         if json:
             print_json(
                 {"file": str(file), "pipeline": spec.name, "steps": steps, "writes": outputs, "ways": found}

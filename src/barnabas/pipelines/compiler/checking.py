@@ -11,8 +11,8 @@ from barnabas.pipelines.compiler.outputs import query_deliverable, query_rows
 from barnabas.pipelines.compiler.queries import sink_settings, source_settings, way_of
 from barnabas.pipelines.kinds.schemas import nothing_registered
 from barnabas.pipelines.kinds.sources import SOURCES
-from barnabas.pipelines.plan import Relation, Scan
 from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.plan.relations import Relation, Scan
 from barnabas.pipelines.spark.frame import spark_reason
 from barnabas.pipelines.spark.session.start import adopt_session
 from barnabas.pipelines.spark.topics.options import OptionError, sink_options, source_options
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from barnabas.pipelines.compiler.relations import Load
-    from barnabas.pipelines.plan.model import PipelineSpec, Query
+    from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
 
 ANYWHERE = "localhost:9092"
 

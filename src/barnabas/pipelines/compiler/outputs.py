@@ -19,17 +19,18 @@ from barnabas.pipelines.compiler.relations import (
     Compiler,
     Load,
     aggregated,
-    group_fields,
-    group_key,
     run_steps,
 )
 from barnabas.pipelines.direct.program import PARCEL, PARCEL_ROWS
 from barnabas.pipelines.formats.columns import DDL_TYPES
 from barnabas.pipelines.kinds.schemas import encoded_column
-from barnabas.pipelines.kinds.steps import STEPS
-from barnabas.pipelines.kinds.steps.fields import METADATA, known, with_headers
+from barnabas.pipelines.kinds.steps.fields import known, with_headers
 from barnabas.pipelines.kinds.targets import TARGETS
-from barnabas.pipelines.plan.model import Output, PipelineSpec, Query, Step
+from barnabas.pipelines.plan.expressions import Expression
+from barnabas.pipelines.plan.operators import ShowRecord
+from barnabas.pipelines.plan.outputs import Output
+from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
+from barnabas.pipelines.plan.places import Place
 from barnabas.pipelines.spark.exact_json import json_text
 from barnabas.pipelines.spark.frame import (
     DELETED,
@@ -39,7 +40,6 @@ from barnabas.pipelines.spark.frame import (
     always,
     complaint,
     computed,
-    expression,
     fail,
     flag,
     quoted,
@@ -60,7 +60,7 @@ def query_frame(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Fra
     Rows that another query sends to the dead letters are filtered out, but after the observation: Spark moves no filter
     across it, and a filter moved below the steps would evaluate all their expressions a second time.
     """
-    frame = run_steps(_relation(spec, query, rows), query.output.steps)
+    frame = run_steps(_relation(spec, query, rows), query.output.operators)
     bad = F.col("_error").isNotNull()
     data = _observed(frame.data, ~F.col(SKIPPED), ~F.col(SKIPPED) & bad, f"_{PARCEL}", f"_{PARCEL_ROWS}")
     return replace(frame, data=data.where(~F.col(SKIPPED)).drop(SKIPPED))
@@ -84,7 +84,7 @@ def _relation(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Frame
     them."""
     load = rows if callable(rows) else (lambda _relation, _as_stream: rows)
     compiler = Compiler(spec.plan, load, query.sends)
-    if query.only_dead and not query.output.steps:
+    if query.only_dead and not query.output.operators:
         return compiler.buried(query.relation)
     return compiler.frame(query.relation)
 
@@ -96,9 +96,7 @@ def query_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Data
     frame = query_frame(spec, query, rows)
     if query.only_dead:
         return _dead(spec, frame)
-    if query.output.aggregate is not None:
-        return _aggregate_rows(spec, query.output, frame)
-    return _addressed(spec, query.output, frame)
+    return _addressed(spec, query.output, _aggregated(spec, query.output, frame))
 
 
 def query_deliverable(
@@ -119,9 +117,6 @@ def query_deliverable(
     identity = target.options.get("id")
     if output.aggregate is not None:
         frame = _aggregated(spec, output, frame)
-        key = group_key(frame.data, group_fields(output.aggregate))
-        frame = replace(frame, data=frame.data.withColumn("_group", key))
-        identity = identity or "_group"
     elif frame.open:
         frame = frame.declare(target.options.get("partition_by", ()), _place(spec, output, "partition_by"))
         if kind.takes_open is not None and not kind.takes_open(target.options):
@@ -138,12 +133,8 @@ def query_deliverable(
     # Before the id is computed: that takes the fields that it names out of the open ones, but the document needs them.
     frame = replace(frame, data=frame.data.withColumn(DOCUMENT, json_value(frame).cast("string")))
     if identity is not None:
-        place = _place(spec, output, "id")
-        if output.aggregate is None:
-            frame = computed(frame, "_id", identity, place, "string")
-            identity = "_id"
-        else:
-            expression(frame, identity, place)
+        frame = computed(frame, "_id", Expression.of(identity), _place(spec, output, "id"), "string")
+        identity = "_id"
     return identified(frame.data, identity), fields, frame.open
 
 
@@ -152,11 +143,9 @@ def _record_fields(spec: PipelineSpec, output: Output, frame: Frame, as_bytes: b
     plain = {name: name for name in ("topic", "partition", "offset", "timestamp")}
     texts = {name: name for name in ("key", "value", "headers")}
     place = _place(spec, output, "the record")
-    step = Step("metadata", place.label, {"fields": {**plain, **({} if as_bytes else texts)}}, place.where)
-    step = replace(
-        step, options={"fields": {name: METADATA[what] for name, what in step.options["fields"].items()}}
-    )
-    frame = STEPS["metadata"].apply(frame, step)
+    fields = {**plain, **({} if as_bytes else texts)}
+    step = ShowRecord(fields=fields, label=place.label, where=place.where)
+    frame = run_steps(frame, [step])
     return frame.put({name: F.col(f"_{name}") for name in texts}, step) if as_bytes else frame
 
 
@@ -165,14 +154,14 @@ def _dead(spec: PipelineSpec, frame: Frame) -> DataFrame:
     return bad.select(*[column.alias(name) for name, column in dead_columns(spec).items()])
 
 
-def _place(spec: PipelineSpec, output: Output, what: str) -> Step:
+def _place(spec: PipelineSpec, output: Output, what: str) -> Place:
     """The place of one of an output's own entries in the file, for messages."""
     entry = what.partition(".")[0]
     kind = "" if output.target is None else output.target.kind
     where = (
         output.where.get(entry) or output.where.get(kind) or output.where.get("") or spec.where or spec.name
     )
-    return Step("output", f"{output.name}: {what}", {}, where, output.name)
+    return Place(label=f"{output.name}: {what}", where=where, output=output.name)
 
 
 def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
@@ -255,11 +244,16 @@ def _of_first(number: int, name: str, kind: str) -> Column:
 
 
 def _own(
-    spec: PipelineSpec, output: Output, frame: Frame, what: str, sql: str, kind: str | None = None
+    spec: PipelineSpec,
+    output: Output,
+    frame: Frame,
+    what: str,
+    wanted: Expression,
+    kind: str | None = None,
 ) -> tuple[Frame, Column]:
     """One of an output's own expressions as a column; rows for which it fails get an error."""
     name = f"_out.{what}"
-    frame = computed(frame, name, sql, _place(spec, output, what), kind)
+    frame = computed(frame, name, wanted, _place(spec, output, what), kind)
     return frame, F.col(quoted(name))
 
 
@@ -304,25 +298,7 @@ def _bytes(frame: Frame, column: Column) -> Column:
 
 
 def _aggregated(spec: PipelineSpec, output: Output, frame: Frame) -> Frame:
-    assert output.aggregate is not None
+    """The rows of the output's own aggregate, if it has one."""
+    if output.aggregate is None:
+        return frame
     return aggregated(frame, output.aggregate, lambda what: _place(spec, output, what))
-
-
-def _aggregate_rows(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
-    assert output.aggregate is not None
-    done = _aggregated(spec, output, frame)
-    key = group_key(done.data, group_fields(output.aggregate))
-    if output.key is not None:
-        done, key = expression(done, output.key, _place(spec, output, "key"))
-    if output.schema is not None:
-        # An aggregate has no record to send to the dead letters, so this error, like all of its errors, ends the query.
-        made = F.col("_encoded")
-        row = encoded_column(done, output.schema, _place(spec, output, "value"))
-        done = replace(done, data=done.data.withColumn("_encoded", row))
-        value = F.when(made["error"].isNull(), made["v"]).otherwise(F.raise_error(made["error"]))
-    else:
-        value = json_value(done)
-    if output.value is not None:
-        done, value = expression(done, output.value, _place(spec, output, "value"))
-    columns = {"topic": F.lit(output.topic), "key": _bytes(done, key), "value": _bytes(done, value)}
-    return done.data.select(*[column.alias(name) for name, column in columns.items()])

@@ -21,9 +21,10 @@ from barnabas.pipelines.compiler.senders import SOURCES_NOTE, note_senders, note
 from barnabas.pipelines.direct.planning import NeedsSpark, direct_program, planned_program
 from barnabas.pipelines.direct.program import Program
 from barnabas.pipelines.kinds.sources import SOURCES, Reading
-from barnabas.pipelines.plan import Relation
 from barnabas.pipelines.plan.errors import PipelineError
-from barnabas.pipelines.plan.model import PipelineSpec, Query, Source
+from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
+from barnabas.pipelines.plan.relations import Relation
+from barnabas.pipelines.plan.sources import Source
 from barnabas.pipelines.spark.connect import is_remote
 from barnabas.pipelines.spark.folders import Folder, join
 from barnabas.pipelines.spark.private import progress_since
@@ -101,7 +102,7 @@ def stop_file(folder: Path) -> Path:
 
 def takes_replays(spec: PipelineSpec, query: Query) -> bool:
     """Whether letters are replayed into the running query, because it has an aggregate."""
-    return query.output.aggregate is not None and not query.only_dead and not spec.relations
+    return query.output.aggregate is not None and not query.only_dead and spec.plan.single
 
 
 def session_program(spark: SparkSession, spec: PipelineSpec, query: Query) -> Program | None:

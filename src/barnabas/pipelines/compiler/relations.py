@@ -19,9 +19,11 @@ from pyspark.sql import functions as F
 from barnabas.pipelines.direct.program import PARCEL, PARCEL_ROWS
 from barnabas.pipelines.formats.columns import DDL_TYPES
 from barnabas.pipelines.kinds.steps import STEPS
-from barnabas.pipelines.plan import Derived, Join, Plan, Relation, Scan, Union
 from barnabas.pipelines.plan.errors import PipelineError
-from barnabas.pipelines.plan.model import Aggregate, Step
+from barnabas.pipelines.plan.graph import Plan
+from barnabas.pipelines.plan.operators import Operator
+from barnabas.pipelines.plan.places import Place
+from barnabas.pipelines.plan.relations import Aggregate, Derived, Join, Relation, Scan, Union
 from barnabas.pipelines.spark.exact_json import json_object
 from barnabas.pipelines.spark.frame import (
     DELETED,
@@ -65,7 +67,7 @@ HIDDEN: Final = {
 ABSENT: Final = {DELETED: False}
 """Default values of hidden columns in rows that lack them; null for all others."""
 RIGHT: Final = "_right."
-Places = Callable[[str], Step]
+Places = Callable[[str], Place]
 """Returns the place of an entry in the pipeline file, for messages."""
 
 
@@ -110,8 +112,8 @@ def _text(data: DataFrame, encoding: str | None) -> Column:
     return F.when(always(), attempt(F.decode(F.col("_value"), encoding)))["v"]
 
 
-def run_steps(frame: Frame, steps: Iterable[Step]) -> Frame:
-    """The frame after these steps. Raises PipelineError with the place of a step that Spark rejects."""
+def run_steps(frame: Frame, steps: Iterable[Operator]) -> Frame:
+    """The frame after these operators. Raises PipelineError with the place of one that Spark rejects."""
     for step in steps:
         try:
             frame = STEPS[step.kind].apply(frame, step)
@@ -138,7 +140,7 @@ class Compiler:
             relation = self.plan[name]
             frame = self._before_aggregate(relation)
             if relation.aggregate is not None:
-                frame = aggregated_relation(frame, relation.aggregate, lambda what: place_in(relation, what))
+                frame = aggregated(frame, relation.aggregate, lambda what: place_in(relation, what))
             self._done[name] = frame
         return self._done[name]
 
@@ -166,7 +168,7 @@ class Compiler:
 
     def _worked(self, frame: Frame, relation: Relation) -> Frame:
         """The frame after the relation's operators, with its event time."""
-        frame = run_steps(frame, relation.steps)
+        frame = run_steps(frame, relation.operators)
         return frame if relation.event_time is None else timed(frame, relation)
 
     def _origin(self, relation: Relation, as_stream: bool) -> Frame:
@@ -184,10 +186,10 @@ class Compiler:
         return join(self.plan, origin, self.frame(origin.left), self.frame(origin.right), place)
 
 
-def place_in(relation: Relation, what: str) -> Step:
+def place_in(relation: Relation, what: str) -> Place:
     """The place of a relation's entry in the file, for messages."""
     label = relation.name if what == "origin" else f"{relation.name}: {what}"
-    return Step("relation", label, {}, relation.at(what.partition(".")[0]))
+    return Place(label=label, where=relation.at(what.partition(".")[0]))
 
 
 def newest(rows: DataFrame) -> DataFrame:
@@ -225,7 +227,7 @@ def timed(frame: Frame, relation: Relation) -> Frame:
 # --- several relations --------------------------------------------------------------------------------
 
 
-def union(frames: list[tuple[str, Frame]], place: Step) -> Frame:
+def union(frames: list[tuple[str, Frame]], place: Place) -> Frame:
     """The rows of all frames, with the fields of all frames; fields that a frame lacks are null in its rows."""
     names = tuple(dict.fromkeys(name for _, frame in frames for name in frame.fields))
     is_open = any(frame.open for _, frame in frames)
@@ -255,7 +257,7 @@ def union(frames: list[tuple[str, Frame]], place: Step) -> Frame:
     return Frame(data, names, is_open)
 
 
-def _common_kind(frames: list[tuple[str, Frame]], field: str, place: Step) -> str:
+def _common_kind(frames: list[tuple[str, Frame]], field: str, place: Place) -> str:
     """The common type of a field in all frames that have it; variant if it is an open field in one of them. Raises
     PipelineError for different types."""
     kinds: dict[str, str] = {
@@ -272,7 +274,7 @@ def _common_kind(frames: list[tuple[str, Frame]], field: str, place: Step) -> st
     fail(place, f"{field} is {said}: a union needs one type, so convert one of them")
 
 
-def join(plan: Plan, wanted: Join, left: Frame, right: Frame, place: Step) -> Frame:
+def join(plan: Plan, wanted: Join, left: Frame, right: Frame, place: Place) -> Frame:
     """Pairs of rows of two frames, without failed rows. A pair has the topic, partition and offset of its left row's
     record, or of its right row's if there is no left row."""
     for name, frame in ((wanted.left, left), (wanted.right, right)):
@@ -316,7 +318,7 @@ def _of_right(name: str) -> Column:
     return F.col(quoted(RIGHT + name))
 
 
-def _same_names(wanted: Join, left: Frame, right: Frame, place: Step) -> set[str]:
+def _same_names(wanted: Join, left: Frame, right: Frame, place: Place) -> set[str]:
     """The fields that are joined on and have the same name on both sides, which become one field of the pair. Raises
     PipelineError when both sides have another field of the same name."""
     both = {ours for ours, theirs in wanted.on.items() if ours == theirs and not wanted.prefix}
@@ -365,8 +367,9 @@ def _pair_row(left: Frame, right: Frame) -> Column:
 # --- aggregates ---------------------------------------------------------------------------------------
 
 
-def aggregated(frame: Frame, plan: Aggregate, place: Places, *, timed: bool = False) -> Frame:
-    """Groups and their results as fields, of the rows without an error. timed: adds the window's time as event time."""
+def aggregated(frame: Frame, wanted: Aggregate, place: Places) -> Frame:
+    """Groups and their results as fields, of the rows without an error, with the window's time as event time. They come
+    from no single record: their key is the group's values and their value all fields, both as JSON."""
     if frame.deletes:
         fail(
             place("aggregate"),
@@ -374,31 +377,47 @@ def aggregated(frame: Frame, plan: Aggregate, place: Places, *, timed: bool = Fa
         )
     frame = replace(frame, data=frame.data.where(F.col("_error").isNull()))
     groups: list[Column] = []
-    for sql in plan.by:
-        frame, column = expression(frame, sql, place("aggregate.by"))
+    for by in wanted.by:
+        frame, column = expression(frame, by, place("aggregate.by"))
         # Spark cannot group by variants, so their text is used.
-        groups.append((column.cast("string") if frame.kind(column) == "variant" else column).alias(sql))
-    if plan.window is not None:
-        frame, window = _window(frame, plan, place("aggregate.window.of"))
+        groups.append((column.cast("string") if frame.kind(column) == "variant" else column).alias(by.text))
+    if wanted.window is not None:
+        frame, window = _window(frame, wanted, place("aggregate.window.of"))
         groups.insert(0, window)
     results = []
-    for name, sql in plan.compute.items():
-        frame, column = expression(frame, sql, place(f"aggregate.compute.{name}"))
+    for name, computation in wanted.compute.items():
+        frame, column = expression(frame, computation, place(f"aggregate.compute.{name}"))
         results.append(column.alias(name))
     counted = frame.data.groupBy(*groups).agg(*results)
-    fields = list(plan.by)
-    if plan.window is not None:
-        if timed:
-            counted = counted.withColumn(EVENT, F.window_time("_window"))
-        ends = dict(zip(plan.window.names, ("start", "end"), strict=False))
+    fields = [by.text for by in wanted.by]
+    if wanted.window is not None:
+        ends = dict(zip(wanted.window.names, ("start", "end"), strict=False))
+        counted = counted.withColumn(EVENT, F.window_time("_window"))
         counted = counted.withColumns({name: F.col("_window")[end] for name, end in ends.items()})
         counted = counted.drop("_window")
-        fields[:0] = plan.window.names
-    return Frame(counted, (*fields, *plan.compute))
+        fields[:0] = wanted.window.names
+    return _of_groups(Frame(counted, (*fields, *wanted.compute)), wanted)
 
 
-def _window(frame: Frame, plan: Aggregate, place: Step) -> tuple[Frame, Column]:
-    window = plan.window
+def _of_groups(frame: Frame, wanted: Aggregate) -> Frame:
+    """The results of an aggregate with the hidden columns of rows. Each group has a key of its own, so compaction keeps its
+    newest result."""
+    own = {
+        "_key": json_object(frame.data, wanted.groups).cast("binary"),
+        "_value": json_value(frame).cast("binary"),
+        TEXT: json_value(frame),
+        SKIPPED: F.lit(False),
+    }
+    others = {
+        name: F.lit(None).cast(kind)
+        for name, kind in HIDDEN.items()
+        if name not in (*own, ROW, OPEN, DELETED)
+    }
+    return replace(frame, data=frame.data.withColumns({**own, **others}))
+
+
+def _window(frame: Frame, wanted: Aggregate, place: Place) -> tuple[Frame, Column]:
+    window = wanted.window
     assert window is not None
 
     def of(time: str) -> Column:
@@ -413,36 +432,9 @@ def _window(frame: Frame, plan: Aggregate, place: Step) -> tuple[Frame, Column]:
         return frame, of(EVENT)
     frame, time = expression(frame, window.of, place)
     if frame.kind(time) != "timestamp":
-        fail(place, f"{window.of!r} is {frame.kind(time)}, not a timestamp: use a time step before")
+        place = replace(place, where=window.of.where or place.where)
+        fail(place, f"{window.of.text!r} is {frame.kind(time)}, not a timestamp: use a time step before")
     frame = replace(frame, data=frame.data.withColumn("_time", time))
-    if plan.late is not None:
-        frame = replace(frame, data=frame.data.withWatermark("_time", plan.late))
+    if wanted.late is not None:
+        frame = replace(frame, data=frame.data.withWatermark("_time", wanted.late))
     return frame, of("_time")
-
-
-def group_fields(plan: Aggregate) -> list[str]:
-    """The fields that identify a group."""
-    return [*([] if plan.window is None else [plan.window.name]), *plan.by]
-
-
-def group_key(data: DataFrame, fields: list[str]) -> Column:
-    """The group's values as a JSON object: each group has a key of its own, so compaction keeps its newest result."""
-    return json_object(data, fields)
-
-
-def aggregated_relation(frame: Frame, plan: Aggregate, place: Places) -> Frame:
-    """The results of an aggregate as rows for further steps. They come from no single record: their key is the group's
-    values and their value all fields, both as JSON."""
-    done = aggregated(frame, plan, place, timed=True)
-    own = {
-        "_key": group_key(done.data, group_fields(plan)).cast("binary"),
-        "_value": json_value(done).cast("binary"),
-        TEXT: json_value(done),
-        SKIPPED: F.lit(False),
-    }
-    others = {
-        name: F.lit(None).cast(kind)
-        for name, kind in HIDDEN.items()
-        if name not in (*own, ROW, OPEN, DELETED)
-    }
-    return replace(done, data=done.data.withColumns({**own, **others}))

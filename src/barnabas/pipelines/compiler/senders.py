@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.pipelines.spark.topics.first import NOTE as FIRST
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.plan.model import PipelineSpec, Query
+    from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
     from barnabas.pipelines.spark.folders import Folder
 
 NOTE: Final = "barnabas-senders.json"

@@ -14,15 +14,28 @@ are plain.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from barnabas.pipelines.direct.lines import FIELDS, GROUPS, Kind, Shape
 from barnabas.pipelines.direct.program import Made, Program, Recipe
+from barnabas.pipelines.plan.expressions import Expression, FieldName, FixedText, JoinedFields
+from barnabas.pipelines.plan.operators import (
+    Convert,
+    Drop,
+    Keep,
+    Operator,
+    ParsePattern,
+    ReadTime,
+    Rename,
+    Unescape,
+)
 from barnabas.pipelines.plan.patterns import NAMED_PATTERNS, compile_pattern
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.plan.model import Output, PipelineSpec, Query, Source, Step
+    from barnabas.pipelines.plan.outputs import Output
+    from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
+    from barnabas.pipelines.plan.sources import Source
 
 COMBINED: Final = {
     compile_pattern(NAMED_PATTERNS[f"{name}-log"]): name == "combined" for name in ("common", "combined")
@@ -31,12 +44,6 @@ LAYOUT: Final = "dd/MMM/yyyy:HH:mm:ss Z"
 STEPS: Final = ("convert", "time", "unescape", "drop", "keep", "rename")
 KINDS: Final = {"int": Kind.INT, "bigint": Kind.LONG}
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LITERAL: Final = re.compile(r"'([^'\\$]*)'")  # no $: Spark replaces ${name} by a setting
-_JOINED: Final = re.compile(
-    r"concat_ws\(\s*'([^'\\$]*)'((?:\s*,\s*`?[A-Za-z_][A-Za-z0-9_]*`?)+)\s*\)", re.IGNORECASE
-)
-_WORDS: Final = frozenset({"null", "true", "false", "default", "interval"})
-"""Words that Spark does not read as names of fields."""
 
 
 class NeedsSpark(Exception):
@@ -53,7 +60,7 @@ def direct_program(spec: PipelineSpec, query: Query) -> Program | None:
 
 def planned_program(spec: PipelineSpec, query: Query) -> Program:
     """The program for the lines of a query. Raises NeedsSpark with the first reason why there is none."""
-    if spec.relations:
+    if not spec.plan.single:
         raise NeedsSpark("there are several sources or relations")
     settings = [name for name in spec.spark if name.startswith("spark.sql.")]  # for zones, case or errors
     if settings:
@@ -63,7 +70,7 @@ def planned_program(spec: PipelineSpec, query: Query) -> Program:
     if query.only_dead or query.relation not in query.sends:
         raise NeedsSpark("it sends only dead letters, or another query sends its dead letters")
     _check_source(spec.source)
-    work = _Fields(spec.steps)
+    work = _Fields(spec.plan[query.relation].operators)
     outputs = tuple(_made(work, output) for output in query.outputs)
     if len({made.topic for made in outputs}) < len(outputs):
         raise NeedsSpark("two outputs write to one topic")  # where a line's records are adjacent
@@ -83,7 +90,7 @@ def _check_output(output: Output) -> None:
     found = {
         "is not a topic": output.target is not None,
         "is an aggregate": output.aggregate is not None,
-        "has steps of its own": bool(output.steps),
+        "has steps of its own": bool(output.operators),
         "has a route": output.route is not None,
         "is written with a schema": output.schema is not None,
         "sets timestamps": output.timestamp is not None,
@@ -97,18 +104,18 @@ class _Fields:
     """The fields after the steps. made: group and Kind of every value that a step makes, whether it is kept or not.
     names: the fields that are left in the end, in order, with their indices in `made`."""
 
-    def __init__(self, steps: tuple[Step, ...]) -> None:
+    def __init__(self, steps: tuple[Operator, ...]) -> None:
         if not steps:
             raise NeedsSpark("no step parses an access log")
-        pattern = steps[0].options.get("compiled")
-        if steps[0].kind != "parse" or pattern not in COMBINED:
-            raise NeedsSpark(f"step {steps[0].label} does not parse combined-log or common-log")
-        if steps[0].options.get("from") is not None:
-            raise NeedsSpark(f"step {steps[0].label} parses a field, not the record's value")
-        self.combined = COMBINED[pattern]
+        first = steps[0]
+        if not isinstance(first, ParsePattern) or first.pattern not in COMBINED:
+            raise NeedsSpark(f"step {first.label} does not parse combined-log or common-log")
+        if first.source is not None:
+            raise NeedsSpark(f"step {first.label} parses a field, not the record's value")
+        self.combined = COMBINED[first.pattern]
         self.made: list[tuple[int, int]] = []
         self.names: dict[str, int] = {}
-        for _, name in pattern.groups:
+        for _, name in first.pattern.groups:
             self._make(name, GROUPS.index(name), Kind.TEXT)
         for step in steps[1:]:
             self._take(step)
@@ -142,30 +149,29 @@ class _Fields:
             raise NeedsSpark(f"{name!r} is converted twice")
         return group
 
-    def _take(self, step: Step) -> None:
-        options = step.options
-        if step.kind == "convert":
-            groups = {name: self.group(name) for name in options["types"]}
-            for name, kind in options["types"].items():
+    def _take(self, step: Operator) -> None:
+        if isinstance(step, Convert):
+            groups = {name: self.group(name) for name in step.types}
+            for name, kind in step.types.items():
                 if kind in KINDS:
                     self._make(name, groups[name], KINDS[kind])
                 elif kind != "string":
                     raise NeedsSpark(f"step {step.label} converts {name!r} to {kind}, not to int or long")
-        elif step.kind == "time":
-            if options["formats"][:1] != (LAYOUT,):
+        elif isinstance(step, ReadTime):
+            if step.formats[:1] != (LAYOUT,):
                 raise NeedsSpark(f"step {step.label} has another format than {LAYOUT}")
-            self._make(options["to"], self.group(options["field"]), Kind.TIME)
-        elif step.kind == "unescape":
-            for name in options["names"]:
+            self._make(step.to, self.group(step.field), Kind.TIME)
+        elif isinstance(step, Unescape):
+            for name in step.names:
                 self._make(name, self.group(name), Kind.BARE)
-        elif step.kind == "drop":
-            for name in options["names"]:
+        elif isinstance(step, Drop):
+            for name in step.names:
                 self.place(name)
                 del self.names[name]
-        elif step.kind == "keep":
-            self._rename([(name, self.place(name)) for name in options["names"]])
-        elif step.kind == "rename":
-            new = options["names"]
+        elif isinstance(step, Keep):
+            self._rename([(name, self.place(name)) for name in step.names])
+        elif isinstance(step, Rename):
+            new = step.names
             self._rename([(new.get(name, name), place) for name, place in self.names.items()])
         else:
             raise NeedsSpark(f"step {step.label} is not one of {', '.join(STEPS)}")
@@ -192,22 +198,15 @@ def _object(names: Mapping[str, int]) -> Recipe:
     return Recipe(Shape.OBJECT, tuple(names.values()), (*before, "}"))
 
 
-def _recipe(work: _Fields, sql: str) -> Recipe:
-    """The recipe of an output's SQL expression. Raises NeedsSpark."""
-    sql = sql.strip()
-    if literal := _LITERAL.fullmatch(sql):
-        return Recipe(Shape.CONSTANT, (), (literal[1],))
-    if joined := _JOINED.fullmatch(sql):
-        names = [name.strip() for name in joined[2].split(",")[1:]]
-        if len(names) > FIELDS:
+def _recipe(work: _Fields, wanted: Expression) -> Recipe:
+    """The recipe of an output's expression. Raises NeedsSpark."""
+    form = wanted.form
+    if isinstance(form, FixedText):
+        return Recipe(Shape.CONSTANT, (), (form.text,))
+    if isinstance(form, JoinedFields):
+        if len(form.names) > FIELDS:
             raise NeedsSpark(f"concat_ws has more than {FIELDS} fields")
-        return Recipe(Shape.JOINED, tuple(work.text(name) for name in _names(names)), (joined[1],))
-    return Recipe(Shape.FIELD, tuple(work.text(name) for name in _names([sql])))
-
-
-def _names(written: Iterable[str]) -> Iterable[str]:
-    for name in written:
-        bare = name.removeprefix("`").removesuffix("`")
-        if not _PLAIN.fullmatch(bare) or len(name) - len(bare) == 1 or name.lower() in _WORDS:
-            raise NeedsSpark(f"`{name}` is not a field, a text or a concat_ws of fields")
-        yield bare
+        return Recipe(Shape.JOINED, tuple(work.text(name) for name in form.names), (form.separator,))
+    if isinstance(form, FieldName):
+        return Recipe(Shape.FIELD, (work.text(form.name),))
+    raise NeedsSpark(f"`{wanted.text}` is not a field, a text or a concat_ws of fields")

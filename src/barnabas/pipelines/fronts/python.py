@@ -20,70 +20,132 @@ with the pipeline's name in place of the line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import replace
+from typing import Any, Final, Self
 
-from barnabas.pipelines.entries.document import from_python
-from barnabas.pipelines.fronts.yaml.spec import PipelineSpec, read_spec
+from barnabas.pipelines.entries.document import Item, from_python
+from barnabas.pipelines.entries.hiding import hide, secret_values
+from barnabas.pipelines.entries.shapes import Either, Named, Shape, Text
+from barnabas.pipelines.fronts.parts.common import TRIGGER, read_duration, read_name, read_step
+from barnabas.pipelines.fronts.parts.outputs import (
+    DEAD_LETTERS,
+    OUTPUT,
+    read_dead_letters,
+    read_output,
+    refuse_from,
+)
+from barnabas.pipelines.fronts.parts.relations import RELATIONS_SHAPE, SOURCES_SHAPE, read_relations
+from barnabas.pipelines.kinds.sources.topics import TOPIC
 from barnabas.pipelines.kinds.steps import STEPS
 from barnabas.pipelines.kinds.targets import TARGETS
 from barnabas.pipelines.plan.errors import PipelineError, suggestion
+from barnabas.pipelines.plan.graph import plan_of
+from barnabas.pipelines.plan.operators import Operator
+from barnabas.pipelines.plan.outputs import DeadLetters, Output
+from barnabas.pipelines.plan.pipeline import PipelineSpec, checked
+from barnabas.pipelines.plan.relations import SOURCE, Relation, Scan
+from barnabas.pipelines.plan.sources import Source
+
+SETTINGS: Final[Mapping[str, Shape]] = {
+    "bootstrap": Text(),
+    "spark": Named(Text(), guarded=True),
+    "trigger": TRIGGER,
+    "group": Text(),
+    "dead_letters": Either((Text(), DEAD_LETTERS)),
+}
 
 
 class Builder:
     """A pipeline under construction. It is immutable: each method returns a changed copy."""
 
     def __init__(self, name: str, **settings: Any) -> None:
-        """settings: top-level entries of a pipeline file, like dead_letters, bootstrap, spark, trigger."""
+        """settings: dead_letters, bootstrap, spark, trigger, group, as in a pipeline file."""
         self._name = name
-        self._parts: dict[str, Any] = {"pipeline": name, **settings}
-        self._steps: tuple[Mapping[str, Any], ...] = ()
-        self._outputs: tuple[Mapping[str, Any], ...] = ()
+        self._secrets: frozenset[str] = frozenset()
+        self._source: Source | None = None
+        self._sources: Mapping[str, Item] = {}
+        self._relations: Mapping[str, Item] = {}
+        self._operators: tuple[Operator, ...] = ()
+        self._outputs: tuple[Output, ...] = ()
+        read_name(self._item(name, "pipeline"))
+        self._settings = self._item(settings, "the pipeline").mapping(SETTINGS)
+        for entry, item in self._settings.items():
+            self._hide(item, SETTINGS[entry])
+            SETTINGS[entry].check(item)
 
-    def _copy(self) -> Self:
-        made = type(self)(self._name)
-        made._parts, made._steps, made._outputs = dict(self._parts), self._steps, self._outputs
-        return made
+    @property
+    def _where(self) -> str:
+        """What messages name in place of file and line."""
+        return f"Pipeline({self._name!r})"
+
+    def _item(self, value: Any, what: str) -> Item:
+        return from_python(value, self._where, what)
+
+    def _hide(self, item: Item, shape: Shape) -> None:
+        self._secrets = self._secrets | secret_values(item, shape)
+
+    @contextmanager
+    def _changed(self) -> Iterator[Self]:
+        """A copy to be changed, whose errors show no secrets."""
+        made = copy(self)
+        try:
+            yield made
+        except PipelineError as error:
+            raise PipelineError(hide(str(error), made._secrets)) from None
 
     def source(self, *topics: str, **settings: Any) -> Self:
         """Sets the topics to read, or pattern="..."; other settings: start, options={...}, ..."""
-        made = self._copy()
-        made._parts["source"] = {**({"topics": list(topics)} if topics else {}), **settings}
+        with self._changed() as made:
+            item = self._item({**({"topics": list(topics)} if topics else {}), **settings}, "source")
+            made._hide(item, TOPIC.shape)
+            made._source = TOPIC.check(item, TOPIC.shape.open(item))
         return made
 
     def sources(self, **sources: Any) -> Self:
         """Adds sources by name, as in a file: `sources(orders={"topic": "orders", "steps": [...]})`."""
-        made = self._copy()
-        made._parts["sources"] = {**made._parts.get("sources", {}), **sources}
+        with self._changed() as made:
+            item = self._item(sources, "sources")
+            made._hide(item, SOURCES_SHAPE)
+            SOURCES_SHAPE.check(item)
+            made._sources = {**made._sources, **item.mapping()}
         return made
 
     def relations(self, **relations: Any) -> Self:
         """Adds relations by name: `relations(paid={"join": {...}})`. An output names its relation as `from_`."""
-        made = self._copy()
-        made._parts["relations"] = {**made._parts.get("relations", {}), **relations}
+        with self._changed() as made:
+            item = self._item(relations, "relations")
+            made._hide(item, RELATIONS_SHAPE)
+            RELATIONS_SHAPE.check(item)
+            made._relations = {**made._relations, **item.mapping()}
         return made
 
     def dead_letters(self, topic: str) -> Self:
         """Sets the topic for records that a step cannot process."""
-        made = self._copy()
-        made._parts["dead_letters"] = topic
+        made = copy(self)
+        made._settings = {**self._settings, "dead_letters": self._item(topic, "dead_letters")}
         return made
 
     def step(self, kind: str, *values: Any, **options: Any) -> Self:
         """Adds a step, with either plain values or options. Raises PipelineError for both, and after an output."""
         if self._outputs:
             raise PipelineError(
-                f"Pipeline({self._name!r}): step {kind} comes after an output: put steps before the outputs"
+                f"{self._where}: step {kind} comes after an output: put steps before the outputs"
             )
         if values and options:
             raise PipelineError(
-                f"Pipeline({self._name!r}): step {kind} has both plain values and keywords: use one or the other"
+                f"{self._where}: step {kind} has both plain values and keywords: use one or the other"
             )
         given: Any = {_plain(k): v for k, v in options.items()}
         if values:
             given = values[0] if len(values) == 1 else list(values)
-        made = self._copy()
-        made._steps = (*self._steps, {kind: given})
+        with self._changed() as made:
+            item = self._item(given, kind)
+            if kind in STEPS:
+                made._hide(item, STEPS[kind].shape)
+            made._operators = (*self._operators, read_step(kind, item, len(self._operators) + 1))
         return made
 
     def __getattr__(self, name: str) -> Callable[..., Self]:
@@ -92,31 +154,64 @@ class Builder:
         if name.startswith("_"):
             raise AttributeError(name)
         if name.startswith("to_") and name[3:] in TARGETS:
-            return lambda **settings: self._to(name[3:], settings)
+            return lambda **settings: self._to_target(name[3:], settings)
         raise AttributeError(f"a pipeline has no step {name!r}; {suggestion(name, STEPS)}")
 
     def to_topic(self, topic: str, **settings: Any) -> Self:
         """Adds an output to a topic. settings: key, value, timestamp (Spark SQL), headers, partitions, steps, ..."""
-        made = self._copy()
-        made._outputs = (*self._outputs, {"topic": topic, **{_plain(n): v for n, v in settings.items()}})
-        return made
+        return self._to({"topic": topic, **{_plain(n): v for n, v in settings.items()}})
 
-    def _to(self, kind: str, settings: Mapping[str, Any]) -> Self:
+    def _to_target(self, kind: str, settings: Mapping[str, Any]) -> Self:
         """Adds an output to another kind of target. settings: its options, and other entries of an output."""
         settings = {_plain(n): v for n, v in settings.items()}
         beside = {n: v for n, v in settings.items() if n in ("name", "from", "steps", "aggregate", "trigger")}
-        own = {n: v for n, v in settings.items() if n not in beside}
-        made = self._copy()
-        made._outputs = (*self._outputs, {kind: own, **beside})
+        return self._to({kind: {n: v for n, v in settings.items() if n not in beside}, **beside})
+
+    def _to(self, entries: Mapping[str, Any]) -> Self:
+        with self._changed() as made:
+            item = self._item(entries, f"outputs[{len(self._outputs) + 1}]")
+            made._hide(item, OUTPUT)
+            made._outputs = (*self._outputs, read_output(item))
         return made
 
     def spec(self) -> PipelineSpec:
         """The checked pipeline. Raises PipelineError."""
-        where = f"Pipeline({self._name!r})"
-        parts = dict(self._parts)
-        if self._steps:
-            parts["steps"] = list(self._steps)
-        return read_spec(from_python({**parts, "outputs": list(self._outputs)}, where), where)
+        with self._changed() as made:
+            return made._spec()
+
+    def _spec(self) -> PipelineSpec:
+        found = self._settings
+        relations = self._all_relations()
+        if not relations[0].named:
+            refuse_from(self._outputs)
+        dead, dead_topic = f"{self._name}-dead-letters", DeadLetters(where=self._where)
+        if "dead_letters" in found:
+            dead, dead_topic = read_dead_letters(found["dead_letters"], dead)
+        spec = PipelineSpec(
+            name=self._name,
+            plan=plan_of(relations, self._outputs),
+            dead_letters=dead,
+            bootstrap=found["bootstrap"].text() if "bootstrap" in found else None,
+            spark=found["spark"].text_map() if "spark" in found else {},
+            trigger=read_duration(found["trigger"]) if "trigger" in found else None,
+            where=self._where,
+            group_prefix=read_name(found["group"]) if "group" in found else None,
+            dead_topic=dead_topic,
+        )
+        return replace(checked(spec), secrets=self._secrets)
+
+    def _all_relations(self) -> tuple[Relation, ...]:
+        if not self._sources:
+            if self._source is None:
+                raise PipelineError(f"{self._where}: the pipeline needs source(...), or sources(...)")
+            if self._relations:
+                raise PipelineError(f"{self._where}: relations need sources: give the source a name there")
+            where = {"": self._where}
+            return (Relation(SOURCE, Scan(self._source), self._operators, where=where, named=False),)
+        if self._source is not None or self._operators:
+            what = "source" if self._source is not None else "steps"
+            raise PipelineError(f"{self._where}: {what} cannot be combined with sources: move it there")
+        return read_relations(self._sources, self._relations)
 
 
 def _plain(name: str) -> str:

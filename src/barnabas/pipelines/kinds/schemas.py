@@ -25,7 +25,8 @@ from barnabas.pipelines.spark.private import arrow_type, each, spark_type
 from barnabas.schemas.framing import Schema, schema_header
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.plan.model import RegistryPlace, Step
+    from barnabas.pipelines.plan.operators import RegistryPlace
+    from barnabas.pipelines.plan.places import Place
 
 _registers: ContextVar[bool] = ContextVar("registers", default=True)
 
@@ -40,7 +41,7 @@ def nothing_registered() -> Iterator[None]:
         _registers.reset(token)
 
 
-def newest(place: RegistryPlace, step: Step) -> Schema:
+def newest(place: RegistryPlace, step: Place) -> Schema:
     """The newest version of a subject. Raises PipelineError."""
     try:
         return Registry(place.url).newest(place.subject)
@@ -48,7 +49,7 @@ def newest(place: RegistryPlace, step: Step) -> Schema:
         fail(step, str(error))
 
 
-def decoded_columns(place: RegistryPlace, step: Step) -> tuple[Callable[[Column], Column], tuple[str, ...]]:
+def decoded_columns(place: RegistryPlace, step: Place) -> tuple[Callable[[Column], Column], tuple[str, ...]]:
     """A function from records to structs of `v`, the row, and `error`; and the fields. Raises PipelineError."""
     url, schema = place.url, newest(place, step)
     try:
@@ -75,7 +76,7 @@ def framed(record: Column, headers: Column, part: str) -> Column:
     return F.when(carried.isNull(), record).otherwise(F.concat(carried, record))
 
 
-def encoded_column(frame: Frame, place: RegistryPlace, step: Step) -> Column:
+def encoded_column(frame: Frame, place: RegistryPlace, step: Place) -> Column:
     """All fields as a struct of `v`, the record's bytes, and `error`. Raises PipelineError."""
     if frame.open or not frame.fields:
         fail(
@@ -102,7 +103,7 @@ def encoded_column(frame: Frame, place: RegistryPlace, step: Step) -> Column:
     return made
 
 
-def check_field(name: str, step: Step) -> str:
+def check_field(name: str, step: Place) -> str:
     """The name of a field in a schema, if fields may have it. Raises PipelineError."""
     if name.startswith("_"):
         fail(

@@ -1,42 +1,7 @@
-"""A pipeline's plan: named relations and how they depend on each other, as plain data without Spark.
+"""A pipeline's plan, as plain data without Spark and without I/O: what every front makes, and all that the compiler reads.
 
-Pipeline files and the Python builder make `relations`, `plan_of` sorts and checks them, and `compiler/` makes data
-frames of the plan.
+Relations (relations.py) have an origin, typed operators (operators.py) with expressions (expressions.py), and, found by
+inference.py: a schema, a key and a kind (schema.py). Outputs (outputs.py) are the sinks. `graph.plan_of` sorts, checks
+(checks.py) and identifies all of them; pipeline.py says which queries run them, fingerprint.py whether a checkpoint was
+made with the same plan.
 """
-
-from barnabas.pipelines.plan.graph import Plan, plan_of
-from barnabas.pipelines.plan.relations import (
-    Bounds,
-    Deduplicate,
-    Derived,
-    EventTime,
-    Explode,
-    Filter,
-    Join,
-    Operator,
-    Origin,
-    Project,
-    Relation,
-    Scan,
-    Union,
-    operator_of,
-)
-
-__all__ = [
-    "Bounds",
-    "Deduplicate",
-    "Derived",
-    "EventTime",
-    "Explode",
-    "Filter",
-    "Join",
-    "Operator",
-    "Origin",
-    "Plan",
-    "Project",
-    "Relation",
-    "Scan",
-    "Union",
-    "operator_of",
-    "plan_of",
-]

@@ -1,26 +1,38 @@
-"""The relations of a plan in the order of their dependencies, and what follows from the dependencies."""
+"""A plan: relations in the order of their dependencies, the outputs that write their rows, and what follows from both."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from barnabas.pipelines.plan.checks import check_output, check_relation
 from barnabas.pipelines.plan.errors import PipelineError, suggestion
-from barnabas.pipelines.plan.relations import Join, Relation, Scan, Union
+from barnabas.pipelines.plan.inference import inferred
+from barnabas.pipelines.plan.operators import Operator
+from barnabas.pipelines.plan.outputs import Output
+from barnabas.pipelines.plan.relations import Join, Relation, Scan
+from barnabas.pipelines.plan.schema import RowKind
+from barnabas.pipelines.plan.sources import Source
 
-if TYPE_CHECKING:
-    from barnabas.pipelines.plan.model import Source
+AnyOperator = TypeVar("AnyOperator", bound=Operator)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Named relations, each after those it reads. Made by `plan_of`."""
+    """Named relations, each after those it reads, and the outputs. Made by `plan_of`."""
 
     relations: Mapping[str, Relation]
+    outputs: tuple[Output, ...] = ()
 
     def __getitem__(self, name: str) -> Relation:
         return self.relations[name]
+
+    @property
+    def single(self) -> bool:
+        """Whether it has one relation, which has no name: labels and queries are then called without it."""
+        return not all(relation.named for relation in self.relations.values())
 
     @property
     def leaves(self) -> tuple[str, ...]:
@@ -32,6 +44,10 @@ class Plan:
     def sources(self) -> tuple[Source, ...]:
         """The sources that are read, in order."""
         return tuple(r.origin.source for r in self.relations.values() if isinstance(r.origin, Scan))
+
+    def output(self, name: str) -> Output | None:
+        """The output of this name."""
+        return next((output for output in self.outputs if output.name == name), None)
 
     def needed(self, name: str) -> tuple[Relation, ...]:
         """A relation and all those that it depends on, each after those it reads."""
@@ -74,10 +90,7 @@ class Plan:
 
     def is_table(self, name: str) -> bool:
         """Whether a relation has only the newest row of each key, not a stream of rows."""
-        origin = self[name].origin
-        if isinstance(origin, Scan):
-            return origin.table
-        return not isinstance(origin, (Join, Union)) and all(self.is_table(above) for above in origin.inputs)
+        return self[name].rows is RowKind.TABLE
 
     def joins_streams(self, name: str) -> bool:
         """Whether a relation, or one that it depends on, joins two streams or has an aggregate. Spark then only appends
@@ -103,13 +116,68 @@ class Plan:
         return bool(origin.inputs) and all(self.has_event_time(above) for above in origin.inputs)
 
 
-def plan_of(relations: Iterable[Relation]) -> Plan:
-    """A plan of these relations, sorted and checked. Raises PipelineError with the line of the mistake."""
-    named = {relation.name: relation for relation in relations}
-    plan = Plan(_sorted(named))
-    for relation in plan.relations.values():
-        _check(plan, relation)
+def plan_of(relations: Iterable[Relation], outputs: Iterable[Output] = ()) -> Plan:
+    """A plan of these relations and outputs: sorted, checked, with the ids of all operators, and with schema, key and kind
+    of each relation. Raises PipelineError with the line of the mistake."""
+    named = {relation.name: _identified(relation) for relation in relations}
+    done: dict[str, Relation] = {}
+    for relation in _sorted(named).values():
+        done[relation.name] = inferred(relation, done)
+    plan = Plan(done)
+    for relation in done.values():
+        check_relation(plan, relation)
+    plan = Plan(done, tuple(_placed(plan, output) for output in outputs))
+    for output in plan.outputs:
+        check_output(plan, output)
+    if plan.outputs:
+        unread = [name for name in plan.leaves if name not in {output.relation for output in plan.outputs}]
+        if unread:
+            place = plan[unread[0]].at()
+            raise PipelineError(
+                f"{place}: nothing reads {unread[0]}: name it in an output's from, or remove it"
+            )
     return plan
+
+
+def _identified(relation: Relation) -> Relation:
+    """The relation, its operators with ids: the relation's name, the operator's kind and, from the second of its kind on,
+    its number. An operator keeps its id whatever is added, removed or changed elsewhere."""
+    aggregate = None if relation.aggregate is None else _with_id(relation.aggregate, relation.name)
+    return replace(relation, operators=_with_ids(relation.operators, relation.name), aggregate=aggregate)
+
+
+def _with_ids(operators: Iterable[Operator], owner: str) -> tuple[Operator, ...]:
+    seen: Counter[str] = Counter()
+    found = []
+    for operator in operators:
+        seen[operator.kind] += 1
+        found.append(_with_id(operator, owner, seen[operator.kind]))
+    return tuple(found)
+
+
+def _with_id(operator: AnyOperator, owner: str, number: int = 1) -> AnyOperator:
+    return replace(operator, id=f"{owner}/{operator.kind}" + (f".{number}" if number > 1 else ""))
+
+
+def _placed(plan: Plan, output: Output) -> Output:
+    """The output with the relation whose rows it writes, and with the ids of its operators."""
+    relation = output.relation
+    if not relation:
+        last = plan.leaves
+        if len(last) != 1:
+            raise PipelineError(
+                f"{output.at()}: output {output.name} needs from, the relation whose rows it writes: "
+                f"{', '.join(plan.relations)}"
+            )
+        relation = last[0]
+    elif relation not in plan.relations:
+        raise PipelineError(
+            f"{output.at('from')}: there is no relation {relation!r}; {suggestion(relation, plan.relations)}"
+        )
+    owner = f"to {output.name}"
+    aggregate = None if output.aggregate is None else _with_id(output.aggregate, owner)
+    operators = _with_ids(output.operators, owner)
+    return replace(output, relation=relation, operators=operators, aggregate=aggregate)
 
 
 def _sorted(named: Mapping[str, Relation]) -> dict[str, Relation]:
@@ -136,78 +204,3 @@ def _sorted(named: Mapping[str, Relation]) -> dict[str, Relation]:
     for name in named:
         visit(name)
     return done
-
-
-def _check(plan: Plan, relation: Relation) -> None:
-    """Raises PipelineError for a relation that Spark cannot run, or only with state that grows for ever."""
-
-    def fail(message: str, entry: str = "origin") -> None:
-        raise PipelineError(f"{relation.at(entry)}: {relation.name}: {message}")
-
-    origin = relation.origin
-    if isinstance(origin, Union):
-        if table := next((name for name in origin.relations if plan.is_table(name)), None):
-            fail(f"{table} is a table, and a union is made of streams")
-    elif isinstance(origin, Join):
-        _check_join(plan, relation, origin)
-    if plan.is_table(relation.name):
-        if relation.event_time is not None:
-            fail("a table has no event time: it is the newest record of each key", "time")
-        if relation.aggregate is not None:
-            fail("a table cannot be aggregated, only joined with a stream", "aggregate")
-        if stateful := next((o.step for o in relation.operators if o.stateful), None):
-            raise PipelineError(
-                f"{stateful.where}: {relation.name}: step {stateful.label}: not for a table, which has one row per key"
-            )
-    if relation.event_time is not None and plan.joins_streams(relation.name):
-        fail("declare the event time before a join or an aggregate, in its inputs", "time")
-    if relation.aggregate is not None:
-        _check_aggregate(plan, relation)
-
-
-def _check_join(plan: Plan, relation: Relation, join: Join) -> None:
-    where, name = relation.at("origin"), relation.name
-    if plan.is_table(join.left):
-        both = plan.is_table(join.right)
-        raise PipelineError(
-            f"{where}: {name}: {join.left} is a table: "
-            + ("two tables cannot be joined" if both else "name the stream as left and the table as right")
-        )
-    if plan.is_table(join.right):
-        if join.within is not None:
-            raise PipelineError(
-                f"{relation.at('within')}: {name}: within is for two streams; table {join.right} is read as it is now"
-            )
-        if join.kind not in ("inner", "left"):
-            raise PipelineError(
-                f"{where}: {name}: a join with a table is inner or left: the stream does not end, so no row of the "
-                "table is known to stay without a partner"
-            )
-        return
-    if join.within is None:
-        raise PipelineError(
-            f"{where}: {name}: a join of two streams needs within, like within: 1 hour: without a bound in time every row "
-            "would have to be kept for ever"
-        )
-    for side in (join.left, join.right):
-        if not plan.has_event_time(side):
-            raise PipelineError(
-                f"{plan[side].at()}: {side} has no event time, which the join {name} needs: give it "
-                "time: {of: FIELD, late: 10 minutes}"
-            )
-
-
-def _check_aggregate(plan: Plan, relation: Relation) -> None:
-    aggregate = relation.aggregate
-    assert aggregate is not None
-    where = relation.at("aggregate")
-    if aggregate.window is None:
-        raise PipelineError(
-            f"{where}: {relation.name}: an aggregate of a relation needs a window, so that its rows are final; for "
-            "totals without an end use an aggregate of an output"
-        )
-    if aggregate.late is None and not plan.has_time_before_aggregate(relation):
-        raise PipelineError(
-            f"{where}: {relation.name}: an aggregate of a relation needs late, or an event time in what it reads, to "
-            "know when a window is over"
-        )

@@ -1,17 +1,22 @@
-"""The parts of a plan as plain data: relations, the origins of their rows, and the operators that process them.
+"""Relations: named sets of rows, the origins of their rows, and what is done with each row.
 
-A relation is a named set of rows: a stream of records, or a table (of a compacted topic: the newest record of each
-key). Its origin is a source, another relation, or several; its operators are applied to each row in turn.
+A relation's origin is a source, another relation, or several; its operators are applied to each row in turn, then its
+event time, then its aggregate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Literal
 
-if TYPE_CHECKING:
-    from barnabas.pipelines.plan.model import Aggregate, Source, Step
+from barnabas.pipelines.plan.expressions import Expression
+from barnabas.pipelines.plan.operators import Operator
+from barnabas.pipelines.plan.schema import Key, RowKind, Schema
+from barnabas.pipelines.plan.sources import Source
+
+SOURCE = "source"
+"""The name of the only relation of a pipeline that names none."""
 
 # --- origins ------------------------------------------------------------------------------------------
 
@@ -81,53 +86,7 @@ class Join:
 
 Origin = Scan | Derived | Union | Join
 
-# --- operators ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """An operation on each row. step: its options, as checked by kinds/steps/, and its label for messages."""
-
-    step: Step
-    stateful: ClassVar[bool] = False
-
-
-@dataclass(frozen=True, slots=True)
-class Project(Operator):
-    """Adds, changes and removes fields of a row."""
-
-
-@dataclass(frozen=True, slots=True)
-class Filter(Operator):
-    """Removes rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Explode(Operator):
-    """Makes a row of each element of an array."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deduplicate(Operator):
-    """Removes rows whose fields were seen before."""
-
-    stateful: ClassVar[bool] = True
-
-
-OPERATORS: Mapping[str, type[Operator]] = {"filter": Filter, "explode": Explode, "deduplicate": Deduplicate}
-"""The steps that are not just projections."""
-
-
-NEVER_FAIL: Collection[str] = ("constant", "deduplicate", "drop", "keep", "rename")
-"""Steps that fail for no record."""
-
-
-def operator_of(step: Step) -> Operator:
-    """A step of a pipeline file as an operator."""
-    return OPERATORS.get(step.kind, Project)(step)
-
-
-# --- relations ----------------------------------------------------------------------------------------
+# --- time and aggregates ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +99,61 @@ class EventTime:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """Time windows. of: the time; None: the relation's event time. every: a window's length. slide: how often one begins;
+    None: each when the last one ends. gap: in place of every, the pause that ends a session. name, end: the fields for
+    the window's start and end."""
+
+    of: Expression | None
+    every: str | None
+    slide: str | None
+    name: str
+    gap: str | None = None
+    end: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The fields that it adds."""
+        return [self.name, *([] if self.end is None else [self.end])]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregate(Operator):
+    """Groups of rows and their results. compute: Spark SQL aggregates by field. late: how late a record may come and
+    still count; None keeps every window open forever. emit: `changes` writes a group's result whenever it changes,
+    `final` only once, when the group's window is over."""
+
+    kind: ClassVar[str] = "aggregate"
+    stateful: ClassVar[bool] = True
+    window: Window | None = None
+    by: tuple[Expression, ...] = ()
+    compute: Mapping[str, Expression] = field(default_factory=dict)
+    late: str | None = None
+    emit: Literal["changes", "final"] = "changes"
+
+    @property
+    def groups(self) -> list[str]:
+        """The fields that identify a group."""
+        return [*([] if self.window is None else [self.window.name]), *(by.text for by in self.by)]
+
+    def after(self, schema: Schema) -> Schema:
+        names = [] if self.window is None else self.window.names
+        made: dict[str, str | None] = dict.fromkeys(names, "timestamp")
+        for by in self.by:
+            kind = schema.type_of(by.text)
+            made[by.text] = "string" if kind == "variant" else kind
+        for name, expression in self.compute.items():
+            made[name] = "bigint" if expression.text.replace(" ", "").lower() == "count(*)" else None
+        return Schema(made)
+
+
+# --- relations ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
 class Relation:
-    """A named set of rows. aggregate: applied to the rows after all operators. where: file and line of its entries."""
+    """A named set of rows. aggregate: applied to the rows after all operators. where: file and line of its entries.
+    named: false for the only relation of a pipeline that names none. schema, key and rows are found by `plan_of`."""
 
     name: str
     origin: Origin
@@ -149,22 +161,19 @@ class Relation:
     event_time: EventTime | None = None
     aggregate: Aggregate | None = None
     where: Mapping[str, str] = field(default_factory=dict, compare=False)
+    named: bool = True
+    schema: Schema = field(default_factory=Schema)
+    key: Key | None = None
+    rows: RowKind = RowKind.STREAM
 
     def at(self, entry: str = "") -> str:
         """File and line of one of its entries, or else of the relation."""
         return self.where.get(entry) or self.where.get("", "")
 
     @property
-    def steps(self) -> tuple[Step, ...]:
-        """The steps of its operators."""
-        return tuple(operator.step for operator in self.operators)
-
-    @property
     def can_fail(self) -> bool:
-        """Whether a record can fail in one of its steps, or because of its event time."""
-        return self.event_time is not None or any(
-            step.kind not in NEVER_FAIL or step.options.get("without") == "fail" for step in self.steps
-        )
+        """Whether a record can fail in one of its operators, or because of its event time."""
+        return self.event_time is not None or any(operator.can_fail for operator in self.operators)
 
     @property
     def passes_failures(self) -> bool:

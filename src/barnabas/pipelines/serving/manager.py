@@ -19,7 +19,7 @@ from barnabas.pipelines.compiler.queries import address_of, stop_file
 from barnabas.pipelines.entries.hiding import MASK, hide
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
 from barnabas.pipelines.plan.errors import PipelineError, suggestion
-from barnabas.pipelines.plan.model import PipelineSpec
+from barnabas.pipelines.plan.pipeline import PipelineSpec
 from barnabas.pipelines.serving.logs import Line, Page, read_page, write_line
 from barnabas.pipelines.serving.preparing import prepare
 from barnabas.pipelines.serving.supervisor import Managed, Supervisor, Wanted

@@ -15,7 +15,7 @@ from barnabas.pipelines.plan.errors import BrokerAway, PipelineError
 from barnabas.pipelines.spark.topics.options import OptionError, client_options, source_options
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.plan.model import PipelineSpec
+    from barnabas.pipelines.plan.pipeline import PipelineSpec
 
 CONTACT_SECONDS: Final = 3.0
 

@@ -13,9 +13,12 @@ from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import ClientError
 from barnabas.pipelines.compiler.outputs import query_rows
 from barnabas.pipelines.compiler.relations import opened, run_steps
-from barnabas.pipelines.plan import Scan
 from barnabas.pipelines.plan.errors import PipelineError, suggestion
-from barnabas.pipelines.plan.model import Output, PipelineSpec, Query, Source, Step
+from barnabas.pipelines.plan.operators import Operator
+from barnabas.pipelines.plan.outputs import Output
+from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
+from barnabas.pipelines.plan.relations import Scan
+from barnabas.pipelines.plan.sources import Source
 from barnabas.pipelines.spark.frame import Frame
 from barnabas.pipelines.spark.outgoing import json_value
 from barnabas.pipelines.spark.session.start import adopt_session
@@ -79,12 +82,13 @@ def preview(
     """
     from barnabas.pipelines.compiler.queries import connection_options
 
-    if spec.relations:
+    if not spec.plan.single:
         return _preview_source(spark, spec, bootstrap, topic, count, oldest)
     table = _records(connection_options(spec, bootstrap), spec, topic, count, oldest)
-    steps = spec.steps + _output_steps(spec, output)
+    chosen = _output(spec, output)
+    steps = spec.plan[chosen.relation].operators + chosen.operators
     records = preview_rows(spark, steps, table, spec.source)
-    _add_leaving(spark, spec, _output(spec, output), table, records)
+    _add_leaving(spark, spec, chosen, table, records)
     return records
 
 
@@ -103,7 +107,7 @@ def _preview_source(
         raise PipelineError(f"{spec.where}: no source reads topic {topic}; {suggestion(topic, by_topic)}")
     relation, source = by_topic[topic]
     table = _records(connection_options(spec, bootstrap), spec, topic, count, oldest)
-    return preview_rows(spark, relation.steps, table, source)
+    return preview_rows(spark, relation.operators, table, source)
 
 
 def _add_leaving(
@@ -119,10 +123,6 @@ def _add_leaving(
         headers = {header.key: _text(header.value) for header in row.headers or ()}
         made = Leaving(row.topic, _text(row.key), _text(row.value), headers)
         by_place[row.origin.topic, row.origin.partition, row.origin.offset].leaves.append(made)
-
-
-def _output_steps(spec: PipelineSpec, output: str | None) -> tuple[Step, ...]:
-    return _output(spec, output).steps
 
 
 def _output(spec: PipelineSpec, output: str | None) -> Output:
@@ -147,7 +147,7 @@ def _records(
 
 
 def preview_rows(
-    spark: SparkSession, steps: tuple[Step, ...], table: pa.Table, source: Source | None = None
+    spark: SparkSession, steps: tuple[Operator, ...], table: pa.Table, source: Source | None = None
 ) -> list[RecordPreview]:
     """A preview of the steps over records that were read before."""
     adopt_session(spark)

@@ -39,9 +39,13 @@ from barnabas.pipelines.compiler.relations import Load
 from barnabas.pipelines.kinds.sources import SOURCES, Reading
 from barnabas.pipelines.kinds.targets import TARGETS
 from barnabas.pipelines.kinds.targets.base import Delivery, deliver_rows, placed
-from barnabas.pipelines.plan import Relation, Scan
 from barnabas.pipelines.plan.errors import PipelineError
-from barnabas.pipelines.plan.model import SOURCE, Output, PipelineSpec, Query, Source, Step
+from barnabas.pipelines.plan.expressions import Expression
+from barnabas.pipelines.plan.outputs import Output
+from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
+from barnabas.pipelines.plan.places import Place
+from barnabas.pipelines.plan.relations import SOURCE, Relation, Scan
+from barnabas.pipelines.plan.sources import Source
 from barnabas.pipelines.spark.frame import ERROR_TYPE, Frame, computed, expression, spark_reason
 from barnabas.pipelines.spark.outgoing import HEADER_PREFIX, HEADERS_TYPE
 from barnabas.pipelines.spark.session.log import failure_reason
@@ -184,7 +188,7 @@ class _Replay:
         seen = Observation()
         chosen = self._chosen(letters, seen).persist(StorageLevel.DISK_ONLY)
         try:
-            several = [failed_relation().alias("failed"), "topic"] if self.spec.relations else []
+            several = [failed_relation().alias("failed"), "topic"] if not self.spec.plan.single else []
             table = chosen.select(
                 "letter_partition",
                 "letter_offset",
@@ -233,15 +237,15 @@ class _Replay:
                 "_error": F.lit(None).cast(ERROR_TYPE),
             }
         )
-        place = Step("replay", "replay-dead-letters", {}, self.spec.name)
-        frame, wanted = expression(Frame(texts, FIELDS), self.where or "true", place)
+        place = Place(label="replay-dead-letters", where=self.spec.name)
+        frame, wanted = expression(Frame(texts, FIELDS), Expression.of(self.where or "true"), place)
         if frame.kind(wanted) != "boolean":
             raise PipelineError(f"--where {self.where!r} is {frame.kind(wanted)}, not true or false")
         # A rejected result of an aggregate comes from no single record, so it cannot be replayed.
         rows = frame.data.where(wanted & F.col("offset").isNotNull())
         value = F.col("_bytes")
         if self.repair is not None:
-            frame = computed(Frame(rows, FIELDS), "_repaired", self.repair, place, "string")
+            frame = computed(Frame(rows, FIELDS), "_repaired", Expression.of(self.repair), place, "string")
             rows, value = frame.data, F.col("_repaired").cast("binary")
         header = F.struct(
             F.lit(REPLAYED).alias("key"),
@@ -257,7 +261,7 @@ class _Replay:
 
     def _ways(self, table: pa.Table, report: ReplayReport) -> tuple[dict[_Way, int], pa.Table]:
         """The number of letters by way, and the letters that can be replayed; counts the others in `report.kept`."""
-        if not self.spec.relations:
+        if self.spec.plan.single:
             counted = pc.value_counts(table.column("output")).to_pylist()
             return {_Way(row["values"]): row["counts"] for row in counted}, table
         ways: dict[_Way, int] = {}
@@ -323,7 +327,7 @@ class _Replay:
                 sends = self._common(output) if not told or failed is not None else frozenset()
                 yield Query(output.name, output, sends)
                 told = True
-            elif output.steps:
+            elif output.operators:
                 sends = self._common(output) if failed is not None else frozenset()
                 yield Query(output.name, output, sends, only_dead=True)
                 told = told or failed is not None

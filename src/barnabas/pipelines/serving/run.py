@@ -26,8 +26,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.pipelines.compiler.queries import POLL_SECONDS, STOP_SECONDS, QueryReport, address_of, stop_file
-from barnabas.pipelines.fronts.yaml.spec import PipelineSpec, load_spec
+from barnabas.pipelines.fronts.yaml.spec import load_spec
 from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.plan.pipeline import PipelineSpec
 from barnabas.pipelines.serving.preparing import prepare
 from barnabas.pipelines.serving.rates import progress_line
 from barnabas.pipelines.serving.supervisor import Managed, Shown, Supervisor

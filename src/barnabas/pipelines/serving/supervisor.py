@@ -45,7 +45,7 @@ from barnabas.pipelines.compiler.queries import (
 from barnabas.pipelines.entries.document import duration_seconds
 from barnabas.pipelines.entries.hiding import hide
 from barnabas.pipelines.plan.errors import BrokerAway, PipelineError, TargetAway
-from barnabas.pipelines.plan.model import PipelineSpec, Query
+from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
 from barnabas.pipelines.serving.logs import Line, last_trouble
 from barnabas.pipelines.serving.preparing import prepare
 from barnabas.pipelines.serving.rates import Gauge, duration_text

@@ -21,7 +21,8 @@ from barnabas.pipelines.plan.errors import PipelineError, suggestion
 from barnabas.pipelines.spark.private import each, referenced_columns, try_eval
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.plan.model import Step
+    from barnabas.pipelines.plan.expressions import Expression
+    from barnabas.pipelines.plan.places import Place
 
 RECORD_COLUMNS: Final = ("_key", "_value", "_topic", "_partition", "_offset", "_timestamp", "_headers")
 ROW: Final = "_row"
@@ -62,11 +63,11 @@ class Frame:
         """Whether rows may stand for a delete."""
         return DELETED in self.data.columns
 
-    def _complained(self, data: DataFrame, reason: Column, step: Step) -> DataFrame:
+    def _complained(self, data: DataFrame, reason: Column, step: Place) -> DataFrame:
         """The rows with an error where there is a reason."""
         return flag(data, F.when(~F.col(DELETED), reason) if self.sparing else reason, step)
 
-    def source(self, name: str | None, step: Step) -> Column:
+    def source(self, name: str | None, step: Place) -> Column:
         """The field of this name, or the record's value as text without a name. An open field is a variant, null in
         rows that do not have it. Raises PipelineError if there is no such field."""
         if name is None:
@@ -78,7 +79,7 @@ class Frame:
         near = suggestion(name, self.fields) if self.fields else "a parse step makes the first ones"
         fail(step, f"there is no field {name!r} at this point; {near}")
 
-    def readable(self, name: str | None, step: Step) -> Frame:
+    def readable(self, name: str | None, step: Place) -> Frame:
         """If the record's value is the source (no `name`): the frame with an error in rows whose bytes are not text;
         deletes, which have no value, are spared."""
         if name is not None:
@@ -87,7 +88,7 @@ class Frame:
         data = flag(self.data, F.when(bad, complaint(NOT_TEXT, _bytes_shown("_value"))), step)
         return replace(self, data=data, sparing=self.deletes)
 
-    def text(self, name: str | None, step: Step) -> Column:
+    def text(self, name: str | None, step: Place) -> Column:
         """A field, or the record's value, as text, see `source`. Raises PipelineError."""
         return self.source(name, step).cast("string")
 
@@ -98,7 +99,7 @@ class Frame:
     def put(
         self,
         columns: Mapping[str, Column],
-        step: Step,
+        step: Place,
         reason: Reason | None = None,
         *,
         attempted: bool = False,
@@ -134,7 +135,7 @@ class Frame:
         left = each("map_filter", F.col(OPEN), lambda key, _: ~F.array_contains(gone, key))
         return replace(self, data=self.data.withColumn(OPEN, left))
 
-    def spread(self, more: Column, step: Step, reason: Reason | None = None) -> Frame:
+    def spread(self, more: Column, step: Place, reason: Reason | None = None) -> Frame:
         """Adds a map of names to variants to the open fields; new values replace old ones of the same name."""
         data = self.data if self.open else self.data.withColumn(OPEN, F.lit(None).cast(OPEN_TYPE))
         alive = F.col("_error").isNull()
@@ -152,7 +153,7 @@ class Frame:
         frame = replace(self, data=data.withColumn(OPEN, F.when(alive, merged)).drop("_more"), open=True)
         return frame.forget(self.fields) if self.fields else frame
 
-    def declare(self, names: Iterable[str], step: Step) -> Frame:
+    def declare(self, names: Iterable[str], step: Place) -> Frame:
         """Makes columns of these open fields; declared fields are not changed. Raises PipelineError."""
         frame = self
         names = tuple(names)
@@ -163,7 +164,7 @@ class Frame:
         return frame.put(wanted, step) if wanted else frame
 
 
-def flag(data: DataFrame, reason: Column, step: Step) -> DataFrame:
+def flag(data: DataFrame, reason: Column, step: Place) -> DataFrame:
     """Sets `_error` where there is a reason and none was set before."""
     data = data.withColumn("_reason", reason)
     output = F.lit(step.output).cast("string").alias("output")
@@ -172,7 +173,7 @@ def flag(data: DataFrame, reason: Column, step: Step) -> DataFrame:
     return data.withColumn("_error", F.when(fresh, made).otherwise(F.col("_error"))).drop("_reason")
 
 
-def fail(step: Step, message: str) -> NoReturn:
+def fail(step: Place, message: str) -> NoReturn:
     """Raises PipelineError with the step's line in the file."""
     raise PipelineError(
         f"{step.where}: step {step.label}: {message}" if step.where else f"{step.label}: {message}"
@@ -206,11 +207,12 @@ def first_of(reasons: Iterable[Column]) -> Column | None:
     return F.coalesce(*found) if found else None
 
 
-def expression(frame: Frame, sql: str, step: Step) -> tuple[Frame, Column]:
+def expression(frame: Frame, wanted: Expression, step: Place) -> tuple[Frame, Column]:
     """A Spark SQL expression over the fields, analyzed now so that mistakes are reported before anything runs.
 
     Open fields in it become columns (variants) of the frame that is returned with it. Raises PipelineError.
     """
+    sql, step = wanted.text, replace(step, where=wanted.where or step.where)
     for _ in range(UNKNOWN_NAMES_MAX):
         try:
             column = F.expr(sql)
@@ -229,16 +231,16 @@ def expression(frame: Frame, sql: str, step: Step) -> tuple[Frame, Column]:
     fail(step, f"{sql!r} names more than {UNKNOWN_NAMES_MAX} fields")
 
 
-def computed(frame: Frame, name: str, sql: str, step: Step, kind: str | None = None) -> Frame:
+def computed(frame: Frame, name: str, wanted: Expression, step: Place, kind: str | None = None) -> Frame:
     """The frame with a field `name` made by a Spark SQL expression (as type `kind`).
 
     A row for which it fails (a cast, an overflow, a division by zero, raise_error, ...) gets an error that shows the
     fields in the expression. A result that is null is not an error. Raises PipelineError.
     """
-    frame, column = expression(frame, sql, step)
+    frame, column = expression(frame, wanted, step)
     if kind is not None:
         column = column.cast(kind)
-    if SIMPLE.fullmatch(sql):
+    if wanted.cannot_fail:
         return frame.put({name: column}, step)
     references = referenced_columns(frame.data, column)
     named = [field for field in frame.fields if field in references]
@@ -247,13 +249,9 @@ def computed(frame: Frame, name: str, sql: str, step: Step, kind: str | None = N
         shown += [f"{', ' if shown else ' with '}{field} = ", F.col(quoted(field))]
 
     def reason(new: Mapping[str, Column]) -> Column:
-        return F.when(new[name].isNull(), complaint(f"cannot compute {sql}", *shown))
+        return F.when(new[name].isNull(), complaint(f"cannot compute {wanted.text}", *shown))
 
     return frame.put({name: attempt(column)}, step, reason, attempted=True)
-
-
-SIMPLE: Final = re.compile(r"[A-Za-z_][\w.]*|`[^`]+`|\d+|'[^'\\]*'")
-"""Matches names and literals, which cannot fail."""
 
 
 def attempt(column: Column) -> Column:

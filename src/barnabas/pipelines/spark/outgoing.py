@@ -11,7 +11,7 @@ from barnabas.pipelines.spark.exact_json import OPTIONS, json_object
 from barnabas.pipelines.spark.frame import OPEN, OPEN_TYPE, ROW, Frame
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.plan.model import PipelineSpec
+    from barnabas.pipelines.plan.pipeline import PipelineSpec
 
 HEADER_PREFIX: Final = "barnabas."
 HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from barnabas.pipelines.fronts.yaml.parts import STEP_LIST
+from barnabas.pipelines.fronts.parts.common import STEP_LIST
 from barnabas.pipelines.fronts.yaml.spec import PIPELINE
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

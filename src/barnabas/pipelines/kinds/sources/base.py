@@ -15,7 +15,7 @@ from barnabas.pipelines.entries.shapes import Group
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from barnabas.pipelines.plan.model import Source
+    from barnabas.pipelines.plan.sources import Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from barnabas.pipelines.entries.shapes import Group, Number, Text
 from barnabas.pipelines.kinds.sources.base import Reading, SourceKind
 from barnabas.pipelines.kinds.sources.topics import ENCODING, encoding_name
 from barnabas.pipelines.plan.errors import PipelineError
-from barnabas.pipelines.plan.model import Source
+from barnabas.pipelines.plan.sources import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,7 +22,7 @@ from barnabas.pipelines.entries.shapes import Choice, Either, Group, Named, Seve
 from barnabas.pipelines.formats.columns import BASE_COLUMNS, ddl_schema
 from barnabas.pipelines.kinds.sources.base import Reading, SourceKind
 from barnabas.pipelines.plan.errors import suggestion
-from barnabas.pipelines.plan.model import Source
+from barnabas.pipelines.plan.sources import Source
 from barnabas.pipelines.spark.topics.options import SOURCE_NAMES, shown_names
 from barnabas.pipelines.spark.topics.options import Named as Option
 

@@ -11,20 +11,20 @@ from barnabas.pipelines.entries.shapes import Hidden, Shape
 from barnabas.pipelines.plan.errors import suggestion
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.plan.model import Step
+    from barnabas.pipelines.plan.operators import Operator
     from barnabas.pipelines.spark.frame import Frame
 
 
 @dataclass(frozen=True, slots=True)
 class StepRule:
-    """One kind of step. shape: the entries that it accepts. check: makes options of the entry in the file (raises
-    PipelineError). apply: compiles the step."""
+    """One kind of step. shape: the entries that it accepts. check: makes an operator of the entry in the file (raises
+    PipelineError). apply: compiles the operator."""
 
     name: str
     doc: str
     shape: Shape
-    check: Callable[[Item], Mapping[str, Any]]
-    apply: Callable[[Frame, Step], Frame]
+    check: Callable[[Item], Operator]
+    apply: Callable[[Frame, Any], Frame]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -27,6 +27,22 @@ from barnabas.pipelines.entries.shapes import Choice, Duration, Either, Group, M
 from barnabas.pipelines.kinds.steps.base import StepRule, rules
 from barnabas.pipelines.kinds.steps.exact_numbers import WHOLE, is_inexact, is_kept, whole_number
 from barnabas.pipelines.plan.errors import suggestion
+from barnabas.pipelines.plan.expressions import Expression
+from barnabas.pipelines.plan.operators import (
+    Compute,
+    Constant,
+    Convert,
+    Deduplicate,
+    Drop,
+    Filter,
+    Headers,
+    Keep,
+    OfFields,
+    ReadTime,
+    Rename,
+    ShowRecord,
+    WriteTime,
+)
 from barnabas.pipelines.spark.exact_json import json_object
 from barnabas.pipelines.spark.frame import (
     DELETED,
@@ -47,7 +63,8 @@ from barnabas.pipelines.spark.frame import (
 from barnabas.pipelines.spark.private import check_zone, each
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.plan.model import Step
+    from barnabas.pipelines.plan.operators import Operator
+    from barnabas.pipelines.plan.places import Place
 
 TYPES: Final[dict[str, str]] = {
     "string": "string",
@@ -139,11 +156,26 @@ HEADERS: Final = Group(
 )
 
 
-def check_names(item: Item) -> Mapping[str, Any]:
-    """The options of a step whose entry is a list of field names, or one name. Raises PipelineError."""
+def check_names(item: Item) -> tuple[str, ...]:
+    """A list of field names, or one name. Raises PipelineError."""
     if item.value in (None, "", []) or isinstance(item.value, dict):
         item.fail(f"{item.what} needs the names of fields")
-    return {"names": item.texts()}
+    return item.texts()
+
+
+def of_names(operator: type[OfFields]) -> Callable[[Item], Operator]:
+    """The check of a step whose entry is a list of field names, or one name."""
+    return lambda item: operator(names=check_names(item))
+
+
+def read_expression(item: Item) -> Expression:
+    """A Spark SQL expression. Raises PipelineError."""
+    return Expression.of(item.text(), item.where)
+
+
+def read_expressions(item: Item) -> dict[str, Expression]:
+    """Spark SQL expressions by name. Raises PipelineError."""
+    return {name: read_expression(entry) for name, entry in item.mapping().items()}
 
 
 def check_new_name(name: str, item: Item) -> str:
@@ -153,7 +185,7 @@ def check_new_name(name: str, item: Item) -> str:
     return name
 
 
-def known(frame: Frame, names: tuple[str, ...], step: Step) -> None:
+def known(frame: Frame, names: tuple[str, ...], step: Place) -> None:
     """Raises PipelineError for names that no field can have at this point."""
     for name in names:
         if name not in frame.fields and not frame.open:
@@ -165,15 +197,15 @@ def _type(item: Item) -> str:
     return text if text.startswith("decimal") else TYPES[item.choice(TYPES) if text not in TYPES else text]
 
 
-def _check_convert(item: Item) -> Mapping[str, Any]:
+def _check_convert(item: Item) -> Operator:
     found = CONVERT.open(item)
     if not found:
         item.fail("convert is empty: name fields with their new types, like status: int")
-    return {"types": {name: _type(entry) for name, entry in found.items()}}
+    return Convert(types={name: _type(entry) for name, entry in found.items()})
 
 
-def _apply_convert(frame: Frame, step: Step) -> Frame:
-    types = step.options["types"]
+def _apply_convert(frame: Frame, step: Convert) -> Frame:
+    types = step.types
     olds = {name: frame.source(name, step) for name in types}
     columns = {name: _converted(frame, old, types[name]) for name, old in olds.items()}
 
@@ -218,35 +250,33 @@ def _converted(frame: Frame, old: Column, kind: str) -> Column:
     return F.when(is_kept(text, found, kind), found)
 
 
-def _check_time(item: Item) -> Mapping[str, Any]:
+def _check_time(item: Item) -> Operator:
     found = TIME.open(item)
     name = found["field"].text()
     formats = tuple(check_layout(i.text(), i) for i in found["format"].items()) if "format" in found else ()
-    return {
-        "field": name,
-        "formats": formats,
-        "to": check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
-        "zone": found["zone"].text() if "zone" in found else None,
-    }
+    return ReadTime(
+        field=name,
+        formats=formats,
+        to=check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
+        zone=found["zone"].text() if "zone" in found else None,
+    )
 
 
-def _apply_time(frame: Frame, step: Step) -> Frame:
+def _apply_time(frame: Frame, step: ReadTime) -> Frame:
     """Converts text to a timestamp by the first format that fits. A zone in the text is used; `zone` is for text
     without one (default UTC). Formats: those of Spark, unix, unix_ms; without any, ISO 8601."""
-    options = step.options
-    text = frame.text(options["field"], step)
-    zone = options["zone"]
+    text, zone = frame.text(step.field, step), step.zone
     if zone is not None:
         _check_zone(frame, zone, step)
-    tries = [_in_zone(_time_of(text, layout), zone, _names_zone(layout)) for layout in options["formats"]]
+    tries = [_in_zone(_time_of(text, layout), zone, _names_zone(layout)) for layout in step.formats]
     time = F.coalesce(*(tries or [_in_zone(F.try_to_timestamp(text), zone, text.rlike(ISO_ZONE))]))
-    wanted = f", not a time like {' or '.join(options['formats'])}" if options["formats"] else ", not a time"
+    wanted = f", not a time like {' or '.join(step.formats)}" if step.formats else ", not a time"
 
     def reason(new: Mapping[str, Column]) -> Column:
-        bad = text.isNotNull() & new[options["to"]].isNull()
-        return F.when(bad, complaint(f"{options['field']} is ", text, wanted))
+        bad = text.isNotNull() & new[step.to].isNull()
+        return F.when(bad, complaint(f"{step.field} is ", text, wanted))
 
-    return frame.put({options["to"]: time}, step, reason)
+    return frame.put({step.to: time}, step, reason)
 
 
 ISO_ZONE: Final = r"[T ]\d{1,2}(?::[\d:.]*)?\s*[A-Za-z+\-]"
@@ -290,60 +320,59 @@ def _time_of(text: Column, layout: str) -> Column:
     return F.try_to_timestamp(text, F.lit(layout))
 
 
-def _check_zone(frame: Frame, zone: str, step: Step) -> None:
+def _check_zone(frame: Frame, zone: str, step: Place) -> None:
     try:
         check_zone(frame.data.sparkSession, zone)
     except Exception:
         fail(step, f"there is no time zone {zone!r}; use one like Europe/Berlin, or an offset like +02:00")
 
 
-def _check_format_time(item: Item) -> Mapping[str, Any]:
+def _check_format_time(item: Item) -> Operator:
     found = FORMAT_TIME.open(item)
     name = found["field"].text()
-    return {
-        "field": name,
-        "format": check_layout(found["format"].text(), found["format"]),
-        "to": check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
-        "zone": found["zone"].text() if "zone" in found else None,
-    }
+    return WriteTime(
+        field=name,
+        format=check_layout(found["format"].text(), found["format"]),
+        to=check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
+        zone=found["zone"].text() if "zone" in found else None,
+    )
 
 
-def _apply_format_time(frame: Frame, step: Step) -> Frame:
-    options = step.options
-    time = frame.source(options["field"], step)
+def _apply_format_time(frame: Frame, step: WriteTime) -> Frame:
+    time = frame.source(step.field, step)
     if frame.kind(time) not in ("timestamp", "date"):
-        fail(step, f"{options['field']} is {frame.kind(time)}, not a time: add a time step before this one")
-    if options["zone"] is not None:
-        _check_zone(frame, options["zone"], step)
-        time = F.from_utc_timestamp(time, options["zone"])
-    return frame.put({options["to"]: F.date_format(time, options["format"])}, step)
+        fail(step, f"{step.field} is {frame.kind(time)}, not a time: add a time step before this one")
+    if step.zone is not None:
+        _check_zone(frame, step.zone, step)
+        time = F.from_utc_timestamp(time, step.zone)
+    return frame.put({step.to: F.date_format(time, step.format)}, step)
 
 
-def _apply_drop(frame: Frame, step: Step) -> Frame:
-    names = step.options["names"]
+def _apply_drop(frame: Frame, step: Drop) -> Frame:
+    names = step.names
     known(frame, names, step)
     left = tuple(name for name in frame.fields if name not in names)
     frame = replace(frame, data=frame.data.drop(*[n for n in names if n in frame.fields]), fields=left)
     return frame.forget(names) if frame.open else frame
 
 
-def _apply_keep(frame: Frame, step: Step) -> Frame:
-    names = step.options["names"]
+def _apply_keep(frame: Frame, step: Keep) -> Frame:
+    names = step.names
     known(frame, names, step)
     frame = frame.declare(names, step)
     data = frame.data.drop(*[name for name in frame.fields if name not in names], "_open")
     return replace(frame, data=data, fields=tuple(names), open=False)
 
 
-def _check_rename(item: Item) -> Mapping[str, Any]:
+def _check_rename(item: Item) -> Operator:
     names = item.text_map()
     for new in names.values():
         check_new_name(new, item)
-    return {"names": names}
+    return Rename(names=names)
 
 
-def _apply_rename(frame: Frame, step: Step) -> Frame:
-    names = step.options["names"]
+def _apply_rename(frame: Frame, step: Rename) -> Frame:
+    names = step.names
     known(frame, tuple(names), step)
     # Open fields become columns under their new names at once: their old names may not be allowed for columns.
     moved = {new: F.col(OPEN)[old] for old, new in names.items() if old not in frame.fields}
@@ -360,57 +389,56 @@ def _apply_rename(frame: Frame, step: Step) -> Frame:
     return frame.forget(names.values()) if frame.open else frame
 
 
-def _check_set(item: Item) -> Mapping[str, Any]:
-    found = item.text_map()
+def _check_set(item: Item) -> Operator:
+    found = item.mapping()
     for name in found:
         check_new_name(name, item)
-    return {"fields": found}
+    return Compute(fields={name: read_expression(entry) for name, entry in found.items()})
 
 
-def _apply_set(frame: Frame, step: Step) -> Frame:
-    for name, sql in step.options["fields"].items():
-        frame = computed(frame, name, sql, step)
+def _apply_set(frame: Frame, step: Compute) -> Frame:
+    for name, wanted in step.fields.items():
+        frame = computed(frame, name, wanted, step)
     return frame
 
 
-def _check_constant(item: Item) -> Mapping[str, Any]:
+def _check_constant(item: Item) -> Operator:
     found = item.mapping()
     for name, entry in found.items():
         check_new_name(name, entry)
         if isinstance(entry.value, (dict, list)):
             entry.fail(f"{name} is not one value")
-    return {"fields": {name: entry.value for name, entry in found.items()}}
+    return Constant(fields={name: entry.value for name, entry in found.items()})
 
 
-def _apply_constant(frame: Frame, step: Step) -> Frame:
-    return frame.put({name: F.lit(value) for name, value in step.options["fields"].items()}, step)
+def _apply_constant(frame: Frame, step: Constant) -> Frame:
+    return frame.put({name: F.lit(value) for name, value in step.fields.items()}, step)
 
 
-def _check_metadata(item: Item) -> Mapping[str, Any]:
+def _check_metadata(item: Item) -> Operator:
     found = RECORD_PARTS.open(item)
     for name, entry in found.items():
         check_new_name(name, entry)
-    return {"fields": {name: METADATA[entry.text()] for name, entry in found.items()}}
+    return ShowRecord(fields={name: entry.text() for name, entry in found.items()})
 
 
-def _apply_metadata(frame: Frame, step: Step) -> Frame:
+def _apply_metadata(frame: Frame, step: ShowRecord) -> Frame:
     def reason(new: Mapping[str, Column]) -> Column | None:
-        checks = {METADATA[part]: why for part, why in NOT_UTF8.items()}
-        found = [checks[sql] for sql in step.options["fields"].values() if sql in checks]
+        found = [NOT_UTF8[part] for part in step.fields.values() if part in NOT_UTF8]
         return first_of(F.when(F.expr(sql), F.lit(message)) for sql, message in found)
 
-    return frame.put({name: F.expr(sql) for name, sql in step.options["fields"].items()}, step, reason)
+    return frame.put({name: F.expr(METADATA[part]) for name, part in step.fields.items()}, step, reason)
 
 
-def _check_filter(item: Item) -> Mapping[str, Any]:
-    return {"where": item.text()}
+def _check_filter(item: Item) -> Operator:
+    return Filter(wanted=read_expression(item))
 
 
-def _apply_filter(frame: Frame, step: Step) -> Frame:
-    frame, wanted = expression(frame, step.options["where"], step)
+def _apply_filter(frame: Frame, step: Filter) -> Frame:
+    frame, wanted = expression(frame, step.wanted, step)
     if frame.kind(wanted) != "boolean":
-        fail(step, f"{step.options['where']!r} is {frame.kind(wanted)}, not true or false")
-    done = computed(frame, "_wanted", step.options["where"], step)
+        fail(step, f"{step.wanted.text!r} is {frame.kind(wanted)}, not true or false")
+    done = computed(frame, "_wanted", step.wanted, step)
     wanted = F.col("_error").isNotNull() | F.col("_wanted")
     if frame.deletes:  # the row to delete may have passed the filter
         wanted = wanted | F.col(DELETED)
@@ -418,26 +446,26 @@ def _apply_filter(frame: Frame, step: Step) -> Frame:
     return replace(frame, data=data)
 
 
-def _check_deduplicate(item: Item) -> Mapping[str, Any]:
+def _check_deduplicate(item: Item) -> Operator:
     found = DEDUPLICATE.open(item)
-    return {
-        "by": check_names(found["by"])["names"],
-        "within": found["within"].text(),
-        "without": found["without"].choice(WITHOUT) if "without" in found else "keep",
-    }
+    return Deduplicate(
+        names=check_names(found["by"]),
+        within=found["within"].text(),
+        null_fails="without" in found and found["without"].choice(WITHOUT) == "fail",
+    )
 
 
-def _apply_deduplicate(frame: Frame, step: Step) -> Frame:
+def _apply_deduplicate(frame: Frame, step: Deduplicate) -> Frame:
     """Drops rows whose fields were seen before; fields are remembered for at least `within`. Rows without one of the
     fields are not duplicates of each other: they are kept, or fail.
 
     The time of arrival counts: by the records' own times Spark would also drop late rows without any report.
     """
-    frame = frame.declare(step.options["by"], step)
+    frame = frame.declare(step.names, step)
     alive = F.col("_error").isNull()
     if frame.deletes:
         alive = alive & ~F.col(DELETED)
-    by = step.options["by"]
+    by = step.names
     missing = F.lit(False)
     for name in by:
         field = F.col(quoted(name))
@@ -445,7 +473,7 @@ def _apply_deduplicate(frame: Frame, step: Step) -> Frame:
         if frame.kind(field) == "variant":
             missing = missing | F.coalesce(F.is_variant_null(field), F.lit(False))
     data = frame.data
-    if step.options["without"] == "fail":
+    if step.null_fails:
         data = flag(data, F.when(alive & missing, complaint(f"{', '.join(by)} is missing or null")), step)
     values = json_object(data, by)
     exploded = [ROW] if ROW in data.columns else []
@@ -453,45 +481,44 @@ def _apply_deduplicate(frame: Frame, step: Step) -> Frame:
     data = data.withColumn("_seen", F.when(alive & ~missing, F.concat(F.lit("v"), values)).otherwise(place))
     if not data.isStreaming:
         return replace(frame, data=data.dropDuplicates(["_seen"]).drop("_seen"))
-    data = data.withColumn("_arrived", F.current_timestamp()).withWatermark(
-        "_arrived", step.options["within"]
-    )
+    data = data.withColumn("_arrived", F.current_timestamp()).withWatermark("_arrived", step.within)
     return replace(frame, data=data.dropDuplicatesWithinWatermark(["_seen"]).drop("_seen", "_arrived"))
 
 
-def _check_headers(item: Item) -> Mapping[str, Any]:
+def _check_headers(item: Item) -> Operator:
     found = HEADERS.open(item)
     if not found or ("drop" in found and "keep" in found):
         item.fail(
             "headers needs set, drop or keep, but not drop and keep, like {set: {shop: \"'north'\"}, drop: [trace]}"
         )
-    return {
-        "set": found["set"].text_map() if "set" in found else {},
-        "drop": list(check_names(found["drop"])["names"]) if "drop" in found else [],
-        "keep": list(check_names(found["keep"])["names"]) if "keep" in found else None,
-    }
+    return Headers(
+        set=read_expressions(found["set"]) if "set" in found else {},
+        drop=check_names(found["drop"]) if "drop" in found else (),
+        keep=check_names(found["keep"]) if "keep" in found else None,
+    )
 
 
-def _apply_headers(frame: Frame, step: Step) -> Frame:
+def _apply_headers(frame: Frame, step: Headers) -> Frame:
     """Removes headers from those that the record is sent with, and adds others. Dead letters keep the original ones."""
-    options = step.options
     data = frame.data
-    if options["keep"] is not None:
-        data = data.withColumn(SENT, each("filter", SENT, lambda h: h["key"].isin(options["keep"])))
-    elif options["drop"]:
-        data = data.withColumn(SENT, each("filter", SENT, lambda h: ~h["key"].isin(options["drop"])))
-    return with_headers(replace(frame, data=data), options["set"], lambda _: step)
+    if step.keep is not None:
+        names = list(step.keep)
+        data = data.withColumn(SENT, each("filter", SENT, lambda h: h["key"].isin(names)))
+    elif step.drop:
+        names = list(step.drop)
+        data = data.withColumn(SENT, each("filter", SENT, lambda h: ~h["key"].isin(names)))
+    return with_headers(replace(frame, data=data), step.set, lambda _: step)
 
 
-def with_headers(frame: Frame, headers: Mapping[str, str], place: Callable[[str], Step]) -> Frame:
-    """The frame whose records are also sent with these headers (names to Spark SQL), which replace those of the same
+def with_headers(frame: Frame, headers: Mapping[str, Expression], place: Callable[[str], Place]) -> Frame:
+    """The frame whose records are also sent with these headers, which replace those of the same
     name. place: returns the step of a header, for messages. Raises PipelineError."""
     if not headers:
         return frame
     fields, entries = frame.fields, []
-    for name, sql in headers.items():
+    for name, wanted in headers.items():
         column = f"_header.{name}"
-        frame = computed(frame, column, sql, place(name), "string")
+        frame = computed(frame, column, wanted, place(name), "string")
         value = F.col(quoted(column)).cast("binary")
         entries.append(F.struct(F.lit(name).alias("key"), value.alias("value")))
     left = each("filter", SENT, lambda header: ~header["key"].isin(list(headers)))
@@ -520,8 +547,8 @@ FIELD_STEPS: Final = rules(
         _check_metadata,
         _apply_metadata,
     ),
-    StepRule("drop", "Remove fields", NAMES, check_names, _apply_drop),
-    StepRule("keep", "Remove all other fields", NAMES, check_names, _apply_keep),
+    StepRule("drop", "Remove fields", NAMES, of_names(Drop), _apply_drop),
+    StepRule("keep", "Remove all other fields", NAMES, of_names(Keep), _apply_keep),
     StepRule("rename", "Rename fields", RENAME, _check_rename, _apply_rename),
     StepRule("filter", "Keep the rows for which an expression is true", SQL, _check_filter, _apply_filter),
     StepRule(

@@ -23,13 +23,13 @@ from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Flag, Group, Named, Number, Text
 from barnabas.pipelines.kinds.steps.base import StepRule, rules
 from barnabas.pipelines.kinds.steps.fields import NAMES, TO, check_names, check_new_name
+from barnabas.pipelines.plan.operators import DEPTH_MAX, Explode, Extract, Flatten, Unflatten
 from barnabas.pipelines.spark.frame import OPEN, ROW, Frame, complaint, fail, flag, quoted
 from barnabas.pipelines.spark.private import each
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.plan.model import Step
+    from barnabas.pipelines.plan.operators import Operator
 
-DEPTH_MAX: Final = 10
 ENTRIES_TYPE: Final = "array<struct<key:string,value:variant>>"
 VARIANT_MAP: Final = "map<string,variant>"
 _PATH: Final = re.compile(r"""\$(?:\.?\[(?:'[^']*'|"[^"]*"|\d+|\*)\]|\.[^.\[\]'"\s]+)*""")
@@ -72,7 +72,7 @@ def java_path(path: str) -> str | None:
     return re.sub(r"""\.?\[(["'])(.*?)\1\]""", r"['\2']", path)
 
 
-def _check_extract(item: Item) -> Mapping[str, Any]:
+def _check_extract(item: Item) -> Operator:
     found = EXTRACT.open(item)
     fields = {}
     for name, entry in found["fields"].mapping().items():
@@ -81,19 +81,18 @@ def _check_extract(item: Item) -> Mapping[str, Any]:
         if path is None:
             entry.fail(f"{entry.text()!r} is not a JSONPath like $.user.id or $.['key.with.dots'][0]")
         fields[name] = path
-    return {
-        "from": found["from"].text() if "from" in found else None,
-        "fields": fields,
-        "required": found["required"].flag() if "required" in found else False,
-    }
+    return Extract(
+        source=found["from"].text() if "from" in found else None,
+        paths=fields,
+        required=found["required"].flag() if "required" in found else False,
+    )
 
 
-def _apply_extract(frame: Frame, step: Step) -> Frame:
+def _apply_extract(frame: Frame, step: Extract) -> Frame:
     """Extracts values as text (objects and arrays as JSON). With `required` a missing value is an error."""
-    options = step.options
-    frame = frame.readable(options["from"], step)
-    text = frame.text(options["from"], step)
-    columns = {name: F.get_json_object(text, path) for name, path in options["fields"].items()}
+    frame = frame.readable(step.source, step)
+    text = frame.text(step.source, step)
+    columns = {name: F.get_json_object(text, path) for name, path in step.paths.items()}
     whole = F.json_object_keys(text)  # null when it is not an object
 
     def reason(new: Mapping[str, Column]) -> Column:
@@ -101,22 +100,22 @@ def _apply_extract(frame: Frame, step: Step) -> Frame:
         bad = F.when(text.isNull(), F.lit("the text for extract is null")).when(
             ~start.startswith("[") & whole.isNull(), complaint("not JSON: ", text)
         )
-        if options["required"]:
-            for name, path in options["fields"].items():
+        if step.required:
+            for name, path in step.paths.items():
                 bad = bad.when(new[name].isNull(), F.lit(f"there is nothing at {path}"))
         return bad
 
     return replace(frame.put(columns, step, reason), sparing=False)
 
 
-def _check_flatten(item: Item) -> Mapping[str, Any]:
+def _check_flatten(item: Item) -> Operator:
     found = FLATTEN.open(item)
-    return {
-        "fields": check_names(found["fields"])["names"] if "fields" in found else None,
-        "separator": found["separator"].text() if "separator" in found else ".",
-        "depth": _depth(found["depth"]) if "depth" in found else DEPTH_MAX,
-        "prefix": found["prefix"].flag() if "prefix" in found else True,
-    }
+    return Flatten(
+        names=check_names(found["fields"]) if "fields" in found else None,
+        separator=found["separator"].text() if "separator" in found else ".",
+        depth=_depth(found["depth"]) if "depth" in found else DEPTH_MAX,
+        prefix=found["prefix"].flag() if "prefix" in found else True,
+    )
 
 
 def _depth(item: Item) -> int:
@@ -126,9 +125,9 @@ def _depth(item: Item) -> int:
     return depth
 
 
-def _apply_flatten(frame: Frame, step: Step) -> Frame:
+def _apply_flatten(frame: Frame, step: Flatten) -> Frame:
     """Declared objects become columns; objects of unknown shape are opened entry by entry, to `depth`."""
-    names = step.options["fields"]
+    names = step.names
     for name in names if names is not None else frame.fields:
         if name in frame.fields:
             frame = _flatten_declared(frame, name, step, names is not None)
@@ -139,10 +138,10 @@ def _apply_flatten(frame: Frame, step: Step) -> Frame:
     return _flatten_open(frame, step, None) if names is None and frame.open else frame
 
 
-def _flatten_declared(frame: Frame, name: str, step: Step, asked: bool) -> Frame:
+def _flatten_declared(frame: Frame, name: str, step: Flatten, asked: bool) -> Frame:
     kind = frame.data.schema[name].dataType
     if isinstance(kind, StructType):
-        columns = dict(_leaves(kind, F.col(quoted(name)), name if step.options["prefix"] else "", step))
+        columns = dict(_leaves(kind, F.col(quoted(name)), name if step.prefix else "", step))
         frame = frame.put(columns, step)
         left = tuple(field for field in frame.fields if field != name or field in columns)
         data = frame.data if name in columns else frame.data.drop(name)
@@ -159,28 +158,26 @@ def _flatten_declared(frame: Frame, name: str, step: Step, asked: bool) -> Frame
 
 
 def _leaves(
-    kind: StructType, column: Column, prefix: str, step: Step, depth: int = 1
+    kind: StructType, column: Column, prefix: str, step: Flatten, depth: int = 1
 ) -> list[tuple[str, Column]]:
     found: list[tuple[str, Column]] = []
     for field in kind.fields:
-        name = f"{prefix}{step.options['separator']}{field.name}" if prefix else field.name
+        name = f"{prefix}{step.separator}{field.name}" if prefix else field.name
         value = column.getField(field.name)
-        if isinstance(field.dataType, StructType) and depth < step.options["depth"]:
+        if isinstance(field.dataType, StructType) and depth < step.depth:
             found += _leaves(field.dataType, value, name, step, depth + 1)
         else:
             found.append((name, value))
     return found
 
 
-def _flatten_open(frame: Frame, step: Step, name: str | None) -> Frame:
+def _flatten_open(frame: Frame, step: Flatten, name: str | None) -> Frame:
     """Opens objects in the open fields, all or only `name`, level by level."""
-    separator, data = step.options["separator"], frame.data
+    separator, data = step.separator, frame.data
     entries = F.map_entries(F.col(OPEN))
-    for level in range(step.options["depth"]):
+    for level in range(step.depth):
         chosen = None if name is None else (name if level == 0 else name + separator)
-        entries = F.flatten(
-            each("transform", entries, _opener(separator, chosen, level, step.options["prefix"]))
-        )
+        entries = F.flatten(each("transform", entries, _opener(separator, chosen, level, step.prefix)))
     data = data.withColumn("_entries", entries.cast(ENTRIES_TYPE))
     names = each("transform", F.col("_entries"), lambda entry: entry["key"])
     twice = F.size(names) != F.size(F.array_distinct(names))
@@ -207,23 +204,23 @@ def _opener(separator: str, chosen: str | None, level: int, prefix: bool) -> Any
     return open_entry
 
 
-def _check_unflatten(item: Item) -> Mapping[str, Any]:
+def _check_unflatten(item: Item) -> Operator:
     found = UNFLATTEN.open(item)
-    return {
-        "separator": found["separator"].text() if "separator" in found else ".",
-        "fields": check_names(found["fields"])["names"] if "fields" in found else None,
-    }
+    return Unflatten(
+        separator=found["separator"].text() if "separator" in found else ".",
+        names=check_names(found["fields"]) if "fields" in found else None,
+    )
 
 
-def _apply_unflatten(frame: Frame, step: Step) -> Frame:
+def _apply_unflatten(frame: Frame, step: Unflatten) -> Frame:
     """Makes one object of declared fields whose names begin in the same way. Open fields need a keep step before."""
     if frame.open:
         fail(step, "the fields are not declared at this point: name them in a keep step before")
-    separator = step.options["separator"]
+    separator = step.separator
     tree: dict[str, Any] = {}
     for name in frame.fields:
         parts = name.split(separator)
-        if step.options["fields"] is not None and parts[0] not in step.options["fields"]:
+        if step.names is not None and parts[0] not in step.names:
             parts = [name]
         node = tree
         for part in parts[:-1]:
@@ -245,20 +242,19 @@ def _object(node: Any) -> Column:
     return F.struct(*[_object(child).alias(name) for name, child in node.items()])
 
 
-def _check_explode(item: Item) -> Mapping[str, Any]:
+def _check_explode(item: Item) -> Operator:
     found = EXPLODE.open(item)
     name = found["field"].text()
-    return {
-        "field": name,
-        "to": check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
-        "index": check_new_name(found["index"].text(), found["index"]) if "index" in found else None,
-    }
+    return Explode(
+        field=name,
+        to=check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
+        index=check_new_name(found["index"].text(), found["index"]) if "index" in found else None,
+    )
 
 
-def _apply_explode(frame: Frame, step: Step) -> Frame:
+def _apply_explode(frame: Frame, step: Explode) -> Frame:
     """Makes a row of each element; a row without elements is kept, with null. Text may be a JSON array."""
-    options = step.options
-    column = frame.source(options["field"], step)
+    column = frame.source(step.field, step)
     kind = frame.kind(column)
     if kind in ("string", "variant"):
         values = F.try_parse_json(column) if kind == "string" else column
@@ -266,26 +262,26 @@ def _apply_explode(frame: Frame, step: Step) -> Frame:
     elif kind.startswith("array<"):
         array = column
     else:
-        fail(step, f"{options['field']} is {kind}, not an array")
+        fail(step, f"{step.field} is {kind}, not an array")
 
     def reason(new: Mapping[str, Column]) -> Column:
         bad = column.isNotNull() & new["_array"].isNull()
-        return F.when(bad, complaint(f"{options['field']} is ", column, ", not an array"))
+        return F.when(bad, complaint(f"{step.field} is ", column, ", not an array"))
 
     frame = frame.put({"_array": array}, step, reason)
     rows = frame.data.select("*", F.posexplode_outer("_array").alias("_at", "_element")).drop("_array")
     before = [F.col(ROW)] if ROW in rows.columns else []
     rows = rows.withColumn(ROW, F.concat_ws("-", *before, F.col("_at").cast("string")))
     fields = tuple(name for name in frame.fields if name != "_array")
-    columns = {options["to"]: F.col("_element")}
-    if options["index"] is not None:
-        columns[options["index"]] = F.col("_at")
+    columns = {step.to: F.col("_element")}
+    if step.index is not None:
+        columns[step.index] = F.col("_at")
     done = Frame(rows, fields, frame.open).put(columns, step)
     data, fields = done.data.drop("_element", "_at"), done.fields
-    if options["field"] != options["to"]:
-        fields = tuple(name for name in fields if name != options["field"])
-        done = Frame(data.drop(options["field"]), fields, done.open)
-        return done.forget([options["field"]]) if done.open else done
+    if step.field != step.to:
+        fields = tuple(name for name in fields if name != step.field)
+        done = Frame(data.drop(step.field), fields, done.open)
+        return done.forget([step.field]) if done.open else done
     return Frame(data, fields, done.open)
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -28,8 +28,19 @@ from barnabas.pipelines.kinds.steps.base import StepRule, rules
 from barnabas.pipelines.kinds.steps.exact_numbers import NUMBER, is_inexact, is_kept
 from barnabas.pipelines.kinds.steps.fields import NAMES, check_new_name
 from barnabas.pipelines.kinds.steps.grok import expand
-from barnabas.pipelines.plan.model import RegistryPlace
-from barnabas.pipelines.plan.patterns import NAMED_PATTERNS, PatternError, compile_pattern
+from barnabas.pipelines.plan.operators import (
+    Operator,
+    Parse,
+    ParseAnyJson,
+    ParseCsv,
+    ParseJson,
+    ParseKeyValues,
+    ParsePattern,
+    ParseRegistry,
+    RegistryPlace,
+    Split,
+)
+from barnabas.pipelines.plan.patterns import NAMED_PATTERNS, Pattern, PatternError, compile_pattern
 from barnabas.pipelines.spark.frame import (
     OPEN_TYPE,
     Frame,
@@ -44,7 +55,7 @@ from barnabas.pipelines.spark.frame import (
 from barnabas.pipelines.spark.private import compile_regex, each
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.plan.model import Step
+    from barnabas.pipelines.plan.places import Place
 
 MARK: Final = "\x01"
 """Separates the groups of a match; records whose text contains it go to the dead letters."""
@@ -104,7 +115,7 @@ CHANGEABLE: Final = r":\s*(?:-0|-?\d+[.eE]|-?\d{8})"
 """Matches a JSON text that may have a number that Spark would write differently, or round."""
 
 
-def _check_parse(item: Item) -> Mapping[str, Any]:
+def _check_parse(item: Item) -> Operator:
     found = PARSE.open(item)
     kind = next(name for name in FORMATS if name in found)
     allowed = {
@@ -116,35 +127,57 @@ def _check_parse(item: Item) -> Mapping[str, Any]:
     for name in found:
         if name not in {kind, *(() if kind == "registry" else ("from",)), *allowed.get(kind, ())}:
             found[name].fail(f"{name} does not go with {kind}")
-    options: dict[str, Any] = {name: entry.text() for name, entry in found.items() if name != kind}
-    options.setdefault("from", None)
-    for name, allowed_words in (("empty", EMPTY), ("surplus", SURPLUS)):
-        if name in found:
-            found[name].choice(allowed_words)
-    options["format"] = kind
     entry = found[kind]
+    texts = {name: value.text() for name, value in found.items() if name != kind}
+    source, prefix = texts.get("from"), texts.get("prefix", "")
     if kind == "registry":
         where = entry.mapping()
-        options["of"] = where["of"].text() if "of" in where else "value"
-        return options | {"registry": RegistryPlace(where["url"].text(), where["subject"].text())}
+        of: Literal["value", "key"] = "key" if "of" in where and where["of"].text() == "key" else "value"
+        place = RegistryPlace(where["url"].text(), where["subject"].text())
+        return ParseRegistry(place=place, of=of, prefix=prefix)
     if kind in ("pattern", "regex", "grok"):
-        return options | _check_pattern(kind, entry)
+        pattern, called = _check_pattern(kind, entry)
+        return ParsePattern(source=source, pattern=pattern, called=called)
     if kind == "key_values":
-        options["fields"] = None if entry.value == "all" else entry.texts()
-    elif kind == "json" and entry.value == "all":
-        options["fields"] = None
-    else:
-        options["fields"] = entry.text_map()
-    if options["fields"] is not None and not options["fields"]:
+        return ParseKeyValues(
+            source=source,
+            fields=None if entry.value == "all" else _named(kind, entry, entry.texts(), prefix),
+            pairs=texts.get("pairs", " "),
+            equals=texts.get("equals", "="),
+            prefix=prefix,
+            drops_surplus="surplus" in found and found["surplus"].choice(SURPLUS) == "drop",
+        )
+    if kind == "json" and entry.value == "all":
+        return ParseAnyJson(source=source, prefix=prefix)
+    fields = entry.text_map()
+    _named(kind, entry, tuple(fields), prefix)
+    if kind == "json":
+        return ParseJson(source=source, fields=fields, prefix=prefix)
+    quote = texts.get("quote", '"')
+    return ParseCsv(
+        source=source,
+        fields=fields,
+        separator=texts.get("separator", ","),
+        quote=quote,
+        # As in RFC 4180, a quote inside of quotes is written twice.
+        escape=texts.get("escape", quote),
+        empty_is_null="empty" in found and found["empty"].choice(EMPTY) == "null",
+    )
+
+
+def _named(kind: str, entry: Item, names: tuple[str, ...], prefix: str) -> tuple[str, ...]:
+    """The names of the fields to make. Raises PipelineError."""
+    if not names:
         entry.fail(
             f"{kind} is empty: name its fields" + (" with their types" if kind != "key_values" else "")
         )
-    for name in options["fields"] or ():
-        check_new_name(options.get("prefix", "") + name, entry)
-    return options
+    for name in names:
+        check_new_name(prefix + name, entry)
+    return names
 
 
-def _check_pattern(kind: str, entry: Item) -> dict[str, Any]:
+def _check_pattern(kind: str, entry: Item) -> tuple[Pattern, str]:
+    """The pattern, and how messages call it. Raises PipelineError."""
     called = "the regular expression" if kind == "regex" else f"the {kind} pattern"
     if kind == "pattern":
         name = entry.choice(NAMED_PATTERNS)
@@ -157,38 +190,26 @@ def _check_pattern(kind: str, entry: Item) -> dict[str, Any]:
         compiled = compile_pattern(regex)
         for _, name in compiled.groups:
             check_new_name(name, entry)
-        return {"compiled": compiled, "called": called}
+        return compiled, called
     except PatternError as error:
         entry.fail(f"{kind} {error}")
 
 
-def _apply_parse(frame: Frame, step: Step) -> Frame:
-    if step.options["format"] == "registry":
+def _apply_parse(frame: Frame, step: Parse | ParseRegistry) -> Frame:
+    if isinstance(step, ParseRegistry):
         return replace(_apply_registry(frame, step), sparing=False)
-    frame = frame.readable(step.options["from"], step)
-    kind = step.options["format"]
-    if kind in ("pattern", "regex", "grok"):
-        done = _apply_regex(frame, step)
-    elif kind == "csv":
-        done = _apply_csv(frame, step)
-    elif kind == "key_values":
-        done = _apply_key_values(frame, step)
-    elif step.options["fields"] is None:
-        done = _apply_any_json(frame, step)
-    else:
-        done = _apply_json(frame, step)
+    done = APPLY[type(step)](frame.readable(step.source, step), step)
     return replace(done, sparing=False)
 
 
-def _apply_registry(frame: Frame, step: Step) -> Frame:
+def _apply_registry(frame: Frame, step: ParseRegistry) -> Frame:
     """Decodes on the executors, a batch at a time; they keep what they have read from the registry."""
     from barnabas.pipelines.kinds.schemas import check_field, decoded_columns, framed
 
-    decode, fields = decoded_columns(step.options["registry"], step)
-    prefix = step.options.get("prefix", "")
-    of_value = step.options["of"] == "value"
+    decode, fields = decoded_columns(step.place, step)
+    of_value = step.of == "value"
     found = F.col("_decoded")
-    columns = {check_field(prefix + name, step): found["v"][name] for name in fields}
+    columns = {check_field(step.prefix + name, step): found["v"][name] for name in fields}
     bytes_ = framed(
         F.col("_value" if of_value else "_key"), F.col("_headers"), "value" if of_value else "key"
     )
@@ -198,15 +219,15 @@ def _apply_registry(frame: Frame, step: Step) -> Frame:
     return replace(done, data=done.data.drop("_decoded"))
 
 
-def _apply_regex(frame: Frame, step: Step) -> Frame:
+def _apply_regex(frame: Frame, step: ParsePattern) -> Frame:
     """One match per row: it is replaced by its groups between marks, whose number shows whether it matched."""
-    pattern = step.options["compiled"]
-    text = frame.text(step.options["from"], step)
+    pattern = step.pattern
+    text = frame.text(step.source, step)
     _try_regex(frame, pattern.regex, step)
     marked = F.regexp_replace(text, pattern.regex, "".join(f"{MARK}${n}" for n, _ in pattern.groups))
     data = frame.data.withColumn("_parts", F.split(F.coalesce(marked, F.lit("")), MARK))
     parts = F.col("_parts")
-    called = step.options["called"]
+    called = step.called
 
     def reason(_: Mapping[str, Column]) -> Column:
         return (
@@ -225,7 +246,7 @@ def _apply_regex(frame: Frame, step: Step) -> Frame:
     return replace(done, data=done.data.drop("_parts"))
 
 
-def _try_regex(frame: Frame, regex: str, step: Step) -> None:
+def _try_regex(frame: Frame, regex: str, step: Place) -> None:
     """Compiles the pattern in Java now: this error is clearer than that of a failing task."""
     try:
         compile_regex(frame.data.sparkSession, regex)
@@ -291,7 +312,7 @@ def _not_an_object(text: Column) -> Column:
     )
 
 
-def _schema(frame: Frame, fields: Mapping[str, str], step: Step) -> str:
+def _schema(frame: Frame, fields: Mapping[str, str], step: Place) -> str:
     """A schema of these fields that Spark accepts. Raises PipelineError."""
     for name, kind in fields.items():
         try:
@@ -344,10 +365,10 @@ def _ambiguous(text: Column, twice: Column) -> Column:
     ).when(twice, complaint("a name appears twice in one JSON object: ", text))
 
 
-def _apply_json(frame: Frame, step: Step) -> Frame:
-    text = frame.text(step.options["from"], step)
-    fields = step.options["fields"]
-    prefix = step.options.get("prefix", "")
+def _apply_json(frame: Frame, step: ParseJson) -> Frame:
+    text = frame.text(step.source, step)
+    fields = step.fields
+    prefix = step.prefix
     schema = _schema(frame, fields, step) + f", {CORRUPT} string"
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     data = frame.data.withColumn("_json", F.from_json(text, schema, options))
@@ -382,9 +403,9 @@ def _apply_json(frame: Frame, step: Step) -> Frame:
     return replace(done, data=done.data.drop("_json", "_written"))
 
 
-def _apply_any_json(frame: Frame, step: Step) -> Frame:
-    text = frame.text(step.options["from"], step)
-    prefix = step.options.get("prefix", "")
+def _apply_any_json(frame: Frame, step: ParseAnyJson) -> Frame:
+    text = frame.text(step.source, step)
+    prefix = step.prefix
     whole = F.from_json(text, OPEN_TYPE)
     if prefix:
         whole = each("transform_keys", whole, lambda key, _: F.concat(F.lit(prefix), key))
@@ -402,8 +423,7 @@ def _apply_any_json(frame: Frame, step: Step) -> Frame:
         )
 
     done = frame.spread(whole, step, reason)
-    used = step.options["from"]
-    return _without(done, used) if used is not None else done
+    return _without(done, step.source) if step.source is not None else done
 
 
 def _without(frame: Frame, name: str) -> Frame:
@@ -413,18 +433,17 @@ def _without(frame: Frame, name: str) -> Frame:
     return frame.forget([name])
 
 
-def _apply_csv(frame: Frame, step: Step) -> Frame:
-    text = frame.text(step.options["from"], step)
-    fields = step.options["fields"]
+def _apply_csv(frame: Frame, step: ParseCsv) -> Frame:
+    text = frame.text(step.source, step)
+    fields = step.fields
     schema = _schema(frame, fields, step) + f", {CORRUPT} string"
     options = {
         "mode": "PERMISSIVE",
         "columnNameOfCorruptRecord": CORRUPT,
-        "sep": step.options.get("separator", ","),
-        "quote": step.options.get("quote", '"'),
-        # As in RFC 4180, a quote inside of quotes is written twice.
-        "escape": step.options.get("escape", step.options.get("quote", '"')),
-        "nullValue": "" if step.options.get("empty") == "null" else NULL,
+        "sep": step.separator,
+        "quote": step.quote,
+        "escape": step.escape,
+        "nullValue": "" if step.empty_is_null else NULL,
         "emptyValue": "",
     }
     inexact = {name: kind for name, kind in _declared(frame, fields).items() if is_inexact(kind)}
@@ -445,12 +464,12 @@ def _apply_csv(frame: Frame, step: Step) -> Frame:
     return replace(done, data=done.data.drop("_csv"))
 
 
-def _apply_key_values(frame: Frame, step: Step) -> Frame:
+def _apply_key_values(frame: Frame, step: ParseKeyValues) -> Frame:
     """Splits `a=1 b="two words"`: pairs at `pairs`, keys from values at `equals`. Quotes around a value are removed,
     and inside of them each backslash before a quote or another backslash."""
-    text = frame.text(step.options["from"], step)
-    pairs, equals = step.options.get("pairs", " "), step.options.get("equals", "=")
-    prefix = step.options.get("prefix", "")
+    text = frame.text(step.source, step)
+    pairs, equals = step.pairs, step.equals
+    prefix = step.prefix
     key = f"[^{_java_quote(pairs + equals)}]+"
     value = rf'"(?:[^"\\]++|\\.)*+"|[^{_java_quote(pairs)}]*'
     regex = f"({key}){_java_quote(equals)}({value})"
@@ -463,15 +482,15 @@ def _apply_key_values(frame: Frame, step: Step) -> Frame:
 
     def reason(_: Mapping[str, Column]) -> Column:
         rest = F.trim(F.replace(F.regexp_replace(text, regex, " "), F.lit(pairs), F.lit(" ")))
-        surplus = F.lit(step.options.get("surplus") != "drop") & (rest != "")
+        surplus = F.lit(not step.drops_surplus) & (rest != "")
         return (
             F.when(text.isNull(), F.lit("the text for key_values is null"))
             .when(~F.regexp_like(text, F.lit(regex)), complaint(f"no key{equals}value in: ", text))
             .when(surplus, complaint("text that is not in a pair: ", rest))
         )
 
-    if step.options["fields"] is not None:
-        return frame.put({prefix + name: found[name] for name in step.options["fields"]}, step, reason)
+    if step.fields is not None:
+        return frame.put({prefix + name: found[name] for name in step.fields}, step, reason)
     named = each("transform_keys", found, lambda k, _: F.concat(F.lit(prefix), k)) if prefix else found
     return frame.spread(named.cast(OPEN_TYPE), step, reason)
 
@@ -496,7 +515,7 @@ def _java_quote(text: str) -> str:
     return "".join("\\" + char if not char.isalnum() else char for char in text)
 
 
-def _check_split(item: Item) -> Mapping[str, Any]:
+def _check_split(item: Item) -> Operator:
     found = SPLIT.open(item)
     into = found["into"].texts()
     kept = [name for name in into if name != "_"]
@@ -509,45 +528,52 @@ def _check_split(item: Item) -> Mapping[str, Any]:
     by = found["by"].texts()
     if not all(by):
         found["by"].fail("by is empty: name the text between the pieces")
-    return {
-        "from": found["from"].text() if "from" in found else None,
-        "by": by,
-        "into": into,
-        "keep_empty": found["keep_empty"].flag() if "keep_empty" in found else True,
-        "surplus": found["surplus"].choice(SURPLUS) if "surplus" in found else "fail",
-        "trim": found["trim"].flag() if "trim" in found else True,
-    }
+    return Split(
+        source=found["from"].text() if "from" in found else None,
+        by=by,
+        into=into,
+        keeps_empty=found["keep_empty"].flag() if "keep_empty" in found else True,
+        drops_surplus="surplus" in found and found["surplus"].choice(SURPLUS) == "drop",
+        trims=found["trim"].flag() if "trim" in found else True,
+    )
 
 
-def _apply_split(frame: Frame, step: Step) -> Frame:
+def _apply_split(frame: Frame, step: Split) -> Frame:
     """Assigns pieces to the fields in `into`, in order; too few pieces are an error, and so are additional
     ones that are not blank, unless `surplus` drops them."""
-    options = step.options
-    frame = frame.readable(options["from"], step)
-    text = frame.text(options["from"], step)
-    pieces = F.split(text, "|".join(_java_quote(by) for by in options["by"]))
-    if not options["keep_empty"]:
+    frame = frame.readable(step.source, step)
+    text = frame.text(step.source, step)
+    pieces = F.split(text, "|".join(_java_quote(by) for by in step.by))
+    if not step.keeps_empty:
         pieces = each("filter", pieces, lambda piece: F.trim(piece) != "")
     data = frame.data.withColumn("_parts", pieces)
     parts = F.col("_parts")
-    count = len(options["into"])
+    count = len(step.into)
 
     def reason(_: Mapping[str, Column]) -> Column:
         rest = F.slice(parts, count + 1, F.greatest(F.size(parts), F.lit(1)))
-        more = F.lit(options["surplus"] == "fail") & (F.trim(F.array_join(rest, "")) != "")
+        more = F.lit(not step.drops_surplus) & (F.trim(F.array_join(rest, "")) != "")
         few = F.concat(F.size(parts).cast("string"), F.lit(f" pieces, not {count}, in: "), short(text))
         return F.when(text.isNull(), F.lit("the text to split is null")).when(
             (F.size(parts) < count) | more, few
         )
 
     def piece(i: int) -> Column:
-        return F.trim(F.get(parts, F.lit(i))) if options["trim"] else F.get(parts, F.lit(i))
+        return F.trim(F.get(parts, F.lit(i))) if step.trims else F.get(parts, F.lit(i))
 
-    columns = {name: piece(i) for i, name in enumerate(options["into"]) if name != "_"}
+    columns = {name: piece(i) for i, name in enumerate(step.into) if name != "_"}
     done = replace(frame, data=data).put(columns, step, reason)
     return replace(done, data=done.data.drop("_parts"), sparing=False)
 
 
+APPLY: Final[Mapping[type[Operator], Callable[[Frame, Any], Frame]]] = {
+    ParsePattern: _apply_regex,
+    ParseJson: _apply_json,
+    ParseAnyJson: _apply_any_json,
+    ParseCsv: _apply_csv,
+    ParseKeyValues: _apply_key_values,
+}
+"""How each way to split a field is compiled."""
 PARSE_STEPS: Final = rules(
     StepRule(
         "parse",

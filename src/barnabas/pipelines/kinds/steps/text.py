@@ -10,7 +10,7 @@ hash: {fields: [email], algorithm: sha256, salt: "..."}
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -18,12 +18,26 @@ from pyspark.sql import functions as F
 from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Choice, Group, Number, Text, Whole
 from barnabas.pipelines.kinds.steps.base import StepRule, rules
-from barnabas.pipelines.kinds.steps.fields import NAMES, TO, check_names, check_new_name
+from barnabas.pipelines.kinds.steps.fields import NAMES, TO, check_names, check_new_name, of_names
+from barnabas.pipelines.plan.operators import (
+    ALL,
+    ChangeText,
+    Hash,
+    Lower,
+    Mask,
+    Replace,
+    Substring,
+    Trim,
+    Unescape,
+    Upper,
+    UrlDecode,
+)
 from barnabas.pipelines.spark.frame import Frame, complaint, fail, first_of, java_reason
 from barnabas.pipelines.spark.private import compile_regex
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.plan.model import Step
+    from barnabas.pipelines.plan.operators import Operator
+    from barnabas.pipelines.plan.places import Place
 
 ALGORITHMS: Final = ("sha256", "sha512", "md5", "crc32")
 REPLACE: Final = Group(
@@ -64,11 +78,11 @@ HASH: Final = Group(
 )
 
 
-def _each(change: Callable[[Column], Column]) -> Callable[[Frame, Step], Frame]:
+def _each(change: Callable[[Column], Column]) -> Callable[[Frame, ChangeText], Frame]:
     """A step that rewrites each named field."""
 
-    def apply(frame: Frame, step: Step) -> Frame:
-        return frame.put({name: change(frame.text(name, step)) for name in step.options["names"]}, step)
+    def apply(frame: Frame, step: ChangeText) -> Frame:
+        return frame.put({name: change(frame.text(name, step)) for name in step.names}, step)
 
     return apply
 
@@ -79,8 +93,8 @@ def _unescaped(text: Column) -> Column:
     return F.when(F.contains(text, F.lit("\\")), plain).otherwise(text)
 
 
-def _apply_url_decode(frame: Frame, step: Step) -> Frame:
-    texts = {name: frame.text(name, step) for name in step.options["names"]}
+def _apply_url_decode(frame: Frame, step: UrlDecode) -> Frame:
+    texts = {name: frame.text(name, step) for name in step.names}
 
     def wrong(name: str, text: Column, new: Column) -> Column:
         # Java decodes bytes that are not UTF-8 as U+FFFD, which may also be in the text itself.
@@ -95,26 +109,30 @@ def _apply_url_decode(frame: Frame, step: Step) -> Frame:
     return frame.put({name: F.try_url_decode(text) for name, text in texts.items()}, step, reason)
 
 
-def _check_replace(item: Item) -> Mapping[str, Any]:
+def _check_replace(item: Item) -> Operator:
     found = REPLACE.open(item)
     how = "find" if "find" in found else "regex"
     if not found[how].text():
         found[how].fail(f"{how} is empty: name the text to replace")
-    return {"field": found["field"].text(), how: found[how].text(), "with": found["with"].text()}
+    return Replace(
+        field=found["field"].text(),
+        find=found[how].text(),
+        replacement=found["with"].text(),
+        by_regex=how == "regex",
+    )
 
 
-def _apply_replace(frame: Frame, step: Step) -> Frame:
-    options = step.options
-    text = frame.text(options["field"], step)
-    if "find" in options:
-        new = F.replace(text, F.lit(options["find"]), F.lit(options["with"]))
+def _apply_replace(frame: Frame, step: Replace) -> Frame:
+    text = frame.text(step.field, step)
+    if not step.by_regex:
+        new = F.replace(text, F.lit(step.find), F.lit(step.replacement))
     else:
-        _try_replacement(frame, options["regex"], options["with"], step)
-        new = F.regexp_replace(text, options["regex"], options["with"])
-    return frame.put({options["field"]: new}, step)
+        _try_replacement(frame, step.find, step.replacement, step)
+        new = F.regexp_replace(text, step.find, step.replacement)
+    return frame.put({step.field: new}, step)
 
 
-def _try_replacement(frame: Frame, regex: str, replacement: str, step: Step) -> None:
+def _try_replacement(frame: Frame, regex: str, replacement: str, step: Place) -> None:
     """Tries both in Java now: a replacement with a missing group would fail every task that finds a match."""
     spark = frame.data.sparkSession
     try:
@@ -127,42 +145,41 @@ def _try_replacement(frame: Frame, regex: str, replacement: str, step: Step) -> 
         fail(step, f"with {replacement!r} does not go with the regular expression: {java_reason(error)}")
 
 
-def _check_substring(item: Item) -> Mapping[str, Any]:
+def _check_substring(item: Item) -> Operator:
     found = SUBSTRING.open(item)
     start = int(found["start"].text())
     if start == 0:
         found["start"].fail("start is 0; it counts from 1, or from the end with -1")
     name = found["field"].text()
-    return {
-        "field": name,
-        "start": start,
-        "length": found["length"].number() if "length" in found else 1 << 30,
-        "to": check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
-    }
+    return Substring(
+        field=name,
+        start=start,
+        length=found["length"].number() if "length" in found else ALL,
+        to=check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
+    )
 
 
-def _apply_substring(frame: Frame, step: Step) -> Frame:
-    options = step.options
-    text = frame.text(options["field"], step)
-    return frame.put({options["to"]: F.substring(text, options["start"], options["length"])}, step)
+def _apply_substring(frame: Frame, step: Substring) -> Frame:
+    text = frame.text(step.field, step)
+    return frame.put({step.to: F.substring(text, step.start, step.length)}, step)
 
 
-def _check_mask(item: Item) -> Mapping[str, Any]:
+def _check_mask(item: Item) -> Operator:
     found = MASK.open(item)
     char = found["with"].text() if "with" in found else "*"
     if len(char) != 1:
         found["with"].fail(f"with is {char!r}, not one character")
-    return {
-        **check_names(found["fields"]),
-        "left": found["left"].number(0) if "left" in found else 0,
-        "right": found["right"].number(0) if "right" in found else 0,
-        "with": char,
-    }
+    return Mask(
+        names=check_names(found["fields"]),
+        left=found["left"].number(0) if "left" in found else 0,
+        right=found["right"].number(0) if "right" in found else 0,
+        character=char,
+    )
 
 
-def _apply_mask(frame: Frame, step: Step) -> Frame:
+def _apply_mask(frame: Frame, step: Mask) -> Frame:
     """Masks the middle of text; all of it if it is no longer than its ends, which would show it completely."""
-    left, right, char = step.options["left"], step.options["right"], step.options["with"]
+    left, right, char = step.left, step.right, step.character
 
     def masked(text: Column) -> Column:
         length = F.char_length(text)
@@ -173,17 +190,17 @@ def _apply_mask(frame: Frame, step: Step) -> Frame:
     return _each(masked)(frame, step)
 
 
-def _check_hash(item: Item) -> Mapping[str, Any]:
+def _check_hash(item: Item) -> Operator:
     found = HASH.open(item)
-    return {
-        **check_names(found["fields"]),
-        "algorithm": found["algorithm"].choice(ALGORITHMS) if "algorithm" in found else "sha256",
-        "salt": found["salt"].text() if "salt" in found else "",
-    }
+    return Hash(
+        names=check_names(found["fields"]),
+        algorithm=found["algorithm"].choice(ALGORITHMS) if "algorithm" in found else "sha256",
+        salt=found["salt"].text() if "salt" in found else "",
+    )
 
 
-def _apply_hash(frame: Frame, step: Step) -> Frame:
-    algorithm, salt = step.options["algorithm"], step.options["salt"]
+def _apply_hash(frame: Frame, step: Hash) -> Frame:
+    algorithm, salt = step.algorithm, step.salt
 
     def hashed(text: Column) -> Column:
         salted = F.concat(F.lit(salt), text).cast("binary")
@@ -197,11 +214,11 @@ def _apply_hash(frame: Frame, step: Step) -> Frame:
 
 
 TEXT_STEPS: Final = rules(
-    StepRule("trim", "Remove blanks at both ends", NAMES, check_names, _each(F.trim)),
-    StepRule("upper", "Upper case", NAMES, check_names, _each(F.upper)),
-    StepRule("lower", "Lower case", NAMES, check_names, _each(F.lower)),
-    StepRule("unescape", "Remove backslashes before quotes", NAMES, check_names, _each(_unescaped)),
-    StepRule("url_decode", "Decode %20 and +", NAMES, check_names, _apply_url_decode),
+    StepRule("trim", "Remove blanks at both ends", NAMES, of_names(Trim), _each(F.trim)),
+    StepRule("upper", "Upper case", NAMES, of_names(Upper), _each(F.upper)),
+    StepRule("lower", "Lower case", NAMES, of_names(Lower), _each(F.lower)),
+    StepRule("unescape", "Remove backslashes before quotes", NAMES, of_names(Unescape), _each(_unescaped)),
+    StepRule("url_decode", "Decode %20 and +", NAMES, of_names(UrlDecode), _apply_url_decode),
     StepRule(
         "replace",
         "Replace text, or what a regular expression matches",

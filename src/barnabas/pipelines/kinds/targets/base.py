@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Shape
 from barnabas.pipelines.formats.columns import DDL_TYPES
-from barnabas.pipelines.plan import Join, operator_of
+from barnabas.pipelines.plan.relations import Join
 from barnabas.pipelines.spark.exact_json import json_text
 from barnabas.pipelines.spark.folders import Folder
 from barnabas.pipelines.spark.frame import DELETED, ERROR_TYPE, RECORD_COLUMNS, Frame, quoted
@@ -31,7 +31,8 @@ from barnabas.pipelines.spark.private import require_whole_input
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from barnabas.pipelines.plan.model import PipelineSpec, Target
+    from barnabas.pipelines.plan.outputs import Target
+    from barnabas.pipelines.plan.pipeline import PipelineSpec
 
 RECORD_DDL: Final = ", ".join(f"{name} {DDL_TYPES[name[1:]]}" for name in RECORD_COLUMNS)
 RESULT_DDL: Final = f"{RECORD_DDL}, _error {ERROR_TYPE}"
@@ -190,11 +191,9 @@ def checkpoint_identity(spark: SparkSession, checkpoint: str) -> str:
 def _in_order(rows: DataFrame, spec: PipelineSpec, output: str) -> DataFrame:
     """The rows in the order of their records, if a step may have mixed them: the last one with a key counts."""
     chosen = next(o for o in spec.outputs if o.name == output)
-    steps = [
-        *chosen.steps,
-        *(step for relation in spec.plan.needed(chosen.relation) for step in relation.steps),
-    ]
-    if chosen.aggregate is not None or not any(operator_of(step).stateful for step in steps):
+    above = spec.plan.needed(chosen.relation)
+    operators = [*chosen.operators, *(operator for relation in above for operator in relation.operators)]
+    if chosen.aggregate is not None or not any(operator.stateful for operator in operators):
         return rows
     place = ("_topic", "_partition")
     return rows.repartition(*place).sortWithinPartitions(*place, "_offset")

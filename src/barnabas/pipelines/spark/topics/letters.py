@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from barnabas.client.blocking import BlockingClient
-    from barnabas.pipelines.plan.model import Output, PipelineSpec
+    from barnabas.pipelines.plan.outputs import Output
+    from barnabas.pipelines.plan.pipeline import PipelineSpec
 
 FORMAT: Final = "barnabas-letters"
 MARK: Final = HEADER_PREFIX + "mark"

@@ -1,16 +1,19 @@
-"""Entries that occur in several places of a pipeline file: their shapes, and the functions that read them."""
+"""Entries that occur in several places of a pipeline: their shapes, and the functions that read them."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from barnabas.pipelines.entries.document import Item, entries
 from barnabas.pipelines.entries.shapes import Choice, Defined, Duration, Group, Named, Several, Text
 from barnabas.pipelines.kinds.steps import STEPS
 from barnabas.pipelines.kinds.steps.base import StepList
+from barnabas.pipelines.kinds.steps.fields import read_expression, read_expressions
 from barnabas.pipelines.plan.errors import suggestion
-from barnabas.pipelines.plan.model import Aggregate, RegistryPlace, Step, Window
+from barnabas.pipelines.plan.operators import Operator, RegistryPlace
+from barnabas.pipelines.plan.relations import Aggregate, Window
 
 SQL: Final = Text("a Spark SQL expression over the fields")
 TRIGGER: Final = Duration("how often a micro-batch begins, like '10 seconds'")
@@ -75,19 +78,26 @@ def read_duration(item: Item) -> str:
     return item.text()
 
 
-def read_steps(item: Item, relation: str = "", output: str | None = None) -> tuple[Step, ...]:
+def read_steps(item: Item, relation: str = "", output: str | None = None) -> tuple[Operator, ...]:
     """The steps in order. relation: their relation, for labels in dead letters. output: their output, if any.
 
     Raises PipelineError.
     """
-    steps = []
-    prefix = f"{relation}: " if relation else ""
-    for number, (kind, options) in enumerate(entries(item), 1):
-        rule = STEPS.get(kind)
-        if rule is None:
-            options.fail(f"there is no step {kind!r}; {suggestion(kind, STEPS)}")
-        steps.append(Step(kind, f"{prefix}{number} {kind}", rule.check(options), options.where, output))
-    return tuple(steps)
+    return tuple(
+        read_step(kind, options, number, relation, output)
+        for number, (kind, options) in enumerate(entries(item), 1)
+    )
+
+
+def read_step(
+    kind: str, options: Item, number: int, relation: str = "", output: str | None = None
+) -> Operator:
+    """A step as an operator. number: its place among the steps, from 1. Raises PipelineError."""
+    rule = STEPS.get(kind)
+    if rule is None:
+        options.fail(f"there is no step {kind!r}; {suggestion(kind, STEPS)}")
+    label = f"{relation}: {number} {kind}" if relation else f"{number} {kind}"
+    return replace(rule.check(options), label=label, where=options.where, output=output)
 
 
 def read_aggregate(item: Item) -> Aggregate:
@@ -97,7 +107,7 @@ def read_aggregate(item: Item) -> Aggregate:
     if "window" in found:
         entry = found["window"].mapping()
         window = Window(
-            of=entry["of"].text() if "of" in entry else None,
+            of=read_expression(entry["of"]) if "of" in entry else None,
             every=entry["every"].text() if "every" in entry else None,
             slide=entry["slide"].text() if "slide" in entry else None,
             name=entry["as"].text() if "as" in entry else "window",
@@ -109,8 +119,15 @@ def read_aggregate(item: Item) -> Aggregate:
         if window.gap is not None and "by" not in found:
             found["window"].fail("sessions need by: Spark keeps sessions for each group")
     late = found["late"].text() if "late" in found else None
-    compute = found["compute"].text_map()
+    compute = read_expressions(found["compute"])
     if not compute:
         found["compute"].fail("compute is empty: name at least one aggregate, like requests: count(*)")
-    emit = found["emit"].text() if "emit" in found else "changes"
-    return Aggregate(window, found["by"].texts() if "by" in found else (), compute, late, emit)
+    return Aggregate(
+        window=window,
+        by=tuple(read_expression(by) for by in found["by"].items()) if "by" in found else (),
+        compute=compute,
+        late=late,
+        emit="final" if "emit" in found and found["emit"].text() == "final" else "changes",
+        label="aggregate",
+        where=item.where,
+    )

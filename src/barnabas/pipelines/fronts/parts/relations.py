@@ -1,4 +1,4 @@
-"""Reads the entries `sources` and `relations` of a pipeline file as relations of a plan.
+"""Reads the entries `sources` and `relations` of a pipeline as relations of a plan.
 
 sources:
   orders:
@@ -23,23 +23,20 @@ from typing import Final
 
 from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Choice, Duration, Either, Group, Named, Several, Shape, Text
-from barnabas.pipelines.fronts.yaml.parts import AGGREGATE, STEP_LIST, read_aggregate, read_name, read_steps
+from barnabas.pipelines.fronts.parts.common import AGGREGATE, STEP_LIST, read_aggregate, read_name, read_steps
 from barnabas.pipelines.kinds.sources import SOURCES
-from barnabas.pipelines.plan import (
+from barnabas.pipelines.plan.operators import Operator
+from barnabas.pipelines.plan.relations import (
+    Aggregate,
     Bounds,
     Derived,
     EventTime,
     Join,
     Origin,
-    Plan,
     Relation,
     Scan,
     Union,
-    operator_of,
-    plan_of,
 )
-from barnabas.pipelines.plan.errors import PipelineError
-from barnabas.pipelines.plan.model import Output, Source
 
 # The entry is `by` and not `on`, because many YAML parsers read an unquoted `on` as true.
 RELATION_NAME: Final = Text("the name of a source or a relation")
@@ -98,19 +95,14 @@ SOURCES_SHAPE: Final = Named(SOURCE, "several sources, by name", least=1)
 RELATIONS_SHAPE: Final = Named(RELATION, "relations that are made from the sources, by name")
 
 
-def read_relations(sources: Item, relations: Item | None) -> tuple[Relation, ...]:
-    """Sources and relations, each after those it reads. Raises PipelineError with the line of the mistake."""
-    found = []
-    for name, item in sources.mapping().items():
-        found.append(_source(_named(name, item), item))
-    taken = {relation.name for relation in found}
-    for name, item in ({} if relations is None else relations.mapping()).items():
-        if name in taken:
+def read_relations(sources: Mapping[str, Item], relations: Mapping[str, Item]) -> tuple[Relation, ...]:
+    """Sources and relations. Raises PipelineError with the line of the mistake."""
+    found = [_source(_named(name, item), item) for name, item in sources.items()]
+    for name, item in relations.items():
+        if name in sources:
             item.fail(f"there is also a source {name!r}: use another name")
         found.append(_relation(_named(name, item), item))
-    if not found:
-        sources.fail("sources is empty: a pipeline reads at least one")
-    return tuple(plan_of(found).relations.values())
+    return tuple(found)
 
 
 def _named(name: str, item: Item) -> str:
@@ -124,48 +116,35 @@ def _source(name: str, item: Item) -> Relation:
     for entry, value in own.items():
         if entry not in kind.shape.entries:
             value.fail(f"{entry} is not allowed for {kind.name}: {kind.doc}")
-    source: Source = kind.check(item, own)
-    return Relation(name, Scan(source, kind.table), **_work(name, item, found))  # type: ignore[arg-type]
+    return _made(name, item, Scan(kind.check(item, own), kind.table), found, {})
 
 
-def _work(name: str, item: Item, found: Mapping[str, Item]) -> dict[str, object]:
-    """Steps, event time and aggregate."""
-    time = found["time"].mapping() if "time" in found else None
-    return {
-        "operators": tuple(operator_of(step) for step in read_steps(found["steps"], name))
-        if "steps" in found
-        else (),
-        "event_time": None
-        if time is None
-        else EventTime(time["of"].text(), time["late"].text(), found["time"].where),
-        "aggregate": read_aggregate(found["aggregate"]) if "aggregate" in found else None,
-        "where": {
-            "": item.where,
-            "origin": item.where,
-            **{entry: value.where for entry, value in found.items()},
-        },
-    }
+def _made(
+    name: str, item: Item, origin: Origin, found: Mapping[str, Item], places: Mapping[str, str]
+) -> Relation:
+    """A relation with the steps, event time and aggregate among its entries."""
+    operators: tuple[Operator, ...] = read_steps(found["steps"], name) if "steps" in found else ()
+    time: EventTime | None = None
+    if "time" in found:
+        entry = found["time"].mapping()
+        time = EventTime(entry["of"].text(), entry["late"].text(), found["time"].where)
+    aggregate: Aggregate | None = read_aggregate(found["aggregate"]) if "aggregate" in found else None
+    where = {"": item.where, "origin": item.where, **{entry: value.where for entry, value in found.items()}}
+    return Relation(name, origin, operators, time, aggregate, {**where, **places})
 
 
 def _relation(name: str, item: Item) -> Relation:
     found = RELATION.open(item)
-    work = _work(name, item, found)
-    origin: Origin
-    where: dict[str, str] = work["where"]  # type: ignore[assignment]
     if "from" in found:
-        origin = Derived(found["from"].text())
-        where["origin"] = found["from"].where
-    elif "union" in found:
+        origin: Origin = Derived(found["from"].text())
+        return _made(name, item, origin, found, {"origin": found["from"].where})
+    if "union" in found:
         names = found["union"].texts()
         if len(names) < 2:
             found["union"].fail(f"{found['union'].what} needs two relations or more")
-        origin = Union(names)
-        where["origin"] = found["union"].where
-    else:
-        origin = _join(found["join"])
-        entries = found["join"].mapping()
-        where |= {"origin": found["join"].where, **{entry: value.where for entry, value in entries.items()}}
-    return Relation(name, origin, **work)  # type: ignore[arg-type]
+        return _made(name, item, Union(names), found, {"origin": found["union"].where})
+    entries = {entry: value.where for entry, value in found["join"].mapping().items()}
+    return _made(name, item, _join(found["join"]), found, {"origin": found["join"].where, **entries})
 
 
 def _join(item: Item) -> Join:
@@ -194,35 +173,3 @@ def _join(item: Item) -> Join:
         within,
         found["prefix"].text() if "prefix" in found else "",
     )
-
-
-def check_outputs(plan: Plan, outputs: tuple[Output, ...], items: list[Item]) -> None:
-    """Raises PipelineError for outputs that do not fit their relation, and for relations that nothing reads."""
-    for output, item in zip(outputs, items, strict=True):
-        if plan.is_table(output.relation):
-            item.fail(f"{output.relation} is a table: join a stream with it, and write the result")
-        aggregate = output.aggregate
-        if aggregate is None:
-            continue
-        where = item.mapping().get("aggregate", item)
-        timed = plan.has_event_time(output.relation)
-        if aggregate.window is not None and aggregate.window.of is None and not timed:
-            where.fail("the window needs `of`, a field with a time: its input has no event time")
-        if aggregate.emit == "final":
-            if aggregate.window is None:
-                where.fail("emit: final needs a window: groups without one are never final")
-            if aggregate.window.of is None and aggregate.late is not None:
-                where.fail("late is for a window with `of`: an event time has its own entry late")
-            if aggregate.window.of is not None and aggregate.late is None:
-                where.fail("emit: final needs late: how late a record may come before a window is final")
-        elif aggregate.window is not None and aggregate.window.gap is not None:
-            where.fail("sessions need emit: final: until a session is over, its end may still change")
-        elif plan.joins_streams(output.relation):
-            where.fail(
-                f"{output.relation} joins streams or has an aggregate: an aggregate of it needs emit: final and a "
-                "window, because its results can only be written once"
-            )
-    unread = [name for name in plan.leaves if name not in {output.relation for output in outputs}]
-    if unread:
-        place = plan[unread[0]].at()
-        raise PipelineError(f"{place}: nothing reads {unread[0]}: name it in an output's from, or remove it")

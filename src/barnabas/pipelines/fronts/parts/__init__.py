@@ -1,0 +1,1 @@
+"""Reads the parts of a pipeline (sources, relations, outputs, settings) from entries, for all fronts that have entries."""

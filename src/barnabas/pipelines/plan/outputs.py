@@ -1,0 +1,81 @@
+"""Where rows go: the sinks of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.pipelines.plan.expressions import Expression
+from barnabas.pipelines.plan.operators import Operator, RegistryPlace
+from barnabas.pipelines.plan.relations import SOURCE, Aggregate
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An output's target other than a topic. kind: its name in kinds/targets/. options: checked."""
+
+    kind: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Chooses each record's topic. by: its value. topics: topic by value of `by`; empty: the value is the topic's name.
+    Records with another value, or null, go to the output's own topic."""
+
+    by: Expression
+    topics: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where rows of a relation go. value None: a JSON object of all fields. where: file and line by entry, for messages.
+    relation: whose rows it writes; empty: the only one that nothing reads. schema: the subject of the schema with which
+    all fields are encoded as the value."""
+
+    name: str
+    topic: str
+    key: Expression | None = None
+    value: Expression | None = None
+    timestamp: Expression | None = None
+    headers: Mapping[str, Expression] = field(default_factory=dict)
+    operators: tuple[Operator, ...] = ()
+    aggregate: Aggregate | None = None
+    partitions: int = -1
+    config: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+    trigger: str | None = None
+    route: Route | None = None
+    target: Target | None = None
+    relation: str = SOURCE
+    where: Mapping[str, str] = field(default_factory=dict, compare=False)
+    schema: RegistryPlace | None = None
+
+    def at(self, entry: str = "") -> str:
+        """File and line of one of its entries, or else of the output."""
+        return self.where.get(entry) or self.where.get("", "")
+
+    @property
+    def destination(self) -> str:
+        """The topic or kind of target, for display."""
+        return self.topic or (self.target.kind if self.target is not None else "")
+
+    def may_share(self) -> bool:
+        """Whether the output may share a query with others."""
+        return self.target is None and self.aggregate is None and not self.operators
+
+    def topics(self) -> tuple[str, ...]:
+        """The topics that it may write to, as far as the pipeline names them."""
+        routed = self.route.topics.values() if self.route is not None else ()
+        return tuple(dict.fromkeys(name for name in [self.topic, *routed] if name))
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """Partitions and config with which the dead-letter topic is created if it does not exist. where: file and line of the
+    topic's entry."""
+
+    partitions: int = 1
+    config: Mapping[str, str] = field(default_factory=dict)
+    where: str = field(default="", compare=False)
