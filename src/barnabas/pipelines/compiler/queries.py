@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import ClientError
+from barnabas.pipelines.compiler.changes import check_changes
 from barnabas.pipelines.compiler.senders import SOURCES_NOTE, note_senders, noted_senders
 from barnabas.pipelines.direct.planning import NeedsSpark, direct_program, planned_program
 from barnabas.pipelines.direct.program import Program
@@ -202,16 +203,19 @@ def sink_settings(
 def planned_queries(spark: SparkSession, spec: PipelineSpec, checkpoint: str) -> tuple[Query, ...]:
     """The queries of a pipeline, divided as in its checkpoints.
 
-    Who sends which dead letters is noted there (senders.py), and outputs that share a query in that query's checkpoint.
-    An output added later has its own query, which begins where the pipeline says; so has an output that already has a
-    checkpoint of its own. Raises PipelineError.
+    Who sends which dead letters is noted there (senders.py); in each query's checkpoint, with which plan it was made
+    (changes.py), and which outputs share the query. An output added later has its own query, which begins where the
+    pipeline says; so has an output that already has a checkpoint of its own. Raises PipelineError.
     """
     folder = Folder(spark, checkpoint)
     try:
         apart = _outputs_apart(folder, spec)
         before = noted_senders(folder)
         queries = spec.queries(apart, before)
+        check_changes(folder, spec, queries)
         note_senders(folder, spec, queries, before)
+    except PipelineError:
+        raise
     except Exception as error:
         raise PipelineError(
             f"the checkpoints {checkpoint} cannot be used: {str(error).splitlines()[0]}"

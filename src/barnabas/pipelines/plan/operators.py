@@ -2,7 +2,7 @@
 how Spark carries it out.
 
 `kind` is the name of the step. `after` is the schema of the rows that an operator makes, as far as it is known without
-Spark. `secret` marks what no fingerprint may contain.
+Spark.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Any, ClassVar, Final, Literal
 
 from barnabas.pipelines.plan.expressions import Expression, FieldName, FixedText
 from barnabas.pipelines.plan.patterns import Pattern
-from barnabas.pipelines.plan.places import Place
+from barnabas.pipelines.plan.places import ASIDE, Place
 from barnabas.pipelines.plan.schema import Schema
 
-SECRET: Final = {"secret": True}
 DEPTH_MAX: Final = 10
 """How many levels of objects one flatten opens at most."""
 ALL: Final = 1 << 30
@@ -46,7 +45,7 @@ class Operator(Place):
 class RegistryPlace:
     """A subject of a schema registry."""
 
-    url: str
+    url: str = field(metadata=ASIDE)
     subject: str
 
 
@@ -515,4 +514,4 @@ class Hash(ChangeText):
 
     kind: ClassVar[str] = "hash"
     algorithm: str = "sha256"
-    salt: str = field(default="", repr=False, metadata=SECRET)
+    salt: str = field(default="", repr=False, metadata=ASIDE)

@@ -8,6 +8,7 @@ from typing import Any
 
 from barnabas.pipelines.plan.expressions import Expression
 from barnabas.pipelines.plan.operators import Operator, RegistryPlace
+from barnabas.pipelines.plan.places import ASIDE
 from barnabas.pipelines.plan.relations import SOURCE, Aggregate
 
 
@@ -16,7 +17,7 @@ class Target:
     """An output's target other than a topic. kind: its name in kinds/targets/. options: checked."""
 
     kind: str
-    options: Mapping[str, Any]
+    options: Mapping[str, Any] = field(metadata=ASIDE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,10 @@ class Output:
     headers: Mapping[str, Expression] = field(default_factory=dict)
     operators: tuple[Operator, ...] = ()
     aggregate: Aggregate | None = None
-    partitions: int = -1
-    config: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, str] = field(default_factory=dict)
-    trigger: str | None = None
+    partitions: int = field(default=-1, metadata=ASIDE)
+    config: Mapping[str, str] = field(default_factory=dict, metadata=ASIDE)
+    options: Mapping[str, str] = field(default_factory=dict, metadata=ASIDE)
+    trigger: str | None = field(default=None, metadata=ASIDE)
     route: Route | None = None
     target: Target | None = None
     relation: str = SOURCE

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+ASIDE: Final[Mapping[str, bool]] = {"aside": True}
+"""Marks fields that no fingerprint has: secrets, and what may change without other rows, see fingerprint.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

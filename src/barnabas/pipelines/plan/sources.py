@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from barnabas.client.patterns import java_pattern
+from barnabas.pipelines.plan.places import ASIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +21,12 @@ class Source:
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    start: str = "earliest"
+    start: str = field(default="earliest", metadata=ASIDE)
     encoding: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, metadata=ASIDE)
     where: str = field(default="", compare=False)
     kind: str = "topic"
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict, metadata=ASIDE)
     deletes: bool = False
 
     @property
