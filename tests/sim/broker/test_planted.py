@@ -13,6 +13,8 @@ from barnabas.broker.net.connection import Connection
 from barnabas.broker.net.turn import Turn
 from barnabas.broker.partitions import plain_append
 from barnabas.broker.partitions.partition import Partition
+from barnabas.cores.decision import Decision
+from barnabas.cores.group import GroupCoordinatorCore
 from barnabas.cores.partition import PartitionCore
 from barnabas.storage import log_writer
 from barnabas.storage.log import Log
@@ -126,6 +128,19 @@ def _end_transactions_in_one_partition(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _change_memory_without_an_entry(patch: pytest.MonkeyPatch) -> None:
+    """The group coordinator remembers of an offset what its log does not say."""
+    real = GroupCoordinatorCore.apply
+
+    def apply(self: GroupCoordinatorCore, decision: Decision) -> None:
+        real(self, decision)
+        for offsets in self.state.committed.values():
+            for partition, committed in offsets.items():
+                offsets[partition] = committed._replace(metadata="not from the log")
+
+    patch.setattr(GroupCoordinatorCore, "apply", apply)
+
+
 PLANTS: list[tuple[Plant, set[str]]] = [
     (_acknowledge_before_writing, {"lost", "changed", "unseen", "stuck", "back", "failed"}),
     (_forget_the_sequence, {"doubled"}),
@@ -138,6 +153,7 @@ PLANTS: list[tuple[Plant, set[str]]] = [
     (_keep_no_producers, {"doubled", "lost"}),
     (_tell_of_no_aborts, {"aborted"}),
     (_end_transactions_in_one_partition, {"stuck"}),
+    (_change_memory_without_an_entry, {"coordinators"}),
 ]
 
 
