@@ -65,9 +65,9 @@ TOPIC: Final = UUID(int=7)
 STATE: Final = ShareKey("g", TOPIC, 0)
 NOT_OF_CLIENTS: Final = {
     "EndTransaction", "ExpireOffsets", "ExpireTransactionalId", "ForgetOffsets", "MarkersWritten", "ShareInitialized",
-    "ShareStatesLost", "AdoptState", "SnapshotState",
+    "ShareStatesLost", "AdoptState", "SnapshotState", "TopicsMatched",
 }  # fmt: skip
-"""Events by which parts of a broker tell a core what has happened; nobody waits for an answer."""
+"""Events by which parts of a broker tell a core what has happened; no client waits for an answer."""
 
 MakeEvent = Callable[[Any, int], Any]
 
