@@ -253,6 +253,23 @@ def test_with_flush_messages_the_answer_waits_for_the_disk(tmp_path: Path) -> No
     run(tmp_path, scenario, **{"flush.messages": "1"})
 
 
+def test_a_repeated_batch_is_not_acknowledged_before_consumers_see_it(tmp_path: Path) -> None:
+    """The thread has flushed it, and the loop has not heard of that yet: the producer's repetition comes first."""
+
+    async def scenario(broker: BrokerServer, partition: Partition, client: Client) -> None:
+        batch = build_batch([Record(0, 1, None, b"x")] * 3, producer_id=7, producer_epoch=0, base_sequence=0)
+        first = partition.append(memoryview(bytearray(batch)), acks_all=False, zstd_allowed=True)
+        assert not first.is_ready
+        partition.log.flush()
+        again = partition.append(memoryview(bytearray(batch)), acks_all=False, zstd_allowed=True)
+        assert (again.base_offset, again.next_offset) == (0, 3)
+        assert again.is_ready
+        assert first.is_ready
+        assert partition.high_watermark == 3
+
+    run(tmp_path, scenario, **{"flush.messages": "1"})
+
+
 @pytest.mark.parametrize("fast_path", [False, True])
 def test_a_flush_that_fails_is_a_storage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fast_path: bool

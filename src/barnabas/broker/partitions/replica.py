@@ -377,6 +377,10 @@ class Replica(PartitionState):
         acknowledgement = Acknowledgement(
             base_offset, next_offset, append_time_ms, core.log_start_offset, wants_replicas
         )
+        # What a thread has flushed counts before the loop hears of it, also for consumers: an answer to a repeated batch
+        # must not come before they see what it acknowledges.
+        if self._flushing is not None:
+            self._advance()
         # On a single node without pending flushes nothing else is needed: see `_holds`.
         if self._flushing is not None or (wants_replicas and next_offset > core.high_watermark):
             acknowledgement.is_ready = self._holds(acknowledgement)
