@@ -91,13 +91,13 @@ def dump(
     topic: the internal topic whose records these are; by_folder: found by each file's folder. Raises ToolError.
     """
     from barnabas.kafka_tools.dump_json import rows as json_rows
-    from barnabas.storage.dump import NO_LIMIT, Dump, DumpOptions, plain_text
+    from barnabas.storage.dump import NO_LIMIT, Dump, DumpOptions, is_index_to_come, plain_text
     from barnabas.storage.dump_decoders import BY_TOPIC, decoder_for
     from barnabas.storage.errors import StorageError
 
     bad = False
     for file in files:
-        if not file.exists():
+        if not file.exists() and not is_index_to_come(file):
             raise ToolError(f"{file}: there is no such file")
         decoder = BY_TOPIC.get(topic or "")
         if decoder is None and by_folder:

@@ -63,6 +63,17 @@ class DumpOptions:
     decoder: Decoder = plain_text
 
 
+def is_index_to_come(file: Path) -> bool:
+    """Whether this is an index that is not there because its segment has no records; Kafka creates it with the segment."""
+    log = file.with_suffix(".log")
+    return (
+        file.suffix in (".index", ".timeindex")
+        and not file.exists()
+        and log.exists()
+        and log.stat().st_size == 0
+    )
+
+
 class Dump:
     """Dumps files one after the other, and collects inconsistencies."""
 
@@ -82,6 +93,10 @@ class Dump:
         """The lines for one file. Raises StorageError, OSError."""
         file = Path(path)
         yield f"Dumping {file}"
+        if is_index_to_come(file):
+            if file.suffix == ".index":
+                yield f"{file} is empty."
+            return
         match file.suffix:
             case ".log":
                 yield from self._log(file)
