@@ -185,7 +185,8 @@ def test_q_and_v(cli: Cli) -> None:
         in cli("config", "describe", "topic", name, "-v").stderr
     )
     assert cli("config", "describe", "topic", name).stderr == b""
-    assert b"rdkafka" in cli("topic", "list", "-v", "-X", "debug=broker").stderr
+    assert b"barnabas.client MetadataRequest" in cli("topic", "list", "-v").stderr
+    assert b"rdkafka" in cli("consume", name, "-e", "-v", "-X", "debug=broker").stderr
 
 
 def test_a_double_as_kafka_writes_it(cli: Cli) -> None:

@@ -578,7 +578,7 @@ def test_an_idle_consumer_is_closed(together: Together) -> None:
                     pass
         await until(0)
         await consuming.stop()
-        kafka.close()
+        await kafka.close()
 
     asyncio.run(run())
 

@@ -11,6 +11,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
 
 
 class LoopThread:
@@ -73,10 +74,10 @@ async def _cancel_others() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-class Family(Generic[A]):
+class Family(Generic[A_co]):
     """The blocking side of one family: `blocking` methods that run those of `asynchronous` in the thread."""
 
-    def __init__(self, thread: LoopThread, asynchronous: A) -> None:
+    def __init__(self, thread: LoopThread, asynchronous: A_co) -> None:
         self.thread = thread
         self.asynchronous = asynchronous
 

@@ -161,15 +161,14 @@ def profile_names() -> list[str]:
 
 def names_in_cluster(kind: str, bootstrap: str | None) -> list[str]:
     """Topics or groups; none when the cluster does not answer at once, because the shell is waiting."""
-    from barnabas.cli.direct import direct
-    from barnabas.kafka_tools.groups import all_groups
+    from barnabas.terminal.administering import administer
     from barnabas.terminal.errors import CliError
 
     try:
-        with direct(bootstrap, None) as admin:
-            return (
-                list(admin.topics()) if kind == "topic" else [group.group_id for group in all_groups(admin)]
-            )
+        with administer(bootstrap, None) as admin:
+            if kind == "topic":
+                return list(admin.topics.list())
+            return [row.name for rows in admin.groups.list().done.values() for row in rows]
     except CliError:
         return []
 

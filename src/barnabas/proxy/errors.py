@@ -7,6 +7,14 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
+from barnabas.admin import ResourceError
+from barnabas.client.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    BrokerUnavailable,
+    ClientError,
+    UnsupportedByBroker,
+)
 from barnabas.http.errors import HttpError
 
 V2_MEDIA_TYPE: Final = "application/vnd.kafka.v2+json"
@@ -98,3 +106,18 @@ def from_kafka(error: KafkaError) -> HttpError:
 def from_exception(error: KafkaException) -> HttpError:
     """The HTTP error for an exception of confluent-kafka, see `from_kafka`."""
     return from_kafka(error.args[0])
+
+
+def from_client(error: ClientError) -> HttpError:
+    """The HTTP error for an error of `barnabas.admin`."""
+    if isinstance(error, ResourceError):
+        return from_kafka(KafkaError(error.code, error.reason))
+    if isinstance(error, BrokerError):
+        return from_kafka(KafkaError(error.code, str(error)))
+    if isinstance(error, AuthenticationFailed):
+        return HttpError(401, str(error), 40101)
+    if isinstance(error, BrokerUnavailable):
+        return HttpError(500, f"{error}; the same request may succeed later", RETRIABLE_ERROR)
+    if isinstance(error, UnsupportedByBroker):
+        return HttpError(400, str(error), 40002)
+    return HttpError(500, str(error), KAFKA_ERROR)

@@ -72,7 +72,7 @@ def make_server(options: RestOptions, http: HttpOptions) -> HttpServer:
             await services.consuming.stop()
             await services.producing.stop()
             services.schemas.close()
-            kafka.close()
+            await kafka.close()
 
         async def start(url: str) -> None:
             services.consuming.start()

@@ -157,7 +157,7 @@ class Producing:
             return await self.fate(topic, self.begin(topic, records))
         batch = Batch(len(records), self._producer)
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._kafka.admin_threads, self._hand_over, topic, records, batch)
+        await loop.run_in_executor(self._kafka.threads, self._hand_over, topic, records, batch)
         return await self.fate(topic, batch)
 
     def begin(self, topic: str, records: Sequence[Outgoing]) -> Batch:

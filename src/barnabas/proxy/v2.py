@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from barnabas.admin import ConfigKind, ConfigResource, ConfigSource, Partition, Topic
 from barnabas.http.errors import HttpError
 from barnabas.proxy.call import Call, answer, as_number, require_known, require_list
 from barnabas.proxy.dead_letters import DeadLetter, send
-from barnabas.proxy.direct import Kind, Owner
 from barnabas.proxy.errors import (
     CONVERSION_FAILED,
     INVALID_PAYLOAD,
@@ -31,7 +31,6 @@ from barnabas.schemas.codecs.schemas import RuledCodec
 
 Work = Callable[[Call], Awaitable[Response]]
 
-SET_FOR_TOPIC: Final = 1
 """The source of an option's value: it was set for the topic."""
 PRODUCED: Final = frozenset({"records", "key_schema", "key_schema_id", "value_schema", "value_schema_id"})
 RECORD: Final = frozenset({"key", "value", "partition", "timestamp"})
@@ -85,27 +84,27 @@ def _no_partition(name: str) -> HttpError:
 
 async def list_brokers(call: Call) -> Response:
     """GET /brokers: the ids of the brokers."""
-    held = await call.services.kafka.metadata()
-    return json_answer({"brokers": sorted(held.brokers)})
+    return json_answer({"brokers": await call.services.kafka.brokers()})
 
 
 async def list_topics(call: Call) -> Response:
     """GET /topics: the names of the topics."""
-    held = await call.services.kafka.metadata()
-    return json_answer(sorted(held.topics))
+    return json_answer(list(await call.services.kafka.topics()))
 
 
 async def get_topic(call: Call) -> Response:
     """GET /topics/{topic}: its options and partitions."""
     name = call.part("topic")
     topic = await _topic(call, name)
-    entries = await call.services.kafka.direct.configs(Owner(Kind.TOPIC, name))
-    configs = {entry.name: entry.value for entry in entries if entry.config_source == SET_FOR_TOPIC}
+    entries = await call.services.kafka.configs(ConfigResource(ConfigKind.TOPIC, name))
+    configs = {
+        entry.name: entry.value for entry in entries if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+    }
     return json_answer(
         {
             "name": name,
             "configs": configs,
-            "partitions": [_partition(p) for _, p in sorted(topic.partitions.items())],
+            "partitions": [_partition(p) for p in topic.partitions],
         }
     )
 
@@ -113,17 +112,18 @@ async def get_topic(call: Call) -> Response:
 async def list_partitions(call: Call) -> Response:
     """GET /topics/{topic}/partitions."""
     topic = await _topic(call, call.part("topic"))
-    return json_answer([_partition(p) for _, p in sorted(topic.partitions.items())])
+    return json_answer([_partition(p) for p in topic.partitions])
 
 
 async def get_partition(call: Call) -> Response:
     """GET /topics/{topic}/partitions/{partition}."""
     topic = await _topic(call, call.part("topic"))
     missing = _no_partition(call.part("partition"))
-    found = topic.partitions.get(call.number_part("partition", missing))
-    if found is None:
-        raise missing
-    return json_answer(_partition(found))
+    number = call.number_part("partition", missing)
+    for partition in topic.partitions:
+        if partition.number == number:
+            return json_answer(_partition(partition))
+    raise missing
 
 
 async def get_offsets(call: Call) -> Response:
@@ -132,13 +132,13 @@ async def get_offsets(call: Call) -> Response:
     topic = await _topic(call, name)
     missing = _no_partition(call.part("partition"))
     partition = call.number_part("partition", missing)
-    if partition not in topic.partitions:
+    if partition not in {found.number for found in topic.partitions}:
         raise missing
     first, last = await call.services.kafka.offsets_of(name, partition)
     return json_answer({"beginning_offset": first, "end_offset": last})
 
 
-async def _topic(call: Call, name: str) -> Any:
+async def _topic(call: Call, name: str) -> Topic:
     try:
         return await call.services.kafka.topic(name)
     except HttpError as error:
@@ -147,10 +147,10 @@ async def _topic(call: Call, name: str) -> Any:
         raise
 
 
-def _partition(held: Any) -> dict[str, Any]:
-    in_sync = set(held.isrs)
+def _partition(held: Partition) -> dict[str, Any]:
+    in_sync = set(held.in_sync)
     return {
-        "partition": held.id,
+        "partition": held.number,
         "leader": held.leader,
         "replicas": [
             {"broker": broker, "leader": broker == held.leader, "in_sync": broker in in_sync}

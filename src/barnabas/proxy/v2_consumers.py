@@ -340,10 +340,10 @@ async def committed(call: Call) -> Response:
 
 async def _require_partitions(call: Call, places: Sequence[TopicPartition]) -> None:
     """Raises HttpError 40402 if one of the partitions does not exist."""
-    held = (await call.services.kafka.metadata()).topics
+    held = await call.services.kafka.topics()
+    there = {(topic.name, partition.number) for topic in held.values() for partition in topic.partitions}
     for place in places:
-        topic = held.get(place.topic)
-        if topic is None or place.partition not in topic.partitions:
+        if (place.topic, place.partition) not in there:
             raise HttpError(404, f"Partition {place.topic}-{place.partition} not found.", PARTITION_NOT_FOUND)
 
 

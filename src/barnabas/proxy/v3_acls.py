@@ -2,48 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import Enum
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
-)
 from starlette.responses import Response
 
+from barnabas.admin import AclFilter, AclRule, Operation, Pattern, Permission, ResourceType
 from barnabas.http.errors import HttpError
 from barnabas.proxy.call import Call, answer, require_known, require_list, require_text
-from barnabas.proxy.kafka import REQUEST_TIMEOUT_S
 from barnabas.proxy.v3_cluster import BASE, Work
 from barnabas.proxy.v3_shapes import Shapes, collection, shapes_of
 
-# librdkafka calls the cluster a broker.
-TYPES: Final[Mapping[str, Any]] = {
-    "ANY": ResourceType.ANY,
-    "TOPIC": ResourceType.TOPIC,
-    "GROUP": ResourceType.GROUP,
-    "CLUSTER": ResourceType.BROKER,
-    "TRANSACTIONAL_ID": ResourceType.TRANSACTIONAL_ID,
+TYPES: Final[Mapping[str, ResourceType]] = {
+    kind.name: kind for kind in ResourceType if kind not in (ResourceType.DELEGATION_TOKEN, ResourceType.USER)
 }
-TYPE_NAMES: Final = {value: name for name, value in TYPES.items()}
 BATCH_MAX: Final = 1_000
 
 
-def _row(shapes: Shapes, held: Any) -> dict[str, Any]:
+def _row(shapes: Shapes, held: AclRule) -> dict[str, Any]:
     fields = {
-        "resource_type": TYPE_NAMES.get(held.restype, "UNKNOWN"),
+        "resource_type": held.resource.name if held.resource.name in TYPES else "UNKNOWN",
         "resource_name": held.name,
-        "pattern_type": held.resource_pattern_type.name,
+        "pattern_type": held.pattern.name,
         "principal": held.principal,
         "host": held.host,
         "operation": held.operation.name,
-        "permission": held.permission_type.name,
+        "permission": held.permission.name,
     }
     query = urlencode(fields, safe="*:")
     return {
@@ -62,16 +48,16 @@ def _one_of(kinds: Mapping[str, Any], name: str, value: Any) -> Any:
     return found
 
 
-def _names(kind: type[Enum], *without: str) -> dict[str, Any]:
-    return {member.name: member for member in kind if member.name not in ("UNKNOWN", *without)}
+def _names(kind: type[IntEnum], *without: str) -> dict[str, Any]:
+    return {member.name: member for member in kind if member.name not in without}
 
 
-OPERATIONS: Final = _names(AclOperation)
-PATTERNS: Final = _names(ResourcePatternType)
-PERMISSIONS: Final = _names(AclPermissionType)
+OPERATIONS: Final = _names(Operation)
+PATTERNS: Final = _names(Pattern)
+PERMISSIONS: Final = _names(Permission)
 
 
-def _filter(call: Call, *, needed: bool) -> Any:
+def _filter(call: Call, *, needed: bool) -> AclFilter:
     """The filter in the query. needed: types must be named, so that no omission deletes ACLs. Raises HttpError 400."""
 
     def chosen(kinds: Mapping[str, Any], name: str) -> Any:
@@ -82,21 +68,21 @@ def _filter(call: Call, *, needed: bool) -> Any:
             return kinds["ANY"]
         return _one_of(kinds, name, value)
 
-    return AclBindingFilter(
-        chosen(TYPES, "resource_type"),
-        call.text("resource_name"),
-        chosen(PATTERNS, "pattern_type"),
-        call.text("principal"),
-        call.text("host"),
-        chosen(OPERATIONS, "operation"),
-        chosen(PERMISSIONS, "permission"),
+    return AclFilter(
+        resource=chosen(TYPES, "resource_type"),
+        name=call.text("resource_name"),
+        pattern=chosen(PATTERNS, "pattern_type"),
+        principal=call.text("principal"),
+        host=call.text("host"),
+        operation=chosen(OPERATIONS, "operation"),
+        permission=chosen(PERMISSIONS, "permission"),
     )
 
 
 async def search(call: Call) -> Response:
     """GET .../acls: the ACLs that match the query."""
     shapes, wanted, kafka = await shapes_of(call), _filter(call, needed=False), call.services.kafka
-    found = await kafka.result(lambda: kafka.admin.describe_acls(wanted, request_timeout=REQUEST_TIMEOUT_S))
+    found = await kafka.ask(kafka.admin.acls.list(wanted))
     url = shapes.url("acls")
     if call.request.url.query:
         url += f"?{call.request.url.query}"
@@ -108,27 +94,29 @@ BINDING: Final = frozenset(
 )
 
 
-def _binding(row: dict[str, Any]) -> Any:
+def _binding(row: dict[str, Any]) -> AclRule:
     """The ACL that a row of a request describes. Raises HttpError."""
     require_known(row, BINDING)
     exact = {name: kind for name, kind in TYPES.items() if name != "ANY"}
-    return AclBinding(
-        _one_of(exact, "resource_type", row.get("resource_type")),
-        require_text(row, "resource_name"),
-        _one_of(_names(ResourcePatternType, "ANY", "MATCH"), "pattern_type", row.get("pattern_type")),
-        require_text(row, "principal"),
-        require_text(row, "host"),
-        _one_of(_names(AclOperation, "ANY"), "operation", row.get("operation")),
-        _one_of(_names(AclPermissionType, "ANY"), "permission", row.get("permission")),
+    return AclRule(
+        resource=_one_of(exact, "resource_type", row.get("resource_type")),
+        name=require_text(row, "resource_name"),
+        pattern=_one_of(_names(Pattern, "ANY", "MATCH"), "pattern_type", row.get("pattern_type")),
+        principal=require_text(row, "principal"),
+        host=require_text(row, "host"),
+        operation=_one_of(_names(Operation, "ANY"), "operation", row.get("operation")),
+        permission=_one_of(_names(Permission, "ANY"), "permission", row.get("permission")),
     )
 
 
 async def _create(call: Call, rows: list[dict[str, Any]]) -> None:
     kafka = call.services.kafka
     bindings = list(dict.fromkeys(_binding(row) for row in rows))
-    futures = await kafka.call(lambda: kafka.admin.create_acls(bindings, request_timeout=REQUEST_TIMEOUT_S))
-    for future in futures.values():
-        await kafka.wait(future)
+
+    async def add() -> None:
+        (await kafka.admin.acls.create(bindings)).require()
+
+    await kafka.ask(add())
 
 
 async def create(call: Call) -> Response:
@@ -151,7 +139,11 @@ async def create_batch(call: Call) -> Response:
 async def delete(call: Call) -> Response:
     """DELETE .../acls: deletes the ACLs that match the query."""
     shapes, wanted, kafka = await shapes_of(call), _filter(call, needed=True), call.services.kafka
-    found = await kafka.only(lambda: kafka.admin.delete_acls([wanted], request_timeout=REQUEST_TIMEOUT_S))
+
+    async def remove() -> Sequence[AclRule]:
+        return (await kafka.admin.acls.delete([wanted]))[wanted]
+
+    found = await kafka.ask(remove())
     return answer({"data": [_row(shapes, held) for held in found]})
 
 

@@ -7,23 +7,34 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from barnabas.admin import (
+    Broker,
+    ClusterView,
+    Config,
+    ConfigChange,
+    ConfigKind,
+    ConfigResource,
+    ConfigSource,
+    back_to_default,
+    set_to,
+)
 from barnabas.http.errors import HttpError
 from barnabas.proxy.call import Call, answer, no_content, require_known, require_list, require_text
-from barnabas.proxy.direct import Kind, Owner
 from barnabas.proxy.errors import INVALID_PAYLOAD
-from barnabas.proxy.kafka import REQUEST_TIMEOUT_S
 from barnabas.proxy.v3_shapes import Shapes, collection, config_row, shapes_of
+
+BROKERS_OWN: Final = (ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
 
 Work = Callable[[Call], Awaitable[Response]]
 
 
-async def describe_cluster(call: Call) -> Any:
-    """Nodes and controller. Raises HttpError."""
+async def describe_cluster(call: Call) -> ClusterView:
+    """Brokers and controller. Raises HttpError."""
     kafka = call.services.kafka
-    return await kafka.result(lambda: kafka.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S))
+    return await kafka.ask(kafka.admin.cluster.describe())
 
 
-def _cluster(shapes: Shapes, held: Any) -> dict[str, Any]:
+def _cluster(shapes: Shapes, held: ClusterView) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "acls": shapes.related("acls"),
         "brokers": shapes.related("brokers"),
@@ -32,8 +43,8 @@ def _cluster(shapes: Shapes, held: Any) -> dict[str, Any]:
         "topics": shapes.related("topics"),
         "partition_reassignments": shapes.related("topics", "-", "partitions", "-", "reassignment"),
     }
-    if held.controller is not None and held.controller.id >= 0:
-        fields = {"controller": shapes.related("brokers", held.controller.id), **fields}
+    if held.controller >= 0:
+        fields = {"controller": shapes.related("brokers", held.controller), **fields}
     return shapes.resource("KafkaCluster", (), (), fields)
 
 
@@ -51,7 +62,7 @@ async def get_cluster(call: Call) -> Response:
 # --- brokers ------------------------------------------------------------------------------------------
 
 
-def _broker(shapes: Shapes, node: Any) -> dict[str, Any]:
+def _broker(shapes: Shapes, node: Broker) -> dict[str, Any]:
     path = ("brokers", node.id)
     fields = {
         "broker_id": node.id,
@@ -67,7 +78,7 @@ def _broker(shapes: Shapes, node: Any) -> dict[str, Any]:
 async def list_brokers(call: Call) -> Response:
     """GET .../brokers."""
     shapes = await shapes_of(call)
-    nodes = sorted((await describe_cluster(call)).nodes, key=lambda node: node.id)
+    nodes = (await describe_cluster(call)).brokers
     return collection("KafkaBrokerList", shapes.url("brokers"), [_broker(shapes, node) for node in nodes])
 
 
@@ -79,7 +90,7 @@ async def get_broker(call: Call) -> Response:
     """GET .../brokers/{broker}."""
     shapes = await shapes_of(call)
     number = call.number_part("broker", _no_broker(call))
-    for node in (await describe_cluster(call)).nodes:
+    for node in (await describe_cluster(call)).brokers:
         if node.id == number:
             return answer(_broker(shapes, node))
     raise _no_broker(call)
@@ -94,21 +105,21 @@ class Options:
     def __init__(
         self,
         kind: str,
-        owner: Callable[[Call], Owner],
+        owner: Callable[[Call], ConfigResource],
         path: Callable[[Call], tuple[Any, ...]],
         names: Callable[[Call], tuple[tuple[str, Any], ...]],
         more: Callable[[Call], dict[str, Any]],
     ) -> None:
         self.kind, self.owner, self.path, self.names, self.more = kind, owner, path, names, more
 
-    def row(self, call: Call, shapes: Shapes, entry: Any) -> dict[str, Any]:
+    def row(self, call: Call, shapes: Shapes, entry: Config) -> dict[str, Any]:
         """The JSON of one option."""
         return config_row(shapes, self.kind, self.path(call), self.names(call), entry, **self.more(call))
 
     async def list(self, call: Call) -> Response:
         """All options."""
         shapes = await shapes_of(call)
-        entries = await call.services.kafka.direct.configs(self.owner(call))
+        entries = await call.services.kafka.configs(self.owner(call))
         rows = [self.row(call, shapes, entry) for entry in entries]
         return collection(f"{self.kind}List", shapes.url(*self.path(call)), rows)
 
@@ -116,7 +127,7 @@ class Options:
         """One option. Raises HttpError 404."""
         shapes = await shapes_of(call)
         name = call.part("name")
-        for entry in await call.services.kafka.direct.configs(self.owner(call)):
+        for entry in await call.services.kafka.configs(self.owner(call)):
             if entry.name == name:
                 return answer(self.row(call, shapes, entry))
         raise HttpError(404, f"Config {name[:100]} cannot be found.")
@@ -125,20 +136,20 @@ class Options:
         """Sets one option."""
         await shapes_of(call)
         value = _value(await call.body(), "value")
-        await call.services.kafka.direct.alter(self.owner(call), [(call.part("name"), value)])
+        await call.services.kafka.alter(self.owner(call), change_of(call.part("name"), value))
         return no_content()
 
     async def delete(self, call: Call) -> Response:
         """Resets one option to its default."""
         await shapes_of(call)
-        await call.services.kafka.direct.alter(self.owner(call), [(call.part("name"), None)])
+        await call.services.kafka.alter(self.owner(call), change_of(call.part("name"), None))
         return no_content()
 
     async def alter(self, call: Call) -> Response:
         """Sets or resets several options at once, all or none."""
         await shapes_of(call)
         changes, validate_only = read_changes(await call.body())
-        await call.services.kafka.direct.alter(self.owner(call), changes, validate_only=validate_only)
+        await call.services.kafka.alter(self.owner(call), changes, validate_only=validate_only)
         return no_content()
 
 
@@ -151,9 +162,14 @@ def _value(row: dict[str, Any], name: str) -> str | None:
     return None if value is None else str(value)
 
 
-def read_changes(body: dict[str, Any]) -> tuple[list[tuple[str, str | None]], bool]:
+def change_of(name: str, value: str | None) -> list[ConfigChange]:
+    """The change that sets an option, or puts it back to its default (None)."""
+    return back_to_default([name]) if value is None else set_to({name: value})
+
+
+def read_changes(body: dict[str, Any]) -> tuple[list[ConfigChange], bool]:
     """The changes of an :alter request, and whether they are only to be checked. Raises HttpError 422."""
-    changes: list[tuple[str, str | None]] = []
+    changes: list[ConfigChange] = []
     require_known(body, frozenset({"data", "validate_only"}))
     for index, row in enumerate(require_list(body, "data")):
         require_known(row, frozenset({"name", "value", "operation"}))
@@ -161,12 +177,12 @@ def read_changes(body: dict[str, Any]) -> tuple[list[tuple[str, str | None]], bo
         name = require_text(row, "name")
         if operation not in ("SET", "DELETE"):
             raise HttpError(422, f"data[{index}].operation is neither SET nor DELETE", INVALID_PAYLOAD)
-        changes.append((name, None if operation == "DELETE" else _value(row, "value") or ""))
+        changes += change_of(name, None if operation == "DELETE" else _value(row, "value") or "")
     return changes, body.get("validate_only") is True
 
 
-def _broker_owner(call: Call) -> Owner:
-    return Owner(Kind.BROKER, str(call.number_part("broker", _no_broker(call))))
+def _broker_owner(call: Call) -> ConfigResource:
+    return ConfigResource(ConfigKind.BROKER, str(call.number_part("broker", _no_broker(call))))
 
 
 BROKER_OPTIONS: Final = Options(
@@ -178,14 +194,14 @@ BROKER_OPTIONS: Final = Options(
 )
 CLUSTER_OPTIONS: Final = Options(
     "KafkaClusterConfig",
-    lambda call: Owner(Kind.BROKER, ""),
+    lambda call: ConfigResource(ConfigKind.BROKER, ""),
     lambda call: ("broker-configs",),
     lambda call: (("broker-config", None),),
     lambda call: {"config_type": "BROKER"},
 )
 TOPIC_OPTIONS: Final = Options(
     "KafkaTopicConfig",
-    lambda call: Owner(Kind.TOPIC, call.part("topic")),
+    lambda call: ConfigResource(ConfigKind.TOPIC, call.part("topic")),
     lambda call: ("topics", call.part("topic"), "configs"),
     lambda call: (("topic", call.part("topic")),),
     lambda call: {"topic_name": call.part("topic")},
@@ -196,9 +212,9 @@ async def all_broker_configs(call: Call) -> Response:
     """GET .../brokers/-/configs: the dynamic options of every broker."""
     shapes = await shapes_of(call)
     rows = []
-    for node in sorted((await describe_cluster(call)).nodes, key=lambda node: node.id):
-        for entry in await call.services.kafka.direct.configs(Owner(Kind.BROKER, str(node.id))):
-            if entry.config_source in (2, 3):
+    for node in (await describe_cluster(call)).brokers:
+        for entry in await call.services.kafka.configs(ConfigResource(ConfigKind.BROKER, str(node.id))):
+            if entry.source in BROKERS_OWN:
                 path, names = ("brokers", node.id, "configs"), (("broker", node.id),)
                 rows.append(config_row(shapes, "KafkaBrokerConfig", path, names, entry, broker_id=node.id))
     return collection("KafkaBrokerConfigList", shapes.url("brokers", "-", "configs"), rows)

@@ -2,84 +2,78 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, Final, NamedTuple
+import re
+from collections.abc import Awaitable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import OffsetSpec
 from starlette.responses import Response
 
+from barnabas.admin import LATEST, FoundOffset, Group, Member, ResourceError, Results, TopicPartition
 from barnabas.http.errors import HttpError
 from barnabas.proxy.call import Call, answer
-from barnabas.proxy.errors import from_exception
-from barnabas.proxy.kafka import REQUEST_TIMEOUT_S
+from barnabas.proxy.errors import from_client
 from barnabas.proxy.v3_cluster import BASE, Work
 from barnabas.proxy.v3_shapes import Shapes, collection, shapes_of
+from barnabas.wire.errors import ErrorCode
 
-DESCRIBED_MAX: Final = 500
-"""Groups described in one request to the brokers."""
-STATES: Final = {
-    "PREPARING_REBALANCING": "PREPARING_REBALANCE",
-    "COMPLETING_REBALANCING": "COMPLETING_REBALANCE",
-}
+K = TypeVar("K")
+V = TypeVar("V")
+
+GROUPS_OF_CONSUMERS: Final = ("consumer", "")
+"""Kafka Connect and the registry have groups too; an empty one may be so old that it does not say."""
+NO_CONSUMER_GROUP: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+WORD_BORDER: Final = re.compile("(?<=[a-z])(?=[A-Z])")
 
 
 def _no_group(name: str) -> HttpError:
     return HttpError(404, f"Consumer group {name[:100]} could not be found.")
 
 
-async def _describe(call: Call, names: list[str]) -> list[Any]:
-    """Groups with their members. Raises HttpError."""
-    kafka = call.services.kafka
-    found = []
-    for begin in range(0, len(names), DESCRIBED_MAX):
-        part = names[begin : begin + DESCRIBED_MAX]
-        begin_call = partial(kafka.admin.describe_consumer_groups, part, request_timeout=REQUEST_TIMEOUT_S)
-        futures: dict[str, Any] = await kafka.call(begin_call)
-        for future in futures.values():
-            found.append(await kafka.wait(future))
-    return found
-
-
-async def _group_of(call: Call) -> Any:
+async def _group_of(call: Call) -> Group:
     """The group of the path. Raises HttpError 404."""
-    name = call.part("group")
-    try:
-        (held,) = await _describe(call, [name])
-    except HttpError as error:
-        if error.code in (40403, 40002):  # no such group, or one of another kind
-            raise _no_group(name) from error
-        raise
-    if held.state.name == "DEAD" and not held.members:
-        raise _no_group(name)
-    return held
+    kafka, name = call.services.kafka, call.part("group")
+    described = await kafka.ask(kafka.admin.groups.describe([name]))
+    error = described.failed.get(name)
+    if isinstance(error, ResourceError) and error.code in NO_CONSUMER_GROUP:
+        raise _no_group(name) from error
+    if error is not None:
+        raise from_client(error) from error
+    return described[name]
 
 
-def _group(shapes: Shapes, held: Any) -> dict[str, Any]:
-    path = ("consumer-groups", held.group_id)
-    coordinator = held.coordinator.id if held.coordinator is not None else -1
+def _group(shapes: Shapes, held: Group) -> dict[str, Any]:
+    path = ("consumer-groups", held.name)
     fields = {
-        "consumer_group_id": held.group_id,
-        "is_simple": bool(held.is_simple_consumer_group),
-        "partition_assignor": held.partition_assignor or "",
-        "state": STATES.get(held.state.name, held.state.name),
-        "coordinator": shapes.related("brokers", coordinator),
+        "consumer_group_id": held.name,
+        "is_simple": not held.protocol_type,
+        "partition_assignor": held.assignor,
+        "state": WORD_BORDER.sub("_", held.state).upper(),
+        "coordinator": shapes.related("brokers", held.coordinator.id),
         "consumers": shapes.related(*path, "consumers"),
         "lag_summary": shapes.related(*path, "lag-summary"),
     }
-    return shapes.resource("KafkaConsumerGroup", path, (("consumer-group", held.group_id),), fields)
+    return shapes.resource("KafkaConsumerGroup", path, (("consumer-group", held.name),), fields)
 
 
 async def list_groups(call: Call) -> Response:
     """GET .../consumer-groups."""
     shapes, kafka = await shapes_of(call), call.services.kafka
-    listed = await kafka.result(lambda: kafka.admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S))
-    if listed.errors:  # some broker did not answer: an incomplete list would look complete
-        raise from_exception(listed.errors[0])
-    held = await _describe(call, sorted(group.group_id for group in listed.valid))
+    # That some broker did not answer is an error: an incomplete list would look complete.
+    names = [
+        row.name
+        for rows in (await kafka.ask(_all(kafka.admin.groups.list()))).values()
+        for row in rows
+        if row.protocol_type in GROUPS_OF_CONSUMERS
+    ]
+    held = (await kafka.ask(_all(kafka.admin.groups.describe(sorted(names))))).values()
     return collection(
         "KafkaConsumerGroupList", shapes.url("consumer-groups"), [_group(shapes, group) for group in held]
     )
+
+
+async def _all(results: Awaitable[Results[K, V]]) -> Mapping[K, V]:
+    """The values of all. Raises the first error."""
+    return (await results).require()
 
 
 async def get_group(call: Call) -> Response:
@@ -90,32 +84,32 @@ async def get_group(call: Call) -> Response:
 # --- members ------------------------------------------------------------------------------------------
 
 
-def _member(shapes: Shapes, group: str, held: Any) -> dict[str, Any]:
-    path = ("consumer-groups", group, "consumers", held.member_id)
+def _member(shapes: Shapes, group: str, held: Member) -> dict[str, Any]:
+    path = ("consumer-groups", group, "consumers", held.id)
     fields = {
         "consumer_group_id": group,
-        "consumer_id": held.member_id,
-        "instance_id": held.group_instance_id,
-        "client_id": held.client_id,
+        "consumer_id": held.id,
+        "instance_id": held.instance,
+        "client_id": held.client,
         "assignments": shapes.related(*path, "assignments"),
     }
-    names = (("consumer-group", group), ("consumer", held.member_id))
+    names = (("consumer-group", group), ("consumer", held.id))
     return shapes.resource("KafkaConsumer", path, names, fields)
 
 
-async def _member_of(call: Call) -> tuple[str, Any]:
+async def _member_of(call: Call) -> tuple[str, Member]:
     held, wanted = await _group_of(call), call.part("consumer")
     for member in held.members:
-        if member.member_id == wanted:
-            return held.group_id, member
+        if member.id == wanted:
+            return held.name, member
     raise HttpError(404, f"Consumer {wanted[:100]} could not be found.")
 
 
 async def list_members(call: Call) -> Response:
     """GET .../consumer-groups/{group}/consumers."""
     shapes, held = await shapes_of(call), await _group_of(call)
-    rows = [_member(shapes, held.group_id, member) for member in held.members]
-    return collection("KafkaConsumerList", shapes.url("consumer-groups", held.group_id, "consumers"), rows)
+    rows = [_member(shapes, held.name, member) for member in held.members]
+    return collection("KafkaConsumerList", shapes.url("consumer-groups", held.name, "consumers"), rows)
 
 
 async def get_member(call: Call) -> Response:
@@ -148,9 +142,9 @@ async def list_assignments(call: Call) -> Response:
     """GET .../consumers/{consumer}/assignments."""
     shapes = await shapes_of(call)
     group, member = await _member_of(call)
-    places = sorted(member.assignment.topic_partitions, key=lambda p: (p.topic, p.partition))
-    rows = [_assignment(shapes, group, member.member_id, place) for place in places]
-    url = shapes.url("consumer-groups", group, "consumers", member.member_id, "assignments")
+    places = sorted(member.assigned)
+    rows = [_assignment(shapes, group, member.id, place) for place in places]
+    url = shapes.url("consumer-groups", group, "consumers", member.id, "assignments")
     return collection("KafkaConsumerAssignmentList", url, rows)
 
 
@@ -160,9 +154,9 @@ async def get_assignment(call: Call) -> Response:
     group, member = await _member_of(call)
     missing = HttpError(404, "Consumer assignment could not be found.")
     wanted = (call.part("topic"), call.number_part("partition", missing))
-    for place in member.assignment.topic_partitions:
+    for place in member.assigned:
         if (place.topic, place.partition) == wanted:
-            return answer(_assignment(shapes, group, member.member_id, place))
+            return answer(_assignment(shapes, group, member.id, place))
     raise missing
 
 
@@ -189,34 +183,30 @@ class Lag(NamedTuple):
 async def lags_of(call: Call) -> tuple[str, list[Lag]]:
     """The group of the path, and its lag in each partition for which it has committed an offset. Raises HttpError."""
     held, kafka = await _group_of(call), call.services.kafka
-    wanted = [ConsumerGroupTopicPartitions(held.group_id)]
-    found = await kafka.only(
-        lambda: kafka.admin.list_consumer_group_offsets(wanted, request_timeout=REQUEST_TIMEOUT_S)
-    )
-    places = [place for place in found.topic_partitions or () if place.error is None and place.offset >= 0]
-    there = (await kafka.metadata()).topics
-    places = [p for p in places if p.topic in there and p.partition in there[p.topic].partitions]
-    ends = await kafka.offsets(places, OffsetSpec.latest())
-    owners = {
-        (place.topic, place.partition): member
-        for member in held.members
-        for place in member.assignment.topic_partitions
-    }
+    committed = (await kafka.ask(_all(kafka.admin.groups.offsets([held.name]))))[held.name]
+    # Of a topic that was deleted, the offsets are still stored.
+
+    async def read_ends() -> Mapping[TopicPartition, FoundOffset]:
+        results = await kafka.admin.records.offsets(dict.fromkeys(sorted(committed), LATEST))
+        return results.except_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION).require()
+
+    ends = await kafka.ask(read_ends())
+    owners = {place: member for member in held.members for place in member.assigned}
     lags = []
-    for place in sorted(places, key=lambda p: (p.topic, p.partition)):
-        owner = owners.get((place.topic, place.partition))
+    for place, end in ends.items():
+        owner = owners.get(place)
         lags.append(
             Lag(
                 place.topic,
                 place.partition,
-                place.offset,
-                ends[place.topic, place.partition],
-                "" if owner is None else owner.member_id,
-                None if owner is None else owner.group_instance_id,
-                "" if owner is None else owner.client_id,
+                committed[place].offset,
+                -1 if end.offset is None else end.offset,
+                "" if owner is None else owner.id,
+                None if owner is None else owner.instance,
+                "" if owner is None else owner.client,
             )
         )
-    return held.group_id, lags
+    return held.name, lags
 
 
 def _lag(shapes: Shapes, group: str, lag: Lag) -> dict[str, Any]:

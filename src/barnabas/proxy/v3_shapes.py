@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from starlette.responses import Response
 
+from barnabas.admin import Config, ConfigSource
 from barnabas.http.errors import HttpError
 from barnabas.proxy.call import Call, answer, quoted
-from barnabas.wire.messages.describe_configs import SOURCES
-
-DEFAULT: Final = 5
 
 
 class Shapes:
@@ -62,7 +60,7 @@ def config_row(
     kind: str,
     path: tuple[Any, ...],
     names: tuple[tuple[str, Any], ...],
-    entry: Any,
+    entry: Config,
     **more: Any,
 ) -> dict[str, Any]:
     """The JSON of one option. path, names: of its owner."""
@@ -70,12 +68,12 @@ def config_row(
         **more,
         "name": entry.name,
         "value": None if entry.is_sensitive else entry.value,
-        "is_default": entry.config_source == DEFAULT,
-        "is_read_only": entry.read_only,
+        "is_default": entry.source is ConfigSource.DEFAULT_CONFIG,
+        "is_read_only": entry.is_read_only,
         "is_sensitive": entry.is_sensitive,
-        "source": SOURCES.get(entry.config_source, "UNKNOWN"),
+        "source": entry.source.name,
         "synonyms": [
-            {"name": synonym.name, "value": synonym.value, "source": SOURCES.get(synonym.source, "UNKNOWN")}
+            {"name": synonym.name, "value": synonym.value, "source": synonym.source.name}
             for synonym in entry.synonyms
         ],
     }

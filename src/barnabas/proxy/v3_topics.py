@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from confluent_kafka.admin import NewPartitions, NewTopic
 from starlette.responses import Response
 
+from barnabas.admin import ConfigKind, ConfigResource, ConfigSource, NewTopic, Partition, Topic
 from barnabas.http.errors import HttpError
 from barnabas.proxy.call import Call, answer, as_number, no_content, require_known, require_list, require_text
-from barnabas.proxy.direct import Kind, Move, Owner
 from barnabas.proxy.errors import INVALID_PAYLOAD
-from barnabas.proxy.kafka import REQUEST_TIMEOUT_S
 from barnabas.proxy.v3_cluster import BASE, Work, read_changes
 from barnabas.proxy.v3_shapes import Shapes, collection, config_row, shapes_of
 
@@ -35,16 +33,15 @@ def _topic(shapes: Shapes, name: str, partitions: int, replicas: int) -> dict[st
     return shapes.resource("KafkaTopic", path, (("topic", name),), fields)
 
 
-def _held_topic(shapes: Shapes, held: Any) -> dict[str, Any]:
-    replicas = max((len(partition.replicas) for partition in held.partitions.values()), default=0)
-    return _topic(shapes, held.topic, len(held.partitions), replicas)
+def _held_topic(shapes: Shapes, held: Topic) -> dict[str, Any]:
+    return _topic(shapes, held.name, len(held.partitions), held.replication)
 
 
 async def list_topics(call: Call) -> Response:
     """GET .../topics."""
     shapes = await shapes_of(call)
-    held = await call.services.kafka.metadata()
-    rows = [_held_topic(shapes, topic) for _, topic in sorted(held.topics.items())]
+    held = await call.services.kafka.topics()
+    rows = [_held_topic(shapes, topic) for topic in held.values()]
     return collection("KafkaTopicList", shapes.url("topics"), rows)
 
 
@@ -82,16 +79,16 @@ async def create_topic(call: Call) -> Response:
     }
     kafka = call.services.kafka
     if assignment is not None:
-        wanted = NewTopic(name, replica_assignment=assignment, config=configs)
+        wanted = NewTopic(name, configs=configs, replicas=assignment)
         partitions, replication = len(assignment), len(assignment[0])
     else:
-        wanted = NewTopic(name, num_partitions=partitions, replication_factor=replication, config=configs)
+        wanted = NewTopic(name, partitions, replication, configs)
     validate_only = body.get("validate_only") is True
-    await kafka.only(
-        lambda: kafka.admin.create_topics(
-            [wanted], validate_only=validate_only, request_timeout=REQUEST_TIMEOUT_S
-        )
-    )
+
+    async def create() -> None:
+        (await kafka.admin.topics.create([wanted], validate_only=validate_only)).require()
+
+    await kafka.ask(create())
     call.services.producing.forget(name)
     if not validate_only and (partitions < 0 or replication < 0):
         try:
@@ -142,19 +139,24 @@ async def change_partitions(call: Call) -> Response:
         raise HttpError(422, "partitions_count is missing", INVALID_PAYLOAD)
     kafka = call.services.kafka
     held = await kafka.topic(name)
-    await kafka.only(
-        lambda: kafka.admin.create_partitions([NewPartitions(name, count)], request_timeout=REQUEST_TIMEOUT_S)
-    )
+
+    async def add() -> None:
+        (await kafka.admin.topics.add_partitions({name: count})).require()
+
+    await kafka.ask(add())
     call.services.producing.forget(name)
-    replicas = max((len(partition.replicas) for partition in held.partitions.values()), default=0)
-    return answer(_topic(shapes, name, count, replicas))
+    return answer(_topic(shapes, name, count, held.replication))
 
 
 async def delete_topic(call: Call) -> Response:
     """DELETE .../topics/{topic}."""
     await shapes_of(call)
     kafka, name = call.services.kafka, call.part("topic")
-    await kafka.only(lambda: kafka.admin.delete_topics([name], request_timeout=REQUEST_TIMEOUT_S))
+
+    async def delete() -> None:
+        (await kafka.admin.topics.delete([name])).require()
+
+    await kafka.ask(delete())
     call.services.producing.forget(name)
     return no_content()
 
@@ -163,9 +165,9 @@ async def all_topic_configs(call: Call) -> Response:
     """GET .../topics/-/configs: of every topic, the options that were set for it."""
     shapes = await shapes_of(call)
     rows = []
-    for name in sorted((await call.services.kafka.metadata()).topics):
-        for entry in await call.services.kafka.direct.configs(Owner(Kind.TOPIC, name)):
-            if entry.config_source == 1:
+    for name in await call.services.kafka.topics():
+        for entry in await call.services.kafka.configs(ConfigResource(ConfigKind.TOPIC, name)):
+            if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG:
                 path, names = ("topics", name, "configs"), (("topic", name),)
                 rows.append(config_row(shapes, "KafkaTopicConfig", path, names, entry, topic_name=name))
     return collection("KafkaTopicConfigList", shapes.url("topics", "-", "configs"), rows)
@@ -175,55 +177,56 @@ async def alter_all_topics(call: Call) -> Response:
     """POST .../topics/-/configs:alter: the same change to every topic that is not internal."""
     await shapes_of(call)
     changes, validate_only = read_changes(await call.body())
-    for name in sorted((await call.services.kafka.metadata()).topics):
+    for name in await call.services.kafka.topics():
         if name not in INTERNAL:
-            owner = Owner(Kind.TOPIC, name)
-            await call.services.kafka.direct.alter(owner, changes, validate_only=validate_only)
+            resource = ConfigResource(ConfigKind.TOPIC, name)
+            await call.services.kafka.alter(resource, changes, validate_only=validate_only)
     return no_content()
 
 
 # --- partitions and replicas --------------------------------------------------------------------------
 
 
-def _partition(shapes: Shapes, topic: str, held: Any) -> dict[str, Any]:
-    path = ("topics", topic, "partitions", held.id)
-    fields: dict[str, Any] = {"topic_name": topic, "partition_id": held.id}
+def _partition(shapes: Shapes, topic: str, held: Partition) -> dict[str, Any]:
+    path = ("topics", topic, "partitions", held.number)
+    fields: dict[str, Any] = {"topic_name": topic, "partition_id": held.number}
     if held.leader >= 0:
         fields["leader"] = shapes.related(*path, "replicas", held.leader)
     fields["replicas"] = shapes.related(*path, "replicas")
     fields["reassignment"] = shapes.related(*path, "reassignment")
-    return shapes.resource("KafkaPartition", path, (("topic", topic), ("partition", held.id)), fields)
+    return shapes.resource("KafkaPartition", path, (("topic", topic), ("partition", held.number)), fields)
 
 
-def _replica(shapes: Shapes, topic: str, held: Any, broker: int) -> dict[str, Any]:
-    path = ("topics", topic, "partitions", held.id, "replicas", broker)
-    names = (("topic", topic), ("partition", held.id), ("replica", broker))
+def _replica(shapes: Shapes, topic: str, held: Partition, broker: int) -> dict[str, Any]:
+    path = ("topics", topic, "partitions", held.number, "replicas", broker)
+    names = (("topic", topic), ("partition", held.number), ("replica", broker))
     fields = {
         "topic_name": topic,
-        "partition_id": held.id,
+        "partition_id": held.number,
         "broker_id": broker,
         "is_leader": broker == held.leader,
-        "is_in_sync": broker in held.isrs,
+        "is_in_sync": broker in held.in_sync,
         "broker": shapes.related("brokers", broker),
     }
     return shapes.resource("KafkaReplica", path, names, fields)
 
 
-async def find_partition(call: Call) -> Any:
+async def find_partition(call: Call) -> Partition:
     """The partition of the path. Raises HttpError 404."""
     held = await call.services.kafka.topic(call.part("topic"))
     missing = HttpError(404, "This server does not host this topic-partition.", 40403)
-    found = held.partitions.get(call.number_part("partition", missing))
-    if found is None:
-        raise missing
-    return found
+    number = call.number_part("partition", missing)
+    for partition in held.partitions:
+        if partition.number == number:
+            return partition
+    raise missing
 
 
 async def list_partitions(call: Call) -> Response:
     """GET .../topics/{topic}/partitions."""
     shapes, topic = await shapes_of(call), call.part("topic")
     held = await call.services.kafka.topic(topic)
-    rows = [_partition(shapes, topic, partition) for _, partition in sorted(held.partitions.items())]
+    rows = [_partition(shapes, topic, partition) for partition in held.partitions]
     return collection("KafkaPartitionList", shapes.url("topics", topic, "partitions"), rows)
 
 
@@ -237,15 +240,15 @@ async def partition_offsets(call: Call) -> Response:
     """GET .../topics/{topic}/partitions/{partition}/offset: its first offset, and that of the next record."""
     shapes, topic = await shapes_of(call), call.part("topic")
     held = await find_partition(call)
-    first, last = await call.services.kafka.offsets_of(topic, held.id)
-    path = ("topics", topic, "partitions", held.id, "offset")
+    first, last = await call.services.kafka.offsets_of(topic, held.number)
+    path = ("topics", topic, "partitions", held.number, "offset")
     fields = {
         "topic_name": topic,
-        "partition_id": held.id,
+        "partition_id": held.number,
         "beginning_offset": first,
         "end_offset": last,
     }
-    names = (("topic", topic), ("partition", held.id), ("offset", None))
+    names = (("topic", topic), ("partition", held.number), ("offset", None))
     return answer(shapes.resource("KafkaPartitionOffset", path, names, fields))
 
 
@@ -254,7 +257,7 @@ async def list_replicas(call: Call) -> Response:
     shapes, topic = await shapes_of(call), call.part("topic")
     held = await find_partition(call)
     rows = [_replica(shapes, topic, held, broker) for broker in held.replicas]
-    url = shapes.url("topics", topic, "partitions", held.id, "replicas")
+    url = shapes.url("topics", topic, "partitions", held.number, "replicas")
     return collection("KafkaReplicaList", url, rows)
 
 
@@ -274,13 +277,12 @@ async def replicas_of_broker(call: Call) -> Response:
     shapes = await shapes_of(call)
     missing = HttpError(404, f"Broker {call.part('broker')[:40]} cannot be found.")
     broker = call.number_part("broker", missing)
-    held = await call.services.kafka.metadata()
-    if broker not in held.brokers:
+    if broker not in await call.services.kafka.brokers():
         raise missing
     rows = [
         _replica(shapes, name, partition, broker)
-        for name, topic in sorted(held.topics.items())
-        for _, partition in sorted(topic.partitions.items())
+        for name, topic in (await call.services.kafka.topics()).items()
+        for partition in topic.partitions
         if broker in partition.replicas
     ]
     return collection("KafkaReplicaList", shapes.url("brokers", broker, "partition-replicas"), rows)
@@ -289,18 +291,22 @@ async def replicas_of_broker(call: Call) -> Response:
 # --- reassignments ------------------------------------------------------------------------------------
 
 
-def _moves(shapes: Shapes, moves: Iterable[Move]) -> list[dict[str, Any]]:
+async def _moves(
+    call: Call, shapes: Shapes, partitions: Iterable[tuple[str, int]] | None = None
+) -> list[dict[str, Any]]:
+    """The rows of reassignments in progress, of these partitions, or of all. Raises HttpError."""
+    kafka = call.services.kafka
     rows = []
-    for move in moves:
-        path = ("topics", move.topic, "partitions", move.partition)
+    for (topic, number), move in (await kafka.ask(kafka.admin.replicas.reassignments(partitions))).items():
+        path = ("topics", topic, "partitions", number)
         fields = {
-            "topic_name": move.topic,
-            "partition_id": move.partition,
-            "adding_replicas": move.adding,
-            "removing_replicas": move.removing,
+            "topic_name": topic,
+            "partition_id": number,
+            "adding_replicas": list(move.adding),
+            "removing_replicas": list(move.removing),
             "replicas": shapes.related(*path, "replicas"),
         }
-        names = (("topic", move.topic), ("partition", move.partition), ("reassignment", None))
+        names = (("topic", topic), ("partition", number), ("reassignment", None))
         rows.append(shapes.resource("KafkaReassignment", (*path, "reassignment"), names, fields))
     return rows
 
@@ -308,17 +314,15 @@ def _moves(shapes: Shapes, moves: Iterable[Move]) -> list[dict[str, Any]]:
 async def all_reassignments(call: Call) -> Response:
     """GET .../topics/-/partitions/-/reassignment: reassignments in progress in the whole cluster."""
     shapes = await shapes_of(call)
-    rows = _moves(shapes, await call.services.kafka.direct.moves())
-    return collection(
-        "KafkaReassignmentList", shapes.url("topics", "-", "partitions", "-", "reassignment"), rows
-    )
+    url = shapes.url("topics", "-", "partitions", "-", "reassignment")
+    return collection("KafkaReassignmentList", url, await _moves(call, shapes))
 
 
 async def topic_reassignments(call: Call) -> Response:
     """GET .../topics/{topic}/partitions/-/reassignment."""
     shapes, topic = await shapes_of(call), call.part("topic")
     held = await call.services.kafka.topic(topic)
-    rows = _moves(shapes, await call.services.kafka.direct.moves(topic, sorted(held.partitions)))
+    rows = await _moves(call, shapes, [(topic, partition.number) for partition in held.partitions])
     return collection(
         "KafkaReassignmentList", shapes.url("topics", topic, "partitions", "-", "reassignment"), rows
     )
@@ -328,9 +332,9 @@ async def get_reassignment(call: Call) -> Response:
     """GET .../topics/{topic}/partitions/{partition}/reassignment."""
     shapes, topic = await shapes_of(call), call.part("topic")
     held = await find_partition(call)
-    rows = _moves(shapes, await call.services.kafka.direct.moves(topic, [held.id]))
+    rows = await _moves(call, shapes, [(topic, held.number)])
     if not rows:
-        raise HttpError(404, f"Partition {topic}-{held.id} is not being reassigned.")
+        raise HttpError(404, f"Partition {topic}-{held.number} is not being reassigned.")
     return answer(rows[0])
 
 

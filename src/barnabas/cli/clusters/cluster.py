@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from barnabas.cli.admin import all_topics
-from barnabas.terminal.connection import connect
+from barnabas.admin import ClusterView, Topic
+from barnabas.terminal.administering import administer
 from barnabas.terminal.errors import EXIT_OK
 from barnabas.terminal.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.terminal.output import count_of, print_json, print_table
@@ -27,8 +28,8 @@ def info(
     json: AsJson = False,
 ) -> int:
     """Show the brokers, the controller, and partitions that need care."""
-    metadata = all_topics(connect(bootstrap, properties, verbose).admin())
-    shown = summary(metadata)
+    with administer(bootstrap, properties, verbose) as admin:
+        shown = summary(admin.cluster.describe(), list(admin.topics.list().values()))
     if json:
         print_json(shown)
         return EXIT_OK
@@ -52,27 +53,25 @@ def info(
     return EXIT_OK
 
 
-def summary(metadata: Any) -> dict[str, Any]:
-    """What `info` shows, from librdkafka's metadata."""
-    partitions = [
-        (topic.topic, part) for topic in metadata.topics.values() for part in topic.partitions.values()
-    ]
+def summary(cluster: ClusterView, topics: Sequence[Topic]) -> dict[str, Any]:
+    """What `info` shows."""
+    partitions = [(topic.name, part) for topic in topics for part in topic.partitions]
     return {
-        "cluster_id": metadata.cluster_id,
-        "controller": metadata.controller_id,
+        "cluster_id": cluster.id,
+        "controller": cluster.controller,
         "brokers": [
             {
                 "id": broker.id,
                 "address": f"{broker.host}:{broker.port}",
-                "controller": broker.id == metadata.controller_id,
+                "controller": broker.id == cluster.controller,
                 "leads": sum(part.leader == broker.id for _, part in partitions),
             }
-            for broker in sorted(metadata.brokers.values(), key=lambda broker: int(broker.id))
+            for broker in cluster.brokers
         ],
-        "topics": len(metadata.topics),
+        "topics": len(topics),
         "partitions": len(partitions),
         "under_replicated": [
-            f"{name}-{part.id}" for name, part in partitions if len(part.isrs) < len(part.replicas)
+            f"{name}-{part.number}" for name, part in partitions if part.is_under_replicated
         ],
-        "leaderless": [f"{name}-{part.id}" for name, part in partitions if part.leader < 0],
+        "leaderless": [f"{name}-{part.number}" for name, part in partitions if part.leader < 0],
     }

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.local.brokers import brokers_here
-from barnabas.terminal.connection import REQUEST_TIMEOUT_SECONDS, connect
+from barnabas.terminal.administering import administering
+from barnabas.terminal.connection import connect
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError
 from barnabas.terminal.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.terminal.output import count_of, print_json
@@ -26,8 +27,9 @@ def status(
     local = [broker._asdict() for broker in brokers_here()]
     cluster: dict[str, Any] = {"bootstrap": connection.bootstrap, "answers": True}
     try:
-        metadata = connection.admin().list_topics(timeout=REQUEST_TIMEOUT_SECONDS)
-        cluster |= {"brokers": sorted(metadata.brokers), "topics": len(metadata.topics)}
+        with administering(connection) as admin:
+            brokers, topics = admin.cluster.describe().brokers, admin.topics.list()
+        cluster |= {"brokers": [broker.id for broker in brokers], "topics": len(topics)}
         cluster["damaged"] = _damaged(bootstrap, properties)
     except CliError as error:
         cluster |= {"answers": False, "error": str(error)}

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
-from confluent_kafka import KafkaException, TopicPartition
 
+from barnabas.admin import EARLIEST, LATEST, Admin, Group, TopicPartition
 from barnabas.cli.admin import committed_of, report
-from barnabas.cli.groups.share import share_group_details, share_group_rows
-from barnabas.terminal.connection import REQUEST_TIMEOUT_SECONDS, await_result, connect, explain
-from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError
+from barnabas.cli.groups.share import SHARE, share_group_details
+from barnabas.terminal.administering import administer, explain_error, saying
+from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
 from barnabas.terminal.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.terminal.output import count_of, print_json, print_table, show_details
 from barnabas.terminal.runner import example, new_app, say_error, say_missing
+from barnabas.wire.errors import ErrorCode
 
 app = new_app("List, describe, delete consumer groups; move their offsets.")
+
+GROUPS_OF_CONSUMERS: Final = ("consumer", "")
+"""Kafka Connect and the registry have groups too; an empty one may be so old that it does not say."""
+WORD_BORDER: Final = re.compile("(?<=[a-z])(?=[A-Z])")
 
 Groups = Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False)]
 
@@ -35,17 +41,15 @@ def list_groups(
     json: AsJson = False,
 ) -> int:
     """List the consumer groups and share groups with their state."""
-    admin = connect(bootstrap, properties, verbose).admin()
-    listed = await_result(
-        admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_SECONDS), "cannot list the groups"
-    )
-    if listed.errors:
-        raise CliError(f"cannot list the groups: {explain(listed.errors[0].args[0])}")
+    with administer(bootstrap, properties, verbose) as admin, saying("cannot list the groups"):
+        listed = admin.groups.list().require()
     rows = [
-        {"group": item.group_id, "state": state_word(item.state), "type": state_word(item.type)}
-        for item in listed.valid
+        {"group": row.name, "state": state_word(row.state), "type": state_word(row.type)}
+        for found in listed.values()
+        for row in found
+        if row.protocol_type in GROUPS_OF_CONSUMERS or row.type.lower() == SHARE
     ]
-    rows = sorted(rows + share_group_rows(bootstrap, properties), key=lambda row: str(row["group"]))
+    rows.sort(key=lambda row: row["group"])
     if state:
         wanted = {word.lower() for word in state}
         rows = [row for row in rows if row["state"] in wanted]
@@ -56,10 +60,9 @@ def list_groups(
     return EXIT_OK
 
 
-def state_word(state: Any) -> str:
+def state_word(state: str) -> str:
     """A group's state or type in lower case; `-` when the broker does not say."""
-    name = str(getattr(state, "name", state)).lower().replace("_", "-")
-    return "-" if name in ("none", "unknown") else name
+    return WORD_BORDER.sub("-", state).lower() or "-"
 
 
 @app.command(epilog=example("barnabas group describe billing", "barnabas group describe billing --members"))
@@ -74,19 +77,20 @@ def describe(
     json: AsJson = False,
 ) -> int:
     """Show the offsets, the lag and the members of groups."""
-    admin = connect(bootstrap, properties, verbose).admin()
-    details, failed = share_group_details(bootstrap, properties, list(dict.fromkeys(groups))), False
-    names = [name for name in dict.fromkeys(groups) if name not in {shown["group"] for shown in details}]
-    futures = admin.describe_consumer_groups(names, request_timeout=REQUEST_TIMEOUT_SECONDS) if names else {}
-    for name, future in futures.items():
-        try:
-            details.append(detail(admin, await_result(future, name)))
-        except CliError as error:
-            say_error("barnabas group describe", str(error))
-            failed = True
-    missing = [shown["group"] for shown in details if shown["state"] == "dead"]
+    wanted, missing, failed = list(dict.fromkeys(groups)), [], False
+    with administer(bootstrap, properties, verbose) as admin:
+        details = share_group_details(admin, wanted)
+        shares = {shown["group"] for shown in details}
+        described = admin.groups.describe(name for name in wanted if name not in shares)
+        for name in described:
+            if name in described.done:
+                details.append(detail(admin, described[name]))
+            elif getattr(described.failed[name], "code", 0) == ErrorCode.GROUP_ID_NOT_FOUND:
+                missing.append(name)
+            else:
+                say_error("barnabas group describe", f"{name}: {explain_error(described.failed[name])}")
+                failed = True
     add_lag_seconds(details, bootstrap, properties)
-    details = [shown for shown in details if shown["state"] != "dead"]
     show_details(details, json, lambda shown: print_group(shown, members))
     code = say_missing("barnabas group describe", "group", missing)
     return EXIT_FAILED if failed else code
@@ -110,21 +114,18 @@ def add_lag_seconds(
             shown["lag_seconds"] = lag.worst(shown["offsets"])
 
 
-def detail(admin: Any, group: Any) -> dict[str, Any]:
+def detail(admin: Admin, group: Group) -> dict[str, Any]:
     """All that `describe` shows of one group."""
     owners = {
-        (part.topic, part.partition): member.client_id
-        for member in group.members
-        for part in (member.assignment.topic_partitions if member.assignment else [])
+        (part.topic, part.partition): member.client for member in group.members for part in member.assigned
     }
-    offsets = offsets_of(admin, group.group_id, set(owners))
-    coordinator = group.coordinator
+    offsets = offsets_of(admin, group.name, set(owners))
     return {
-        "group": group.group_id,
+        "group": group.name,
         "state": state_word(group.state),
-        "type": state_word(getattr(group, "type", None)),
-        "assignor": group.partition_assignor or None,
-        "coordinator": coordinator.id if coordinator else None,
+        "type": state_word(group.type),
+        "assignor": group.assignor or None,
+        "coordinator": group.coordinator.id,
         "lag": sum(row["lag"] or 0 for row in offsets),
         "never_read": sum(row["never_read"] or 0 for row in offsets),
         "offsets": [
@@ -132,46 +133,36 @@ def detail(admin: Any, group: Any) -> dict[str, Any]:
         ],
         "members": [
             {
-                "member": member.member_id,
-                "client": member.client_id,
-                "instance": member.group_instance_id or None,
+                "member": member.id,
+                "client": member.client,
+                "instance": member.instance,
                 "host": member.host,
-                "partitions": [
-                    f"{part.topic}:{part.partition}"
-                    for part in (member.assignment.topic_partitions if member.assignment else [])
-                ],
+                "partitions": [f"{part.topic}:{part.partition}" for part in member.assigned],
             }
             for member in group.members
         ],
     }
 
 
-def offsets_of(admin: Any, group: str, assigned: set[tuple[str, int]]) -> list[dict[str, Any]]:
+def offsets_of(admin: Admin, group: str, assigned: set[tuple[str, int]]) -> list[dict[str, Any]]:
     """Committed offset, end and lag of each partition that the group committed or reads."""
-    from confluent_kafka.admin import OffsetSpec
-
     committed = committed_of(admin, group)
     keys = sorted(assigned | set(committed))
     if not keys:
         return []
-    end_of = positions(admin, keys, OffsetSpec.latest())
+    end_of = positions(admin, keys, LATEST)
     # Records in partitions without a commit are not lag, but they are not nothing either.
-    start_of = positions(admin, [key for key in keys if key not in committed], OffsetSpec.earliest())
+    start_of = positions(admin, [key for key in keys if key not in committed], EARLIEST)
     return [offset_row(key, committed.get(key), start_of.get(key), end_of.get(key)) for key in keys]
 
 
-def positions(admin: Any, keys: list[tuple[str, int]], where: Any) -> dict[tuple[str, int], int | None]:
-    """First or next offsets of partitions; None for one whose topic was deleted."""
-    if not keys:
-        return {}
-    found: dict[tuple[str, int], int | None] = {}
-    wanted = {TopicPartition(*key): where for key in keys}
-    for part, future in admin.list_offsets(wanted, request_timeout=REQUEST_TIMEOUT_SECONDS).items():
-        try:
-            found[part.topic, part.partition] = future.result(REQUEST_TIMEOUT_SECONDS + 5).offset
-        except KafkaException:
-            found[part.topic, part.partition] = None  # the topic was deleted; its offsets are still stored
-    return found
+def positions(admin: Admin, keys: list[tuple[str, int]], where: int) -> dict[tuple[str, int], int | None]:
+    """First or next offsets of partitions; None for one whose topic was deleted: its offsets are still stored."""
+    results = admin.records.offsets({TopicPartition(*key): where for key in keys})
+    return {
+        (key.topic, key.partition): results.done[key].offset if key in results.done else None
+        for key in results
+    }
 
 
 def offset_row(
@@ -229,8 +220,6 @@ def delete(
     json: AsJson = False,
 ) -> int:
     """Delete groups without members, with their offsets."""
-    admin = connect(bootstrap, properties, verbose).admin()
-    futures = admin.delete_consumer_groups(
-        list(dict.fromkeys(groups)), request_timeout=REQUEST_TIMEOUT_SECONDS
-    )
-    return report(futures, "deleted", {}, "group delete", json, noun="group")
+    with administer(bootstrap, properties, verbose) as admin:
+        results = admin.groups.delete(groups)
+    return report(results, "deleted", {}, "group delete", json, noun="group")

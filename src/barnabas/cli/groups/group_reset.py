@@ -6,20 +6,21 @@ import json as json_module
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from confluent_kafka import KafkaException, TopicPartition
 
+from barnabas.admin import Admin, TopicPartition
 from barnabas.cli.admin import Key, clamp, committed_of, keys_of, resolve_all
 from barnabas.cli.groups.group import app
 from barnabas.cli.groups.share import alter_shares, share_offsets_of
-from barnabas.terminal.connection import REQUEST_TIMEOUT_SECONDS, await_result, connect, explain
+from barnabas.terminal.administering import administer, explain_error, saying
 from barnabas.terminal.errors import EXIT_OK, CliError, UsageError
 from barnabas.terminal.offsets import Clock, parse_place
 from barnabas.terminal.options import AsJson, AsJsonAlready, Bootstrap, Properties, Verbose
 from barnabas.terminal.output import count_of, print_json, print_table, summarize
 from barnabas.terminal.runner import example
+from barnabas.wire.errors import ErrorCode
 
 Execute = Annotated[bool, typer.Option("--execute", help="Do it; without this, only show it.")]
 
@@ -68,57 +69,40 @@ def reset(
     place = None if to is None else parse_place(to, Clock(time.time_ns() // 1_000_000))
     if to is not None and place is None:
         raise UsageError(f"--to {to!r} is not a place; use beginning, end, 500, -10, @2024-01-01 or @-1h")
-    admin = connect(bootstrap, properties, verbose).admin()
-    shared = share_offsets_of(bootstrap, properties, group)
-    current = committed_of(admin, group) if shared is None else shared
-    keys = keys_of(admin, topic or [], current)
-    if not keys:
-        raise CliError(f"{group} has no offsets; name topics with --topic to give it some")
-    if place is not None:
-        wanted = resolve_all(admin, place, keys, current)
-    else:
-        missing = [key for key in keys if key not in current]
-        if missing:
+    with administer(bootstrap, properties, verbose) as admin:
+        shared = share_offsets_of(admin, group)
+        current = committed_of(admin, group) if shared is None else shared
+        keys = keys_of(admin, topic or [], current)
+        if not keys:
+            raise CliError(f"{group} has no offsets; name topics with --topic to give it some")
+        if place is not None:
+            wanted = resolve_all(admin, place, keys, current)
+        else:
+            missing = [key for key in keys if key not in current]
+            if missing:
+                raise CliError(
+                    f"{group} has no offset in {missing[0][0]} [{missing[0][1]}] that could be shifted"
+                )
+            wanted = clamp(admin, {key: current[key] + (shift or 0) for key in keys})
+        if execute:
+            apply(admin, group, wanted, is_share=shared is not None)
+    return show(group, wanted, current, execute, json)
+
+
+def apply(admin: Admin, group: str, wanted: dict[Key, int], *, is_share: bool) -> None:
+    """Set offsets of a group, or where a share group begins. Raises CliError."""
+    if is_share:
+        alter_shares(admin, group, wanted)
+        return
+    offsets = {TopicPartition(*key): offset for key, offset in wanted.items()}
+    with saying(f"{group}: cannot set its offsets (it must have no members)"):
+        results = admin.groups.alter_offsets(group, offsets)
+    for part, error in results.failed.items():
+        if getattr(error, "code", 0) == ErrorCode.UNKNOWN_MEMBER_ID:
             raise CliError(
-                f"{group} has no offset in {missing[0][0]} [{missing[0][1]}] that could be shifted"
+                f"{group}: cannot set its offsets (it must have no members): {explain_error(error)}"
             )
-        wanted = clamp(admin, {key: current[key] + (shift or 0) for key in keys})
-    if shared is not None:
-        return apply_to_shares(bootstrap, properties, group, wanted, current, execute, json)
-    return apply(admin, group, wanted, current, execute, json)
-
-
-def apply_to_shares(
-    bootstrap: str | None,
-    properties: list[str] | None,
-    group: str,
-    wanted: dict[Key, int],
-    current: dict[Key, int],
-    execute: bool,
-    json: bool,
-) -> int:
-    """As `apply`, for a share group, whose start offsets are moved. Raises CliError."""
-    if execute:
-        alter_shares(bootstrap, properties, group, wanted)
-    return show(group, wanted, current, execute, json)
-
-
-def apply(
-    admin: Any, group: str, wanted: dict[Key, int], current: dict[Key, int], execute: bool, json: bool
-) -> int:
-    """Show the change and, with `execute`, make it; the exit code. Raises CliError."""
-    if execute:
-        from confluent_kafka import ConsumerGroupTopicPartitions
-
-        parts = [TopicPartition(*key, offset) for key, offset in wanted.items()]
-        futures = admin.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, parts)], request_timeout=REQUEST_TIMEOUT_SECONDS
-        )
-        done = await_result(futures[group], f"{group}: cannot set its offsets (it must have no members)")
-        for part in done.topic_partitions:
-            if part.error:
-                raise CliError(f"{part.topic} [{part.partition}]: {explain(part.error)}")
-    return show(group, wanted, current, execute, json)
+        raise CliError(f"{part.topic} [{part.partition}]: {explain_error(error)}")
 
 
 def show(group: str, wanted: dict[Key, int], current: dict[Key, int], executed: bool, json: bool) -> int:
@@ -148,13 +132,13 @@ def export_offsets(
     json: AsJsonAlready = False,
 ) -> int:
     """Write the offsets of groups to standard output, one JSON object per line, for `group import`."""
-    admin = connect(bootstrap, properties, verbose).admin()
-    for group in dict.fromkeys(groups):
-        shared = share_offsets_of(bootstrap, properties, group)
-        offsets = committed_of(admin, group) if shared is None else shared
-        for key in sorted(offsets):
-            row = {"group": group, "topic": key[0], "partition": key[1], "offset": offsets[key]}
-            print(json_module.dumps(row, ensure_ascii=False))
+    with administer(bootstrap, properties, verbose) as admin:
+        for group in dict.fromkeys(groups):
+            shared = share_offsets_of(admin, group)
+            offsets = committed_of(admin, group) if shared is None else shared
+            for key in sorted(offsets):
+                row = {"group": group, "topic": key[0], "partition": key[1], "offset": offsets[key]}
+                print(json_module.dumps(row, ensure_ascii=False))
     return EXIT_OK
 
 
@@ -185,14 +169,12 @@ def import_offsets(
         raise CliError(f"cannot read {file}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise CliError(f"{file} is not what `barnabas group export` writes: {error}") from None
-    admin = connect(bootstrap, properties, verbose).admin()
-    for name, offsets in wanted.items():
-        shared = share_offsets_of(bootstrap, properties, name)
-        if shared is not None:
-            apply_to_shares(bootstrap, properties, name, clamp(admin, offsets), shared, execute, json)
-            continue
-        try:
-            apply(admin, name, clamp(admin, offsets), committed_of(admin, name), execute, json)
-        except KafkaException as error:
-            raise CliError(f"{name}: {explain(error.args[0])}") from None
+    with administer(bootstrap, properties, verbose) as admin:
+        for name, offsets in wanted.items():
+            shared = share_offsets_of(admin, name)
+            current = committed_of(admin, name) if shared is None else shared
+            clamped = clamp(admin, offsets)
+            if execute:
+                apply(admin, name, clamped, is_share=shared is not None)
+            show(name, clamped, current, execute, json)
     return EXIT_OK

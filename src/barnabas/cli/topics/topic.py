@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
-from confluent_kafka import KafkaError
 
-from barnabas.cli.admin import all_topics, report
-from barnabas.terminal.connection import REQUEST_TIMEOUT_SECONDS, await_result, connect, parse_pairs
+from barnabas.admin import (
+    Admin,
+    ConfigKind,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    Topic,
+    back_to_default,
+    set_to,
+)
+from barnabas.admin.families.topics import DEFAULT
+from barnabas.cli.admin import bounds_of, report
+from barnabas.terminal.administering import administer, saying
+from barnabas.terminal.connection import parse_pairs
 from barnabas.terminal.errors import EXIT_OK, CliError, UsageError
 from barnabas.terminal.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.terminal.output import count_of, print_json, print_table, show_details
 from barnabas.terminal.runner import example, new_app, say_missing
 from barnabas.terminal.units import topic_settings
+from barnabas.wire.errors import ErrorCode
 
 app = new_app("Create, list, describe, alter, delete and trim topics.")
 
 PARTITIONS_MAX: Final = 100_000
 REPLICAS_MAX: Final = 10_000
-"""librdkafka refuses more."""
+"""A mistyped number is refused before the broker sees it."""
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)]
 Configs = Annotated[
@@ -76,17 +89,15 @@ def create(
     json: AsJson = False,
 ) -> int:
     """Create topics."""
-    from confluent_kafka.admin import NewTopic
-
     settings = topic_settings(dict(parse_pairs(config or (), "-c")))
-    admin = connect(bootstrap, properties, verbose).admin()
     wanted = [
-        NewTopic(name, partitions or -1, replication_factor=replication_factor or -1, config=settings)
+        NewTopic(name, partitions or DEFAULT, replication_factor or DEFAULT, settings)
         for name in dict.fromkeys(names)
     ]
-    futures = admin.create_topics(wanted, validate_only=dry_run, request_timeout=REQUEST_TIMEOUT_SECONDS)
-    accept = {KafkaError.TOPIC_ALREADY_EXISTS: "exists"} if if_not_exists else {}
-    return report(futures, "would create" if dry_run else "created", accept, "topic create", json)
+    with administer(bootstrap, properties, verbose) as admin:
+        results = admin.topics.create(wanted, validate_only=dry_run)
+    accept = {ErrorCode.TOPIC_ALREADY_EXISTS: "exists"} if if_not_exists else {}
+    return report(results, "would create" if dry_run else "created", accept, "topic create", json)
 
 
 @app.command("list", epilog=example("barnabas topic list --json"))
@@ -111,12 +122,13 @@ def list_topics(
         wanted = re.compile(pattern or "")
     except re.error as error:
         raise UsageError(f"{pattern!r} is not a regular expression: {error}") from None
-    metadata = all_topics(connect(bootstrap, properties, verbose).admin())
-    rows = []
-    for topic in sorted(metadata.topics.values(), key=lambda topic: str(topic.topic)):
-        if wanted.search(topic.topic) and (internal or not is_internal(topic.topic)):
-            replicas = max((len(part.replicas) for part in topic.partitions.values()), default=0)
-            rows.append({"topic": topic.topic, "partitions": len(topic.partitions), "replicas": replicas})
+    with administer(bootstrap, properties, verbose) as admin:
+        topics = admin.topics.list()
+    rows = [
+        {"topic": topic.name, "partitions": len(topic.partitions), "replicas": topic.replication}
+        for topic in topics.values()
+        if wanted.search(topic.name) and (internal or not is_internal(topic.name))
+    ]
     if json:
         print_json(rows)
     elif names:
@@ -140,61 +152,46 @@ def describe(
     json: AsJson = False,
 ) -> int:
     """Show partitions, offsets and options of topics."""
-    admin = connect(bootstrap, properties, verbose).admin()
-    metadata = all_topics(admin).topics
-    found = [name for name in dict.fromkeys(names) if name in metadata]
-    show_details(describe_topics(admin, [metadata[name] for name in found]), json, print_topic)
-    return say_missing("barnabas topic describe", "topic", (name for name in names if name not in metadata))
+    with administer(bootstrap, properties, verbose) as admin:
+        there = admin.topics.list()
+        found = [there[name] for name in dict.fromkeys(names) if name in there]
+        show_details(describe_topics(admin, found), json, print_topic)
+    return say_missing("barnabas topic describe", "topic", (name for name in names if name not in there))
 
 
-def describe_topics(admin: Any, topics: list[Any]) -> list[dict[str, Any]]:
-    """Everything `describe` shows, from the metadata of existing topics."""
-    from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import ConfigResource, ConfigSource, OffsetSpec
-
+def describe_topics(admin: Admin, topics: Sequence[Topic]) -> list[dict[str, Any]]:
+    """Everything `describe` shows of existing topics. Raises CliError."""
     if not topics:
         return []
-    keys = [TopicPartition(topic.topic, part) for topic in topics for part in topic.partitions]
-    first = admin.list_offsets(
-        dict.fromkeys(keys, OffsetSpec.earliest()), request_timeout=REQUEST_TIMEOUT_SECONDS
-    )
-    last = admin.list_offsets(
-        dict.fromkeys(keys, OffsetSpec.latest()), request_timeout=REQUEST_TIMEOUT_SECONDS
-    )
-    resources = [ConfigResource(ConfigResource.Type.TOPIC, topic.topic) for topic in topics]
-    configs = admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_SECONDS)
-    starts, ends, settings = {}, {}, {}
-    for key, future in first.items():
-        starts[key.topic, key.partition] = await_result(future, f"offsets of {key.topic}").offset
-    for key, future in last.items():
-        ends[key.topic, key.partition] = await_result(future, f"offsets of {key.topic}").offset
-    for resource, future in configs.items():
-        entries = await_result(future, f"options of {resource.name}").values()
-        changed = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-        settings[resource.name] = {e.name: e.value for e in entries if source_number(e.source) == changed}
+    keys = [(topic.name, part.number) for topic in topics for part in topic.partitions]
+    bounds = bounds_of(admin, keys, {})
+    described = admin.configs.describe([ConfigResource(ConfigKind.TOPIC, topic.name) for topic in topics])
+    settings = {}
+    for resource in described:
+        with saying(f"options of {resource.name}"):
+            options = described[resource].values()
+        changed = ConfigSource.DYNAMIC_TOPIC_CONFIG
+        settings[resource.name] = {
+            option.name: option.value for option in options if option.source is changed
+        }
     return [
         {
-            "topic": topic.topic,
-            "config": settings[topic.topic],
+            "topic": topic.name,
+            "config": settings[topic.name],
             "partitions": [
                 {
-                    "partition": part.id,
+                    "partition": part.number,
                     "leader": part.leader,
                     "replicas": list(part.replicas),
-                    "isr": list(part.isrs),
-                    "start": starts[topic.topic, part.id],
-                    "end": ends[topic.topic, part.id],
+                    "isr": list(part.in_sync),
+                    "start": bounds[topic.name, part.number].start,
+                    "end": bounds[topic.name, part.number].end,
                 }
-                for part in sorted(topic.partitions.values(), key=lambda part: int(part.id))
+                for part in topic.partitions
             ],
         }
         for topic in topics
     ]
-
-
-def source_number(source: Any) -> int:
-    """A config source as a number: older confluent-kafka gives numbers, newer an enum."""
-    return int(getattr(source, "value", source))
 
 
 def print_topic(detail: dict[str, Any]) -> None:
@@ -242,39 +239,23 @@ def alter(
     if partitions is None and not config and not unset:
         raise UsageError("nothing to change; give --partitions, -c NAME=VALUE or --unset NAME")
     settings = topic_settings(dict(parse_pairs(config or (), "-c")))
-    admin = connect(bootstrap, properties, verbose).admin()
-    if name not in all_topics(admin).topics:
-        raise CliError(f"{name}: no such topic; `barnabas topic list` shows what is there")
-    # Options first: they are checked as a whole, and added partitions cannot be removed.
-    if settings or unset:
-        alter_configs(admin, name, settings, unset or [])
-    if partitions is not None:
-        from confluent_kafka.admin import NewPartitions
-
-        futures = admin.create_partitions(
-            [NewPartitions(name, partitions)], request_timeout=REQUEST_TIMEOUT_SECONDS
-        )
-        await_result(futures[name], f"{name}: cannot set {count_of(partitions, 'partition')}")
+    with administer(bootstrap, properties, verbose) as admin:
+        if name not in admin.topics.list():
+            raise CliError(f"{name}: no such topic; `barnabas topic list` shows what is there")
+        # Options first: they are checked as a whole, and added partitions cannot be removed.
+        if settings or unset:
+            resource = ConfigResource(ConfigKind.TOPIC, name)
+            changes = [*set_to(settings), *back_to_default(unset or [])]
+            with saying(f"{name}: cannot set its options"):
+                admin.configs.alter({resource: changes}).require()
+        if partitions is not None:
+            with saying(f"{name}: cannot set {count_of(partitions, 'partition')}"):
+                admin.topics.add_partitions({name: partitions}).require()
     if json:
         print_json({"topic": name, "result": "altered"})
     else:
         print(f"altered {name}")
     return EXIT_OK
-
-
-def alter_configs(admin: Any, name: str, settings: dict[str, str], unset: list[str]) -> None:
-    """Set and unset options of one topic in one request. Raises CliError."""
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
-
-    entries = [
-        ConfigEntry(option, value, incremental_operation=AlterConfigOpType.SET)
-        for option, value in settings.items()
-    ]
-    entries += [ConfigEntry(option, None, incremental_operation=AlterConfigOpType.DELETE) for option in unset]
-    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
-    futures = admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)
-    for future in futures.values():
-        await_result(future, f"{name}: cannot set its options")
 
 
 @app.command(epilog=example("barnabas topic delete orders orders-retry"))
@@ -289,7 +270,7 @@ def delete(
     json: AsJson = False,
 ) -> int:
     """Delete topics with all their records. This cannot be undone."""
-    admin = connect(bootstrap, properties, verbose).admin()
-    futures = admin.delete_topics(list(dict.fromkeys(names)), request_timeout=REQUEST_TIMEOUT_SECONDS)
-    accept = {KafkaError.UNKNOWN_TOPIC_OR_PART: "absent"} if if_exists else {}
-    return report(futures, "deleted", accept, "topic delete", json)
+    with administer(bootstrap, properties, verbose) as admin:
+        results = admin.topics.delete(dict.fromkeys(names))
+    accept = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "absent"} if if_exists else {}
+    return report(results, "deleted", accept, "topic delete", json)

@@ -6,11 +6,11 @@ import time
 from typing import Annotated, Any
 
 import typer
-from confluent_kafka import TopicPartition
 
+from barnabas.admin import TopicPartition
 from barnabas.cli.admin import bounds_of, keys_of, resolve_all
 from barnabas.cli.topics.topic import app
-from barnabas.terminal.connection import REQUEST_TIMEOUT_SECONDS, await_result, connect
+from barnabas.terminal.administering import administer, saying
 from barnabas.terminal.errors import EXIT_OK, UsageError
 from barnabas.terminal.offsets import Clock, Place, parse_place
 from barnabas.terminal.options import AsJson, Bootstrap, Properties, Verbose
@@ -49,10 +49,10 @@ def offsets(
 ) -> int:
     """Show where each partition's log begins and ends, and the offset at a time."""
     place = None if at is None else place_of(at, "--at")
-    admin = connect(bootstrap, properties, verbose).admin()
-    keys = keys_of(admin, topics, {})
-    bounds = bounds_of(admin, keys, {})
-    placed = {} if place is None else resolve_all(admin, place, keys, {})
+    with administer(bootstrap, properties, verbose) as admin:
+        keys = keys_of(admin, topics, {})
+        bounds = bounds_of(admin, keys, {})
+        placed = {} if place is None else resolve_all(admin, place, keys, {})
     rows: list[dict[str, Any]] = []
     for key in keys:
         row = {"topic": key[0], "partition": key[1], "start": bounds[key].start, "end": bounds[key].end}
@@ -84,19 +84,20 @@ def trim(
 ) -> int:
     """Delete the records before a position; shows what would be deleted unless --execute is given."""
     place = place_of(before, "--before")
-    admin = connect(bootstrap, properties, verbose).admin()
-    keys = keys_of(admin, topics, {})
-    bounds = bounds_of(admin, keys, {})
-    wanted = resolve_all(admin, place, keys, {})
+    with administer(bootstrap, properties, verbose) as admin:
+        keys = keys_of(admin, topics, {})
+        bounds = bounds_of(admin, keys, {})
+        wanted = resolve_all(admin, place, keys, {})
+        if execute:
+            results = admin.records.delete({TopicPartition(*key): offset for key, offset in wanted.items()})
+            for part in results:
+                with saying(f"{part.topic} [{part.partition}]: cannot delete records"):
+                    _ = results[part]
     rows: list[dict[str, Any]] = [
         {"topic": key[0], "partition": key[1], "start": bounds[key].start, "new_start": wanted[key],
          "offsets": wanted[key] - bounds[key].start}
         for key in keys
     ]  # fmt: skip
-    if execute:
-        parts = [TopicPartition(*key, offset) for key, offset in wanted.items()]
-        for part, future in admin.delete_records(parts, request_timeout=REQUEST_TIMEOUT_SECONDS).items():
-            await_result(future, f"{part.topic} [{part.partition}]: cannot delete records")
     if json:
         print_json({"executed": execute, "partitions": rows})
         return EXIT_OK

@@ -37,7 +37,7 @@ def make_server(options: ReportingOptions, http: HttpOptions) -> HttpServer:
         async def stop() -> None:
             await points.stop()
             await producing.stop()
-            kafka.close()
+            await kafka.close()
 
         async def start(url: str) -> None:
             try:

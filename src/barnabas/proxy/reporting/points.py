@@ -12,12 +12,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-from confluent_kafka.admin import NewTopic
 
+from barnabas.admin import NewTopic
 from barnabas.http.errors import HttpError
 from barnabas.proxy.errors import from_kafka
-from barnabas.proxy.kafka import REQUEST_TIMEOUT_S, Kafka
+from barnabas.proxy.kafka import Kafka
 from barnabas.proxy.producing import Outgoing, Producing
+from barnabas.wire.errors import ErrorCode
 
 log = logging.getLogger("barnabas.proxy")
 
@@ -71,12 +72,13 @@ class Points:
     async def start(self) -> None:
         """Create the topic if it is missing, read it to its end, and continue to read in a thread. Raises HttpError."""
         kafka = self._kafka
-        wanted = NewTopic(self._topic, num_partitions=1, config={"cleanup.policy": "compact"})
-        try:
-            await kafka.only(lambda: kafka.admin.create_topics([wanted], request_timeout=REQUEST_TIMEOUT_S))
-        except HttpError as error:
-            if error.code != 40002:  # the topic exists already
-                raise
+        wanted = NewTopic(self._topic, 1, configs={"cleanup.policy": "compact"})
+
+        async def create() -> None:
+            results = await kafka.admin.topics.create([wanted])
+            results.except_for(ErrorCode.TOPIC_ALREADY_EXISTS).require()
+
+        await kafka.ask(create())
         await self._producing.partitions(self._topic)
         _, end = await kafka.offsets_of(self._topic, 0)
         self._thread = threading.Thread(target=self._follow, name="access points", daemon=True)
