@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
+from pyspark.sql import functions as F
 
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.kinds.steps.exact_numbers import doubtful, is_kept
 from barnabas.pipelines.plan.errors import PipelineError
 from tests.pipelines.conftest import pass_once, send
 from tests.pipelines.readers import consumed
@@ -79,6 +82,44 @@ def test_json_of_any_shape_stays_as_it_is(run):
     assert set(dead) == set(odd)
     for value, reason in odd.items():
         assert reason in dead[value], value
+
+
+def test_numbers_that_are_not_read_a_second_time_are_kept(spark):
+    """`doubtful` chooses what is read twice: whatever it leaves out must be kept by the type."""
+    chance = random.Random(7)
+    numbers = ["0", "-0", "1.005", "16777217", "9007199254740993", "1e400", "0.1", "1.10", "99999999.99"]
+    for _ in range(3000):
+        digits = "".join(chance.choice("0123456789") for _ in range(chance.randrange(1, 20)))
+        whole = digits.lstrip("0") or "0"
+        fraction = "".join(chance.choice("0123459") for _ in range(chance.choice((0, 0, 1, 2, 3, 9))))
+        exponent = chance.choice(("", "", "", "e3", "E-2"))
+        numbers.append(chance.choice(("", "-")) + whole + (f".{fraction}" if fraction else "") + exponent)
+    rows = spark.createDataFrame(
+        [(number, f'{{"a": {number}}}') for number in numbers], "number string, text string"
+    )
+    for kind in ("float", "double", "decimal(10,2)", "decimal(38,0)", "decimal(20,6)"):
+        parsed = F.from_json("text", f"a {kind}")["a"]
+        left_out = rows.where(~F.col("text").rlike(doubtful([kind]))).where(parsed.isNotNull())
+        lost = left_out.where(~is_kept(F.col("number"), parsed, kind)).collect()
+        assert lost == [], kind
+        assert left_out.count() > 300
+
+
+def test_numbers_of_declared_fields_are_exact_wherever_they_stand(run):
+    good, dead = run(
+        "  - parse: {json: {s: string, t: string, d: double, m: 'decimal(10,2)'}}",
+        b'{"s": 1.10, "t": "2026-01-31", "d": 0.5, "m": 1.05}',
+        b'{"s": -0, "t": "1.10", "d": 1}',
+        b'{"s": 1e3, "t": -0}',
+        b'{"s": 12345678.5, "t": "-0"}',
+        b'{"m": 1.005}',
+        b'{"m": "1.005"}',
+        b'{"d": 0.12345678901234567890}',
+    )
+    assert [(row["s"], row["t"]) for row in good] == [
+        ("1.10", "2026-01-31"), ("-0", "1.10"), ("1e3", "-0"), ("12345678.5", "-0")
+    ]  # fmt: skip
+    assert set(dead) == {b'{"m": 1.005}', b'{"m": "1.005"}', b'{"d": 0.12345678901234567890}'}
 
 
 def test_declared_json_and_key_values(run):

@@ -6,6 +6,10 @@ of them can be named; whole numbers have to be equal, however many digits they h
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Iterable, Mapping
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from pyspark.sql import Column
@@ -15,10 +19,41 @@ WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
 DIGITS_MAX: Final = {"float": 9, "double": 17}
 NUMBER: Final = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"
 
+FRACTION: Final = r":\s*-?\d+[.eE]"
+"""Matches a JSON text that may have a number with a fraction or an exponent, which Spark would write differently."""
+FROM_FRACTION: Final = r"^-?\d+[.eE]"
+"""Matches a text that Spark may have made of such a number."""
+MINUS_ZERO: Final = r":\s*-0\s*[,}]"
+
 
 def is_inexact(kind: str) -> bool:
     """Whether values of this type may differ from the number that they are read from."""
     return kind in DIGITS_MAX or kind.startswith("decimal")
+
+
+def doubtful(kinds: Iterable[str]) -> str:
+    """A pattern that matches a JSON text if a number in it may not be kept by one of these inexact types. Where it does not
+    match, `is_kept` is true of every value of an object: so only few texts need to be read a second time.
+
+    7 digits are kept by every float, 15 by every double, and by a decimal those after the point that it has.
+    """
+    parts = {r"[\d.]+[eE]"}
+    for kind in kinds:
+        scale = re.fullmatch(r"decimal\(\d+,(\d+)\)", kind)
+        parts.add(r"[\d.]{8,}" if kind == "float" else r"[\d.]{16,}")
+        if scale is not None:
+            parts.add(rf"\d+\.\d{{{int(scale[1]) + 1},}}")
+    return rf':\s*"?-?(?:{"|".join(sorted(parts))})'
+
+
+def changeable(text: Column, parsed: Column, texts: Collection[str], inexact: Mapping[str, str]) -> Column:
+    """Whether a JSON text may have a number that Spark writes differently as text, or rounds. texts: fields of type string.
+    Few records do, and reading them again takes longer than all the rest."""
+    found = [text.rlike(doubtful(inexact.values()))] if inexact else []
+    if texts:
+        from_fraction = reduce(or_, (F.coalesce(parsed[n].rlike(FROM_FRACTION), F.lit(False)) for n in texts))
+        found += [text.rlike(FRACTION) & from_fraction, text.rlike(MINUS_ZERO)]
+    return reduce(or_, found)
 
 
 def is_kept(text: Column, number: Column, kind: str) -> Column:

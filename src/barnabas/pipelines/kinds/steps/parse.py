@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Choice, Either, Flag, Group, Named, Several, Text
 from barnabas.pipelines.kinds.steps.base import StepRule, rules
-from barnabas.pipelines.kinds.steps.exact_numbers import NUMBER, is_inexact, is_kept
+from barnabas.pipelines.kinds.steps.exact_numbers import NUMBER, changeable, is_inexact, is_kept
 from barnabas.pipelines.kinds.steps.fields import NAMES, check_new_name
 from barnabas.pipelines.kinds.steps.grok import expand
 from barnabas.pipelines.plan.operators import (
@@ -110,9 +110,6 @@ SPLIT: Final = Group(
     },
     required=("by", "into"),
 )
-
-CHANGEABLE: Final = r":\s*(?:-0|-?\d+[.eE]|-?\d{8})"
-"""Matches a JSON text that may have a number that Spark would write differently, or round."""
 
 
 def _check_parse(item: Item) -> Operator:
@@ -378,7 +375,7 @@ def _apply_json(frame: Frame, step: ParseJson) -> Frame:
     inexact = {name: kind for name, kind in kinds.items() if is_inexact(kind)}
     written = ", ".join(f"{quoted(name)} string" for name in [*texts, *inexact])
     if written:  # Spark reads numbers as doubles before it makes text or a decimal of them
-        again = F.when(text.rlike(CHANGEABLE), F.from_json(_numbers_quoted(text), written))
+        again = F.when(changeable(text, parsed, texts, inexact), F.from_json(_numbers_quoted(text), written))
         data = data.withColumn("_written", again)
     raw = F.col("_written")
 
