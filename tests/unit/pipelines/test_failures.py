@@ -51,3 +51,18 @@ def test_time_formats(layout, message):
     STEPS["time"].check(
         from_python({"field": "a", "format": ["yyyy-MM-dd'T'HH:mm:ssXXX", "unix"]}, "f:1", "time")
     )
+
+
+def test_a_refused_connection_is_named_with_its_address() -> None:
+    """As Hadoop's client for HDFS reports it: the innermost cause lacks the address."""
+    call = "Call From host/127.0.1.1 to namenode:9000 failed on connection exception: java.net.ConnectException: "
+    text = (
+        "An error occurred while calling o83.exists.\n"
+        f": java.net.ConnectException: {call}Connection refused; For more details see:  http://wiki\n"
+        "\tat java.base/Something.run(Unknown Source)\n"
+        "Caused by: java.net.ConnectException: Connection refused\n"
+    )
+    assert failure_reason(text) == f"ConnectException: {call}Connection refused"
+    assert failure_reason("java.net.ConnectException: Connection refused") == (
+        "ConnectException: Connection refused"
+    )

@@ -29,6 +29,7 @@ from barnabas.pipelines.plan.sources import Source
 from barnabas.pipelines.spark.connect import is_remote
 from barnabas.pipelines.spark.folders import Folder, join
 from barnabas.pipelines.spark.private import progress_since
+from barnabas.pipelines.spark.session.log import failure_reason
 from barnabas.pipelines.spark.topics.offsets import parse_offset
 from barnabas.pipelines.spark.topics.options import client_options
 
@@ -218,7 +219,7 @@ def planned_queries(spark: SparkSession, spec: PipelineSpec, checkpoint: str) ->
         raise
     except Exception as error:
         raise PipelineError(
-            f"the checkpoints {checkpoint} cannot be used: {str(error).splitlines()[0]}"
+            f"the checkpoints {checkpoint} cannot be used: {failure_reason(str(error))}"
         ) from error
     return queries
 

@@ -93,11 +93,25 @@ def failure_reason(text: str) -> str:
     found = [(name, reason) for name, reason in found if not any(text in reason for text in _EMPTY)]
     precise = [f"{name}: {reason}" for name, reason in found if name not in _WRAPPERS]
     if precise:
-        return precise[-1]
+        return _with_address(precise)
     if found:
         return found[-1][1]
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
     return first.partition("terminated with exception: ")[2] or first
+
+
+_ADDRESS: Final = re.compile(r" to \S*[\w\]]:\d+\b|https?://\S+:\d+")
+_CONNECTING: Final = re.compile(r"[Cc]onnection refused|timed out|unreachable|[Cc]onnection reset")
+
+
+def _with_address(reasons: list[str]) -> str:
+    """The last of several reasons, each the cause of the one before, unless it is a failed connection to an address that an
+    earlier one names: Hadoop's innermost cause says `Connection refused` alone.
+    """
+    last = reasons[-1]
+    if _CONNECTING.search(last) and not _ADDRESS.search(last):
+        last = next((reason for reason in reversed(reasons) if _ADDRESS.search(reason)), last)
+    return last.partition("; For more details see")[0]
 
 
 _ENTRY: Final = re.compile(
