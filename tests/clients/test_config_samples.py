@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.cli_support import Cli
+from tests.support.cluster import until
 from tests.support.process import free_port, free_ports
 from tests.support.zookeeper import zookeeper_jars
 
@@ -74,10 +76,19 @@ def run(*words: str, stdin: str = "") -> str:
     return done.stdout
 
 
+def answers(address: str) -> bool:
+    host, _, port = address.partition(":")
+    try:
+        socket.create_connection((host, int(port)), 1).close()
+    except OSError:
+        return False
+    return True
+
+
 def test_a_cluster_as_in_the_books(config: Path, port: int, start: Start) -> None:
     if zookeeper_jars() is None:
         pytest.skip("needs java, pyspark and kazoo")
-    start(config / "zookeeper.properties")
+    zookeeper = start(config / "zookeeper.properties")
     for name in ("server.properties", "server-1.properties", "server-2.properties"):
         start(config / name)
     address = (config / "server.properties").read_text().partition("zookeeper.connect=")[2].split()[0]
@@ -91,6 +102,9 @@ def test_a_cluster_as_in_the_books(config: Path, port: int, start: Start) -> Non
     assert run(*kafka, "consumer-groups", "--list", *at_third) == "test-consumer-group\n"
     described = run(*kafka, "topics", "--describe", "--topic", "test", "--zookeeper", address)
     assert "Configs: \n" in described
+    zookeeper.terminate()
+    zookeeper.wait(TIMEOUT_S)
+    until(lambda: not answers(address), "ZooKeeper has ended with the command that ran it", TIMEOUT_S)
     assert {"0", "1", "2"} == set(re.search(r"Replicas: (\S+)", described)[1].split(","))  # type: ignore[index]
 
 

@@ -20,6 +20,7 @@ from barnabas.local.found import processes
 from barnabas.local.processes import Member, Started
 from barnabas.terminal.ending import end_process
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError
+from barnabas.terminal.signals import ending
 
 DEFAULT_PORT: Final = 2181
 CHECK_SECONDS: Final = 0.2
@@ -74,11 +75,9 @@ def start(name: str, config: Path, command: Sequence[str], daemon: bool) -> int:
     print(f"ready: ZooKeeper serves at {host}:{port}; its log: {log}", flush=True)
     if daemon:
         return EXIT_OK
-    try:
-        return server.process.wait()
-    finally:
-        server.process.terminate()
-        server.process.wait()
+    with ending(server.process.terminate):  # a signal to this process ends the server, too
+        code = server.process.wait()
+    return EXIT_OK if code in (-signal.SIGTERM, 128 + signal.SIGTERM) else code
 
 
 def stop() -> int:
