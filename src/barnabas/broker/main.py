@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.observe import logs
@@ -21,6 +22,7 @@ from barnabas.runtime.workers import Workers, call_when_input_ends
 if TYPE_CHECKING:
     from barnabas.client.urls import Address
     from barnabas.config.loader import BrokerConfig
+    from barnabas.observe.metrics import Sample
 
 log = logging.getLogger("barnabas.main")
 
@@ -42,8 +44,12 @@ class Companion(Protocol):
         """The address of the schema registry, if the services include one and have started."""
 
 
-MakeCompanion = Callable[[Callable[[str], str]], Companion]
-"""Makes a companion from a function: security protocol -> the broker's address; the function may raise StartError."""
+Measure = Callable[[], "Future[list[Sample]]"]
+"""Asks the broker's loop, from another thread, for the values of its metrics."""
+MakeCompanion = Callable[[Callable[[str], str], Measure], Companion]
+"""Makes a companion from two functions: security protocol -> the broker's address, which may raise StartError; and
+what reads the broker's metrics.
+"""
 
 
 def run(
@@ -116,6 +122,7 @@ def _say_alone(config: BrokerConfig) -> None:
 async def _serve(
     config: BrokerConfig, workers: Workers, is_worker: bool, companion: MakeCompanion | None
 ) -> int:
+    from barnabas.broker.api.measuring import measure
     from barnabas.broker.server import BrokerServer, StartError
 
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -151,10 +158,14 @@ async def _serve(
     watchdog.start()
     dumps.start()
     beside = None
+
+    def measured() -> Future[list[Sample]]:
+        return asyncio.run_coroutine_threadsafe(measure(broker.services), loop)
+
     try:
         await workers.start()
         if companion is not None:
-            services = await asyncio.to_thread(companion, broker.address_for_services)
+            services = await asyncio.to_thread(companion, broker.address_for_services, measured)
             await asyncio.to_thread(services.start)
             beside = services
             registry = services.registry()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from barnabas.services.option import ServiceOption
 if TYPE_CHECKING:
     from barnabas.client.urls import Address
     from barnabas.http.server import HttpOptions, HttpServer
+    from barnabas.observe.metrics import Sample
     from barnabas.services.access import Access
 
 
@@ -23,6 +25,7 @@ def _no_registry() -> Address | None:
 class Given:
     """What a service is made of. values: of its own options, by field. client: librdkafka's properties, with
     bootstrap.servers. registry: the address of a schema registry; called when the service starts.
+    measure: asks a broker in this process for its metrics; None if there is none.
     """
 
     values: Mapping[str, Any]
@@ -30,6 +33,7 @@ class Given:
     http: HttpOptions
     access: Access
     registry: Callable[[], Address | None] = _no_registry
+    measure: Callable[[], Future[list[Sample]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.services.rows.metrics import METRICS
 from barnabas.services.rows.registry import REGISTRY
 from barnabas.services.rows.reporting import REPORTING
 from barnabas.services.rows.rest import REST
 
-ROWS: Final = {row.name: row for row in (REGISTRY, REST, REPORTING)}
+ROWS: Final = {row.name: row for row in (REGISTRY, REST, REPORTING, METRICS)}
 """By name. The registry comes first: the others ask it for its address when they start."""

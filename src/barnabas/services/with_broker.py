@@ -18,7 +18,7 @@ from barnabas.services.table import ROWS
 from barnabas.terminal.errors import UsageError
 
 if TYPE_CHECKING:
-    from barnabas.broker.main import Companion
+    from barnabas.broker.main import Companion, MakeCompanion, Measure
     from barnabas.client.urls import Address
     from barnabas.http.server import HttpOptions, HttpServer
 
@@ -89,7 +89,7 @@ def access_of(options: argparse.Namespace) -> Access:
     return Access(**given, secure=secure, is_open=options.services_open, prefix=PREFIX, is_inside=True)
 
 
-def companion_of(options: argparse.Namespace) -> Callable[[Callable[[str], str]], Companion] | None:
+def companion_of(options: argparse.Namespace) -> MakeCompanion | None:
     """A function that makes the services of --with from the broker's addresses; None without services. Raises
     ValueError for a service that is unknown or not installed, and for wrong options.
     """
@@ -219,7 +219,7 @@ class Made:
             self._offered.append(_Offered(row, values, http))
         self._registry: HttpServer | None = None
 
-    def companion(self, address_of: Callable[[str], str]) -> Companion:
+    def companion(self, address_of: Callable[[str], str], measure: Measure) -> Companion:
         """See MakeCompanion. Raises ClientError."""
         from barnabas.http.server import ServerThread
 
@@ -227,7 +227,7 @@ class Made:
         client["bootstrap.servers"] = address_of(client.get("security.protocol", "PLAINTEXT").upper())
         servers = []
         for offered in self._offered:
-            given = Given(offered.values, client, offered.http, self._access, self._inside_registry)
+            given = Given(offered.values, client, offered.http, self._access, self._inside_registry, measure)
             server = offered.row.make(given)
             servers.append(server)
             if offered.row is REGISTRY:

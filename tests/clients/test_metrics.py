@@ -1,0 +1,139 @@
+"""`barnabas start --with metrics`: what Prometheus reads is what clients have done."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
+from prometheus_client.parser import text_string_to_metric_families
+
+import requests
+
+WAIT_S = 120
+RECORDS = 37
+PARTITIONS = 3
+CONNECTIONS = 5
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+Values = dict[tuple[str, tuple[str, ...]], float]
+
+
+class Watched:
+    """A broker with its metrics."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "log"
+        command = [sys.executable, "-m", "barnabas", "start", "--listen", "127.0.0.1:0"]
+        command += ["--data", str(folder / "data"), "--with", "metrics", "--metrics-listen", "127.0.0.1:0"]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+        assert self.process.stdout is not None
+        ready = self.process.stdout.readline().decode()
+        assert ready.startswith("ready"), self.log.read_text()
+        found = re.search(r"127\.0\.0\.1:\d+", ready)
+        assert found is not None
+        self.bootstrap = found[0]
+        url = re.search(r"service started service=metrics url=(\S+)", self.log.read_text())
+        assert url is not None
+        self.url = f"{url[1]}/metrics"
+
+    def values(self) -> Values:
+        """All values, by name and the values of the labels, in the order of their names."""
+        answer = requests.get(self.url, timeout=WAIT_S)
+        assert answer.status_code == 200, answer.text
+        return {
+            (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(answer.text)
+            for sample in family.samples
+        }
+
+    def end(self) -> int:
+        self.process.terminate()
+        code = self.process.wait(WAIT_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    made = Watched(tmp_path_factory.mktemp("metrics"))
+    yield made
+    assert made.end() == 0
+    assert "Traceback" not in made.log.read_text()
+
+
+def produce(watched: Watched, topic: str) -> None:
+    """Records of a client that other people wrote, the same number to each partition."""
+    admin = AdminClient({"bootstrap.servers": watched.bootstrap})
+    for done in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
+        done.result(WAIT_S)
+    producer = Producer({"bootstrap.servers": watched.bootstrap})
+    for number in range(RECORDS):
+        for partition in range(PARTITIONS):
+            producer.produce(topic, str(number), partition=partition)
+    assert producer.flush(WAIT_S) == 0
+
+
+def test_logs_partitions_and_the_controller_are_as_clients_left_them(watched: Watched) -> None:
+    produce(watched, "orders")
+    values = watched.values()
+    for partition in range(PARTITIONS):
+        labels = (str(partition), "orders")
+        assert values["kafka_log_log_logendoffset", labels] == RECORDS
+        assert values["kafka_log_log_logstartoffset", labels] == 0
+        assert values["kafka_log_log_size", labels] > RECORDS
+    replicas = values["kafka_server_replicamanager_partitioncount", ()]
+    assert replicas == values["kafka_server_replicamanager_leadercount", ()] >= PARTITIONS
+    assert replicas == values["kafka_controller_kafkacontroller_globalpartitioncount", ()]
+    assert values["kafka_controller_kafkacontroller_activecontrollercount", ()] == 1
+    for name in ("underreplicatedpartitions", "underminisrpartitioncount", "offlinereplicacount"):
+        assert values[f"kafka_server_replicamanager_{name}", ()] == 0
+    assert values["kafka_controller_kafkacontroller_offlinepartitionscount", ()] == 0
+
+
+def test_open_connections_are_counted(watched: Watched) -> None:
+    host, port = watched.bootstrap.rsplit(":", 1)
+    name = ("kafka_server_socket_server_metrics_connection_count", ("PLAINTEXT",))
+    with ExitStack() as opened:
+        for _ in range(CONNECTIONS):
+            opened.enter_context(socket.create_connection((host, int(port)), WAIT_S))
+        deadline = time.monotonic() + WAIT_S
+        while watched.values()[name] < CONNECTIONS:  # they are accepted a moment later
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_openmetrics_for_a_scraper_that_asks_for_it(watched: Watched) -> None:
+    answer = requests.get(watched.url, headers={"Accept": OPENMETRICS}, timeout=WAIT_S)
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    names = {family.name for family in openmetrics_families(answer.text)}
+    assert "kafka_server_replicamanager_partitioncount" in names
+
+
+def test_a_hundred_scrapes_at_once_and_one_that_does_not_read(watched: Watched) -> None:
+    host, port = watched.url.removeprefix("http://").removesuffix("/metrics").rsplit(":", 1)
+    with socket.create_connection((host, int(port)), WAIT_S) as idle:
+        idle.sendall(b"GET /metrics HTTP/1.1\r\nHost: " + host.encode() + b"\r\n\r\n")
+        with ThreadPoolExecutor(20) as pool:
+            codes = list(
+                pool.map(lambda _: requests.get(watched.url, timeout=WAIT_S).status_code, range(100))
+            )
+        produce(watched, "meanwhile")
+    assert codes == [200] * 100
+
+
+def test_a_web_page_of_another_origin_reads_nothing(watched: Watched) -> None:
+    answer = requests.get(watched.url, headers={"Host": "evil.example.com"}, timeout=WAIT_S)
+    assert answer.status_code in (400, 403, 421)
+    assert "kafka_" not in answer.text

@@ -1,0 +1,28 @@
+"""docs/monitoring.md lists the metrics as they are declared."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from barnabas.observe.metrics import METRICS, table
+
+PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
+
+
+def test_the_table_is_that_of_the_declarations() -> None:
+    assert table() in PAGE.read_text(), (
+        "write it anew: .venv/bin/python -c 'from barnabas.observe.metrics import table; print(table())'"
+    )
+
+
+def test_each_metric_has_a_name_of_its_own_that_prometheus_allows() -> None:
+    names = [metric.name for metric in METRICS]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z_:][a-z0-9_:]*", name) for name in names)
+
+
+def test_every_name_on_the_page_is_declared() -> None:
+    found = set(re.findall(r"\bkafka_[a-z]+_[a-z_]+[a-z]\b", PAGE.read_text()))
+    declared = {metric.name for metric in METRICS}
+    assert {name for name in found if not any(one.startswith(name) for one in declared)} == set()
