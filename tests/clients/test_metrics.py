@@ -85,6 +85,14 @@ def produce(watched: Watched, topic: str) -> None:
     assert producer.flush(WAIT_S) == 0
 
 
+def produce_one_by_one(watched: Watched, topic: str) -> None:
+    """A request for each record, to the first partition."""
+    producer = Producer({"bootstrap.servers": watched.bootstrap, "linger.ms": 0})
+    for number in range(RECORDS):
+        producer.produce(topic, str(number), partition=0)
+        assert producer.flush(WAIT_S) == 0
+
+
 def test_logs_partitions_and_the_controller_are_as_clients_left_them(watched: Watched) -> None:
     produce(watched, "orders")
     values = watched.values()
@@ -93,6 +101,7 @@ def test_logs_partitions_and_the_controller_are_as_clients_left_them(watched: Wa
         assert values["kafka_log_log_logendoffset", labels] == RECORDS
         assert values["kafka_log_log_logstartoffset", labels] == 0
         assert values["kafka_log_log_size", labels] > RECORDS
+    assert values["kafka_server_brokertopicmetrics_messagesin_total", ("orders",)] == RECORDS * PARTITIONS
     replicas = values["kafka_server_replicamanager_partitioncount", ()]
     assert replicas == values["kafka_server_replicamanager_leadercount", ()] >= PARTITIONS
     assert replicas == values["kafka_controller_kafkacontroller_globalpartitioncount", ()]
@@ -100,6 +109,23 @@ def test_logs_partitions_and_the_controller_are_as_clients_left_them(watched: Wa
     for name in ("underreplicatedpartitions", "underminisrpartitioncount", "offlinereplicacount"):
         assert values[f"kafka_server_replicamanager_{name}", ()] == 0
     assert values["kafka_controller_kafkacontroller_offlinepartitionscount", ()] == 0
+
+
+def test_messages_are_counted_since_the_start_whatever_way_they_take(tmp_path: Path) -> None:
+    """Records of many requests, most of which take the fast paths, before and after a restart."""
+    name = ("kafka_server_brokertopicmetrics_messagesin_total", ("orders",))
+    watched = Watched(tmp_path)
+    produce(watched, "orders")
+    produce_one_by_one(watched, "orders")
+    assert watched.values()[name] == RECORDS * PARTITIONS + RECORDS
+    assert watched.end() == 0
+    watched = Watched(tmp_path)
+    assert watched.values()[name] == 0
+    produce_one_by_one(watched, "orders")
+    values = watched.values()
+    assert values[name] == RECORDS
+    assert values["kafka_log_log_logendoffset", ("0", "orders")] == 3 * RECORDS
+    assert watched.end() == 0
 
 
 def test_open_connections_are_counted(watched: Watched) -> None:

@@ -10,7 +10,10 @@ from typing import Final, NamedTuple
 
 
 class Metric(NamedTuple):
-    """One metric. mbean, attribute: Kafka's names. name: Prometheus's. unit: of the value. labels: their names."""
+    """One metric. mbean, attribute: Kafka's names. name: Prometheus's, which ends with _total for a number that only grows.
+
+    unit: of the value. labels: their names.
+    """
 
     mbean: str
     attribute: str
@@ -81,8 +84,17 @@ CONNECTIONS: Final = Metric(
     "Open connections of clients and brokers.",
     ("listener",),
 )
+MESSAGES_IN: Final = Metric(
+    "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec,topic=TOPIC",
+    "Count",
+    "kafka_server_brokertopicmetrics_messagesin_total",
+    "messages",
+    "Messages appended by this broker as leader since its start, transaction markers included.",
+    ("topic",),
+)
 
 METRICS: Final = (
+    MESSAGES_IN,
     PARTITION_COUNT,
     LEADER_COUNT,
     UNDER_REPLICATED,

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import CollectorRegistry
 from starlette.requests import Request
@@ -30,10 +30,11 @@ class _Measured:
         for sample in samples:
             self._by_metric.setdefault(sample.metric, []).append(sample)
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """Called once for each answer."""
         for metric in METRICS:
-            family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+            of_kind = CounterMetricFamily if metric.name.endswith("_total") else GaugeMetricFamily
+            family = of_kind(metric.name, metric.help, labels=metric.labels)
             for sample in self._by_metric.get(metric, ()):
                 family.add_metric(sample.labels, sample.value)
             yield family

@@ -23,11 +23,15 @@ async def measure(services: Services) -> list[Sample]:
     counts: Counter[metrics.Metric] = Counter()
     seen = 0
     for topic in list(services.image.topics):
-        for index, partition in list(services.partitions.of_topic(topic).items()):
+        messages, served = 0, list(services.partitions.of_topic(topic).items())
+        for index, partition in served:
+            messages += partition.messages_in
             samples += _of_partition(topic, index, partition, counts)
             seen += 1
             if seen % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
+        if served:
+            samples.append(Sample(metrics.MESSAGES_IN, messages, (topic,)))
         counts[metrics.OFFLINE_REPLICAS] += len(services.partitions.offline_of(topic))
     for metric in (
         metrics.PARTITION_COUNT,

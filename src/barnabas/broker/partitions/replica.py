@@ -67,7 +67,7 @@ class Replica(PartitionState):
     """See the module. Partition (partition.py) adds appending and reading."""
 
     __slots__ = (
-        "_deletions", "_epoch_start", "image", "index", "is_deleted", "topic", "topic_id", "wanted_in_sync",
+        "_deletions", "_epoch_start", "_led_before", "image", "index", "is_deleted", "topic", "topic_id", "wanted_in_sync",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +95,8 @@ class Replica(PartitionState):
         self.wanted_in_sync: tuple[int, ...] = ()
         """The in-sync set that has been requested of the metadata; empty when no change is under way."""
         self._epoch_start = Offset(0)
+        self._led_before = 0
+        """How many messages were appended in earlier epochs in which this replica led; see `messages_in`."""
         self.offline: str | None = None
         """Why the partition is unusable: its log cannot be written, or its topic was deleted; None while it is usable."""
         self.is_deleted = False
@@ -117,6 +119,8 @@ class Replica(PartitionState):
         was_leader, self.is_leader = self.is_leader, image.leader == self._surroundings.node_id
         is_new = self.leader_epoch != image.leader_epoch or was.leader != image.leader
         self.leader_epoch = LeaderEpoch(image.leader_epoch)
+        if was_leader and (is_new or not self.is_leader):
+            self._led_before += self.log_end_offset - self._epoch_start
         if self.is_leader:
             if is_new or not was_leader:
                 self._epoch_start = self.log_end_offset
@@ -138,6 +142,11 @@ class Replica(PartitionState):
                 self._forget_missing()
             is_new = is_new or (node_id in was.isr and node_id not in image.isr)
         return is_new or was_leader != self.is_leader
+
+    @property
+    def messages_in(self) -> int:
+        """How many messages this replica has appended as leader since the broker's start, those of coordinators included."""
+        return self._led_before + (self.log_end_offset - self._epoch_start if self.is_leader else 0)
 
     def _forget_missing(self) -> None:
         """Only this replica is in sync: the records missing in its log are lost, and its log is now authoritative."""
