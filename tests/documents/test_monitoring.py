@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import yaml
+
 from barnabas.observe.metrics import METRICS, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
+RULES = Path(__file__).parents[2] / "packaging" / "prometheus" / "barnabas-alerts.yml"
 
 
 def test_the_table_is_that_of_the_declarations() -> None:
@@ -26,3 +29,11 @@ def test_every_name_on_the_page_is_declared() -> None:
     found = set(re.findall(r"\bkafka_[a-z]+_[a-z_]+[a-z]\b", PAGE.read_text()))
     declared = {metric.name for metric in METRICS}
     assert {name for name in found if not any(one.startswith(name) for one in declared)} == set()
+
+
+def test_alert_rules_use_declared_series() -> None:
+    rules = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
+    declared = {metric.name for metric in METRICS}
+    used = [set(re.findall(r"\bkafka_\w+", rule["expr"])) for rule in rules]
+    assert all(used)
+    assert set().union(*used) <= declared
