@@ -140,6 +140,12 @@ def test_open_connections_are_counted(watched: Watched) -> None:
             time.sleep(0.05)
 
 
+def test_the_process_is_seen(watched: Watched) -> None:
+    values = watched.values()
+    assert values["process_resident_memory_bytes", ()] > 10_000_000
+    assert values["process_cpu_seconds_total", ()] > 0
+
+
 def test_openmetrics_for_a_scraper_that_asks_for_it(watched: Watched) -> None:
     answer = requests.get(watched.url, headers={"Accept": OPENMETRICS}, timeout=WAIT_S)
     assert answer.headers["content-type"].startswith("application/openmetrics-text")

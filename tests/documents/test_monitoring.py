@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from barnabas.observe.metrics import METRICS, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
 RULES = Path(__file__).parents[2] / "packaging" / "prometheus" / "barnabas-alerts.yml"
+DASHBOARD = Path(__file__).parents[2] / "packaging" / "grafana" / "barnabas.json"
 
 
 def test_the_table_is_that_of_the_declarations() -> None:
@@ -37,3 +39,11 @@ def test_alert_rules_use_declared_series() -> None:
     used = [set(re.findall(r"\bkafka_\w+", rule["expr"])) for rule in rules]
     assert all(used)
     assert set().union(*used) <= declared
+
+
+def test_the_dashboard_uses_declared_series() -> None:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    expressions = [target["expr"] for panel in panels for target in panel["targets"]]
+    used = {name for text in expressions for name in re.findall(r"\bkafka_\w+", text)}
+    assert used
+    assert used <= {metric.name for metric in METRICS}

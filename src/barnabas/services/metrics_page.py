@@ -9,6 +9,7 @@ from concurrent.futures import Future
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 from starlette.requests import Request
 from starlette.responses import Response
@@ -44,6 +45,7 @@ def written(samples: Sequence[Sample], accept: str) -> tuple[bytes, str]:
     """The values as text, in the format that `accept` prefers, and its media type."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Measured(samples))
+    ProcessCollector(registry=registry)
     encode, media_type = choose_encoder(accept)
     return encode(registry), media_type
 
