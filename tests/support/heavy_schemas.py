@@ -74,3 +74,22 @@ def defaults_avro(levels: int, leaf: Leaf) -> str:
     return json.dumps(
         {"type": "record", "name": "T", "fields": [{"name": "r", "type": [outer, "B"], "default": value}]}
     )
+
+
+def fields_avro(count: int, leaf: Leaf) -> str:
+    """A record of many fields."""
+    fields = [{"name": f"f{i}", "type": leaf} for i in range(count)]
+    return json.dumps({"type": "record", "name": "Wide", "fields": fields})
+
+
+def messages_protobuf(count: int, leaf: str) -> str:
+    """A file of many messages, each of which holds the one before."""
+    made = [f"message M{i} {{ {leaf if not i else f'M{i - 1}'} f = 1; }}" for i in range(count)]
+    return "\n".join(['syntax = "proto3";', *made]).replace("int f", "int32 f")
+
+
+def fields_protobuf(count: int, leaf: str) -> str:
+    """One message of many fields."""
+    kind = "int32" if leaf == "int" else leaf
+    fields = "".join(f" {kind} f{i} = {i + 1 if i < 18_999 else i + 1_001};" for i in range(count))
+    return f'syntax = "proto3"; message Wide {{{fields} }}'

@@ -11,9 +11,10 @@ What blocks (an fsync) shows in `longest_ms` only.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from barnabas.testing import Broker
 
@@ -46,6 +47,42 @@ class Turns:
         self.count += 1
         if not self._ends:
             self._loop.call_soon(self._look)
+
+
+class LockHolds:
+    """For how long other threads hold the interpreter's lock at a time, as the processor time of the one that held it.
+
+    A thread wants the lock once a millisecond. While it waits, one thread at a time runs Python's code; the processor time
+    that a thread has used until this one got the lock is what it held the lock for, and not less.
+    """
+
+    def __init__(self) -> None:
+        self.longest_cpu_ms = 0.0
+        self._ends = False
+        self._thread = threading.Thread(target=self._look, name="lock holds")
+
+    def _look(self) -> None:
+        me = threading.get_ident()
+        then: dict[int, float] = {}
+        while not self._ends:
+            now = {}
+            for thread in threading.enumerate():
+                if thread.ident is not None and thread.ident != me:
+                    with suppress(OSError):  # it has just ended
+                        now[thread.ident] = time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+            for ident, cpu_s in now.items():
+                held_ms = (cpu_s - then.get(ident, cpu_s)) * 1000
+                self.longest_cpu_ms = max(self.longest_cpu_ms, held_ms)
+            then = now
+            time.sleep(0.001)
+
+    def __enter__(self) -> LockHolds:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends = True
+        self._thread.join()
 
 
 @contextmanager

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Any, Final
 
 from starlette.requests import ClientDisconnect, Request
 
 from barnabas.http.errors import HttpError
 from barnabas.schemas.json_text import BadJson, parse_json
 
-__all__ = ["BadJson", "json_object", "object_of", "parse_json", "read_body"]
+LARGE_BYTES: Final = 64 << 10
+"""JSON of this size or more is parsed in a thread."""
+__all__ = ["LARGE_BYTES", "BadJson", "json_object", "object_of", "parse_json", "read_body"]
 
 
 async def read_body(request: Request) -> bytes:
@@ -22,7 +25,8 @@ async def read_body(request: Request) -> bytes:
 
 async def json_object(request: Request) -> dict[str, Any]:
     """The body as a JSON object, {} for an empty body. Raises HttpError 400."""
-    return object_of(await read_body(request))
+    raw = await read_body(request)
+    return object_of(raw) if len(raw) < LARGE_BYTES else await asyncio.to_thread(object_of, raw)
 
 
 def object_of(raw: bytes) -> dict[str, Any]:

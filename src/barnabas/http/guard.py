@@ -36,6 +36,8 @@ _SANE_ID: Final = re.compile(r"[\w.:=+/@-]{1,128}", re.ASCII)
 
 DISCARDED_BYTES_MAX: Final = 64 << 20
 DISCARD_S: Final = 2.0
+HEADERS_MAX: Final = 500
+"""Frameworks look through all of them for each one that they need."""
 OPEN_PATHS: Final = frozenset({"/health", "/ready"})
 """Load balancers request these without a login, and get an answer however busy the service is."""
 
@@ -118,6 +120,8 @@ class Guard:
 
     async def _admit(self, exchange: Exchange, streaming: bool) -> None:
         """Check the request, and wait until it is whole. Raises HttpError; TimeoutError if it is not whole in time."""
+        if len(exchange.scope["headers"]) > HEADERS_MAX:
+            raise HttpError(431, f"the request has more than {HEADERS_MAX} headers")
         self.visitors.check(exchange.scope)
         if not self.takes_forms(exchange.scope):
             refuse_form(exchange.scope, self.media_type)

@@ -12,16 +12,15 @@ from urllib.parse import quote, unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from barnabas.http.bodies import BadJson, parse_json, read_body
+from barnabas.http.bodies import LARGE_BYTES, BadJson, parse_json, read_body
 from barnabas.http.errors import HttpError
 from barnabas.proxy.consuming import Consuming
+from barnabas.proxy.encoding import Encoding
 from barnabas.proxy.errors import INVALID_PAYLOAD, JSON_MEDIA_TYPE
 from barnabas.proxy.kafka import Kafka
 from barnabas.proxy.producing import Producing
 from barnabas.proxy.schemas import Schemas
 
-LARGE_BYTES: Final = 64 << 10
-"""JSON of this size or more is parsed in a thread."""
 PARTITION_MAX: Final = (1 << 31) - 1
 OFFSET_MAX: Final = (1 << 63) - 1
 
@@ -34,6 +33,7 @@ class Services:
     producing: Producing
     consuming: Consuming
     schemas: Schemas
+    encoding: Encoding
     advertised: str | None = None
     request_s: float = 60.0
 
@@ -85,6 +85,10 @@ class Call:
         if not isinstance(value, dict):
             raise HttpError(422, "the body is not a JSON object", INVALID_PAYLOAD)
         return value
+
+    async def has_large_body(self) -> bool:
+        """Whether work with what is in the body is left to a thread."""
+        return len(await read_body(self.request)) >= LARGE_BYTES
 
     async def optional_body(self) -> dict[str, Any] | None:
         """The body, a JSON object; None if it is empty. Raises HttpError 400, 422."""

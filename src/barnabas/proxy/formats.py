@@ -18,6 +18,7 @@ from barnabas.schemas.codecs.schemas import Codec as Codec
 from barnabas.schemas.formats.base import Dependency
 from barnabas.schemas.framing import NotFramed, named_schema
 from barnabas.schemas.framing import frame as frame
+from barnabas.schemas.json_text import dump_json
 
 BINARY: Final = "binary"
 JSON: Final = "json"
@@ -40,15 +41,16 @@ def make_codec(format: str, text: str, dependencies: Sequence[Dependency], contr
 # --- without a schema ---------------------------------------------------------------------------------
 
 
-def encode_plain(format: str, value: Any) -> bytes | None:
+def encode_plain(format: str, value: Any, *, is_large: bool = False) -> bytes | None:
     """The bytes of a JSON value: decoded base64 (binary), JSON text (json), UTF-8 text (string); None for null.
 
+    is_large: it may be large, and this is a thread; other threads shall run meanwhile.
     Raises Mismatch.
     """
     if value is None:
         return None
     if format == JSON:
-        return schemas.json_bytes(value)
+        return dump_json(value) if is_large else schemas.json_bytes(value)
     if not isinstance(value, str):
         raise Mismatch(f"{_shown(value)} is not a text, as the format {format} requires")
     if format == STRING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,10 +21,12 @@ from barnabas.http.visitors import media_type
 from barnabas.proxy import v2, v2_consumers, v3_acls, v3_cluster, v3_groups, v3_records, v3_topics
 from barnabas.proxy.call import Call, Services, negotiate
 from barnabas.proxy.consuming import IDLE_S, INSTANCES_MAX, Consuming
+from barnabas.proxy.encoding import Encoding
 from barnabas.proxy.errors import INVALID_PAYLOAD, JSON_MEDIA_TYPE, V2_MEDIA_TYPE, error_shape
 from barnabas.proxy.kafka import Kafka
 from barnabas.proxy.producing import Producing
 from barnabas.proxy.schemas import Schemas
+from barnabas.registry.worker import Limits
 
 Work = Callable[[Call], Awaitable[Response]]
 GENERIC: Final = "application/octet-stream"
@@ -44,7 +47,7 @@ class RestOptions:
     """properties: librdkafka's, with bootstrap.servers. advertise: HOST:PORT or URL by which clients reach this instance.
 
     registry: the address of a schema registry; called when the service starts. instances_max: of consumers. idle_s:
-    after which unused consumers are closed.
+    after which unused consumers are closed. limits: of the process that encodes with heavy schemas.
     """
 
     properties: Mapping[str, Any]
@@ -52,6 +55,7 @@ class RestOptions:
     advertise: str | None = None
     instances_max: int = INSTANCES_MAX
     idle_s: float = IDLE_S
+    limits: Limits | None = None
 
 
 def make_server(options: RestOptions, http: HttpOptions) -> HttpServer:
@@ -64,6 +68,7 @@ def make_server(options: RestOptions, http: HttpOptions) -> HttpServer:
             Producing(kafka),
             Consuming(kafka, options.instances_max, options.idle_s),
             Schemas(options.registry()),
+            Encoding(options.limits),
             _advertised(options.advertise),
             http.limits.request_s,
         )
@@ -72,6 +77,7 @@ def make_server(options: RestOptions, http: HttpOptions) -> HttpServer:
             await services.consuming.stop()
             await services.producing.stop()
             services.schemas.close()
+            await asyncio.to_thread(services.encoding.close)
             await kafka.close()
 
         async def start(url: str) -> None:

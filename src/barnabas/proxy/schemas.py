@@ -12,15 +12,18 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
 from barnabas.client.registry import MEDIA_TYPE, TAKES_NEW_FIELDS
 from barnabas.client.urls import Address, connect, login_of, without_login
 from barnabas.http.errors import HttpError
+from barnabas.proxy.encoding import SchemaText
 from barnabas.proxy.errors import INVALID_SCHEMA, KAFKA_ERROR
-from barnabas.proxy.formats import AVRO, JSONSCHEMA, PROTOBUF, Codec, make_codec
+from barnabas.proxy.formats import AVRO, JSONSCHEMA, KINDS, PROTOBUF, Codec, make_codec
+from barnabas.schemas.codecs import avro_cost, json_cost
+from barnabas.schemas.codecs.schemas import RuledCodec
 from barnabas.schemas.errors import InvalidSchema
 from barnabas.schemas.formats.base import Dependency
 from barnabas.schemas.framing import contract_of
@@ -34,19 +37,32 @@ KEPT_MAX: Final = 2_000
 LATEST_S: Final = 5.0
 ABSENT_S: Final = 5.0
 DEPENDENCIES_MAX: Final = 1_000
+HEAVY_CHARS: Final = 16 << 10
+"""A schema that is longer is heavy, together with those that it refers to."""
+NO_SCHEMA: Final = SchemaText("", "")
 TYPES: Final = {"AVRO": AVRO, "JSON": JSONSCHEMA, "PROTOBUF": PROTOBUF}
 NAMES: Final = {format: name for name, format in TYPES.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A schema of the registry. format: one of the embedded formats. version: 0 if it was looked up by id or GUID."""
+    """A schema of the registry. format: one of the embedded formats. version: 0 if it was looked up by id or GUID.
+
+    source: from which a process beside this one can make the codec. is_heavy: even a small value may take long to encode.
+    """
 
     id: int
     format: str
     codec: Codec
     subject: str = ""
     version: int = 0
+    source: SchemaText = NO_SCHEMA
+    is_heavy: bool = False
+
+    @property
+    def is_ruled(self) -> bool:
+        """Whether it has rules, whose expressions may take a while."""
+        return isinstance(self.codec, RuledCodec)
 
 
 class Refused(Exception):
@@ -144,7 +160,7 @@ class Schemas:
         answer = self._ask("POST", f"{path}/versions", body)
         found = self._by_id(int(answer["id"]), subject)
         version = int(answer.get("version") or self._ask("POST", path, body)["version"])
-        return Known(found.id, found.format, found.codec, subject, version)
+        return replace(found, subject=subject, version=version)
 
     def _by_id(self, schema_id: int, subject: str = "") -> Known:
         query = f"?subject={quote(subject, safe='')}" if subject else ""
@@ -165,8 +181,9 @@ class Schemas:
             raise InvalidSchema(f"schemas of type {answer.get('schemaType')!r} are not supported")
         found: dict[tuple[str, int], Dependency] = {}
         self._collect(answer.get("references") or (), found)
-        codec = make_codec(format, str(answer["schema"]), list(found.values()), contract_of(answer))
-        return Known(schema_id, format, codec, subject, version)
+        source = SchemaText(KINDS[format], str(answer["schema"]), tuple(found.values()), contract_of(answer))
+        codec = make_codec(format, source.text, source.dependencies, source.contract)
+        return Known(schema_id, format, codec, subject, version, source, _is_heavy(source))
 
     def _collect(self, references: Any, found: dict[tuple[str, int], Dependency]) -> None:
         """Add the schemas that these refer to, innermost first. The registry refuses circular references."""
@@ -203,6 +220,19 @@ class Schemas:
                 str(told.get("message") or f"status {response.status}"),
             )
         return answer
+
+
+def _is_heavy(schema: SchemaText) -> bool:
+    """Whether even a small value may take long to encode."""
+    if len(schema.text) + sum(len(dependency.text) for dependency in schema.dependencies) > HEAVY_CHARS:
+        return True
+    if schema.kind == "AVRO":
+        texts = (schema.text, *(dependency.text for dependency in schema.dependencies))
+        return any(avro_cost.may_take_long(json.loads(text)) for text in texts)
+    if schema.kind != "JSON":
+        return False
+    documents = {dependency.name: json.loads(dependency.text) for dependency in schema.dependencies}
+    return json_cost.may_take_long(json.loads(schema.text), documents)
 
 
 def _as_http(error: Refused) -> HttpError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -27,7 +27,6 @@ from barnabas.proxy.formats import BINARY, V2_FORMATS, WITH_SCHEMA, Mismatch, en
 from barnabas.proxy.producing import DIRECT_MAX, Delivered, Outgoing
 from barnabas.proxy.schemas import Known
 from barnabas.schemas.codecs.rules import RuleFailed
-from barnabas.schemas.codecs.schemas import RuledCodec
 
 Work = Callable[[Call], Awaitable[Response]]
 
@@ -175,6 +174,7 @@ async def produce_to_partition(call: Call) -> Response:
 async def _produce(call: Call, partition: int | None) -> Response:
     format = content_format(call)
     body = await call.body()
+    is_large = await call.has_large_body()
     require_known(body, PRODUCED)
     rows = require_list(body, "records")
     for row in rows:
@@ -185,22 +185,31 @@ async def _produce(call: Call, partition: int | None) -> Response:
     count = await call.services.producing.partitions(topic)
     if partition is not None and partition >= count:
         raise _no_partition(str(partition))
-    key_schema = value_schema = None
-    if format in WITH_SCHEMA:
-        if any(row.get("key") is not None for row in rows):
-            key_schema = await _schema(call, body, "key", topic, format, KEY_SCHEMA_MISSING)
-        if any(row.get("value") is not None for row in rows):
-            value_schema = await _schema(call, body, "value", topic, format, VALUE_SCHEMA_MISSING)
+    schemas = await _schemas(call, body, rows, topic, format)
+    encoded = await _encoded(call, schemas, rows, is_large)
+
+    def encode_part(index: int, row: dict[str, Any], part: str) -> bytes | None:
+        schema, value = schemas[part], row.get(part)
+        made = None if part not in encoded else encoded[part][index]
+
+        def encode() -> bytes | None:
+            if format not in WITH_SCHEMA:
+                return encode_plain(format, value, is_large=is_large)
+            if value is None or schema is None:
+                return None
+            if isinstance(made, Mismatch):
+                raise made
+            return frame(schema.id, schema.codec.encode(value) if made is None else made)
+
+        return _checked(encode, format, f"records[{index}].{part}", f"{topic}-{part}")
 
     def encode_row(index: int, row: dict[str, Any]) -> Outgoing | DeadLetter:
         number = _row_partition(row, index) if partition is None else partition
         given = row.get("timestamp")
         time_ms = 0 if given is None else as_number(given, f"records[{index}].timestamp", 1 << 62)
         try:
-            key = _encode(format, key_schema, row.get("key"), f"records[{index}].key", f"{topic}-key")
-            value = _encode(
-                format, value_schema, row.get("value"), f"records[{index}].value", f"{topic}-value"
-            )
+            key = encode_part(index, row, "key")
+            value = encode_part(index, row, "value")
         except DeadLetter as letter:
             return letter
         return Outgoing(key, value, number, time_ms)
@@ -208,8 +217,8 @@ async def _produce(call: Call, partition: int | None) -> Response:
     def encode() -> list[Outgoing | DeadLetter]:
         return [encode_row(index, row) for index, row in enumerate(rows)]
 
-    ruled = any(known and isinstance(known.codec, RuledCodec) for known in (key_schema, value_schema))
-    records = encode() if len(rows) <= DIRECT_MAX and not ruled else await asyncio.to_thread(encode)
+    in_thread = is_large or any(known is not None and known.is_ruled for known in schemas.values())
+    records = await asyncio.to_thread(encode) if in_thread or len(rows) > DIRECT_MAX else encode()
     results = iter(
         await call.services.producing.send(topic, [made for made in records if isinstance(made, Outgoing)])
     )
@@ -222,8 +231,7 @@ async def _produce(call: Call, partition: int | None) -> Response:
     return json_answer(
         {
             "offsets": offsets,
-            "key_schema_id": None if key_schema is None else key_schema.id,
-            "value_schema_id": None if value_schema is None else value_schema.id,
+            **{f"{part}_schema_id": None if known is None else known.id for part, known in schemas.items()},
         }
     )
 
@@ -231,6 +239,30 @@ async def _produce(call: Call, partition: int | None) -> Response:
 def _row_partition(row: dict[str, Any], index: int) -> int:
     given = row.get("partition")
     return -1 if given is None else as_number(given, f"records[{index}].partition")
+
+
+async def _schemas(
+    call: Call, body: dict[str, Any], rows: Sequence[dict[str, Any]], topic: str, format: str
+) -> dict[str, Known | None]:
+    """The schemas of keys and values, as far as there are any. Raises HttpError."""
+    missing = {"key": KEY_SCHEMA_MISSING, "value": VALUE_SCHEMA_MISSING}
+    return {
+        part: await _schema(call, body, part, topic, format, code)
+        if format in WITH_SCHEMA and any(row.get(part) is not None for row in rows)
+        else None
+        for part, code in missing.items()
+    }
+
+
+async def _encoded(
+    call: Call, schemas: Mapping[str, Known | None], rows: Sequence[dict[str, Any]], is_large: bool
+) -> dict[str, list[bytes | Mismatch | None]]:
+    """The payloads of keys and values that another process has to encode, see Encoding. Raises HttpError."""
+    return {
+        part: await call.services.encoding.encode(known.source, [row.get(part) for row in rows])
+        for part, known in schemas.items()
+        if known is not None and (is_large or known.is_heavy)
+    }
 
 
 async def _schema(
@@ -258,14 +290,10 @@ async def _schema(
     return known
 
 
-def _encode(format: str, schema: Known | None, value: Any, where: str, subject: str) -> bytes | None:
-    """Encode a key or value. Raises HttpError; DeadLetter if a rule refuses it and names a topic for dead letters."""
+def _checked(encode: Callable[[], bytes | None], format: str, where: str, subject: str) -> bytes | None:
+    """An encoded key or value. Raises HttpError; DeadLetter if a rule refuses it and names a topic for dead letters."""
     try:
-        if format not in WITH_SCHEMA:
-            return encode_plain(format, value)
-        if value is None or schema is None:
-            return None
-        return frame(schema.id, schema.codec.encode(value))
+        return encode()
     except Mismatch as error:
         if isinstance(error, RuleFailed) and error.dead_letters is not None:
             raise DeadLetter(error, where, subject) from error

@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from barnabas.http.bodies import LARGE_BYTES
 from barnabas.http.errors import HttpError
 from barnabas.http.streaming import DuplexResponse
 from barnabas.proxy.call import (
-    LARGE_BYTES,
     Call,
     answer,
     as_number,
@@ -45,7 +45,6 @@ from barnabas.proxy.schemas import Known
 from barnabas.proxy.v3_cluster import BASE, Work
 from barnabas.proxy.v3_shapes import shapes_of
 from barnabas.schemas.codecs.rules import RuleFailed
-from barnabas.schemas.codecs.schemas import RuledCodec
 from barnabas.schemas.json_text import BadJson, parse_json
 
 log = logging.getLogger("barnabas.proxy")
@@ -71,6 +70,13 @@ PART: Final = frozenset(
 PLAIN: Final = ("BINARY", "JSON", "STRING")
 PARTS: Final = ("key", "value")
 STRATEGIES: Final = ("TOPIC_NAME", "RECORD_NAME", "TOPIC_RECORD_NAME")
+
+
+class Row(NamedTuple):
+    """The JSON of one record, or the BadJson that says why it is none. is_large: it is encoded by a thread."""
+
+    value: Any
+    is_large: bool
 
 
 class Part(NamedTuple):
@@ -160,20 +166,21 @@ def _cut(
         return [], True, error
 
 
-async def _read(raw: bytes) -> Any:
-    """The JSON of one record, or the BadJson that says why it is none. Large records are read in a thread, one after the
-    other, because they are produced in the order in which they arrived.
+async def _read(raw: bytes) -> Row:
+    """One record. Large records are read in a thread, one after the other, because they are produced in the order in which
+    they arrived.
     """
+    is_large = len(raw) >= LARGE_BYTES
     try:
-        return parse_json(raw) if len(raw) < LARGE_BYTES else await asyncio.to_thread(parse_json, raw)
+        return Row(await asyncio.to_thread(parse_json, raw) if is_large else parse_json(raw), is_large)
     except BadJson as error:
-        return error
+        return Row(error, is_large)
 
 
-async def _produce(call: Call, cluster_id: str, topic: str, row: Any, turn: asyncio.Lock) -> dict[str, Any]:
-    """The receipt for one record. row: see `_read`."""
-    if isinstance(row, BadJson):
-        return {"error_code": 400, "message": f"the record cannot be parsed as JSON: {row}"}
+async def _produce(call: Call, cluster_id: str, topic: str, row: Row, turn: asyncio.Lock) -> dict[str, Any]:
+    """The receipt for one record."""
+    if isinstance(row.value, BadJson):
+        return {"error_code": 400, "message": f"the record cannot be parsed as JSON: {row.value}"}
     try:
         return await _produce_row(call, cluster_id, topic, row, turn)
     except HttpError as error:
@@ -184,15 +191,16 @@ async def _produce(call: Call, cluster_id: str, topic: str, row: Any, turn: asyn
 
 
 async def _produce_row(
-    call: Call, cluster_id: str, topic: str, row: dict[str, Any], turn: asyncio.Lock
+    call: Call, cluster_id: str, topic: str, row: Row, turn: asyncio.Lock
 ) -> dict[str, Any]:
     """Produce a record; its receipt. turn: a lock that keeps records in the order of the request. Raises HttpError."""
     producing = call.services.producing
     try:
         key, value, batch = await _begin(call, topic, row, turn)
     except DeadLetter as letter:
-        key_data, value_data = (given(row.get(name)) for name in PARTS)
-        message = await send(producing, letter, topic, key_data, value_data, read_headers(row.get("headers")))
+        key_data, value_data = (given(row.value.get(name)) for name in PARTS)
+        headers = read_headers(row.value.get("headers"))
+        message = await send(producing, letter, topic, key_data, value_data, headers)
         raise HttpError(400, message, 400) from letter
     (result,) = await producing.fate(topic, batch)
     return _receipt(cluster_id, topic, key, value, result)
@@ -211,8 +219,9 @@ def given(part: Any) -> Any:
         return data
 
 
-async def _begin(call: Call, topic: str, row: dict[str, Any], turn: asyncio.Lock) -> tuple[Part, Part, Batch]:
+async def _begin(call: Call, topic: str, given: Row, turn: asyncio.Lock) -> tuple[Part, Part, Batch]:
     """Encode a record and hand it to the producer. Raises HttpError, DeadLetter."""
+    row = given.value
     try:
         require_known(row, RECORD)
     except HttpError as error:  # one record of a stream, not the request
@@ -224,8 +233,8 @@ async def _begin(call: Call, topic: str, row: dict[str, Any], turn: asyncio.Lock
         number = -1 if partition is None else as_number(partition, "partition_id")
         if number >= count:
             raise HttpError(404, f"topic {topic} has no partition {number}; it has {count}", 40403)
-        key = await _part(call, row.get("key"), "key", topic)
-        value = await _part(call, row.get("value"), "value", topic)
+        key = await _part(call, row.get("key"), "key", topic, given.is_large)
+        value = await _part(call, row.get("value"), "value", topic, given.is_large)
         record = Outgoing(
             key.data, value.data, number, read_time(row.get("timestamp")), read_headers(row.get("headers"))
         )
@@ -276,9 +285,12 @@ async def produce_batch(call: Call) -> Response:
     ids = [require_text(entry, "id") for entry in entries]
     if len(set(ids)) != len(ids):
         raise HttpError(422, "two entries have the same id", INVALID_PAYLOAD)
-    turn = asyncio.Lock()
+    turn, is_large = asyncio.Lock(), await call.has_large_body()
     made = await asyncio.gather(
-        *(_produce_row(call, shapes.cluster_id, topic, _without_id(entry), turn) for entry in entries),
+        *(
+            _produce_row(call, shapes.cluster_id, topic, Row(_without_id(entry), is_large), turn)
+            for entry in entries
+        ),
         return_exceptions=True,
     )
     successes, failures = [], []
@@ -336,7 +348,7 @@ def read_headers(value: Any) -> list[tuple[str, bytes | None]]:
     return made
 
 
-async def _part(call: Call, given: Any, part: str, topic: str) -> Part:
+async def _part(call: Call, given: Any, part: str, topic: str, is_large: bool) -> Part:
     """Encode a key or value. Raises HttpError; DeadLetter if a rule refuses it and names a topic for dead letters."""
     if given is None:
         return ABSENT
@@ -349,7 +361,10 @@ async def _part(call: Call, given: Any, part: str, topic: str) -> Part:
         raise HttpError(400, f"{part}.type {str(kind)[:40]!r} is not one of {', '.join(TYPES)}", 400)
     try:
         if kind in PLAIN:
-            raw = encode_plain(TYPES[kind], data)
+            if is_large:
+                raw = await asyncio.to_thread(encode_plain, TYPES[kind], data, is_large=True)
+            else:
+                raw = encode_plain(TYPES[kind], data)
             return Part(raw, {"type": kind, "size": len(raw or b"")})
         if data is None:
             return Part(None, {"type": kind, "size": 0})
@@ -358,10 +373,8 @@ async def _part(call: Call, given: Any, part: str, topic: str) -> Part:
             raise HttpError(
                 400, f"{part}: schema {known.id} is of type {NAMES[known.format]}, not {kind}", 400
             )
-        if isinstance(known.codec, RuledCodec):  # an expression may take any time
-            raw = frame(known.id, await asyncio.to_thread(known.codec.encode, data))
-        else:
-            raw = frame(known.id, known.codec.encode(data))
+        payload = await _payload(call, known, data, is_large)
+        raw = frame(known.id, payload)
     except Mismatch as error:
         if isinstance(error, RuleFailed) and error.dead_letters is not None:
             raise DeadLetter(error, part, known.subject or f"{topic}-{part}") from error
@@ -376,6 +389,19 @@ async def _part(call: Call, given: Any, part: str, topic: str) -> Part:
             "size": len(raw),
         },
     )
+
+
+async def _payload(call: Call, known: Known, data: Any, is_large: bool) -> bytes:
+    """A value, encoded where it holds nobody up. Raises Mismatch, HttpError."""
+    if is_large or known.is_heavy:
+        (made,) = await call.services.encoding.encode(known.source, [data])
+        if isinstance(made, Mismatch):
+            raise made
+        assert made is not None
+        return made
+    if known.is_ruled:
+        return await asyncio.to_thread(known.codec.encode, data)
+    return known.codec.encode(data)
 
 
 async def _schema(call: Call, given: dict[str, Any], part: str, topic: str) -> Known:

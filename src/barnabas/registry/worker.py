@@ -1,8 +1,9 @@
-"""A process beside the registry that carries out large tasks with schemas, within limits of CPU time and memory.
+"""A process beside a service that carries out large tasks with schemas, within limits of CPU time and memory.
 
-Such work cannot run in threads: they would hold the interpreter's lock, and with it a broker in the same process. The
-system ends a worker that uses up the CPU time of one task, and the next task gets a new one. Requests and answers are
-pickles with their length before them; the worker ends when its input does.
+The registry has one, and the REST proxy one of its own (`proxy/encoding.py`). Such work cannot run in threads: they would
+hold the interpreter's lock, and with it a broker in the same process. The system ends a worker that uses up the CPU time of
+one task, and the next task gets a new one. Requests and answers are pickles with their length before them; the worker ends
+when its input does.
 """
 
 from __future__ import annotations
@@ -18,20 +19,19 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple, Protocol
 
 from barnabas.registry.errors import RegistryError
-from barnabas.registry.tasks import TOO_LONG, Desk, Outcome, Task
+from barnabas.registry.tasks import TOO_LONG, Desk, Outcome
 
 log = logging.getLogger("barnabas.registry")
 
 _LENGTH: Final = struct.Struct(">Q")
-BUSY: Final = "the registry is busy with other large schemas; try again in a few seconds"
-
-
-STOPPING: Final = "this instance of the registry is being stopped; send the request again"
-START: Final = "from barnabas.registry.worker import main; main()"
+BUSY: Final = "the service is busy with other large schemas; try again in a few seconds"
+STOPPING: Final = "this instance of the service is being stopped; send the request again"
+MODULE: Final = "barnabas.registry.worker"
 OUT_OF_MEMORY: Final = "out of memory"
 
 
@@ -53,9 +53,10 @@ class Report(NamedTuple):
 
 
 class Worker:
-    """The process, started when it is first needed. Carries out one task after the other."""
+    """The process, started when it is first needed. Carries out one task after the other. module: its `main` is run."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, module: str = MODULE) -> None:
+        self._command = [sys.executable, "-P", "-c", f"from {module} import main; main()"]
         self.limits = limits or Limits()
         self.replaced = 0
         """How many workers have been ended because of a limit."""
@@ -64,7 +65,7 @@ class Worker:
         self._thread = ThreadPoolExecutor(1, "registry worker")
         self._process: subprocess.Popen[bytes] | None = None
 
-    async def carry_out(self, task: Task) -> Report:
+    async def carry_out(self, task: Any) -> Report:
         """The outcome of a task, TOO_LONG if it needs more than its limits. Raises RegistryError 503 if too many wait."""
         if self._waiting >= self.limits.waiting:
             raise RegistryError(503, BUSY)
@@ -85,14 +86,14 @@ class Worker:
 
     # --- the thread -----------------------------------------------------------------------------------
 
-    def _ask(self, task: Task) -> Report:
+    def _ask(self, task: Any) -> Report:
         for is_last in (False, True):
             report = self._once(task, is_last)
             if report is not None:
                 return report
         raise AssertionError("the second attempt always reports")
 
-    def _once(self, task: Task, is_last: bool) -> Report | None:
+    def _once(self, task: Any, is_last: bool) -> Report | None:
         """The report; None if the worker was ended by something other than its limits, and a new one may try again."""
         process = self._process or self._start()
         assert process.stdin is not None
@@ -120,10 +121,12 @@ class Worker:
         return report
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-P", "-c", START]
         limits = (str(self.limits.cpu_s), str(self.limits.memory_bytes))
         self._process = subprocess.Popen(
-            [*command, *limits], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            [*self._command, *limits],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
         return self._process
 
@@ -164,9 +167,16 @@ def receive(pipe: IO[bytes]) -> Any:
 # --- the process itself -------------------------------------------------------------------------------
 
 
-def serve(source: IO[bytes], target: IO[bytes], cpu_s: float) -> None:
+class Carrier(Protocol):
+    """Knows how to carry out the tasks of one service."""
+
+    def carry_out(self, task: Any) -> Outcome:
+        """The answer to a task. Any exception that comes out of here is a bug, or MemoryError."""
+        ...
+
+
+def serve(source: IO[bytes], target: IO[bytes], cpu_s: float, desk: Carrier) -> None:
     """Carry out tasks until the input ends."""
-    desk = Desk()
     while True:
         try:
             task = receive(source)
@@ -190,7 +200,15 @@ def serve(source: IO[bytes], target: IO[bytes], cpu_s: float) -> None:
 
 
 def main() -> None:
-    """What the process runs. Its arguments are the seconds of CPU time and the bytes of memory."""
+    """What the registry's process runs."""
+    run(Desk, _load)
+
+
+def run(make: Callable[[], Carrier], load: Callable[[], None]) -> None:
+    """What the process of a service runs. Its arguments are the seconds of CPU time and the bytes of memory.
+
+    load: imports what tasks use, so that it is not charged to the first one.
+    """
     import resource
 
     cpu_s, memory = float(sys.argv[1]), int(sys.argv[2])
@@ -203,16 +221,15 @@ def main() -> None:
     except (OSError, ValueError):  # systems that cannot limit it
         pass
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _load()
+    load()
     sys.setrecursionlimit(20_000)
     threading.stack_size(256 << 20)
-    thread = threading.Thread(target=serve, args=(source, target, cpu_s))
+    thread = threading.Thread(target=serve, args=(source, target, cpu_s, make()))
     thread.start()
     thread.join()
 
 
 def _load() -> None:
-    """Import what tasks use, so that it is not charged to the first one."""
     for name in ("avro", "json_schema", "protobuf"):
         importlib.import_module(f"barnabas.schemas.formats.{name}")
     for name in ("avro", "json", "protobuf"):

@@ -15,6 +15,9 @@ from barnabas.pipelines.plan.errors import PipelineError, suggestion
 
 DURATION: Final = re.compile(r"\d+\s*(milliseconds?|seconds?|minutes?|hours?|days?|weeks?)")
 """A duration in Spark's notation."""
+VALUES_MAX: Final = 20_000
+"""How many names and values a file may hold."""
+DEPTH_MAX: Final = 100
 _SECONDS: Final = {
     "millisecond": 0.001,
     "second": 1.0,
@@ -147,11 +150,15 @@ def load(path: Path) -> Item:
 def parse(text: str, name: str, *, fill: bool = True) -> Item:
     """YAML text as an Item. name: of the file, in messages. fill: replaces `${env:...}` and `${file:...}` by the values
     that they name. Raises PipelineError with name and line."""
+    loader = _Loader(text)
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = loader.get_single_node()
         if node is None:
             raise PipelineError(f"{name}: the file is empty")
-        return _item(node, name, "the pipeline", yaml.SafeLoader(""), fill)
+        loader.values = 0
+        return _item(node, name, "the pipeline", loader, fill)
+    except _TooMuch as error:
+        raise PipelineError(f"{name}:{error.line}: {error}") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
@@ -160,8 +167,46 @@ def parse(text: str, name: str, *, fill: bool = True) -> Item:
         raise PipelineError(f"{name}: not YAML: {error}") from error
 
 
-def _item(node: yaml.Node, name: str, what: str, loader: yaml.SafeLoader, fill: bool) -> Item:
+class _TooMuch(Exception):
+    """A file that no pipeline needs. line: where it becomes too much."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class _Loader(yaml.SafeLoader):
+    """Counts values and how deep they are nested: a few lines with aliases may mean any number of values."""
+
+    values = 0
+    _depth = 0
+
+    def count(self, line: int) -> None:
+        """One more value. Raises _TooMuch."""
+        self.values += 1
+        if self.values > VALUES_MAX:
+            raise _TooMuch(
+                f"the file has more than {VALUES_MAX} values, with aliases written out; "
+                "split it into several pipelines",
+                line + 1,
+            )
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Read one value. Raises _TooMuch."""
+        self.count(self.line)
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            raise _TooMuch(f"values are nested more than {DEPTH_MAX} levels deep", self.line + 1)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+def _item(node: yaml.Node, name: str, what: str, loader: _Loader, fill: bool, depth: int = 0) -> Item:
+    loader.count(node.start_mark.line)
     where = f"{name}:{node.start_mark.line + 1}"
+    if depth > DEPTH_MAX:  # an alias of a value that holds it
+        raise _TooMuch(f"values are nested more than {DEPTH_MAX} levels deep", node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         found: dict[str, Item] = {}
         for key_node, value_node in node.value:
@@ -169,14 +214,17 @@ def _item(node: yaml.Node, name: str, what: str, loader: yaml.SafeLoader, fill: 
             inner = key if what == "the pipeline" else f"{what}.{key}"
             if key in found:
                 raise PipelineError(f"{name}:{key_node.start_mark.line + 1}: {inner} appears twice")
-            item = _item(value_node, name, inner, loader, fill)
+            item = _item(value_node, name, inner, loader, fill, depth + 1)
             # The key's line is used, not the value's: a block value begins on the next line.
             found[key] = Item(
                 item.value, f"{name}:{key_node.start_mark.line + 1}", inner, item.span, item.written
             )
         return Item(found, where, what)
     if isinstance(node, yaml.SequenceNode):
-        rows = [_item(child, name, f"{what}[{i + 1}]", loader, fill) for i, child in enumerate(node.value)]
+        rows = [
+            _item(child, name, f"{what}[{i + 1}]", loader, fill, depth + 1)
+            for i, child in enumerate(node.value)
+        ]
         return Item(rows, where, what)
     value = loader.construct_object(node)
     span = (node.start_mark.index, node.end_mark.index)

@@ -29,7 +29,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from barnabas.http.bodies import read_body
+from barnabas.http.bodies import json_object, read_body
 from barnabas.http.errors import HttpError
 from barnabas.http.guard import Limits
 from barnabas.http.server import Service
@@ -89,17 +89,6 @@ def guarded(work: Callable[[Request], Awaitable[Any]]) -> Handler:
     return handle
 
 
-async def _json(request: Request) -> dict[str, Any]:
-    raw = await read_body(request)
-    try:
-        value = json.loads(raw or b"{}")
-    except ValueError as error:
-        raise BadRequest(f"the body is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise BadRequest("the body is not a JSON object")
-    return value
-
-
 @dataclass(frozen=True, slots=True)
 class Api:
     """The handlers of all paths, for one manager."""
@@ -132,10 +121,9 @@ class Api:
 
     async def text(self, request: Request) -> Any:
         """A pipeline's file, without secrets."""
-        return PlainTextResponse(
-            masked(self.manager.get(request.path_params["name"]).text, PIPELINE),
-            media_type="application/yaml",
-        )
+        stored = self.manager.get(request.path_params["name"]).text
+        shown = await run_in_threadpool(masked, stored, PIPELINE)
+        return PlainTextResponse(shown, media_type="application/yaml")
 
     async def logs(self, request: Request) -> Any:
         """The last lines of a pipeline's log."""
@@ -157,7 +145,7 @@ class Api:
         """Start, pause, stop or restart a pipeline."""
         name, action = request.path_params["name"], request.path_params["action"]
         if action == "restart":
-            given = await _json(request)
+            given = await json_object(request)
             starting = starting_options(given["from"]) if "from" in given else None
             await run_in_threadpool(self.manager.restart, name, starting)
         elif action in ACTIONS:
@@ -168,11 +156,11 @@ class Api:
 
     async def show_preview(self, request: Request) -> Any:
         """What a pipeline would make of a few existing records."""
-        given = await _json(request)
-        spec = parse_spec(str(given.get("pipeline", "")))
+        given = await json_object(request)
         count = given.get("count", 5)
         if type(count) is not int or not 1 <= count <= 1000:
             raise BadRequest(f"count is {count!r}, not a number from 1 to 1000")
+        spec = await run_in_threadpool(parse_spec, str(given.get("pipeline", "")))
         found = await run_in_threadpool(
             preview,
             self.manager.spark,

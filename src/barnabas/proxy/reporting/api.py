@@ -19,9 +19,9 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
 from barnabas.http import openapi
-from barnabas.http.bodies import read_body
+from barnabas.http.bodies import LARGE_BYTES, read_body
 from barnabas.http.errors import HttpError
-from barnabas.proxy.call import LARGE_BYTES, answer, parse
+from barnabas.proxy.call import answer, parse
 from barnabas.proxy.errors import from_kafka
 from barnabas.proxy.producing import Outgoing, Producing
 from barnabas.proxy.reporting.bodies import BadBody, Message, messages_in
@@ -174,7 +174,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
 async def act(reporting: Reporting, request: Request) -> Response:
     """POST /: the action that X-TC-Action (or Action in the query) names."""
     raw = await read_body(request)
-    headers = dict(request.headers)
+    headers = dict(reversed(request.headers.items()))  # of a name that is repeated, the first one
     try:
         if reporting.secrets:
             check_tc3(
@@ -211,7 +211,7 @@ async def post(reporting: Reporting, request: Request) -> Response:
     """POST /topics/{topic}: stores JSON lines, a web hook's body or CloudEvents."""
     raw = await read_body(request)
     topic = unquote(request.path_params["topic"])
-    headers = dict(request.headers)
+    headers = dict(reversed(request.headers.items()))
     hook = reporting.hooks.get(topic)
     if hook is not None:
         try:
