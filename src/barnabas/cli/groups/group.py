@@ -96,6 +96,52 @@ def describe(
     return EXIT_FAILED if failed else code
 
 
+@app.command("lag", epilog=example("barnabas group lag", "barnabas group lag billing --json"))
+def lag_of_groups(
+    groups: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[GROUP]", show_default=False, help="Default: all consumer groups."),
+    ] = None,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    verbose: Verbose = False,
+    json: AsJson = False,
+) -> int:
+    """Show how far consumer groups are behind, in records and in seconds, the slowest first."""
+    missing, failed = [], False
+    with administer(bootstrap, properties, verbose) as admin:
+        wanted = list(dict.fromkeys(groups or ())) or consumer_groups_of(admin)
+        results = admin.groups.describe(wanted)
+        details = [detail(admin, described) for described in results.done.values()]
+        for name, error in results.failed.items():
+            if getattr(error, "code", 0) == ErrorCode.GROUP_ID_NOT_FOUND:
+                missing.append(name)
+            else:
+                say_error("barnabas group lag", f"{name}: {explain_error(error)}")
+                failed = True
+    add_lag_seconds(details, bootstrap, properties)
+    details.sort(key=lambda shown: (-(shown["lag_seconds"] or 0), -shown["lag"], shown["group"]))
+    rows = [{name: shown[name] for name in ("group", "state", "lag", "lag_seconds")} for shown in details]
+    if json:
+        print_json(rows)
+    else:
+        print_table(("GROUP", "STATE", "LAG", "LAG SECONDS"), [list(row.values()) for row in rows])
+    code = say_missing("barnabas group lag", "group", missing)
+    return EXIT_FAILED if failed else code
+
+
+def consumer_groups_of(admin: Admin) -> list[str]:
+    """The names of all groups of consumers."""
+    with saying("cannot list the groups"):
+        listed = admin.groups.list().require()
+    return sorted(
+        row.name
+        for found in listed.values()
+        for row in found
+        if row.protocol_type in GROUPS_OF_CONSUMERS and row.type.lower() != SHARE
+    )
+
+
 def add_lag_seconds(
     details: list[dict[str, Any]], bootstrap: str | None, properties: list[str] | None
 ) -> None:
