@@ -18,4 +18,4 @@ def test_no_very_large_request_holds_up_the_services(
 ) -> None:
     with shared():
         found = longest_turns(services, service, method, path, LARGEST_BYTES)
-    assert too_long(found) == {}, "(status, ms of CPU of a turn, ms with the lock), by what was sent"
+    assert too_long(service, found) == {}, "(status, ms of CPU of a turn, ms with the lock), by what was sent"
