@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import threading
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
+from barnabas.client.registry import MEDIA_TYPE
 from tests.clients.test_schema_checks import WithRegistry
 from tests.support import heavy_schemas
 from tests.support.registry import call
@@ -49,12 +52,15 @@ def test_heavy_schemas_stop_neither_the_broker_nor_its_end(tmp_path: Path) -> No
         statuses = {name: answers[name][0] for name in HEAVY}
         expected = {"brackets": 422, "lists": 422, "references": 409, "alternatives": 409, "unions": 409}
         assert statuses == expected, {name: str(answers[name])[:300] for name in HEAVY}
-        last = threading.Thread(
-            target=register, args=("again", "JSON", HEAVY["lists"][1].replace("x", "y", 1))
+        # Sent whole, so that the registry is at work when it is told to end.
+        text = HEAVY["lists"][1].replace("x", "y", 1)
+        last = http.client.HTTPConnection(service.url.removeprefix("http://"), timeout=120)
+        headers = {"Content-Type": MEDIA_TYPE}
+        last.request(
+            "POST", "/subjects/again/versions", json.dumps({"schemaType": "JSON", "schema": text}), headers
         )
-        last.start()
     finally:
         code = service.end()
-    last.join()
+    last.close()
     assert code == 0
     assert "Traceback" not in service.log.read_text()

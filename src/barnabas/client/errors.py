@@ -19,6 +19,10 @@ class AuthenticationFailed(ClientError):
     """The broker refused the credentials, or the TLS handshake failed."""
 
 
+class CredentialsRefused(AuthenticationFailed):
+    """The broker refused the user, the password or the token."""
+
+
 class UnsupportedByBroker(ClientError):
     """The broker supports no version of the request that this client supports. api: the request's name."""
 

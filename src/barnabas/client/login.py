@@ -17,6 +17,7 @@ from barnabas.client.errors import (
     BrokerError,
     BrokerUnavailable,
     ClientError,
+    CredentialsRefused,
     UnsupportedByBroker,
     error_name,
 )
@@ -154,8 +155,8 @@ class _Login:
         body = yield Ask(request, response, version)
         return decode_answer(self._address, response, body, version)
 
-    def _refused(self, reason: str) -> AuthenticationFailed:
+    def _refused(self, reason: str) -> CredentialsRefused:
         who = f" of {self._sasl.username}" if self._sasl.username else ""
-        return AuthenticationFailed(
+        return CredentialsRefused(
             f"{self._address} refused the credentials{who} ({self._sasl.mechanism}): {reason}"
         )

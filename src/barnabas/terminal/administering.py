@@ -9,7 +9,13 @@ from dataclasses import replace
 from typing import Final
 
 from barnabas.admin import Admin, ResourceError
-from barnabas.client.errors import BrokerUnavailable, ClientError, UnsupportedByBroker, describe
+from barnabas.client.errors import (
+    BrokerUnavailable,
+    ClientError,
+    CredentialsRefused,
+    UnsupportedByBroker,
+    describe,
+)
 from barnabas.client.options import ClientOptions
 from barnabas.terminal.connection import REQUEST_TIMEOUT_SECONDS, Connection, connect
 from barnabas.terminal.errors import CliError
@@ -71,6 +77,8 @@ def explain_error(error: ClientError) -> str:
         said = (error.reason or describe(error.code)).rstrip(".")
         hint = HINTS.get(error.code)
         return f"{said} ({hint})" if hint else said
+    if isinstance(error, CredentialsRefused):
+        return f"{error}; check sasl.mechanism, sasl.username and sasl.password"
     if isinstance(error, BrokerUnavailable):
         return f"{error}; see the broker's log, or name another with {MANNER.address_option} HOST:PORT"
     if isinstance(error, UnsupportedByBroker):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from barnabas.broker.api.context import Context
 from barnabas.cores.reassignment import Move
+from barnabas.runtime.pace import Pace
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -22,16 +23,19 @@ async def handle(
     """A result for each partition: INVALID_REPLICA_ASSIGNMENT, or NO_REASSIGNMENT_IN_PROGRESS where a move is to be
     called off and there is none.
     """
-    moves = [
-        Move(
-            topic.name,
-            partition.partition_index,
-            None if partition.replicas is None else tuple(partition.replicas),
-            request.allow_replication_factor_change,
-        )
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
+    pace = Pace(context.services.clock)
+    moves = []
+    for topic in request.topics:
+        await pace.rest()
+        moves += [
+            Move(
+                topic.name,
+                partition.partition_index,
+                None if partition.replicas is None else tuple(partition.replicas),
+                request.allow_replication_factor_change,
+            )
+            for partition in topic.partitions
+        ]
     try:
         refused = await context.services.controller.reassigning.alter(moves)
     except ApiError as error:
@@ -41,19 +45,18 @@ async def handle(
             error_message=error.message,
             responses=[],
         )
+    rows = []
+    for topic in request.topics:
+        await pace.rest()
+        partitions = [
+            _row(partition.partition_index, refused.get((topic.name, partition.partition_index)))
+            for partition in topic.partitions
+        ]
+        rows.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
-        responses=[
-            ReassignableTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _row(partition.partition_index, refused.get((topic.name, partition.partition_index)))
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
+        responses=rows,
     )
 
 

@@ -12,6 +12,7 @@ from barnabas.broker.api.access import refuse
 from barnabas.broker.api.context import Context
 from barnabas.cores.acl import Operation
 from barnabas.cores.elections import decide_preferred_leader, decide_unclean_leader
+from barnabas.runtime.pace import Pace
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -33,6 +34,7 @@ async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeaders
     else:
         asked = [(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
     decide = DECIDE.get(request.election_type)
+    pace, all_named = Pace(context.services.clock), request.topic_partitions is not None
     try:
         if not context.allows_cluster(Operation.ALTER):
             asked = asked if request.topic_partitions is not None else []
@@ -47,19 +49,20 @@ async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeaders
         refused = dict.fromkeys(asked, error)
         return ElectLeadersResponse(
             error_code=error.code,
-            replica_election_results=_rows(asked, refused, all_named=request.topic_partitions is not None),
+            replica_election_results=await _rows(pace, asked, refused, all_named=all_named),
         )
     return ElectLeadersResponse(
         error_code=ErrorCode.NONE,
-        replica_election_results=_rows(asked, refused, all_named=request.topic_partitions is not None),
+        replica_election_results=await _rows(pace, asked, refused, all_named=all_named),
     )
 
 
-def _rows(
-    asked: list[tuple[str, int]], refused: dict[tuple[str, int], ApiError], *, all_named: bool
+async def _rows(
+    pace: Pace, asked: list[tuple[str, int]], refused: dict[tuple[str, int], ApiError], *, all_named: bool
 ) -> list[ReplicaElectionResult]:
     topics: dict[str, ReplicaElectionResult] = {}
     for name, index in asked:
+        await pace.rest()
         topic = topics.setdefault(name, ReplicaElectionResult(topic=name, partition_result=[]))
         error = refused.get((name, index))
         if error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED and not all_named:
