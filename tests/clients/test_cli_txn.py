@@ -53,7 +53,7 @@ def test_abort_one_partition(cli: Cli, opened: tuple[str, str, Producer]) -> Non
 
 
 def test_what_is_not_there(cli: Cli) -> None:
-    assert b"could not be found" in cli("txn", "describe", "nobody", code=1).stderr
-    assert b"could not be found" in cli("txn", "abort", "nobody", code=1).stderr
+    assert b"nobody: no such transactional id" in cli("txn", "describe", "nobody", code=1).stderr
+    assert b"nobody: no such transactional id" in cli("txn", "abort", "nobody", code=1).stderr
     assert b"no topic" in cli("txn", "find-hanging", "--topic", "nothing", code=1).stderr
     assert b"name a transactional id" in cli("txn", "abort", code=2).stderr

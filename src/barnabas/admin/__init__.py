@@ -36,6 +36,15 @@ if TYPE_CHECKING:
     )
     from barnabas.admin.families.group_offsets import CommittedOffset
     from barnabas.admin.families.groups import Group, GroupListing, Member, MemberKey
+    from barnabas.admin.families.inspection import (
+        CheckedPart,
+        ClientInstance,
+        Clients,
+        ConnectedClient,
+        Conversion,
+        DamagedPlace,
+        PushedMetric,
+    )
     from barnabas.admin.families.log_dirs import LogDir, Replica, ReplicaLog
     from barnabas.admin.families.quotas import Match, QuotaEntity, QuotaFilter
     from barnabas.admin.families.records import (
@@ -74,6 +83,15 @@ _FAMILIES: Final = {
     ),
     "group_offsets": ("CommittedOffset",),
     "groups": ("Group", "GroupListing", "Member", "MemberKey"),
+    "inspection": (
+        "CheckedPart",
+        "ClientInstance",
+        "Clients",
+        "ConnectedClient",
+        "Conversion",
+        "DamagedPlace",
+        "PushedMetric",
+    ),
     "log_dirs": ("LogDir", "Replica", "ReplicaLog"),
     "quotas": ("Match", "QuotaEntity", "QuotaFilter"),
     "records": ("EARLIEST", "LATEST", "MAX_TIMESTAMP", "TO_THE_END", "Bounds", "FoundOffset"),
@@ -98,6 +116,9 @@ __all__ = [
     "Bounds",
     "Broker",
     "ChangeKind",
+    "CheckedPart",
+    "ClientInstance",
+    "Clients",
     "ClusterView",
     "CommittedOffset",
     "Config",
@@ -105,8 +126,11 @@ __all__ = [
     "ConfigKind",
     "ConfigResource",
     "ConfigSource",
+    "ConnectedClient",
+    "Conversion",
     "CreatedTopic",
     "Credential",
+    "DamagedPlace",
     "Election",
     "Feature",
     "Features",
@@ -131,6 +155,7 @@ __all__ = [
     "Permission",
     "Principal",
     "ProducerState",
+    "PushedMetric",
     "Quorum",
     "QuotaEntity",
     "QuotaFilter",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from barnabas.admin.families.cluster import AsyncClusterAdmin
     from barnabas.admin.families.configs import AsyncConfigs
     from barnabas.admin.families.groups import AsyncGroups
+    from barnabas.admin.families.inspection import AsyncInspection
     from barnabas.admin.families.log_dirs import AsyncLogDirs
     from barnabas.admin.families.quotas import AsyncQuotas
     from barnabas.admin.families.records import AsyncRecords
@@ -136,3 +137,9 @@ class AsyncAdmin:
         from barnabas.admin.families.transactions import AsyncTransactions
 
         return AsyncTransactions(self.connections)
+
+    @cached_property
+    def inspection(self) -> AsyncInspection:
+        from barnabas.admin.families.inspection import AsyncInspection
+
+        return AsyncInspection(self.connections)

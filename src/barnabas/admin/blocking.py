@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.admin.families.cluster import ClusterAdmin
     from barnabas.admin.families.configs import Configs
     from barnabas.admin.families.groups import Groups
+    from barnabas.admin.families.inspection import Inspection
     from barnabas.admin.families.log_dirs import LogDirs
     from barnabas.admin.families.quotas import Quotas
     from barnabas.admin.families.records import Records
@@ -135,3 +136,9 @@ class Admin:
         from barnabas.admin.families.transactions import Transactions
 
         return Transactions(self.thread, self.asynchronous.transactions)
+
+    @cached_property
+    def inspection(self) -> Inspection:
+        from barnabas.admin.families.inspection import Inspection
+
+        return Inspection(self.thread, self.asynchronous.inspection)

@@ -158,13 +158,13 @@ def log(
     """Have the brokers verify every batch on their disks, and name the records that cannot be read. Exit code 1: there
     are some.
     """
-    from barnabas.cli.direct import direct
     from barnabas.cli.logs.log_move import partitions_of
+    from barnabas.terminal.administering import administer
     from barnabas.verify.log import Checked, check, known, line_of
 
     done = Checked()
     wanted = partitions_of(topics or ())
-    with direct(bootstrap, properties) as admin:
+    with administer(bootstrap, properties) as admin:
         if is_known:
             done.rows = [row for row in known(admin) if _is_wanted(row, wanted)]
         else:

@@ -51,10 +51,15 @@ def administering(connection: Connection, timeout_s: float = REQUEST_TIMEOUT_SEC
     connection.require_reachable()
     if connection.verbose or MANNER.verbose:
         show_requests()
+    with explained(), Admin(options_of(connection, timeout_s)) as admin:
+        yield admin
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Errors of the client inside are raised as CliError."""
     try:
-        options = options_of(connection, timeout_s)
-        with Admin(options) as admin:
-            yield admin
+        yield
     except ClientError as error:
         raise CliError(explain_error(error)) from None
 
@@ -66,7 +71,7 @@ def options_of(connection: Connection, timeout_s: float = REQUEST_TIMEOUT_SECOND
     return replace(
         options,
         contact_timeout_s=0.0,
-        deadline_s=timeout_s,
+        deadline_s=min(options.deadline_s, timeout_s),
         request_timeout_s=min(options.request_timeout_s, timeout_s),
     )
 

@@ -5,19 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from barnabas.kafka_tools.common import Admin
+from barnabas.admin import Admin, DamagedPlace
+from barnabas.admin.families.inspection import MISPLACED
 from barnabas.terminal.errors import CliError
 from barnabas.terminal.output import count_of, size_text
-from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages.describe_damage import (
-    DamagedPlace,
-    DescribeDamageRequest,
-    DescribeDamageResponse,
-)
 
-MISPLACED: Final = "misplaced"
 Row = dict[str, Any]
 
 
@@ -54,17 +48,14 @@ def known(admin: Admin) -> list[Row]:
     """The damage that brokers have met since they were started; nothing for brokers that do not support the request.
     Raises ClientError.
     """
-    rows: list[Row] = []
-    for broker in sorted(admin.nodes()):
-        answer = admin.node(broker, DescribeDamageRequest(), DescribeDamageResponse)
-        rows += [row_of(broker, place) for place in answer.places]
-    return rows
+    found = admin.inspection.damage().require()
+    return [row_of(broker, place) for broker, places in found.items() for place in places]
 
 
 def check(admin: Admin, wanted: dict[str, set[int] | None]) -> Iterator[tuple[str, Checked]]:
     """Has the brokers read every batch of the partitions, of all topics when none is `wanted`; the same Checked
     grows from step to step, beside the name of the partition. Raises CliError, ClientError."""
-    topics = admin.topics()
+    topics = admin.topics.list()
     for missing in sorted(wanted.keys() - topics.keys()):
         raise CliError(f"no topic {missing!r}; `barnabas topic list` shows what is there")
     done = Checked()
@@ -72,41 +63,37 @@ def check(admin: Admin, wanted: dict[str, set[int] | None]) -> Iterator[tuple[st
         if wanted and name not in wanted:
             continue
         chosen = wanted.get(name)
-        for absent in sorted((chosen or set()) - topic.partitions.keys()):
+        for absent in sorted((chosen or set()) - {partition.number for partition in topic.partitions}):
             raise CliError(f"{name} has no partition {absent}; `barnabas topic describe {name}` shows them")
-        for index, partition in sorted(topic.partitions.items()):
-            if chosen is None or index in chosen:
-                for _ in _check_partition(admin, partition.leader, name, index, done):
-                    yield f"{name}-{index}", done
+        for partition in topic.partitions:
+            if chosen is None or partition.number in chosen:
+                for _ in _check_partition(admin, partition.leader, (name, partition.number), done):
+                    yield f"{name}-{partition.number}", done
                 done.partitions += 1
 
 
-def _check_partition(admin: Admin, leader: int, topic: str, index: int, done: Checked) -> Iterator[None]:
+def _check_partition(admin: Admin, leader: int, partition: tuple[str, int], done: Checked) -> Iterator[None]:
     if leader < 0:
-        raise CliError(f"{topic}-{index} has no leader; start the broker that has it")
-    base_offset = 0
-    while base_offset >= 0:
-        request = DescribeDamageRequest(topic=topic, partition=index, base_offset=base_offset)
-        answer = admin.node(leader, request, DescribeDamageResponse)
-        if answer.error_code:
-            raise CliError(answer.error_message or ErrorCode(answer.error_code).name)
-        done.rows += [row_of(leader, place) for place in answer.places]
-        done.size_bytes += answer.checked_bytes
-        base_offset = answer.next_base_offset
+        raise CliError(f"{partition[0]}-{partition[1]} has no leader; start the broker that has it")
+    offset: int | None = 0
+    while offset is not None:
+        found = admin.inspection.check(leader, partition, offset)
+        done.rows += [row_of(leader, place) for place in found.places]
+        done.size_bytes += found.checked_bytes
+        offset = found.next_offset
         yield
 
 
 def row_of(broker: int, place: DamagedPlace) -> Row:
     """A damaged place, as a JSON object."""
-    lost = place.last_offset - place.first_offset + 1 if place.kind != MISPLACED else 0
     return {
         "broker": broker,
-        "topic": place.topic,
-        "partition": place.partition,
+        "topic": place.partition.topic,
+        "partition": place.partition.partition,
         "kind": place.kind,
         "first_offset": place.first_offset,
         "last_offset": place.last_offset,
-        "records": lost,
+        "records": place.records,
         "file": place.file,
         "position": place.position,
         "bytes": place.size_bytes,

@@ -20,6 +20,14 @@ from barnabas.wire.messages import describe_client_quotas as wire_describe
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
+LIMITS: Final = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+)
+"""The names of all limits."""
 DEFAULT: Final = None
 """As a name: everybody who has no quota of their own."""
 

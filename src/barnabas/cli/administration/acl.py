@@ -6,14 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from barnabas.cli.direct import direct
+from barnabas.admin import AclFilter, AclRule
 from barnabas.cores.acl import CLUSTER_NAME, Operation, Pattern, Permission, ResourceType
-from barnabas.terminal.errors import EXIT_OK, CliError, UsageError
+from barnabas.terminal.administering import administer
+from barnabas.terminal.errors import EXIT_OK, UsageError
 from barnabas.terminal.options import AsJson, Bootstrap, Properties
 from barnabas.terminal.output import print_json, print_table
 from barnabas.terminal.runner import example, new_app
-from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages import create_acls, delete_acls, describe_acls
 
 app = new_app("Show and change who may do what.")
 
@@ -76,24 +75,18 @@ def list_rules(
         kind, pattern, name = resource_of(topic, group, txn, cluster)
         if pattern is Pattern.LITERAL:
             pattern = Pattern.MATCH  # everything that applies to the name
-    request = describe_acls.DescribeAclsRequest(
-        resource_type_filter=kind, resource_name_filter=name, pattern_type_filter=pattern,
-        principal_filter=None if user is None else principal_of(user), host_filter=None, operation=Operation.ANY,
-        permission_type=Permission.ANY,
-    )  # fmt: skip
-    with direct(bootstrap, properties) as admin:
-        answer = admin.any(request, describe_acls.DescribeAclsResponse)
-    require(answer.error_code, answer.error_message)
+    which = AclFilter(kind, name, None if user is None else principal_of(user), pattern=pattern)
+    with administer(bootstrap, properties) as admin:
+        rules = admin.acls.list(which)
     rows: list[dict[str, Any]] = [
         {
-            "resource": ResourceType(found.resource_type).name.lower(),
-            "name": found.resource_name + ("*" if found.pattern_type == Pattern.PREFIXED else ""),
+            "resource": rule.resource.name.lower(),
+            "name": rule.name + ("*" if rule.pattern is Pattern.PREFIXED else ""),
             "principal": rule.principal, "host": rule.host,
-            "permission": Permission(rule.permission_type).name.lower(),
-            "operation": Operation(rule.operation).name.lower(),
+            "permission": rule.permission.name.lower(),
+            "operation": rule.operation.name.lower(),
         }
-        for found in answer.resources
-        for rule in found.acls
+        for rule in rules
     ]  # fmt: skip
     if json:
         print_json(rows)
@@ -113,21 +106,17 @@ def add(
     kind, pattern, name = resource_of(topic, group, txn, cluster)
     if user is None:
         raise UsageError("name the user: --user NAME, or --user '*' for everybody")
-    request = create_acls.CreateAclsRequest(
-        creations=[
-            create_acls.AclCreation(
-                resource_type=kind, resource_name=name, resource_pattern_type=pattern, principal=principal_of(user),
-                host=host, operation=operation_of(text), permission_type=Permission.DENY if deny else Permission.ALLOW,
-            )
-            for text in operations
-        ]
-    )  # fmt: skip
-    with direct(bootstrap, properties) as admin:
-        answer = admin.controller(request, create_acls.CreateAclsResponse)
-    for result in answer.results:
-        require(result.error_code, result.error_message)
+    rules = [
+        AclRule(
+            kind, name, principal_of(user), operation_of(text), Permission.DENY if deny else Permission.ALLOW,
+            pattern, host,
+        )
+        for text in operations
+    ]  # fmt: skip
+    with administer(bootstrap, properties) as admin:
+        admin.acls.create(rules).require()
     if json:
-        print_json({"added": len(answer.results)})
+        print_json({"added": len(rules)})
     return EXIT_OK
 
 
@@ -139,31 +128,17 @@ def remove(
 ) -> int:  # fmt: skip
     """Remove rules from a resource; without --user those of all users."""
     kind, pattern, name = resource_of(topic, group, txn, cluster)
-    request = delete_acls.DeleteAclsRequest(
-        filters=[
-            delete_acls.DeleteAclsFilter(
-                resource_type_filter=kind, resource_name_filter=name, pattern_type_filter=pattern,
-                principal_filter=None if user is None else principal_of(user), host_filter=None,
-                operation=operation_of(text), permission_type=Permission.DENY if deny else Permission.ALLOW,
-            )
-            for text in operations
-        ]
-    )  # fmt: skip
-    with direct(bootstrap, properties) as admin:
-        answer = admin.controller(request, delete_acls.DeleteAclsResponse)
-    removed = 0
-    for result in answer.filter_results:
-        require(result.error_code, result.error_message)
-        removed += len(result.matching_acls)
+    filters = [
+        AclFilter(
+            kind, name, None if user is None else principal_of(user), operation_of(text),
+            Permission.DENY if deny else Permission.ALLOW, pattern,
+        )
+        for text in operations
+    ]  # fmt: skip
+    with administer(bootstrap, properties) as admin:
+        removed = sum(len(rules) for rules in admin.acls.delete(filters).require().values())
     if json:
         print_json({"removed": removed})
     else:
         print(f"{removed} removed")
     return EXIT_OK
-
-
-def require(code: int, message: str | None) -> None:
-    """Raises CliError when the broker reports an error."""
-    if code:
-        name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else str(code)
-        raise CliError(message or name)

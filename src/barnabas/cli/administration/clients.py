@@ -8,23 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from barnabas.cli.direct import direct
+from barnabas.admin import ClientInstance, ConnectedClient, Conversion
+from barnabas.terminal.administering import administer
 from barnabas.terminal.errors import EXIT_OK
 from barnabas.terminal.options import AsJson, Bootstrap, Properties
 from barnabas.terminal.output import print_json, print_table, size_text
 from barnabas.terminal.runner import example, new_app
-from barnabas.wire.messages import api_name
-from barnabas.wire.messages.client_metrics import (
-    ClientInstance,
-    ClientMetricsRequest,
-    ClientMetricsResponse,
-)
-from barnabas.wire.messages.connected_clients import (
-    ConnectedClient,
-    ConnectedClientsRequest,
-    ConnectedClientsResponse,
-    ConvertedRecords,
-)
 
 app = new_app(
     "Show connected clients, their versions, whose records are converted, and the metrics they push."
@@ -63,9 +52,8 @@ def clients(
     if metrics is not None:
         return _show_metrics(metrics, bootstrap, properties, json)
     shown: dict[str, list[dict[str, Any]]] = {"clients": [], "conversions": []}
-    with direct(bootstrap, properties) as admin:
-        for broker in sorted(admin.nodes()):
-            answer = admin.node(broker, ConnectedClientsRequest(), ConnectedClientsResponse)
+    with administer(bootstrap, properties) as admin:
+        for broker, answer in admin.inspection.clients().require().items():
             shown["clients"] += [client_row(broker, client) for client in answer.clients]
             shown["conversions"] += [conversion_row(broker, conversion) for conversion in answer.conversions]
     shown["clients"].sort(key=lambda client: (client["client_id"] or "", client["broker"], client["address"]))
@@ -104,10 +92,9 @@ def clients(
 
 def _show_metrics(prefix: str, bootstrap: str | None, properties: list[str] | None, json: bool) -> int:
     found: list[dict[str, Any]] = []
-    with direct(bootstrap, properties) as admin:
-        for broker in sorted(admin.nodes()):
-            answer = admin.node(broker, ClientMetricsRequest(name_prefix=prefix), ClientMetricsResponse)
-            found += [instance_row(broker, client) for client in answer.clients]
+    with administer(bootstrap, properties) as admin:
+        for broker, instances in admin.inspection.client_metrics(prefix).require().items():
+            found += [instance_row(broker, client) for client in instances]
     found.sort(key=lambda client: (client["client_id"], client["instance_id"], client["broker"]))
     if json:
         print_json(found)
@@ -134,17 +121,13 @@ def instance_row(broker: int, one: ClientInstance) -> dict[str, Any]:
     return {
         "instance_id": str(one.instance_id),
         "client_id": one.client_id,
-        "software": f"{one.software_name} {one.software_version}".strip(),
+        "software": one.software,
         "address": one.address,
         "broker": broker,
         "received_ms": one.received_ms,
         "pushes": one.pushes,
         "metrics": [
-            {
-                "name": metric.name,
-                "labels": {label.key: label.value for label in metric.labels},
-                "value": metric.value,
-            }
+            {"name": metric.name, "labels": dict(metric.labels), "value": metric.value}
             for metric in one.metrics
         ],
     }
@@ -154,18 +137,18 @@ def client_row(broker: int, one: ConnectedClient) -> dict[str, Any]:
     """A connected client, as a JSON object."""
     return {
         "client_id": one.client_id,
-        "software": f"{one.software_name} {one.software_version}".strip(),
+        "software": one.software,
         "address": one.address,
         "listener": one.listener,
         "principal": one.principal,
         "broker": broker,
         "connected_ms": one.connected_ms,
         "idle_ms": one.idle_ms,
-        "apis": {api_name(used.api_key): used.api_version for used in one.apis},
+        "apis": dict(one.apis),
     }
 
 
-def conversion_row(broker: int, one: ConvertedRecords) -> dict[str, Any]:
+def conversion_row(broker: int, one: Conversion) -> dict[str, Any]:
     """The records converted for a client, as a JSON object."""
     return {
         "client_id": one.client_id,

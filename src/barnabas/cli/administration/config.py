@@ -6,25 +6,24 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from barnabas.cli.direct import direct
+from barnabas.admin import ConfigKind, ConfigResource, ConfigSource, back_to_default, set_to
 from barnabas.config.dynamic import unknown_broker_names
-from barnabas.kafka_tools import configs
+from barnabas.terminal.administering import administer
 from barnabas.terminal.connection import parse_pairs
-from barnabas.terminal.errors import EXIT_OK, UsageError
+from barnabas.terminal.errors import EXIT_OK, CliError, UsageError
 from barnabas.terminal.options import AsJson, Bootstrap, Properties
 from barnabas.terminal.output import note, print_json, print_table
 from barnabas.terminal.runner import example, new_app
 from barnabas.terminal.units import plain_value, topic_settings
-from barnabas.wire.messages.describe_configs import SOURCES
 
 app = new_app("Show and change options of topics, brokers and groups; write sample files.")
 
 KINDS: Final = {
-    "topic": "topics",
-    "broker": "brokers",
-    "group": "groups",
-    "logger": "broker-loggers",
-    "metrics": "client-metrics",
+    "topic": ConfigKind.TOPIC,
+    "broker": ConfigKind.BROKER,
+    "group": ConfigKind.GROUP,
+    "logger": ConfigKind.BROKER_LOGGER,
+    "metrics": ConfigKind.CLIENT_METRICS,
 }
 Kind = Annotated[
     str, typer.Argument(metavar="KIND", help="topic, broker, group, logger or metrics.", show_default=False)
@@ -35,11 +34,26 @@ Name = Annotated[
 ]
 
 
-def entity_of(kind: str, name: str) -> configs.Entity:
+def resource_of(kind: str, name: str) -> ConfigResource:
     """What KIND and NAME mean. Raises UsageError."""
     if kind not in KINDS:
         raise UsageError(f"KIND is {kind!r}, but must be one of: {', '.join(KINDS)}")
-    return configs.Entity(KINDS[kind], "" if kind == "broker" and name == "default" else name)
+    if kind in ("broker", "logger") and not name.isdecimal() and (kind, name) != ("broker", "default"):
+        raise UsageError(f"{name!r} is not the number of a broker")
+    return ConfigResource(KINDS[kind], "" if kind == "broker" and name == "default" else name)
+
+
+def is_own(resource: ConfigResource, source: ConfigSource) -> bool:
+    """Whether an option from this source was set for the resource itself."""
+    match resource.kind:
+        case ConfigKind.TOPIC:
+            return source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+        case ConfigKind.BROKER if resource.name:
+            return source is ConfigSource.DYNAMIC_BROKER_CONFIG
+        case ConfigKind.BROKER:
+            return source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        case _:
+            return source.name.startswith("DYNAMIC")
 
 
 @app.command(
@@ -56,19 +70,18 @@ def describe(
     json: AsJson = False,
 ) -> int:
     """Show options with where their values come from."""
-    entity = entity_of(kind, name)
-    with direct(bootstrap, properties) as admin:
-        entries = configs.read_configs(admin, entity, entity.name or "")
-    own = configs.own_sources(entity.kind, entity.name or "")
+    resource = resource_of(kind, name)
+    with administer(bootstrap, properties) as admin:
+        found = admin.configs.describe([resource])[resource]
     rows: list[dict[str, Any]] = [
         {
-            "name": entry.name,
-            "value": None if entry.is_sensitive else entry.value,
-            "source": SOURCES.get(entry.config_source, "UNKNOWN").removesuffix("_CONFIG").lower(),
-            "read_only": entry.read_only,
+            "name": config.name,
+            "value": None if config.is_sensitive else config.value,
+            "source": config.source.name.removesuffix("_CONFIG").lower(),
+            "read_only": config.is_read_only,
         }
-        for entry in entries
-        if everything or entry.config_source in own
+        for config in sorted(found.values(), key=lambda config: config.name)
+        if everything or is_own(resource, config.source)
     ]
     if json:
         print_json(rows)
@@ -99,7 +112,7 @@ def set_options(
         note(
             f"{option} is not an option of Barnabas: it is stored, shown without its value, and has no effect"
         )
-    return change(bootstrap, properties, entity_of(kind, name), wanted, [], json)
+    return change(bootstrap, properties, resource_of(kind, name), wanted, [], json)
 
 
 @app.command(epilog=example("barnabas config unset topic orders retention.ms"))
@@ -112,23 +125,30 @@ def unset(
     json: AsJson = False,
 ) -> int:
     """Put options back to their defaults."""
-    return change(bootstrap, properties, entity_of(kind, name), {}, options, json)
+    return change(bootstrap, properties, resource_of(kind, name), {}, options, json)
 
 
 def change(
     bootstrap: str | None,
     properties: list[str] | None,
-    entity: configs.Entity,
+    resource: ConfigResource,
     add: dict[str, str],
     remove: list[str],
     json: bool,
 ) -> int:
     """Set and remove options and say so; the exit code. Raises CliError."""
-    with direct(bootstrap, properties) as admin:
-        if json:
-            configs.require_known(admin, entity, remove)
-            configs.change(admin, entity, add, remove)
-            print_json({"kind": entity.kind, "name": entity.name, "set": add, "unset": remove})
-        else:
-            configs.alter(admin, entity, add, remove)
+    with administer(bootstrap, properties) as admin:
+        if remove and resource.kind in (ConfigKind.TOPIC, ConfigKind.GROUP):
+            known = admin.configs.describe([resource])[resource]
+            unknown = [name for name in remove if name not in known]
+            if unknown:
+                raise CliError(f"Invalid config(s): {','.join(unknown)}")
+        admin.configs.alter({resource: [*set_to(add), *back_to_default(remove)]}).require()
+    kind = f"{resource.kind.name.lower().replace('_', '-')}"
+    if json:
+        print_json({"kind": f"{kind.removesuffix('s')}s", "name": resource.name, "set": add, "unset": remove})
+    elif resource.name:
+        print(f"Completed updating config for {kind.removesuffix('s')} {resource.name}.")
+    else:
+        print(f"Completed updating default config for {kind}s in the cluster.")
     return EXIT_OK

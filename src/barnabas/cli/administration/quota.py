@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
-from barnabas.cli.direct import direct
-from barnabas.kafka_tools import quotas
+from barnabas.admin import QuotaEntity, QuotaFilter
+from barnabas.admin.families.quotas import LIMITS
+from barnabas.terminal.administering import administer
 from barnabas.terminal.connection import parse_pairs
-from barnabas.terminal.errors import EXIT_OK, UsageError
+from barnabas.terminal.errors import EXIT_OK, CliError, UsageError
 from barnabas.terminal.options import AsJson, Bootstrap, Properties
 from barnabas.terminal.output import print_json, print_table
 from barnabas.terminal.runner import example, new_app
@@ -28,10 +29,26 @@ Address = Annotated[
 ]
 
 
-def entity_of(user: str | None, client: str | None, address: str | None) -> quotas.Entity:
+Entity = dict[str, str | None]
+"""Kind (user, client-id, ip) to name; None is the kind's default."""
+KINDS: Final = (("user",), ("client-id",), ("user", "client-id"), ("ip",))
+"""The kinds of entities that have quotas."""
+TITLES: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
+
+
+def title(entity: Entity) -> str:
+    """`user-principal 'alice', the default client-id`: as Kafka's tools name it."""
+    order = [kind for kind in ("user", "client-id", "ip") if kind in entity]
+    return ", ".join(
+        f"the default {TITLES[kind]}" if entity[kind] is None else f"{TITLES[kind]} '{entity[kind]}'"
+        for kind in order
+    )
+
+
+def entity_of(user: str | None, client: str | None, address: str | None) -> Entity:
     """The entity that the options name; `default` becomes None. Raises UsageError."""
     given = {"user": user, "client-id": client, "ip": address}
-    entity: quotas.Entity = {
+    entity: Entity = {
         kind: None if name == "default" else name for kind, name in given.items() if name is not None
     }
     if not entity or ("ip" in entity and len(entity) > 1):
@@ -43,10 +60,11 @@ def entity_of(user: str | None, client: str | None, address: str | None) -> quot
 def list_quotas(bootstrap: Bootstrap = None, properties: Properties = None, json: AsJson = False) -> int:
     """List all quotas."""
     rows: list[dict[str, Any]] = []
-    with direct(bootstrap, properties) as admin:
-        for wanted in ({"user": None}, {"client-id": None}, {"user": None, "client-id": None}, {"ip": None}):
-            for entity, values in quotas.read(admin, wanted):
-                named = {kind: "default" if name is None else name for kind, name in entity.items()}
+    with administer(bootstrap, properties) as admin:
+        for wanted in KINDS:
+            found = admin.quotas.describe([QuotaFilter(kind) for kind in wanted], strict=True)
+            for entity, values in found.items():
+                named = {kind: "default" if name is None else name for kind, name in entity.names.items()}
                 rows += [
                     {"user": named.get("user"), "client": named.get("client-id"), "ip": named.get("ip"),
                      "quota": name, "value": value}
@@ -63,7 +81,7 @@ def list_quotas(bootstrap: Bootstrap = None, properties: Properties = None, json
 def set_quotas(
     pairs: Annotated[
         list[str],
-        typer.Argument(metavar="QUOTA=NUMBER", help=f"{', '.join(quotas.NAMES)}.", show_default=False),
+        typer.Argument(metavar="QUOTA=NUMBER", help=f"{', '.join(LIMITS)}.", show_default=False),
     ],
     user: User = None,
     client: Client = None,
@@ -94,17 +112,25 @@ def unset(
 def change(
     bootstrap: str | None,
     properties: list[str] | None,
-    entity: quotas.Entity,
+    entity: Entity,
     add: dict[str, str],
     remove: list[str],
     json: bool,
 ) -> int:
     """Set and remove quotas and say so; the exit code. Raises CliError."""
-    with direct(bootstrap, properties) as admin:
-        quotas.write(admin, entity, add, remove)
+    changes: dict[str, float | None] = dict.fromkeys(remove)
+    for name, text in add.items():
+        if name not in LIMITS:
+            raise CliError(f"Unknown quota {name}; there are {', '.join(LIMITS)}")
+        try:
+            changes[name] = float(text)
+        except ValueError:
+            raise CliError(f"Cannot parse quota configuration value for {name}: {text}") from None
+    with administer(bootstrap, properties) as admin:
+        admin.quotas.alter({QuotaEntity.of(entity): changes}).require()
     if json:
         named = {kind: "default" if name is None else name for kind, name in entity.items()}
         print_json({"entity": named, "set": add, "unset": remove})
     else:
-        print(f"{'set' if add else 'removed'} quotas of {quotas.title(entity)}")
+        print(f"{'set' if add else 'removed'} quotas of {title(entity)}")
     return EXIT_OK

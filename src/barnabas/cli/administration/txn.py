@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
 
-from barnabas.cli.direct import direct
-from barnabas.kafka_tools.operations import transactions
+from barnabas.admin import Admin, TopicPartition, Transaction
+from barnabas.terminal.administering import administer, explain_error
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError, UsageError
 from barnabas.terminal.options import AsJson, Bootstrap, Properties
 from barnabas.terminal.output import print_json, print_table
 from barnabas.terminal.runner import example, new_app
-from barnabas.wire.messages.list_transactions import ListTransactionsRequest
+from barnabas.wire.errors import ErrorCode
 
 app = new_app("Show transactions, and end those that hang.")
 
@@ -43,13 +44,16 @@ def list_transactions(
     json: AsJson = False,
 ) -> int:
     """List the transactional ids with their states."""
-    request = ListTransactionsRequest(state_filters=state or [], duration_filter=longer_ms)
-    with direct(bootstrap, properties) as admin:
-        found = transactions.listed(admin, request)
+    with administer(bootstrap, properties) as admin:
+        found = admin.transactions.list(
+            states=state or [], open_for_ms=longer_ms if longer_ms >= 0 else None
+        ).require()
     rows = [
-        {"id": row.transactional_id, "state": row.transaction_state, "producer": row.producer_id, "coordinator": node}
-        for node, row in sorted(found, key=lambda pair: str(pair[1].transactional_id))
-    ]  # fmt: skip
+        {"id": row.transactional_id, "state": row.state, "producer": row.producer_id, "coordinator": node}
+        for node, listed in found.items()
+        for row in listed
+    ]
+    rows.sort(key=lambda row: str(row["id"]))
     if json:
         print_json(rows)
     else:
@@ -66,8 +70,8 @@ def describe(
     json: AsJson = False,
 ) -> int:
     """Show the open transaction of a transactional id."""
-    with direct(bootstrap, properties) as admin:
-        rows = [_row(transactions.described(admin, name)) for name in ids]
+    with administer(bootstrap, properties) as admin:
+        rows = [_row(state) for state in _described(admin, ids)]
     if json:
         print_json(rows)
     else:
@@ -75,16 +79,25 @@ def describe(
     return EXIT_OK
 
 
-def _row(state: Any) -> dict[str, Any]:
-    started_ms = state.transaction_start_time_ms
+def _described(admin: Admin, ids: Sequence[str]) -> list[Transaction]:
+    """Raises CliError naming the transactional id that cannot be described."""
+    results = admin.transactions.describe(ids)
+    for name, error in results.failed.items():
+        if getattr(error, "code", 0) == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise CliError(f"{name}: no such transactional id; `barnabas txn list` shows what is there")
+        raise CliError(f"{name}: {explain_error(error)}")
+    return list(results.done.values())
+
+
+def _row(state: Transaction) -> dict[str, Any]:
     return {
         "id": state.transactional_id,
-        "state": state.transaction_state,
+        "state": state.state,
         "producer": state.producer_id,
         "epoch": state.producer_epoch,
-        "timeout_ms": state.transaction_timeout_ms,
-        "runs_ms": time.time_ns() // 1_000_000 - started_ms if started_ms >= 0 else None,
-        "partitions": [f"{topic.topic}:{index}" for topic in state.topics for index in topic.partitions],
+        "timeout_ms": state.timeout_ms,
+        "runs_ms": None if state.start_ms is None else time.time_ns() // 1_000_000 - state.start_ms,
+        "partitions": [f"{part.topic}:{part.partition}" for part in state.partitions],
     }
 
 
@@ -116,23 +129,21 @@ def abort(
         raise UsageError(
             "name a transactional id, or --topic, --partition and --start-offset of one that hangs"
         )
-    with direct(bootstrap, properties) as admin:
+    with administer(bootstrap, properties) as admin:
         if name is not None:
-            transactions.described(admin, name)  # InitProducerId would create an unknown id
-            admin.client.init_producer_id(name)
+            _described(admin, [name])  # fencing would create an unknown id
+            admin.transactions.fence([name]).require()
             if json:
                 print_json({"transactional_id": name, "result": "aborted"})
             else:
                 print(f"aborted what {name} had under way; its producer is fenced")
             return EXIT_OK
-        key = (str(topic), partition)
-        found = [
-            row for row in transactions.producers(admin, [key])[key] if row.current_txn_start_offset == start
-        ]
+        key = TopicPartition(str(topic), partition)
+        found = [row for row in admin.transactions.producers([key])[key] if row.transaction_start == start]
         if not found:
             raise CliError(f"no transaction in {topic}:{partition} begins at offset {start}")
         row = found[0]
-        transactions.write_abort(admin, key, row.producer_id, row.producer_epoch, row.coordinator_epoch)
+        admin.transactions.abort(key, row.producer_id, row.producer_epoch, row.coordinator_epoch)
     if json:
         print_json(
             {"topic": topic, "partition": partition, "producer_id": row.producer_id, "result": "aborted"}
@@ -161,22 +172,23 @@ def find_hanging(
     json: AsJson = False,
 ) -> int:
     """Find transactions that hold up readers and that no coordinator will end. Exit code 1: there are some."""
-    with direct(bootstrap, properties) as admin:
-        topics = admin.topics()
+    now_ms = time.time_ns() // 1_000_000
+    with administer(bootstrap, properties) as admin:
+        topics = admin.topics.list()
         if topic is not None and topic not in topics:
             raise CliError(f"no topic {topic!r}; `barnabas topic list` shows what is there")
         keys = [
-            (name, index)
+            (name, part.number)
             for name, found in topics.items()
             if topic in (None, name)
-            for index in found.partitions
+            for part in found.partitions
         ]
-        hanging = transactions.find_open(admin, keys, older_ms)
+        hanging = admin.transactions.hanging(keys, now_ms=now_ms, open_for_ms=older_ms)
     rows = [
         {
-            "topic": row.key[0], "partition": row.key[1], "producer": row.producer.producer_id,
-            "epoch": row.producer.producer_epoch, "start_offset": row.producer.current_txn_start_offset,
-            "last_write_ms_ago": row.age_ms,
+            "topic": row.partition.topic, "partition": row.partition.partition, "producer": row.producer.producer_id,
+            "epoch": row.producer.producer_epoch, "start_offset": row.producer.transaction_start,
+            "last_write_ms_ago": now_ms - row.producer.last_timestamp_ms,
         }
         for row in hanging
     ]  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from barnabas.admin import Admin
+from barnabas.client.errors import ClientError
 from barnabas.local.brokers import brokers_here
 from barnabas.terminal.administering import administering
 from barnabas.terminal.connection import connect
@@ -29,8 +31,8 @@ def status(
     try:
         with administering(connection) as admin:
             brokers, topics = admin.cluster.describe().brokers, admin.topics.list()
-        cluster |= {"brokers": [broker.id for broker in brokers], "topics": len(topics)}
-        cluster["damaged"] = _damaged(bootstrap, properties)
+            damaged = _damaged(admin)
+        cluster |= {"brokers": [broker.id for broker in brokers], "topics": len(topics), "damaged": damaged}
     except CliError as error:
         cluster |= {"answers": False, "error": str(error)}
     if json:
@@ -53,19 +55,18 @@ def status(
     return EXIT_OK if cluster["answers"] else EXIT_FAILED
 
 
-def _damaged(bootstrap: str | None, properties: list[str] | None) -> dict[str, int]:
+def _damaged(admin: Admin) -> dict[str, int]:
     """How many records of which partitions cannot be read, as far as the brokers know; nothing for brokers other than
     Barnabas.
     """
-    from barnabas.cli.direct import direct
     from barnabas.verify.log import known
 
     found: dict[str, int] = {}
     try:
-        with direct(bootstrap, properties) as admin:
-            for row in known(admin):
-                name = f"{row['topic']}-{row['partition']}"
-                found[name] = found.get(name, 0) + row["records"]
-    except CliError:
+        rows = known(admin)
+    except ClientError:
         return {}
+    for row in rows:
+        name = f"{row['topic']}-{row['partition']}"
+        found[name] = found.get(name, 0) + row["records"]
     return found

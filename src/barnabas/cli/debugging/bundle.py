@@ -20,10 +20,10 @@ from typing import Any, Final
 
 from barnabas import __version__
 from barnabas.cli.debugging.bundle_cluster import CLUSTER_PARTS
-from barnabas.cli.direct import direct
 from barnabas.client.errors import BrokerUnavailable
 from barnabas.local.brokers import LocalBroker, brokers_here
 from barnabas.local.process_facts import log_dirs_of, log_file_of, open_files, stacks_of
+from barnabas.terminal.administering import administer
 from barnabas.terminal.connection import target
 from barnabas.terminal.errors import CliError
 from barnabas.terminal.redaction import text_without_secrets, without_secrets, words_without_secrets
@@ -103,7 +103,7 @@ class Bundle:
     def _take_cluster(self, bootstrap: str | None, properties: list[str] | None) -> None:
         patience = [f"request.timeout.ms={REQUEST_TIMEOUT_MS}", f"delivery.timeout.ms={REQUEST_TIMEOUT_MS}"]
         try:
-            with direct(bootstrap, [*patience, *(properties or [])]) as admin:
+            with administer(bootstrap, [*patience, *(properties or [])]) as admin:
                 for name, get in CLUSTER_PARTS.items():
                     self.take(f"cluster/{name}.json", lambda get=get: get(admin), go_on=False)  # type: ignore[misc]
         except CliError as error:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from barnabas.kafka_tools import configs, quotas
-from barnabas.kafka_tools.common import Admin
+from barnabas.admin import Admin, ConfigKind, ConfigResource
+from barnabas.cli.administration.config import is_own
 from barnabas.terminal.redaction import HIDDEN, is_secret
-from barnabas.wire.messages.describe_configs import SOURCES
 
 TOPICS_MAX: Final = 2_000
 """The bundle has the options of this many topics; of all others only names and partitions."""
@@ -16,11 +15,11 @@ TOPICS_MAX: Final = 2_000
 
 def metadata(admin: Admin) -> dict[str, Any]:
     """Brokers, and topics with the leader, replicas and in-sync replicas of each partition."""
-    nodes = admin.nodes()
+    cluster = admin.cluster.describe()
     return {
-        "brokers": {number: f"{host}:{port}" for number, (host, port) in nodes.items()},
-        "controller": admin.client.cluster.controller,
-        "topics": {name: shown(view) for name, view in admin.topics().items()},
+        "brokers": {broker.id: f"{broker.host}:{broker.port}" for broker in cluster.brokers},
+        "controller": cluster.controller,
+        "topics": {name: shown(topic) for name, topic in admin.topics.list().items()},
     }
 
 
@@ -37,60 +36,60 @@ def shown(view: Any) -> Any:
     return view if isinstance(view, int | float | str | bool | None) else str(view)
 
 
-def options_of(admin: Admin, kind: str, name: str, *, own_only: bool) -> dict[str, Any]:
+def options_of(admin: Admin, resource: ConfigResource, *, own_only: bool) -> dict[str, Any]:
     """Options of one resource with their sources; secrets are hidden."""
-    own = configs.own_sources(kind, name)
+    found = admin.configs.describe([resource])[resource]
     return {
-        entry.name: {
-            "value": HIDDEN if entry.is_sensitive or (entry.value and is_secret(entry.name)) else entry.value,
-            "source": SOURCES.get(entry.config_source, "UNKNOWN"),
+        config.name: {
+            "value": HIDDEN if config.is_sensitive or (config.value and is_secret(name)) else config.value,
+            "source": config.source.name,
         }
-        for entry in configs.read_configs(admin, configs.Entity(kind, name), name)
-        if not own_only or entry.config_source in own
+        for name, config in sorted(found.items())
+        if not own_only or is_own(resource, config.source)
     }
+
+
+def brokers_of(admin: Admin) -> list[str]:
+    """The numbers of the brokers."""
+    return [str(broker.id) for broker in admin.cluster.describe().brokers]
 
 
 def broker_options(admin: Admin) -> dict[str, Any]:
     """All options of each broker, and those that are set for all brokers."""
     found = {
-        str(node): options_of(admin, "brokers", str(node), own_only=False) for node in sorted(admin.nodes())
+        number: options_of(admin, ConfigResource(ConfigKind.BROKER, number), own_only=False)
+        for number in brokers_of(admin)
     }
-    return {**found, "default": options_of(admin, "brokers", "", own_only=True)}
+    return {**found, "default": options_of(admin, ConfigResource(ConfigKind.BROKER), own_only=True)}
 
 
 def topic_options(admin: Admin) -> dict[str, Any]:
     """The options that are set on topics themselves."""
-    names = list(admin.topics())[:TOPICS_MAX]
-    found = {name: options_of(admin, "topics", name, own_only=True) for name in names}
+    names = list(admin.topics.list())[:TOPICS_MAX]
+    found = {name: options_of(admin, ConfigResource(ConfigKind.TOPIC, name), own_only=True) for name in names}
     return {name: options for name, options in found.items() if options}
 
 
 def loggers(admin: Admin) -> dict[str, Any]:
     """The level of each broker's loggers."""
+    resources = [ConfigResource(ConfigKind.BROKER_LOGGER, number) for number in brokers_of(admin)]
     return {
-        str(node): {
-            entry.name: entry.value
-            for entry in configs.read_configs(admin, configs.Entity("broker-loggers", str(node)), str(node))
-        }
-        for node in sorted(admin.nodes())
+        resource.name: {name: config.value for name, config in sorted(found.items())}
+        for resource, found in admin.configs.describe(resources).require().items()
     }
 
 
 def groups(admin: Admin) -> list[dict[str, Any]]:
     """Every group with its type and state."""
-    from barnabas.kafka_tools.groups import all_groups
-
-    return [shown(group) for group in all_groups(admin)]
+    return [shown(group) for rows in admin.groups.list().require().values() for group in rows]
 
 
 def clients(admin: Admin) -> dict[str, list[Any]]:
     """Who is connected to each broker, and whose records are converted."""
     from barnabas.cli.administration.clients import client_row, conversion_row
-    from barnabas.wire.messages.connected_clients import ConnectedClientsRequest, ConnectedClientsResponse
 
     found: dict[str, list[Any]] = {"clients": [], "conversions": []}
-    for node in sorted(admin.nodes()):
-        answer = admin.node(node, ConnectedClientsRequest(), ConnectedClientsResponse)
+    for node, answer in admin.inspection.clients().require().items():
         found["clients"] += [client_row(node, client) for client in answer.clients]
         found["conversions"] += [conversion_row(node, converted) for converted in answer.conversions]
     return found
@@ -99,21 +98,17 @@ def clients(admin: Admin) -> dict[str, list[Any]]:
 def client_metrics(admin: Admin) -> list[Any]:
     """The metrics that clients have pushed."""
     from barnabas.cli.administration.clients import instance_row
-    from barnabas.wire.messages.client_metrics import ClientMetricsRequest, ClientMetricsResponse
 
-    request = ClientMetricsRequest(name_prefix="")
-    return [
-        instance_row(node, client)
-        for node in sorted(admin.nodes())
-        for client in admin.node(node, request, ClientMetricsResponse).clients
-    ]
+    found = admin.inspection.client_metrics().require()
+    return [instance_row(node, client) for node, instances in found.items() for client in instances]
 
 
 def log_dirs(admin: Admin) -> list[Any]:
     """The partitions in each broker's log dirs with their sizes."""
-    from barnabas.kafka_tools.log_dirs import broker_row
-
-    return [broker_row(admin, node, set()) for node in sorted(admin.nodes())]
+    return [
+        {"broker": node, "logDirs": [shown(folder) for folder in dirs]}
+        for node, dirs in admin.log_dirs.describe().require().items()
+    ]
 
 
 def damage(admin: Admin) -> list[dict[str, Any]]:
@@ -125,10 +120,10 @@ def damage(admin: Admin) -> list[dict[str, Any]]:
 
 def all_quotas(admin: Admin) -> list[dict[str, Any]]:
     """The quotas of users, clients and addresses."""
-    rows = []
-    for wanted in ({"user": None}, {"client-id": None}, {"user": None, "client-id": None}, {"ip": None}):
-        rows += [{"entity": entity, "quotas": values} for entity, values in quotas.read(admin, wanted)]
-    return rows
+    return [
+        {"entity": dict(entity.names), "quotas": dict(values)}
+        for entity, values in admin.quotas.describe().items()
+    ]
 
 
 CLUSTER_PARTS: Final[dict[str, Callable[[Admin], Any]]] = {

@@ -11,7 +11,8 @@ import typer
 from barnabas.admin import EARLIEST, LATEST, Admin, Group, TopicPartition
 from barnabas.cli.admin import committed_of, report
 from barnabas.cli.groups.share import SHARE, share_group_details
-from barnabas.terminal.administering import administer, explain_error, saying
+from barnabas.terminal.administering import administer, explain_error, explained, options_of, saying
+from barnabas.terminal.connection import connect
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
 from barnabas.terminal.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.terminal.output import count_of, print_json, print_table, show_details
@@ -150,13 +151,13 @@ def add_lag_seconds(
     if not consumer_groups:
         return
     # Imported here: no other command of groups reads records, and start-up counts.
-    from barnabas.cli.direct import direct
     from barnabas.cli.groups import lag
+    from barnabas.client.blocking import BlockingClient
 
     now_ms = time.time_ns() // 1_000_000
-    with direct(bootstrap, properties) as admin:
+    with explained(), BlockingClient(options_of(connect(bootstrap, properties))) as client:
         for shown in consumer_groups:
-            lag.add_seconds(admin.client, shown["offsets"], now_ms)
+            lag.add_seconds(client, shown["offsets"], now_ms)
             shown["lag_seconds"] = lag.worst(shown["offsets"])
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from barnabas.cli.direct import direct
+from barnabas.terminal.administering import administer
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError
 from barnabas.terminal.options import AsJson, Bootstrap, Properties
 from barnabas.terminal.output import count_of, print_json, print_table, size_text
@@ -30,11 +30,9 @@ def dirs(
     """Show the size of each partition in each broker's log dirs, and the progress of partitions that are being moved."""
     from barnabas.cli.logs.log_move import partitions_of, placed
 
-    rows: list[dict[str, Any]] = []
     wanted = partitions_of(topics or ())
-    with direct(bootstrap, properties) as admin:
-        for broker in sorted(admin.nodes()):
-            rows += placed(admin, broker, wanted)
+    with administer(bootstrap, properties) as admin:
+        rows = placed(admin, wanted)
     rows.sort(key=lambda row: (-row["bytes"], row["partition"]))
     if json:
         print_json(rows)
@@ -78,7 +76,7 @@ def move(
     """
     from barnabas.cli.logs.log_move import begin, follow
 
-    with direct(bootstrap, properties) as admin:
+    with administer(bootstrap, properties) as admin:
         rows = begin(admin, topic, directory, broker)
         if wait:
             follow(admin, rows)

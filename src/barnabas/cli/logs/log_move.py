@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from barnabas.kafka_tools.common import Admin
-from barnabas.kafka_tools.log_dirs import broker_row
+from barnabas.admin import Admin, Replica
+from barnabas.client.errors import ClientError
+from barnabas.terminal.administering import explain_error
 from barnabas.terminal.errors import CliError, UsageError
 from barnabas.terminal.output import count_of
 from barnabas.terminal.progress import Progress
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages.alter_replica_log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirTopic,
-)
 
 POLL_SECONDS: Final = 0.2
 Row = dict[str, Any]
@@ -36,24 +31,26 @@ def partitions_of(items: Sequence[str]) -> dict[str, set[int] | None]:
     return wanted
 
 
-def placed(admin: Admin, broker: int, wanted: dict[str, set[int] | None]) -> list[Row]:
-    """Where a broker has partitions; all of them when none are `wanted`. Raises CliError."""
+def placed(admin: Admin, wanted: dict[str, set[int] | None], nodes: Iterable[int] | None = None) -> list[Row]:
+    """Where brokers (None: all) have partitions; all of them when none are `wanted`. Raises CliError."""
     rows = []
-    for folder in broker_row(admin, broker, set(wanted))["logDirs"]:
-        if folder["error"]:
-            raise CliError(f"broker {broker}: {folder['logDir']}: {folder['error']}")
-        for part in folder["partitions"]:
-            topic, _, index = part["partition"].rpartition("-")
-            chosen = wanted.get(topic)
-            if chosen is None or int(index) in chosen:
+    for broker, dirs in admin.log_dirs.describe(nodes).require().items():
+        for folder in dirs:
+            if folder.error is not None:
+                raise CliError(f"broker {broker}: {folder.path}: {explain_error(folder.error)}")
+            for replica in folder.replicas:
+                topic, index = replica.partition
+                chosen = wanted.get(topic)
+                if (wanted and topic not in wanted) or (chosen is not None and index not in chosen):
+                    continue
                 rows.append(
                     {
                         "broker": broker,
-                        "dir": folder["logDir"],
-                        "partition": part["partition"],
-                        "bytes": part["size"],
-                        "lag": part["offsetLag"],
-                        "moving": part["isFuture"],
+                        "dir": folder.path,
+                        "partition": str(replica.partition),
+                        "bytes": replica.size_bytes,
+                        "lag": replica.lag,
+                        "moving": replica.is_future,
                     }
                 )
     return rows
@@ -62,12 +59,12 @@ def placed(admin: Admin, broker: int, wanted: dict[str, set[int] | None]) -> lis
 def begin(admin: Admin, item: str, target: str, broker: int | None) -> list[Row]:
     """Ask the brokers that have partitions of TOPIC or TOPIC:0,1 to move them; one row each. Raises CliError."""
     wanted = partitions_of([item])
-    brokers = sorted(admin.nodes())
+    brokers = [found.id for found in admin.cluster.describe().brokers]
     if broker is not None and broker not in brokers:
         raise CliError(f"no broker {broker}; there is {', '.join(map(str, brokers))}")
     results = []
     for node in brokers if broker is None else [broker]:
-        rows = placed(admin, node, wanted)
+        rows = placed(admin, wanted, [node])
         if rows:
             results += _begin_on(admin, node, rows, target)
     if not results:
@@ -78,35 +75,30 @@ def begin(admin: Admin, item: str, target: str, broker: int | None) -> list[Row]
 def _begin_on(admin: Admin, broker: int, rows: list[Row], target: str) -> list[Row]:
     current = {row["partition"]: row["dir"] for row in rows if not row["moving"]}
     under_way = {row["partition"] for row in rows if row["moving"]}
-    by_topic: dict[str, list[int]] = {}
+    wanted = {}
     for name in current:
         topic, _, index = name.rpartition("-")
-        by_topic.setdefault(topic, []).append(int(index))
-    topics = [AlterReplicaLogDirTopic(name=name, partitions=found) for name, found in by_topic.items()]
-    answer = admin.node(
-        broker,
-        AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=target, topics=topics)]),
-        AlterReplicaLogDirsResponse,
-    )
+        wanted[Replica(topic, int(index), broker)] = target
+    outcomes = admin.log_dirs.move(wanted)
     results = []
-    for topic in answer.results:
-        for part in topic.partitions:
-            name = f"{topic.topic_name}-{part.partition_index}"
-            row = {"broker": broker, "partition": name, "dir": target, "result": "moving"}
-            if part.error_code:
-                row |= {"result": "failed", "error": _reason(ErrorCode(part.error_code), broker, target)}
-            elif current[name] == target:
-                row["result"] = "called off" if name in under_way else "there"
-            results.append(row)
+    for replica in wanted:
+        name = f"{replica.topic}-{replica.partition}"
+        row = {"broker": broker, "partition": name, "dir": target, "result": "moving"}
+        if replica in outcomes.failed:
+            row |= {"result": "failed", "error": _reason(outcomes.failed[replica], broker, target)}
+        elif current[name] == target:
+            row["result"] = "called off" if name in under_way else "there"
+        results.append(row)
     return results
 
 
-def _reason(error: ErrorCode, broker: int, target: str) -> str:
-    if error is ErrorCode.LOG_DIR_NOT_FOUND:
+def _reason(error: ClientError, broker: int, target: str) -> str:
+    code = getattr(error, "code", 0)
+    if code == ErrorCode.LOG_DIR_NOT_FOUND:
         return f"broker {broker} has no log dir {target}; `barnabas log dirs` shows those in use"
-    if error is ErrorCode.KAFKA_STORAGE_ERROR:
+    if code == ErrorCode.KAFKA_STORAGE_ERROR:
         return f"{target} is offline or has too little room; the log of broker {broker} says which"
-    return error.name
+    return explain_error(error)
 
 
 def follow(admin: Admin, results: list[Row]) -> None:
@@ -121,7 +113,7 @@ def _await_moves(admin: Admin, waiting: dict[tuple[int, str], Row], progress: Pr
     while waiting:
         for broker in sorted({broker for broker, _ in waiting}):
             names = {name.rpartition("-")[0] for node, name in waiting if node == broker}
-            rows = placed(admin, broker, dict.fromkeys(names))
+            rows = placed(admin, dict.fromkeys(names), [broker])
             under_way = {row["partition"] for row in rows if row["moving"]}
             current = {row["partition"]: row["dir"] for row in rows if not row["moving"]}
             lags |= {(broker, row["partition"]): row["lag"] for row in rows if row["moving"]}
