@@ -164,7 +164,9 @@ def test_a_group_goes_on_where_it_was(cli: Cli, hundred: str) -> None:
 
 def test_errors(cli: Cli) -> None:
     assert b"barnabas topic list" in cli("consume", "cli-no-such-topic", "-e", code=1).stderr
-    assert b"librdkafka refuses" in cli("consume", "x", "-X", "no.such=1", code=2).stderr
+    assert b"no.such: there is no such option" in cli("consume", "x", "-X", "no.such=1", code=2).stderr
+    refused = cli("consume", cli.topic(), "-X", "acks=none", code=2).stderr
+    assert b"librdkafka refuses the configuration" in refused
     assert b"exclude each other" in cli("consume", "x", "-J", "-f", "%s", code=2).stderr
     assert b"-g GROUP" in cli("consume", "x", "-o", "stored", code=2).stderr
     done = cli("produce", cli.topic(), "-J", stdin=b'{"value":"ok"}\nnope\n', code=1)

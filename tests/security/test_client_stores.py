@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.admin import Admin
+from barnabas.client.errors import AuthenticationFailed, ClientError
 from barnabas.testing import Broker
 from tests.clients.cli_support import Cli
 from tests.security.certificates import PASSWORD, Certificates
@@ -187,3 +189,27 @@ def test_a_refused_handshake_names_the_file(
     assert done.returncode == 1
     assert not done.stdout
     assert told.format(port=port, file=file) in done.stderr.decode()
+
+
+def test_a_broker_whose_certificate_is_revoked(secured: Broker, certificates: Certificates) -> None:
+    """ssl.crl.location, for the connections of our own client as for librdkafka's."""
+    options = {
+        "bootstrap.servers": f"127.0.0.1:{secured.ports['SSL']}",
+        "security.protocol": "SSL",
+        "ssl.ca.location": certificates.file("ca.pem"),
+        "ssl.certificate.location": certificates.file("client.pem"),
+        "ssl.key.location": certificates.file("client-key.pem"),
+        "ssl.crl.location": certificates.file("crl.pem"),
+    }
+    crl = Path(options["ssl.crl.location"])
+    with (
+        Admin(options) as admin,
+        pytest.raises(ClientError, match="no list of revoked certificates can be read"),
+    ):
+        admin.topics.list()
+    crl.write_bytes(certificates.authority.revoke([Path(certificates.file("revoked.pem")).read_bytes()]))
+    with Admin(options) as admin:
+        admin.topics.list()
+    crl.write_bytes(certificates.authority.revoke([Path(certificates.file("server.pem")).read_bytes()]))
+    with Admin(options) as admin, pytest.raises(AuthenticationFailed, match="certificate revoked"):
+        admin.topics.list()

@@ -123,7 +123,10 @@ class AsyncConnection:
         return decode_answer(self.address, response, body, version)
 
     async def _log_in(self) -> None:
-        conversation = log_in(self.address, self.options)
+        sasl, bearer = self.options.sasl, ""
+        if sasl is not None and sasl.is_bearer:
+            bearer = await asyncio.to_thread(sasl.bearer)  # a file is read, or a server asked
+        conversation = log_in(self.address, self.options, bearer)
         ask = next(conversation)
         while True:
             body = await self._exchange(ask.request, ask.response, ask.version)

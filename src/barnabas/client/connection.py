@@ -79,7 +79,9 @@ class Connection:
         return self._socket.fileno()
 
     def _log_in(self) -> None:
-        conversation = log_in(self.address, self.options)
+        sasl = self.options.sasl
+        bearer = sasl.bearer() if sasl is not None and sasl.is_bearer else ""
+        conversation = log_in(self.address, self.options, bearer)
         ask = next(conversation)
         while True:
             correlation_id = self._write(ask.request, ask.version)

@@ -72,8 +72,8 @@ def decode_answer(address: str, response: type[Message], body: Buffer, version: 
         raise BrokerUnavailable(f"{address} sent an answer that cannot be read: {error}") from error
 
 
-def log_in(address: str, options: ClientOptions) -> Generator[Ask, Buffer, Versions]:
-    """What the broker serves, once it has accepted the login.
+def log_in(address: str, options: ClientOptions, bearer: str = "") -> Generator[Ask, Buffer, Versions]:
+    """What the broker serves, once it has accepted the login. bearer: the token, if one is needed: to get it may block.
 
     Raises AuthenticationFailed, UnsupportedByBroker, BrokerError, BrokerUnavailable.
     """
@@ -81,7 +81,7 @@ def log_in(address: str, options: ClientOptions) -> Generator[Ask, Buffer, Versi
         raise ClientError("no SASL mechanism is set")
     versions = yield from _negotiate(address)
     if options.sasl is not None:
-        yield from _Login(address, versions, options.sasl).run()
+        yield from _Login(address, versions, options.sasl, bearer).run()
     return versions
 
 
@@ -106,10 +106,11 @@ def _negotiate(address: str) -> Generator[Ask, Buffer, Versions]:
 class _Login:
     """One SASL exchange."""
 
-    def __init__(self, address: str, versions: Versions, sasl: SaslOptions) -> None:
+    def __init__(self, address: str, versions: Versions, sasl: SaslOptions, bearer: str) -> None:
         self._address = address
         self._versions = versions
         self._sasl = sasl
+        self._bearer = bearer
 
     def run(self) -> Generator[Ask, Buffer, None]:
         sasl = self._sasl
@@ -119,8 +120,9 @@ class _Login:
             raise AuthenticationFailed(f"{self._address} does not take {sasl.mechanism}; it takes {known}")
         if sasl.mechanism == "PLAIN":
             yield from self._token(f"\0{sasl.username}\0{sasl.password}".encode())
-        elif sasl.mechanism == "OAUTHBEARER":
-            yield from self._token(f"n,,\x01auth=Bearer {sasl.bearer()}\x01\x01".encode())
+        elif sasl.is_bearer:
+            pairs = "".join(f"\x01{pair.strip()}" for pair in sasl.extensions.split(",") if pair.strip())
+            yield from self._token(f"n,,\x01auth=Bearer {self._bearer}{pairs}\x01\x01".encode())
         else:
             yield from self._scram()
 
@@ -156,6 +158,7 @@ class _Login:
         return decode_answer(self._address, response, body, version)
 
     def _refused(self, reason: str) -> CredentialsRefused:
+        self._sasl.forget_bearer()
         who = f" of {self._sasl.username}" if self._sasl.username else ""
         return CredentialsRefused(
             f"{self._address} refused the credentials{who} ({self._sasl.mechanism}): {reason}"

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from barnabas.client import oidc
 from barnabas.client.errors import ClientError
-from barnabas.client.tls import STORE_NAMES, context_of
+from barnabas.client.tls import CRL_FILE, JAVA_ONLY, STORE_NAMES, context_of
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -24,18 +25,16 @@ PORT_MAX: Final = 65535
 
 SECURITY_NAMES: Final = STORE_NAMES | {
     "ssl.endpoint.identification.algorithm", "sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config",
-    "sasl.username", "sasl.password", "sasl.oauthbearer.token", "sasl.oauthbearer.token.endpoint.url",
+    "sasl.username", "sasl.password", "sasl.oauthbearer.token", CRL_FILE, *oidc.NAMES,
 }  # fmt: skip
 """The supported options among `ssl.*` and `sasl.*`."""
-SECURITY_IGNORED: Final = frozenset(
-    {
-        "ssl.protocol", "ssl.enabled.protocols", "ssl.cipher.suites", "ssl.provider", "ssl.client.auth",
-        "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
-        "ssl.engine.factory.class", "sasl.login.callback.handler.class", "sasl.client.callback.handler.class",
-        "sasl.login.class", "sasl.kerberos.service.name",
-    }
-)  # fmt: skip
-"""Java's settings that mean nothing here: TLS 1.2 and 1.3 are used, with the suites that OpenSSL chooses."""
+SECURITY_IGNORED: Final = JAVA_ONLY | {
+    "ssl.cipher.suites", "ssl.curves.list", "ssl.sigalgs.list", "ssl.providers", "ssl.engine.id", "ssl.engine.location",
+    "sasl.kerberos.service.name", "sasl.kerberos.keytab", "sasl.kerberos.kinit.cmd", "sasl.kerberos.principal",
+    "sasl.kerberos.min.time.before.relogin", "sasl.oauthbearer.config", "sasl.oauthbearer.sub.claim.name",
+    *oidc.OTHER_GRANTS,
+}  # fmt: skip
+"""Settings of Java and librdkafka that mean nothing here."""
 
 _JAAS_PAIR: Final = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 
@@ -60,16 +59,27 @@ class TlsOptions:
 
 @dataclass(frozen=True, slots=True)
 class SaslOptions:
-    """Credentials. token: the bearer token of OAUTHBEARER. token_file: a file with it instead, read again for each login."""
+    """Credentials. token: the bearer token of OAUTHBEARER. token_file: a file with it instead, read again for each login.
+    provider: fetches it instead. extensions: sent with it, NAME=VALUE,..."""
 
     mechanism: str
     username: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     token_file: str = ""
+    provider: oidc.OidcOptions | None = None
+    extensions: str = ""
+
+    @property
+    def is_bearer(self) -> bool:
+        """Whether the login is by a token."""
+        return self.mechanism == "OAUTHBEARER"
 
     def bearer(self) -> str:
-        """The token. Raises ClientError for a file that cannot be read, or holds none."""
+        """The token; it may be fetched, which blocks. Raises ClientError for a file that cannot be read, or holds none,
+        and AuthenticationFailed if no token can be fetched."""
+        if self.provider is not None:
+            return oidc.token_of(self.provider)
         if not self.token_file:
             return self.token
         try:
@@ -80,6 +90,11 @@ class SaslOptions:
         if not token or any(char.isspace() or char < " " for char in token):
             raise ClientError(f"{self.token_file} holds no token")
         return token
+
+    def forget_bearer(self) -> None:
+        """A broker has refused the token: a new one is fetched next time, if tokens are fetched."""
+        if self.provider is not None:
+            oidc.forget(self.provider)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +185,9 @@ def _check_security_names(options: Mapping[str, str]) -> None:
 
 
 def _tls(options: Mapping[str, str]) -> TlsOptions:
-    names = ("enable.ssl.certificate.verification", "ssl.endpoint.identification.algorithm", *STORE_NAMES)
+    names = (
+        "enable.ssl.certificate.verification", "ssl.endpoint.identification.algorithm", CRL_FILE, *STORE_NAMES,
+    )  # fmt: skip
     return TlsOptions.of({name: options[name] for name in names if name in options})
 
 
@@ -181,7 +198,7 @@ def _token_file(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path:
         raise ClientError(
-            f"sasl.oauthbearer.token.endpoint.url={url}: tokens are taken from a file: file:///PATH"
+            f"{oidc.URL}={url}: tokens come from a file (file:///PATH), or with {oidc.METHOD}=oidc from https://..."
         )
     return unquote(parts.path)
 
@@ -200,17 +217,21 @@ def _sasl(options: Mapping[str, str]) -> SaslOptions:
     if mechanism not in MECHANISMS:
         raise ClientError(f"sasl.mechanism={mechanism or '(not set)'} is not one of {', '.join(MECHANISMS)}")
     jaas = jaas_values(options.get("sasl.jaas.config", ""))
+    is_bearer = mechanism == "OAUTHBEARER"
+    provider = oidc.OidcOptions.of(options, jaas) if is_bearer else None
     sasl = SaslOptions(
         mechanism,
         options.get("sasl.username") or jaas.get("username", ""),
         options.get("sasl.password") or jaas.get("password", ""),
         options.get("sasl.oauthbearer.token", ""),
-        _token_file(options.get("sasl.oauthbearer.token.endpoint.url", "")),
+        _token_file(options.get(oidc.URL, "")) if is_bearer and provider is None else "",
+        provider,
+        options.get(oidc.EXTENSIONS, ""),
     )
-    if mechanism == "OAUTHBEARER":
-        if not sasl.token and not sasl.token_file:
+    if is_bearer:
+        if not sasl.token and not sasl.token_file and provider is None:
             raise ClientError(
-                "neither sasl.oauthbearer.token nor sasl.oauthbearer.token.endpoint.url (file:///PATH) is set"
+                f"neither sasl.oauthbearer.token nor {oidc.URL} (https://..., file:///PATH) is set"
             )
     elif not sasl.username:
         raise ClientError("sasl.username is not set (nor username in sasl.jaas.config)")

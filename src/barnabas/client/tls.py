@@ -38,6 +38,15 @@ STORE_NAMES: Final = frozenset(
     }
 )  # fmt: skip
 """All options that name keys and certificates, or passwords of these."""
+JAVA_ONLY: Final = frozenset(
+    {
+        "ssl.protocol", "ssl.enabled.protocols", "ssl.provider", "ssl.client.auth", "ssl.keymanager.algorithm",
+        "ssl.trustmanager.algorithm", "ssl.secure.random.implementation", "ssl.engine.factory.class",
+        "sasl.login.callback.handler.class", "sasl.client.callback.handler.class", "sasl.login.class",
+    }
+)  # fmt: skip
+"""Java's settings that mean nothing here: TLS 1.2 and 1.3 are used, with the suites that OpenSSL chooses."""
+CRL_FILE: Final = "ssl.crl.location"
 HOST_MISMATCHES: Final = frozenset({62, 64})
 """OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
 EXPIRED: Final = frozenset({9, 10})
@@ -120,6 +129,7 @@ def context_of(options: Mapping[str, str]) -> ssl.SSLContext:
                 context.load_verify_locations(path)
     except (OSError, ssl.SSLError) as error:
         raise ClientError(f"{trust.source}: no certificates can be read there ({error})") from None
+    _load_crl(context, options.get(CRL_FILE))
     context.check_hostname = checks_host(options)
     if options.get("enable.ssl.certificate.verification", "true").lower() in ("false", "0"):
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -133,6 +143,19 @@ def context_of(options: Mapping[str, str]) -> ssl.SSLContext:
                 "and are key and certificate a pair?"
             ) from None
     return context
+
+
+def _load_crl(context: ssl.SSLContext, path: str | None) -> None:
+    """Refuse servers whose certificate is on this list. Raises ClientError."""
+    if not path:
+        return
+    try:
+        context.load_verify_locations(path)
+    except (OSError, ssl.SSLError) as error:
+        raise ClientError(
+            f"{CRL_FILE}={path}: no list of revoked certificates can be read ({error})"
+        ) from None
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def checks_host(options: Mapping[str, str]) -> bool:
@@ -172,7 +195,7 @@ def for_librdkafka(options: Mapping[str, str]) -> dict[str, str]:
 
     Raises ClientError naming the option and the file.
     """
-    found = {name: value for name, value in options.items() if name not in STORE_NAMES}
+    found = {name: value for name, value in options.items() if name not in STORE_NAMES | JAVA_ONLY}
     algorithm = "ssl.endpoint.identification.algorithm"
     if algorithm in found:
         found[algorithm] = "https" if checks_host(found) else "none"

@@ -16,6 +16,7 @@ from barnabas.services.row import Given, Row
 from barnabas.services.rows.registry import REGISTRY
 from barnabas.services.table import ROWS
 from barnabas.terminal.errors import UsageError
+from barnabas.terminal.properties import require_known
 
 if TYPE_CHECKING:
     from barnabas.broker.main import Companion, MakeCompanion, Measure
@@ -176,6 +177,7 @@ def client_properties(file: Path | None) -> dict[str, str]:
         raise UsageError(f"{PREFIX}client: cannot read {file}: {error.strerror}") from None
     except (UnicodeDecodeError, ConfigError) as error:
         raise UsageError(f"{PREFIX}client: cannot read {file}: {error}") from None
+    require_known(found, f"{PREFIX}client: {file}:")
     found.pop("bootstrap.servers", None)  # this broker
     return found
 

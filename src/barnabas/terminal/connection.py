@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
+from barnabas.client import oidc
 from barnabas.client.connection import Connection as Peer
 from barnabas.client.errors import BrokerError, BrokerUnavailable, ClientError, UnsupportedByBroker
 from barnabas.client.options import ClientOptions, TlsOptions, jaas_values
@@ -21,6 +22,7 @@ from barnabas.terminal import profiles
 from barnabas.terminal.errors import CliError, UsageError
 from barnabas.terminal.output import MANNER, count_of, note
 from barnabas.terminal.probe import NotKafka, require_kafka
+from barnabas.terminal.properties import parse_pairs, require_known
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_PORT: Final = 9092
@@ -75,9 +77,10 @@ class Connection:
         """The user's properties as librdkafka understands them: Java's stores and its JAAS lines too. Raises CliError."""
         try:
             found = for_librdkafka(self.properties)
+            jaas = jaas_values(found.pop("sasl.jaas.config", ""))
+            found |= oidc.for_librdkafka(found, jaas)
         except ClientError as error:
             raise CliError(str(error)) from None
-        jaas = jaas_values(found.pop("sasl.jaas.config", ""))
         return {f"sasl.{name}": jaas[name] for name in ("username", "password") if name in jaas} | found
 
     def _on_error(self, error: KafkaError) -> None:
@@ -314,19 +317,12 @@ def target(bootstrap: str | None, properties: Iterable[str] | None) -> tuple[str
     """Bootstrap servers and properties. Raises UsageError."""
     profile = profiles.chosen()
     given = dict(parse_pairs(properties or (), "-X"))
+    if profile is not None:
+        require_known(profile.properties, f"profile {profile.name}:")
     where = bootstrap or os.environ.get("BARNABAS_BOOTSTRAP")
     if profile is None:
         return where or DEFAULT_BOOTSTRAP, given
     return where or profile.bootstrap or DEFAULT_BOOTSTRAP, {**profile.properties, **given}
-
-
-def parse_pairs(items: Iterable[str], option: str) -> Iterator[tuple[str, str]]:
-    """NAME=VALUE items as pairs. Raises UsageError that names `option`."""
-    for item in items:
-        name, equals, value = item.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"{option} {item!r} is not NAME=VALUE")
-        yield name.strip(), value.strip()
 
 
 @contextlib.contextmanager

@@ -32,10 +32,22 @@ Bootstrap = Annotated[
         show_default=False,
     ),
 ]
+
+
+def check_properties(pairs: list[str] | None) -> list[str] | None:
+    """Raises UsageError for what is not NAME=VALUE, and for a name that no client has an option of."""
+    if pairs:
+        from barnabas.terminal.properties import parse_pairs, require_known
+
+        require_known(dict(parse_pairs(pairs, "-X")), "-X")
+    return pairs
+
+
 Properties = Annotated[
     list[str] | None,
     typer.Option(
         "-X",
+        callback=check_properties,
         metavar="NAME=VALUE",
         help="Any librdkafka property, e.g. -X security.protocol=SSL; may be repeated.",
         show_default=False,

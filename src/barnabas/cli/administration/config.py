@@ -9,10 +9,10 @@ import typer
 from barnabas.admin import ConfigKind, ConfigResource, ConfigSource, back_to_default, set_to
 from barnabas.config.dynamic import unknown_broker_names
 from barnabas.terminal.administering import administer
-from barnabas.terminal.connection import parse_pairs
 from barnabas.terminal.errors import EXIT_OK, CliError, UsageError
 from barnabas.terminal.options import AsJson, Bootstrap, Properties
 from barnabas.terminal.output import note, print_json, print_table
+from barnabas.terminal.properties import parse_pairs
 from barnabas.terminal.runner import example, new_app
 from barnabas.terminal.units import plain_value, topic_settings
 

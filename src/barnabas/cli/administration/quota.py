@@ -9,10 +9,10 @@ import typer
 from barnabas.admin import QuotaEntity, QuotaFilter
 from barnabas.admin.families.quotas import LIMITS
 from barnabas.terminal.administering import administer
-from barnabas.terminal.connection import parse_pairs
 from barnabas.terminal.errors import EXIT_OK, CliError, UsageError
 from barnabas.terminal.options import AsJson, Bootstrap, Properties
 from barnabas.terminal.output import print_json, print_table
+from barnabas.terminal.properties import parse_pairs
 from barnabas.terminal.runner import example, new_app
 
 app = new_app("Show and change the quotas of users, clients and addresses.")

@@ -22,10 +22,10 @@ from barnabas.admin import (
 from barnabas.admin.families.topics import DEFAULT
 from barnabas.cli.admin import bounds_of, report
 from barnabas.terminal.administering import administer, saying
-from barnabas.terminal.connection import parse_pairs
 from barnabas.terminal.errors import EXIT_OK, CliError, UsageError
 from barnabas.terminal.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.terminal.output import count_of, print_json, print_table, show_details
+from barnabas.terminal.properties import parse_pairs
 from barnabas.terminal.runner import example, new_app, say_missing
 from barnabas.terminal.units import topic_settings
 from barnabas.wire.errors import ErrorCode
