@@ -75,6 +75,8 @@ SEVERAL_MEANINGS = {
     "--name": "a name of its own in each command",
     "--key": "produce: a text; agent: where the key comes from",
     "--state": "of groups and transactions; agent: the folder of what it remembers",
+    "--from": "where to begin: a place in topics, or a key of a view",
+    "--to": "where to end: a place of a group, or a key of a view",
     "--schema": "produce may also name a file",
 }
 """Options whose values differ from command to command, and why."""

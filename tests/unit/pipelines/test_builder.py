@@ -68,6 +68,7 @@ def test_python_reaches_every_output_of_files():
         "elasticsearch": {"url": "http://h:9200", "index": "i", "id": "a"},
         "clickhouse": {"url": "http://h:8123", "table": "t"},
         "console": {"rows": 3},
+        "view": {"key": ["a"], "keep": "7 days"},
     }
     assert set(given) == set(TARGETS)
     for kind, options in given.items():

@@ -7,10 +7,11 @@ import json
 import sys
 import time
 from datetime import datetime
+from decimal import Decimal
 from json import dumps as encode_json
 from pathlib import Path
 from typing import Annotated, Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import typer
 
@@ -20,13 +21,15 @@ from barnabas.services.access import check_openness
 from barnabas.services.command import access_in, access_parameters, warn_of_exposed, with_parameters
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError, UsageError
 from barnabas.terminal.options import AsJson
-from barnabas.terminal.output import print_json, print_table
+from barnabas.terminal.output import note, print_json, print_table
 from barnabas.terminal.runner import example, new_app
 
 app = new_app("Run many pipelines in one server; start, pause, resume and restart them.")
 
 FOLLOW_SECONDS: Final = 1.0
 LINES_MAX: Final = 10_000
+PAGE_MAX: Final = 10_000
+"""How many rows the server gives at once."""
 DEFAULT_SERVER: Final = "http://127.0.0.1:8084"
 Server = Annotated[
     str,
@@ -145,8 +148,8 @@ def spark_settings(pairs: list[str] | None) -> dict[str, str]:
     return {name: value for name, _, value in (pair.partition("=") for pair in pairs or [])}
 
 
-def call(server: str, method: str, path: str, body: bytes | None = None) -> Any:
-    """The decoded answer. Raises CliError with the server's own line."""
+def call(server: str, method: str, path: str, body: bytes | None = None, *, exact: bool = False) -> Any:
+    """The decoded answer. exact: numbers with a point become decimals. Raises CliError with the server's own line."""
     parts = urlsplit(server)
     shown = without_login(server)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -167,7 +170,7 @@ def call(server: str, method: str, path: str, body: bytes | None = None) -> Any:
     finally:
         connection.close()
     try:
-        value = json.loads(raw) if raw else None
+        value = json.loads(raw, parse_float=Decimal if exact else None) if raw else None
     except ValueError:
         raise CliError(f"{shown} is not a pipeline server: it answered {answer.status}") from None
     if answer.status >= 400:
@@ -260,6 +263,115 @@ def log_line(line: dict[str, str]) -> str:
     """A line of a pipeline's log for people."""
     about = f"{line['query']}: " if line["query"] else ""
     return f"{line['at']} {line['level']:<5} {about}{line['text']}"
+
+
+@app.command(epilog=example("barnabas pipelines views orders"))
+def views(name: Name, server: Server = DEFAULT_SERVER, json: AsJson = False) -> int:
+    """Show what can be looked up in a pipeline: its views, their keys, and as of when they are."""
+    rows = call(server, "GET", f"/pipelines/{quote(name)}/views")
+    if json:
+        print_json(rows)
+        return EXIT_OK
+    lines = []
+    for row in rows:
+        key = ", ".join(f"{field['name']} {field['type']}" for field in row["key"] or ()) or "-"
+        window = row["window"]["start"] if row["window"] else "-"
+        lines.append((row["view"], key, window, row["bytes"], row["as_of"]["time"] if row["as_of"] else "-"))
+    print_table(("view", "key", "window", "bytes", "as of"), lines)
+    return EXIT_OK
+
+
+@app.command(
+    epilog=example(
+        "barnabas pipelines get orders C17",
+        "barnabas pipelines get orders/totals C17 --window 2026-01-31T12:00:00Z",
+        "barnabas pipelines get orders --from C10 --to C20 --json",
+    )
+)
+def get(
+    name: Annotated[str, typer.Argument(metavar="NAME[/VIEW]", show_default=False)],
+    key: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY",
+            help="The values of the key's fields, or of the first ones.",
+            show_default=False,
+        ),
+    ] = None,
+    low: Annotated[
+        str | None,
+        typer.Option("--from", metavar="KEY", help="The first key of a range.", show_default=False),
+    ] = None,
+    high: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="KEY", help="The end of a range, which is not in it itself.", show_default=False
+        ),
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME|FROM/TO",
+            help="Windows that contain a time, or that begin between two.",
+            show_default=False,
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("-a", "--all", help="Show rows of all keys.")] = False,
+    limit: Annotated[int, typer.Option(metavar="COUNT", min=1, help="How many rows to show at most.")] = 100,
+    server: Server = DEFAULT_SERVER,
+    json: AsJson = False,
+) -> int:
+    """Show rows of a view: those of a key, of a range of keys, of a window, or all. Exit code 1: there are none."""
+    if everything == bool(key or low is not None or high is not None or window is not None):
+        raise UsageError("name a KEY, a range (--from, --to), a --window, or --all")
+    given = [("key", value) for value in key or ()]
+    bounds = (("from", low), ("to", high), ("window", window))
+    given += [(option, value) for option, value in bounds if value is not None]
+    found = looked_up(server, name, given, limit, exact=not json)
+    if json:
+        print_json(found)
+    else:
+        rows = found["rows"]
+        names = list(rows[0]) if rows else []
+        if rows:
+            print_table(names, [[_cell(row[field]) for field in names] for row in rows])
+        as_of = found["as_of"]
+        more = "; there are more: raise --limit" if found["next"] else ""
+        note(f"{len(rows)} rows of {found['view']} as of {as_of['time']}, micro-batch {as_of['batch']}{more}")
+    return EXIT_OK if found["rows"] else EXIT_FAILED
+
+
+def _cell(value: Any) -> Any:
+    return (
+        "-"
+        if value is None
+        else encode_json(value, default=str)
+        if isinstance(value, (dict, list))
+        else value
+    )
+
+
+def looked_up(
+    server: str, name: str, given: list[tuple[str, str]], limit: int, *, exact: bool
+) -> dict[str, Any]:
+    """Rows of a view, page by page until there are `limit`, with what the last page said about them. exact: see `call`."""
+    pipeline, _, view = name.partition("/")
+    if not view:
+        there = [row["name"] for row in call(server, "GET", f"/pipelines/{quote(pipeline)}/views")]
+        if len(there) != 1:
+            which = f"name one of its views: {', '.join(f'{pipeline}/{each}' for each in there)}"
+            raise CliError(f"pipeline {pipeline} has {len(there)} views" + (f": {which}" if there else ""))
+        view = there[0]
+    path = f"/pipelines/{quote(pipeline)}/views/{quote(view)}"
+    rows: list[Any] = []
+    after: list[tuple[str, str]] = []
+    while True:
+        asked = [*given, ("limit", str(min(limit - len(rows), PAGE_MAX))), *after]
+        found: dict[str, Any] = call(server, "GET", f"{path}?{urlencode(asked)}", exact=exact)
+        rows += found["rows"]
+        if found["next"] is None or len(rows) >= limit:
+            return found | {"rows": rows}
+        after = [("after", found["next"])]
 
 
 @app.command(epilog=example("barnabas pipelines add examples/access_log/pipeline.yaml"))

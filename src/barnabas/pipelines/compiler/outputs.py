@@ -129,6 +129,8 @@ def query_deliverable(
     elif not frame.fields and target.kind != "console":
         fail(_place(spec, output, target.kind), "there are no fields to deliver: begin with a parse step")
     known(frame, tuple(target.options.get("partition_by", ())), _place(spec, output, "partition_by"))
+    if kind.prepared is not None:
+        frame = kind.prepared(spec, output, frame)
     fields = frame.fields
     # Before the id is computed: that takes the fields that it names out of the open ones, but the document needs them.
     frame = replace(frame, data=frame.data.withColumn(DOCUMENT, json_value(frame).cast("string")))

@@ -312,6 +312,8 @@ def start_query(
     if target is None:
         rows = query_rows(spec, query, load)
     else:
+        if (attempt := TARGETS[target.kind].open) is not None:
+            attempt(spec, query.output, place)
         rows, fields, is_open = query_deliverable(spec, query, load)
     writer = (
         rows.writeStream.queryName(name)

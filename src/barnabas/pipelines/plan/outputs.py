@@ -69,7 +69,12 @@ class Output:
     def topics(self) -> tuple[str, ...]:
         """The topics that it may write to, as far as the pipeline names them."""
         routed = self.route.topics.values() if self.route is not None else ()
-        return tuple(dict.fromkeys(name for name in [self.topic, *routed] if name))
+        return tuple(dict.fromkeys(name for name in [self.topic, *routed, self.changelog] if name))
+
+    @property
+    def changelog(self) -> str:
+        """The compacted topic for the changes of what it keeps; empty without one."""
+        return (self.target.options.get("changelog") or "") if self.target is not None else ""
 
 
 @dataclass(frozen=True, slots=True)

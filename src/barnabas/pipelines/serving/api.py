@@ -7,6 +7,10 @@
     GET    /pipelines/{name}/file          its YAML, without secrets
     GET    /pipelines/{name}/logs          {"lines": [{"at", "level", "query", "text"}], "next": PLACE}: the last
                                            ?lines=200 lines, with ?after=PLACE those after an earlier answer
+    GET    /pipelines/{name}/views         its views: key, fields, as of when
+    GET    /pipelines/{name}/views/{view}  rows, by ?key=VALUE (repeated for a key of several fields, or the first of them),
+                                           ?from= and ?to= (bounds of the key's next field), ?window=TIME or FROM/TO; all
+                                           without; ?limit=100, ?after= the `next` of an earlier answer
     DELETE /pipelines/{name}               stops and removes the pipeline
     POST   /pipelines/{name}/start|resume|pause|stop
     POST   /pipelines/{name}/restart       {"from": "earliest" | "latest" | milliseconds | {"topic": {"0": 5}}}
@@ -14,7 +18,8 @@
     GET    /metrics                        Prometheus text
 
 An error is {"error": "one line"}: 400 for an invalid request or a pipeline that cannot run, 403 for a page of another
-site, 404 for an unknown pipeline or action, 413 for a body of more than a megabyte, 415 for a form.
+site, 404 for an unknown pipeline, view or action, 413 for a body of more than a megabyte, 415 for a form, 503 for a view
+without rows yet, or whose file cannot be read, and for a lookup that takes too long.
 """
 
 from __future__ import annotations
@@ -37,9 +42,12 @@ from barnabas.pipelines.compiler.queries import address_of
 from barnabas.pipelines.entries.hiding import masked
 from barnabas.pipelines.fronts.yaml.spec import PIPELINE, parse_spec
 from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.serving.lookups import BadLookup, Lookups, asked_in
 from barnabas.pipelines.serving.manager import Manager
 from barnabas.pipelines.serving.preview import preview
 from barnabas.pipelines.serving.supervisor import Wanted
+from barnabas.pipelines.views.lookup import NothingYet, TooSlow
+from barnabas.pipelines.views.store import ViewError
 
 Handler = Callable[[Request], Awaitable[Response]]
 LIMITS = Limits(body_bytes=1 << 20, request_s=600.0, requests=200)
@@ -82,8 +90,10 @@ def guarded(work: Callable[[Request], Awaitable[Any]]) -> Handler:
             result = await work(request)
         except KeyError as error:
             return JSONResponse({"error": str(error.args[0])}, 404)
-        except (PipelineError, BadRequest) as error:
+        except (PipelineError, BadRequest, BadLookup) as error:
             return JSONResponse({"error": str(error)}, 400)
+        except (NothingYet, TooSlow, ViewError) as error:
+            return JSONResponse({"error": str(error)}, 503)
         return result if isinstance(result, Response) else JSONResponse(result)
 
     return handle
@@ -94,6 +104,7 @@ class Api:
     """The handlers of all paths, for one manager."""
 
     manager: Manager
+    lookups: Lookups
 
     def health(self) -> dict[str, Any]:
         """Whether the server is up, and how many pipelines have failed."""
@@ -135,6 +146,17 @@ class Api:
         except ValueError:
             raise BadRequest(f"after is {after!r}, not the `next` of an earlier answer") from None
         return asdict(page)
+
+    async def views(self, request: Request) -> Any:
+        """The views of a pipeline."""
+        return await run_in_threadpool(self.lookups.listing, request.path_params["name"])
+
+    async def rows(self, request: Request) -> Any:
+        """Rows of a view."""
+        asked = asked_in(request.query_params.multi_items())
+        name, view = request.path_params["name"], request.path_params["view"]
+        text = await run_in_threadpool(self.lookups.find, name, view, asked)
+        return Response(text, media_type="application/json")
 
     async def remove(self, request: Request) -> Any:
         """Stop and remove a pipeline."""
@@ -186,7 +208,7 @@ def error_shape(error: HttpError, request_id: str) -> tuple[bytes, str]:
 
 def make_service(manager: Manager) -> Service:
     """The API for a manager, which others start and stop."""
-    api = Api(manager)
+    api = Api(manager, Lookups(manager))
 
     async def start(url: str) -> None:
         return None
@@ -201,6 +223,8 @@ def make_service(manager: Manager) -> Service:
             Route("/pipelines/{name}", guarded(api.remove), methods=["DELETE"]),
             Route("/pipelines/{name}/file", guarded(api.text), methods=["GET"]),
             Route("/pipelines/{name}/logs", guarded(api.logs), methods=["GET"]),
+            Route("/pipelines/{name}/views", guarded(api.views)),
+            Route("/pipelines/{name}/views/{view}", guarded(api.rows)),
             Route("/pipelines/{name}/{action}", guarded(api.act), methods=["POST"]),
             Route("/preview", guarded(api.show_preview), methods=["POST"]),
         ],

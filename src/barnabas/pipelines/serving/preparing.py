@@ -58,10 +58,24 @@ def _prepare(spec: PipelineSpec, bootstrap: str) -> None:
                         f"topic {topic} does not exist: create it with `barnabas topic create {topic}`"
                     )
             client.create_topics(new_topics(spec), exist_ok=True)
+            _check_changelogs(client, spec)
     except BrokerUnavailable as error:
         raise BrokerAway(f"{error}: start a broker with `barnabas start`, or name another with -b") from error
     except ClientError as error:
         raise PipelineError(str(error)) from error
+
+
+def _check_changelogs(client: BlockingClient, spec: PipelineSpec) -> None:
+    """Raises PipelineError for a changelog topic that would lose the rows of keys that do not change."""
+    for output in spec.outputs:
+        if not output.changelog:
+            continue
+        policy = client.topic_configs(output.changelog).get("cleanup.policy") or ""
+        if "compact" not in policy or "delete" in policy:
+            raise PipelineError(
+                f"{output.at('view')}: the changelog topic {output.changelog} has cleanup.policy={policy}, so it would lose "
+                f"the oldest rows: `barnabas config set topic {output.changelog} cleanup.policy=compact`, or name another"
+            )
 
 
 def new_topics(spec: PipelineSpec) -> list[NewTopic]:
@@ -75,4 +89,6 @@ def new_topics(spec: PipelineSpec) -> list[NewTopic]:
     for output in spec.outputs:
         for topic in output.topics():
             wanted[topic] = NewTopic(topic, output.partitions, configs=output.config)
+        if output.changelog:
+            wanted[output.changelog] = NewTopic(output.changelog, configs={"cleanup.policy": "compact"})
     return list(wanted.values())

@@ -100,14 +100,14 @@ class Wanted(StrEnum):
 class Managed:
     """One pipeline.
 
-    brake: see `stop_file`. restarts: since it last ran well. retry_at: when to start again, in monotonic seconds. lags,
-    gauges: the newest ones, by query. waiting_since, target_since: when (seconds since 1970) the broker, or a target,
-    stopped answering. lock: held
-    while the pipeline starts and stops. once: it ends when all present records are processed, or at its first failure;
-    `ended` is set then. reports: numbers by query, which are kept when it restarts; None: each start counts from zero.
-    failures: the last ones, each with its time and reason, oldest first. stands, stuck: by query, whether it moves, and a
-    line about each that does not. query_ids: Spark's ids of its queries. begun_at: when the start in progress began, in
-    monotonic seconds.
+    brake: see `stop_file`. restarts: since it last ran well. retry_at: when to start again, in monotonic seconds.
+    lags, gauges: the newest ones, by query. ends: the ends of the sources' partitions when the lag was asked for, by
+    query. waiting_since, target_since: when (seconds since 1970) the broker, or a target, stopped answering. lock:
+    held while the pipeline starts and stops. once: it ends when all present records are processed, or at its first
+    failure; `ended` is set then. reports: numbers by query, which are kept when it restarts; None: each start counts
+    from zero. failures: the last ones, each with its time and reason, oldest first. stands, stuck: by query, whether
+    it moves, and a line about each that does not. query_ids: Spark's ids of its queries. begun_at: when the start in
+    progress began, in monotonic seconds.
     """
 
     spec: PipelineSpec
@@ -129,6 +129,7 @@ class Managed:
     retry_at: float = 0.0
     starting: dict[str, str] = field(default_factory=dict)
     lags: dict[str, int] = field(default_factory=dict)
+    ends: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
     gauges: dict[str, Gauge] = field(default_factory=dict)
     stands: dict[str, Standstill] = field(default_factory=dict)
     stuck: dict[str, str] = field(default_factory=dict)
@@ -301,7 +302,7 @@ class Supervisor:
             if managed.wanted is not Wanted.RUNNING:
                 break  # another thread waits for the lock to stop it
         managed.waiting_since, managed.target_since, managed.asked_at = None, None, 0.0
-        for numbers in (managed.lags, managed.gauges, managed.stands, managed.stuck):
+        for numbers in (managed.lags, managed.ends, managed.gauges, managed.stands, managed.stuck):
             numbers.clear()
         managed.started_at = time.monotonic()
         self._tell(managed, "started", restarts=managed.restarts)
@@ -438,6 +439,7 @@ class Supervisor:
                         max(ends[pair].offset - at, 0) for pair, at in positions.items() if pair in ends
                     )
                     managed.lags[report.name] = lag
+                    managed.ends[report.name] = _by_topic({pair: e.offset for pair, e in ends.items()})
                     gauge = managed.gauges.setdefault(report.name, Gauge())
                     gauge.note(time.monotonic(), report.rows, lag)
                     self._note_standstill(managed, stream, report.name, lag)
@@ -449,7 +451,7 @@ class Supervisor:
         except BrokerUnavailable:
             if managed.running or managed.waiting_since is not None:
                 managed.waiting_since = managed.waiting_since or time.time()
-            for numbers in (managed.lags, managed.stands, managed.stuck):
+            for numbers in (managed.lags, managed.ends, managed.stands, managed.stuck):
                 numbers.clear()
         except Exception as error:  # only numbers are missing: if something is wrong, the query itself fails
             managed.lags.clear()
@@ -573,6 +575,14 @@ def _impatient(options: ClientOptions) -> ClientOptions:
         connect_timeout_s=LAG_SECONDS,
         request_timeout_s=LAG_SECONDS,
     )
+
+
+def _by_topic(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[str, int]]:
+    """Offsets of partitions, by topic and by the partition's number as text."""
+    found: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in offsets.items():
+        found.setdefault(topic, {})[str(partition)] = offset
+    return found
 
 
 def _clock(seconds: float) -> str:

@@ -11,7 +11,8 @@ from barnabas.pipelines.kinds.targets.console import CONSOLE
 from barnabas.pipelines.kinds.targets.database import DATABASE
 from barnabas.pipelines.kinds.targets.elasticsearch import ELASTICSEARCH
 from barnabas.pipelines.kinds.targets.files import FILES
+from barnabas.pipelines.kinds.targets.view import VIEW
 
 TARGETS: Final[Mapping[str, TargetKind]] = {
-    kind.name: kind for kind in (FILES, DATABASE, ELASTICSEARCH, CLICKHOUSE, CONSOLE)
+    kind.name: kind for kind in (FILES, DATABASE, ELASTICSEARCH, CLICKHOUSE, CONSOLE, VIEW)
 }

@@ -31,7 +31,7 @@ from barnabas.pipelines.spark.private import require_whole_input
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from barnabas.pipelines.plan.outputs import Target
+    from barnabas.pipelines.plan.outputs import Output, Target
     from barnabas.pipelines.plan.pipeline import PipelineSpec
 
 RECORD_DDL: Final = ", ".join(f"{name} {DDL_TYPES[name[1:]]}" for name in RECORD_COLUMNS)
@@ -79,6 +79,9 @@ class Task:
         return f"{self.identity or self.query}-{self.batch_id}-{self.part}"
 
 
+Materialise = Callable[
+    ["DataFrame", Delivery, "PipelineSpec", "Output", Sequence[str], Mapping[str, str], str | None], None
+]
 Deliver = Callable[
     [Mapping[str, Any], Task, Iterator[pa.RecordBatch]], Iterator[tuple[pa.RecordBatch, list[Refused]]]
 ]
@@ -94,7 +97,10 @@ class TargetKind:
     which `by_spark` is true). repeats: what happens to a repeated batch. takes_open: whether it accepts undeclared
     fields; None for a target that stores documents. takes_bytes: whether records without fields are delivered as bytes,
     not as text. by_place: whether documents are known by the place of their record, which then begins with the topic's
-    id: a topic that is created again has the same offsets. deletes: whether rows can be deleted by their key.
+    id: a topic that is created again has the same offsets. deletes: whether rows can be deleted by their key. prepared:
+    checks and completes the frame of an output when it is compiled. open: tries, with the query's checkpoint, whether the
+    target can be written, before the query starts (raises TargetAway). materialise: in place of deliver and write, applies
+    a micro-batch in the driver, with the query's checkpoint.
     """
 
     name: str
@@ -109,6 +115,9 @@ class TargetKind:
     takes_bytes: Callable[[Mapping[str, Any]], bool] = lambda _: False
     by_place: Callable[[Mapping[str, Any]], bool] = lambda _: False
     deletes: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    prepared: Callable[[PipelineSpec, Output, Frame], Frame] | None = None
+    open: Callable[[PipelineSpec, Output, str], None] | None = None
+    materialise: Materialise | None = None
 
 
 def deliver_batch(
@@ -130,7 +139,7 @@ def deliver_batch(
     if kind.by_place(target.options):
         rows = placed(rows, topic_ids(Folder(spark, checkpoint), batch_id))
     delivery = Delivery(query, checkpoint_identity(spark, checkpoint), batch_id)
-    deliver_rows(rows, delivery, spec, output, kind, target, fields, open, settings)
+    deliver_rows(rows, delivery, spec, output, kind, target, fields, open, settings, checkpoint)
 
 
 def topic_ids(folder: Folder, batch_id: int) -> dict[str, str]:
@@ -163,23 +172,31 @@ def deliver_rows(
     fields: Sequence[str],
     open: bool,
     settings: Mapping[str, str],
+    checkpoint: str | None = None,
 ) -> None:
-    """Delivers rows like `deliver_batch`, for a given delivery. output: the rows' output, for the dead letters."""
+    """Delivers rows like `deliver_batch`, for a given delivery. output: the rows' output, for the dead letters.
+    checkpoint: None in a replay."""
+    if kind.materialise is not None:
+        chosen = next(o for o in spec.outputs if o.name == output)
+        kind.materialise(rows, delivery, spec, chosen, fields, settings, checkpoint)
+        return
     if kind.write is not None and kind.by_spark(target.options):
         rows = rows.persist()
         try:
             kind.write(target.options, delivery, Frame(_good(rows), tuple(fields), open))
-            refused = rows.where(F.col("_error").isNotNull()).select(*_result_columns(rows))
-            _bury(refused, spec, settings)
+            refused = rows.where(F.col("_error").isNotNull()).select(*result_columns(rows))
+            bury(refused, spec, settings)
         finally:
             rows.unpersist()
         return
     assert kind.deliver is not None
-    columns = [*_result_columns(rows), F.col(DOCUMENT), F.col(IDENTITY)]
+    columns = [*result_columns(rows), F.col(DOCUMENT), F.col(IDENTITY)]
     marks = [F.col(DELETED)] if DELETED in rows.columns else []
-    plain = _in_order(rows, spec, output).select(*columns, *[_plain(rows, name) for name in fields], *marks)
+    plain = _in_order(rows, spec, output).select(
+        *columns, *[plain_column(rows, name) for name in fields], *marks
+    )
     work = _Work(kind.name, target.options, delivery, open, kind.deliver, output, keeps_order(spec, output))
-    _bury(plain.mapInArrow(work, RESULT_DDL), spec, settings)
+    bury(plain.mapInArrow(work, RESULT_DDL), spec, settings)
 
 
 @functools.cache
@@ -220,7 +237,7 @@ def _good(rows: DataFrame) -> DataFrame:
     return rows.where(F.col("_error").isNull())
 
 
-def _result_columns(rows: DataFrame) -> list[Any]:
+def result_columns(rows: DataFrame) -> list[Any]:
     """The record's columns and the error. Rows of an aggregate have no record; their document becomes the value."""
     there = set(rows.columns)
     found = []
@@ -235,7 +252,7 @@ def _result_columns(rows: DataFrame) -> list[Any]:
     return [*found, error]
 
 
-def _plain(rows: DataFrame, name: str) -> Any:
+def plain_column(rows: DataFrame, name: str) -> Any:
     """A field in a type that other programs can read: objects as JSON text, variants as text."""
     kind = rows.schema[name].dataType.simpleString()
     column = F.col(quoted(name))
@@ -246,7 +263,7 @@ def _plain(rows: DataFrame, name: str) -> Any:
     return column.alias(name)
 
 
-def _bury(refused: DataFrame, spec: PipelineSpec, settings: Mapping[str, str]) -> None:
+def bury(refused: DataFrame, spec: PipelineSpec, settings: Mapping[str, str]) -> None:
     """Writes rows with an error to the dead-letter topic. Only this write makes Spark run the delivery."""
     columns = dead_columns(spec)
     rows = refused.select(*[column.alias(name) for name, column in columns.items()])
