@@ -96,6 +96,7 @@ COMMANDS: Final = (
         also=("barnabas.cli.pipelines.pipeline_records",),
     ),
     Command("pipelines", "barnabas.cli.pipelines.pipelines", "Run many pipelines in one server."),
+    Command("console", "barnabas.cli.http.console", "See and change clusters in a browser."),
     Command("rest", "barnabas.cli.http.rest", "Serve topics over HTTP: the REST proxy."),
     Command("reporting", "barnabas.cli.http.reporting", "Take messages over HTTP: access points, web hooks."),
     Command("registry", "barnabas.cli.http.registry", "Serve a schema registry."),

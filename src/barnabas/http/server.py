@@ -57,12 +57,13 @@ class HttpOptions:
     stop_s: float = 30.0
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
 
-    def visitors(self) -> Visitors:
-        """Whose requests are accepted."""
+    def visitors(self, is_page: Callable[[Scope], bool] = lambda scope: False) -> Visitors:
+        """Whose requests are accepted. is_page: see Visitors."""
         return Visitors(
             self.cors_origins,
             (name_of(self.listen), *self.names),
             any_name=self.tls is not None or self.authenticate is not None,
+            is_page=is_page,
         )
 
     def known_as(self, address: str | None) -> HttpOptions:
@@ -83,7 +84,7 @@ class Service:
     unready: why requests cannot be served right now, None when they can (`GET /ready`).
     raw_paths: handlers receive paths as they were sent, not decoded, so that a name may contain `%2F`.
     is_streaming: whether a request has no limits on body and time; its handler has limits of its own.
-    media_type: of bodies. takes_forms: see Guard.
+    media_type: of bodies. takes_forms: see Guard. is_page: see Visitors.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Service:
     is_streaming: Callable[[Scope], bool] = lambda scope: False
     media_type: str = "application/json"
     takes_forms: Callable[[Scope], bool] = lambda scope: False
+    is_page: Callable[[Scope], bool] = lambda scope: False
 
 
 def make_app(service: Service, options: HttpOptions) -> ASGIApp:
@@ -126,7 +128,7 @@ def make_app(service: Service, options: HttpOptions) -> ASGIApp:
         )
     app = Starlette(routes=routes, middleware=middleware)
     app.router.redirect_slashes = False
-    visitors = options.visitors()
+    visitors = options.visitors(service.is_page)
     visitors.learn_full_name()
     return Guard(
         _Bare(app, service.raw_paths),

@@ -17,7 +17,7 @@ import ipaddress
 import re
 import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -40,12 +40,18 @@ class Visitors:
     """Decides whose requests are accepted."""
 
     def __init__(
-        self, origins: Iterable[str] = (), names: Iterable[str] = (), *, any_name: bool = False
+        self,
+        origins: Iterable[str] = (),
+        names: Iterable[str] = (),
+        *,
+        any_name: bool = False,
+        is_page: Callable[[Scope], bool] = lambda scope: False,
     ) -> None:
         """origins: of pages, `*` for all. names: of this service; `*` for all, `*.example.com` for all below one.
 
-        any_name: whether the service has TLS or asks for a login.
+        any_name: whether the service has TLS or asks for a login. is_page: whether links of other sites may lead to a path.
         """
+        self._is_page = is_page
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
         self._own = {name.lower() for name in names if name}
         self._below = (*PRIVATE, *(name[1:] for name in self._own if name.startswith("*.")))
@@ -79,11 +85,17 @@ class Visitors:
                     f"{shown!r} is not a name of this service; --allow-host NAME makes it one (DNS rebinding)",
                 )
         foreign = found.get(b"sec-fetch-site") in ("cross-site", "same-site")
-        if origin is None and foreign and ALL not in self._origins and not _is_link(scope, found):
+        if origin is None and foreign and ALL not in self._origins and not self._is_link(scope, found):
             raise HttpError(403, "pages of other sites may not use this service; --cors would allow it")
 
     def _may_call(self, origin: str, host: str) -> bool:
         return ALL in self._origins or origin in self._origins or _is_same(origin, host)
+
+    def _is_link(self, scope: Scope, found: dict[bytes, str]) -> bool:
+        """Whether a user follows a link to a page for people. What is shown in a frame, or loaded, is none."""
+        is_read = scope["method"] in ("GET", "HEAD")
+        leads = scope["path"] in LINKED or self._is_page(scope)
+        return is_read and leads and found.get(b"sec-fetch-mode") == "navigate"
 
     def knows(self, host: str) -> bool:
         """Whether a `Host` header is accepted."""
@@ -124,12 +136,6 @@ def _is_same(origin: str, host: str) -> bool:
         return False
     named = match[1] or match[2]
     return parts.hostname == named and port == (int(match[3]) if match[3] else default)
-
-
-def _is_link(scope: Scope, found: dict[bytes, str]) -> bool:
-    """Whether a user follows a link to a page for people."""
-    is_read = scope["method"] in ("GET", "HEAD")
-    return is_read and scope["path"] in LINKED and found.get(b"sec-fetch-mode") == "navigate"
 
 
 def media_type(scope: Scope) -> str:

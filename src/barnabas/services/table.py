@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.services.rows.console import CONSOLE
 from barnabas.services.rows.metrics import METRICS
 from barnabas.services.rows.registry import REGISTRY
 from barnabas.services.rows.reporting import REPORTING
 from barnabas.services.rows.rest import REST
 
-ROWS: Final = {row.name: row for row in (REGISTRY, REST, REPORTING, METRICS)}
+ROWS: Final = {row.name: row for row in (REGISTRY, REST, REPORTING, METRICS, CONSOLE)}
 """By name. The registry comes first: the others ask it for its address when they start."""

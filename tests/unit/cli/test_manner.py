@@ -16,6 +16,7 @@ SERVERS = {
     "pipelines serve",
     "registry start",
     "rest start",
+    "console",
     "reporting start",
     "cluster start",
     "zookeeper start",

@@ -1,0 +1,80 @@
+"""Every change as a record of a topic of its cluster: who, when, what, with which fields, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from barnabas.admin import NewTopic
+from barnabas.admin.values import TopicPartition
+from barnabas.client.errors import ClientError
+from barnabas.console.asking import Ask, Done
+from barnabas.console.producing import produce
+from barnabas.wire.errors import ErrorCode
+
+log = logging.getLogger("barnabas.console.audit")
+
+SECRET: Final = re.compile(r"password|secret|token", re.IGNORECASE)
+BYTES_MAX: Final = 2_000
+"""Longer fields are cut: a record that was produced is in its topic."""
+
+
+class Audit:
+    """Writes to the log always, and to a topic if there is one."""
+
+    def __init__(self, topic: str | None) -> None:
+        self.topic = topic
+
+    async def note(self, ask: Ask, what: str, done: Done | None, failure: str | None) -> None:
+        """One change, or an attempt. A topic that cannot be written is reported in the log, and nothing else."""
+        entry = {
+            "time_ms": int(time.time() * 1000),
+            "user": ask.user,
+            "cluster": ask.cluster.name,
+            "action": what.format_map(_Quoted(ask.path)),
+            "fields": {name: _short(name, value) for name, value in ask.fields.items()},
+            "result": str(done.said) if done is not None else None,
+            "commands": [] if done is None else list(done.commands),
+            "changed": {} if done is None else dict(done.data),
+            "failure": failure,
+        }
+        log.info("change", extra={"change": json.dumps(entry, ensure_ascii=True, default=str)})
+        if self.topic is None:
+            return
+        try:
+            await self._write(
+                ask, json.dumps(entry, ensure_ascii=False, default=str).encode("utf-8", "replace")
+            )
+        except ClientError as error:
+            log.error(
+                "a change is missing in the audit topic", extra={"topic": self.topic, "reason": str(error)}
+            )
+
+    async def _write(self, ask: Ask, value: bytes) -> None:
+        assert self.topic is not None
+        key = (ask.user or "").encode()
+        place = TopicPartition(self.topic, 0)
+        try:
+            await produce(ask.admin, place, key, value)
+        except ClientError as error:
+            if getattr(error, "code", 0) != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            made = await ask.admin.topics.create([NewTopic(self.topic, 1, configs={"retention.ms": "-1"})])
+            made.except_for(ErrorCode.TOPIC_ALREADY_EXISTS).require()
+            await produce(ask.admin, place, key, value)
+
+
+class _Quoted(dict[str, str]):
+    def __init__(self, path: Mapping[str, str]) -> None:
+        super().__init__({name: repr(value) for name, value in path.items()})
+
+
+def _short(name: str, value: Any) -> Any:
+    if SECRET.search(name):
+        return "(hidden)"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= BYTES_MAX else text[:BYTES_MAX] + "…"

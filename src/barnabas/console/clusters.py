@@ -1,0 +1,187 @@
+"""The clusters of a console, and what is known of each: read through `barnabas.admin`, and kept for seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+from barnabas.admin import AsyncAdmin, Results
+from barnabas.admin.families.cluster import ClusterView
+from barnabas.admin.families.group_offsets import CommittedOffset
+from barnabas.admin.families.groups import GroupListing
+from barnabas.admin.families.log_dirs import LogDir
+from barnabas.admin.families.records import Bounds
+from barnabas.admin.families.topics import Topic
+from barnabas.admin.values import NodeId, TopicPartition
+from barnabas.client.errors import ClientError
+from barnabas.client.options import ClientOptions
+from barnabas.client.urls import Address
+from barnabas.console.kept import Kept
+
+log = logging.getLogger("barnabas.console")
+
+SAMPLE_S: Final = 10.0
+"""Time between two samples of the ends of all logs."""
+SAMPLES_MAX: Final = 360
+VISITED_S: Final = 600.0
+"""How long after the last visit samples are still taken."""
+
+
+def patient_for_pages(options: ClientOptions) -> ClientOptions:
+    """These options with times that somebody who looks at a page is willing to wait."""
+    return replace(
+        options, connect_timeout_s=3.0, contact_timeout_s=1.0, request_timeout_s=10.0, deadline_s=4.0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Brokers and topics, as one broker knows them."""
+
+    view: ClusterView
+    topics: Mapping[str, Topic]
+
+    def partitions(self) -> list[TopicPartition]:
+        """All partitions that have a leader."""
+        return [
+            TopicPartition(topic.name, partition.number)
+            for topic in self.topics.values()
+            for partition in topic.partitions
+            if partition.leader >= 0
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The sum of a topic's log end offsets, for all topics, at one time (seconds since 1970)."""
+
+    time_s: float
+    ends: Mapping[str, int]
+
+
+class Cluster:
+    """One cluster. name: of the console's own, in its addresses. where: its brokers, as commands take them.
+
+    registry: the address of its schema registry; None without one. pipelines: that of a server of pipelines.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        options: ClientOptions,
+        registry: Callable[[], Address | None] = lambda: None,
+        pipelines: str | None = None,
+    ) -> None:
+        self.name = name
+        self.options = options
+        self.registry = registry
+        self.pipelines = pipelines
+        self.where = ",".join(f"{host}:{port}" for host, port in options.bootstrap)
+        self.admin = AsyncAdmin(patient_for_pages(options))
+        self.layout = Kept(self._read_layout, 2, 20)
+        self.dirs = Kept(self._read_dirs, 10, 60)
+        self.bounds = Kept(self._read_bounds, 4, 30)
+        self.groups = Kept(self._read_groups, 3, 20)
+        self.commits = Kept(self._read_commits, 5, 30)
+        self.samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
+        self._visited_s = 0.0
+        self._sampling: asyncio.Task[None] | None = None
+
+    def changed(self) -> None:
+        """Something was changed through the console: what is kept is read again."""
+        for kept in self._kept():
+            kept.drop()
+
+    def _kept(self) -> Sequence[Kept[object]]:
+        return (self.layout, self.dirs, self.bounds, self.groups, self.commits)  # type: ignore[return-value]
+
+    def failures(self) -> list[str]:
+        """Why what is shown could not be renewed, each reason once."""
+        return list(dict.fromkeys(str(kept.failure) for kept in self._kept() if kept.failure is not None))
+
+    def visited(self) -> None:
+        """Somebody looks at the cluster: take samples from now on."""
+        self._visited_s = time.monotonic()
+        if self._sampling is None or self._sampling.done():
+            self._sampling = asyncio.create_task(self._sample())
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for kept in self._kept():
+            kept.close()
+        if self._sampling is not None:
+            self._sampling.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._sampling
+        await self.admin.close()
+
+    def rates(self, window_s: float = 60.0) -> dict[str, float]:
+        """Records per second produced to each topic, over the last samples; empty until there are two."""
+        if len(self.samples) < 2:
+            return {}
+        last = self.samples[-1]
+        first = next(s for s in self.samples if last.time_s - s.time_s <= window_s or s is last)
+        if first is last:
+            first = self.samples[-2]
+        seconds = max(last.time_s - first.time_s, 0.001)
+        return {
+            name: max(end - first.ends[name], 0) / seconds
+            for name, end in last.ends.items()
+            if name in first.ends
+        }
+
+    def history(self, topic: str | None = None) -> list[tuple[float, float]]:
+        """(time, records per second since the sample before) of one topic, or of all."""
+        found = []
+        samples = list(self.samples)
+        for before, after in pairwise(samples):
+            seconds = max(after.time_s - before.time_s, 0.001)
+            names = after.ends.keys() & before.ends.keys() if topic is None else {topic}
+            made = sum(
+                max(after.ends[n] - before.ends[n], 0) for n in names if n in after.ends and n in before.ends
+            )
+            found.append((after.time_s, made / seconds))
+        return found
+
+    # --- reading ----------------------------------------------------------------------------------------
+
+    async def _read_layout(self) -> Layout:
+        view, topics = await asyncio.gather(self.admin.cluster.describe(), self.admin.topics.list())
+        return Layout(view, topics)
+
+    async def _read_dirs(self) -> Results[NodeId, Sequence[LogDir]]:
+        return await self.admin.log_dirs.describe()
+
+    async def _read_bounds(self) -> Mapping[TopicPartition, Bounds]:
+        layout = await self.layout.get()
+        bounds = (await self.admin.records.bounds(layout.partitions())).done
+        ends: Counter[str] = Counter()
+        for key, found in bounds.items():
+            ends[key.topic] += found.end
+        now_s = time.time()
+        if not self.samples or now_s - self.samples[-1].time_s >= SAMPLE_S / 2:
+            self.samples.append(Sample(now_s, ends))
+        return bounds
+
+    async def _read_groups(self) -> Results[NodeId, Sequence[GroupListing]]:
+        return await self.admin.groups.list()
+
+    async def _read_commits(self) -> Mapping[str, Mapping[TopicPartition, CommittedOffset]]:
+        listed = await self.groups.get()
+        names = [g.name for found in listed.done.values() for g in found if g.type.lower() != "share"]
+        return (await self.admin.groups.offsets(names)).done
+
+    async def _sample(self) -> None:
+        while time.monotonic() - self._visited_s < VISITED_S:
+            try:
+                await self.bounds.get()
+            except ClientError as error:
+                log.debug("no sample", extra={"cluster": self.name, "reason": str(error)})
+            await asyncio.sleep(SAMPLE_S)

@@ -1,0 +1,134 @@
+"""Sessions of people who log in with a form; programs log in with each request, as with the other services."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+from urllib.parse import quote
+
+from starlette.types import Scope
+
+from barnabas.http.errors import HttpError
+from barnabas.http.guard import OPEN_PATHS, Authenticate
+
+COOKIE: Final = "barnabas_console"
+SESSION_S: Final = 12 * 3600.0
+IDLE_S: Final = 2 * 3600.0
+SESSIONS_MAX: Final = 10_000
+LOGIN: Final = "/login"
+
+
+@dataclass(slots=True)
+class Session:
+    """Somebody who has logged in. Times by the monotonic clock."""
+
+    user: str
+    began_s: float
+    used_s: float
+
+
+def cookies_of(scope: Scope) -> Mapping[str, str]:
+    """The request's cookies; none if they cannot be parsed."""
+    text = "; ".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"cookie")
+    try:
+        return {name: held.value for name, held in SimpleCookie(text).items()}
+    except CookieError:
+        return {}
+
+
+class Sessions:
+    """Who is logged in. users: checks passwords and tokens; None if nobody needs to log in."""
+
+    def __init__(self, users: Authenticate | None) -> None:
+        self._users = users
+        self._secret = secrets.token_bytes(32)
+        self._sessions: dict[bytes, Session] = {}
+
+    @property
+    def are_needed(self) -> bool:
+        return self._users is not None
+
+    async def authenticate(self, scope: Scope) -> str | None:
+        """See HttpOptions.authenticate: by cookie, otherwise by the header; a browser is sent to the form."""
+        path: str = scope["path"]
+        if path in OPEN_PATHS or path == LOGIN or path.startswith("/static/"):
+            return None
+        assert self._users is not None
+        found = self.find(cookies_of(scope))
+        if found is not None:
+            return found.user
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        if b"authorization" in headers:
+            return await self._users(scope)
+        asked = path + ("?" + scope["query_string"].decode("latin-1") if scope["query_string"] else "")
+        target = f"{LOGIN}?next={quote(asked, safe='/')}" if scope["method"] == "GET" else LOGIN
+        if b"hx-request" in headers:
+            raise HttpError(401, "log in again", headers={"hx-redirect": LOGIN})
+        if not path.startswith(("/api/", "/openapi.json")):
+            raise HttpError(303, "log in first", headers={"location": target})
+        return await self._users(scope)
+
+    async def log_in(self, scope: Scope, user: str, password: str) -> str:
+        """The value of the cookie. Raises HttpError 401."""
+        assert self._users is not None
+        basic = base64.b64encode(f"{user}:{password}".encode("utf-8", "replace"))
+        headers = [(b"authorization", b"Basic " + basic)]
+        name = await self._users({**scope, "path": "/", "method": "POST", "headers": headers})
+        assert name is not None
+        now_s = time.monotonic()
+        self._forget_old(now_s)
+        token = secrets.token_urlsafe(32)
+        self._sessions[_digest(token)] = Session(name, now_s, now_s)
+        return token
+
+    def log_out(self, cookies: Mapping[str, str]) -> None:
+        """End the session of a request."""
+        self._sessions.pop(_digest(cookies.get(COOKIE, "")), None)
+
+    def find(self, cookies: Mapping[str, str]) -> Session | None:
+        """The session of a request; None if there is none, or it has ended."""
+        token = cookies.get(COOKIE)
+        if not token:
+            return None
+        session = self._sessions.get(_digest(token))
+        now_s = time.monotonic()
+        if session is None or _is_over(session, now_s):
+            return None
+        session.used_s = now_s
+        return session
+
+    def stamp(self, cookies: Mapping[str, str]) -> str:
+        """What a form of this session has to carry, so that no other page can have made it."""
+        return hmac.new(self._secret, cookies.get(COOKIE, "").encode(), hashlib.sha256).hexdigest()
+
+    def is_stamp(self, cookies: Mapping[str, str], given: str) -> bool:
+        """Whether a form carries the stamp of its session."""
+        return hmac.compare_digest(self.stamp(cookies), given)
+
+    def _forget_old(self, now_s: float) -> None:
+        self._sessions = {key: held for key, held in self._sessions.items() if not _is_over(held, now_s)}
+        while len(self._sessions) >= SESSIONS_MAX:
+            oldest = min(self._sessions, key=lambda key: self._sessions[key].used_s)
+            del self._sessions[oldest]
+
+
+def _is_over(session: Session, now_s: float) -> bool:
+    return now_s - session.began_s > SESSION_S or now_s - session.used_s > IDLE_S
+
+
+def _digest(token: str) -> bytes:
+    """Sessions are stored by digest: looking one up takes the same time however much of the token is right."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def safe_target(given: str) -> str:
+    """Where to go after the login: an address of the console itself."""
+    is_own = given.startswith("/") and not given.startswith(("//", "/\\")) and "\\" not in given
+    return given if is_own and given.isprintable() else "/"

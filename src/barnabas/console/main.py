@@ -1,0 +1,101 @@
+"""The console as a service: what `barnabas console` and `barnabas start --with console` run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from starlette.types import Scope
+
+from barnabas.client.options import ClientOptions
+from barnabas.client.urls import Address
+from barnabas.console.answering import Console, routes
+from barnabas.console.clusters import Cluster
+from barnabas.console.login import Sessions
+from barnabas.console.roles import Roles
+from barnabas.http.errors import HttpError
+from barnabas.http.server import HttpOptions, HttpServer, Service
+
+STOP_S: Final = 3.0
+"""How long requests in progress may take when the console stops: live tails never end by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """One cluster to show. See Cluster."""
+
+    name: str
+    client: ClientOptions
+    registry: Callable[[], Address | None] = lambda: None
+    pipelines: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """What the console shows, and to whom. audit: the topic that gets a record for each change; None: none does."""
+
+    clusters: Sequence[ClusterOptions]
+    roles: Roles = field(default_factory=Roles)
+    audit: str | None = None
+
+
+def make_server(options: ConsoleOptions, http: HttpOptions) -> HttpServer:
+    """A server that is not started yet."""
+    sessions = Sessions(http.authenticate)
+    guarded = replace(
+        http,
+        authenticate=sessions.authenticate if sessions.are_needed else None,
+        stop_s=min(http.stop_s, STOP_S),
+    )
+
+    def build() -> Service:
+        clusters = {
+            given.name: Cluster(given.name, given.client, given.registry, given.pipelines)
+            for given in options.clusters
+        }
+        console = Console(clusters, sessions, options.roles, options.audit, is_secure=http.tls is not None)
+
+        async def start(url: str) -> None:
+            """The console starts without its clusters: it says on its pages that they do not answer."""
+
+        return Service(
+            "console",
+            routes(console),
+            error_shape,
+            start=start,
+            stop=console.close,
+            raw_paths=True,
+            is_streaming=is_streaming,
+            takes_forms=takes_forms,
+            is_page=is_page,
+        )
+
+    return HttpServer(build, guarded)
+
+
+def error_shape(error: HttpError, request_id: str) -> tuple[bytes, str]:
+    """An error as the API writes it."""
+    return json.dumps({"error_code": error.code, "message": error.message}).encode(), "application/json"
+
+
+def is_page(scope: Mapping[str, object] | Scope) -> bool:
+    """Whether the path is that of a page, which links of other sites may lead to."""
+    path = str(scope["path"])
+    return path.startswith("/clusters/") or path == "/login"
+
+
+def is_streaming(scope: Scope) -> bool:
+    """Whether an answer may take any time: those that end when their reader goes away."""
+    path: str = scope["path"]
+    return (
+        scope["method"] == "GET"
+        and path.startswith("/api/")
+        and path.endswith(("/tail", "/search", "/export"))
+    )
+
+
+def takes_forms(scope: Scope) -> bool:
+    """Whether a request may be a form: pages may, since their handlers look for the session's stamp."""
+    return not scope["path"].startswith("/api/")

@@ -1,0 +1,14 @@
+"""The pages, in the order in which their addresses are tried, and the menu."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.console.pages import overview, topic, topics
+from barnabas.console.site import Page, Section
+
+PAGES: Final[tuple[Page, ...]] = (*overview.PAGES, *topics.PAGES, *topic.PAGES)
+SECTIONS: Final = (
+    Section("overview", "Overview", ""),
+    Section("topics", "Topics", "/topics"),
+)

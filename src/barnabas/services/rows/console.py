@@ -1,0 +1,156 @@
+"""The web console as a service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.services.option import ServiceOption
+from barnabas.services.row import Given, Row
+from barnabas.terminal.errors import UsageError
+
+if TYPE_CHECKING:
+    from barnabas.client.urls import Address
+    from barnabas.console.main import ClusterOptions
+    from barnabas.http.server import HttpServer
+
+ROLES: Final = ("none", "read", "operate", "admin")
+OPTIONS: Final = {
+    "name": ServiceOption("NAME", "What the cluster is called on the pages.", str, "local"),
+    "also": ServiceOption(
+        "NAME=WHERE",
+        "A further cluster: its brokers (HOST:PORT,...), or a file with a client's properties; may be repeated.",
+        str,
+        repeats=True,
+    ),
+    "registry": ServiceOption(
+        "URL",
+        "The schema registry; NAME=URL for that of a further cluster; may be repeated.",
+        str,
+        repeats=True,
+        names=("-r", "--registry"),
+        env="BARNABAS_REGISTRY",
+    ),
+    "pipelines": ServiceOption(
+        "URL",
+        "The server of pipelines; NAME=URL for that of a further cluster; may be repeated.",
+        str,
+        repeats=True,
+    ),
+    "roles": ServiceOption(
+        "FILE", "Who may do what: lines USER ROLE [CLUSTER [NAME]], ROLE one of none, read, operate, admin."
+    ),
+    "role": ServiceOption("ROLE", "What users without a line in --roles may do.", str, "admin"),
+    "audit-topic": ServiceOption(
+        "TOPIC", "The topic that gets a record for each change. Default: only the log.", str
+    ),
+}
+
+
+def _by_name(given: str | Iterable[str] | None, first: str, word: str) -> dict[str, str]:
+    """Values by cluster: NAME=VALUE, or VALUE for the first one. Raises UsageError."""
+    texts = [given] if isinstance(given, str) else list(given or ())
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or "/" in name or ":" in name:
+            name, value = first, text
+        if not name or not value:
+            raise UsageError(f"--{word} {text!r} is not NAME=VALUE")
+        if name in found:
+            raise UsageError(f"--{word} names {name} twice")
+        found[name] = value
+    return found
+
+
+def _properties(where: str) -> dict[str, str]:
+    """A client's properties: of a file, otherwise just where the brokers are. Raises UsageError."""
+    path = Path(where).expanduser()
+    if not path.is_file():
+        return {"bootstrap.servers": where}
+    from barnabas.config.option import ConfigError
+    from barnabas.config.properties import parse_properties
+
+    try:
+        return {name: text for name, text, _ in parse_properties(path.read_text())}
+    except (OSError, UnicodeDecodeError, ConfigError) as error:
+        raise UsageError(f"--also: cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _clusters(given: Given) -> Iterator[ClusterOptions]:
+    from barnabas.client.errors import ClientError
+    from barnabas.client.options import ClientOptions
+    from barnabas.client.urls import Address
+    from barnabas.console.main import ClusterOptions
+
+    values = given.values
+    first: str = values["name"]
+    where = {first: dict(given.client)}
+    for name, text in _by_name(values["also"], "", "also").items():
+        if name in where:
+            raise UsageError(f"--also {name}: there is a cluster of this name already")
+        where[name] = _properties(text)
+    registries = _by_name(values["registry"], first, "registry")
+    pipelines = _by_name(values["pipelines"], first, "pipelines")
+    for word, named in (("registry", registries), ("pipelines", pipelines)):
+        for name, address in named.items():
+            if name not in where:
+                raise UsageError(f"--{word} {name}=...: there is no cluster of this name")
+            if not address.startswith(("http://", "https://")):
+                raise UsageError(f"--{word} {address!r} is not a URL, for example http://localhost:8081")
+    for name, properties in where.items():
+        url: str | None = registries.get(name)
+        try:
+            client = ClientOptions.from_kafka({"client.id": "barnabas-console", **properties})
+        except ClientError as error:
+            raise UsageError(f"cluster {name}: {error}") from None
+        if url is not None:
+            registry = _address(Address(url))
+        else:
+            registry = given.registry if name == first else lambda: None
+        yield ClusterOptions(name, client, registry, pipelines.get(name))
+
+
+def _address(address: Address) -> Any:
+    return lambda: address
+
+
+def make(given: Given) -> HttpServer:
+    """A server that is not started yet. Raises UsageError."""
+    from barnabas.console.main import ConsoleOptions, make_server
+    from barnabas.console.roles import Role, Roles, RolesError, read_roles
+
+    values = given.values
+    if values["role"] not in ROLES:
+        raise UsageError(f"--role {values['role']!r} is not one of {', '.join(ROLES)}")
+    otherwise = Role[values["role"].upper()]
+    try:
+        roles = Roles((), otherwise) if values["roles"] is None else read_roles(values["roles"], otherwise)
+    except RolesError as error:
+        raise UsageError(str(error)) from None
+    return make_server(ConsoleOptions(list(_clusters(given)), roles, values["audit_topic"]), given.http)
+
+
+def secret_files(values: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    """See Row."""
+    for text in values["also"] or ():
+        path = Path(text.partition("=")[2]).expanduser()
+        if path.is_file():
+            yield path, "passwords"
+
+
+CONSOLE: Final = Row(
+    name="console",
+    port=8080,
+    who="the console",
+    about="Show and change clusters in a browser.",
+    examples=(
+        "barnabas console",
+        "barnabas console -b kafka1:9092 --registry http://schemas1:8081 --listen 0.0.0.0:8080 --secure DIR",
+    ),
+    make=make,
+    ready=lambda given: f"cluster {given.client['bootstrap.servers']}",
+    options=OPTIONS,
+    secret_files=secret_files,
+)
