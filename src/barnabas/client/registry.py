@@ -119,10 +119,13 @@ def _answer(url: str, status: int, raw: bytes) -> Any:
 
 
 class Registry:
-    """One registry, given by its address."""
+    """One registry, given by its address. context: verifies it, if the system's authorities do not."""
 
-    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, url: str, *, timeout_s: float = TIMEOUT_S, context: ssl.SSLContext | None = None
+    ) -> None:
         self.url = url
+        self._context = context
         self._timeout_s = timeout_s
         self._known: dict[int, Schema] = {}
         self._lock = threading.Lock()
@@ -153,7 +156,9 @@ class Registry:
         return int(answer["id"])
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        return request(self.url, method, path, body, timeout_s=self._timeout_s, tries=TRIES)
+        return request(
+            self.url, method, path, body, timeout_s=self._timeout_s, tries=TRIES, context=self._context
+        )
 
     def _schema(self, answer: Any, schema_id: int = 0) -> Schema:
         if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):

@@ -127,7 +127,8 @@ class Exchange:
             "cluster": None, "section": "", "sections": SECTIONS, "query": {}, "stamp": self.stamp(), "error": None,
             "note": unquote(note) if note else None, "form": {}, "done": None, "data": None, "failures": [],
             "here": self.request.url.path + ("?" + self.request.url.query if self.request.url.query else ""),
-            "assets": asset_version(), "api": None, "Role": Role, "role": Role.READ,
+            "origin": str(self.request.base_url).rstrip("/"), "assets": asset_version(), "api": None,
+            "Role": Role, "role": Role.READ,
         }  # fmt: skip
         context.update(values)
         text = self.console.templates.get_template(template).render(context)
@@ -305,8 +306,8 @@ class PageAnswers:
             await self.console.audit.note(ask, action.path, done, None)
         return done, cluster
 
-    def stream(self, make: Stream) -> Callable[[Request], Awaitable[Response]]:
-        """Answers with server-sent events."""
+    def stream(self, make: Stream, *, lines: bool = False) -> Callable[[Request], Awaitable[Response]]:
+        """Answers with server-sent events, or with lines of JSON."""
 
         async def answer(request: Request) -> Response:
             exchange = Exchange(self.console, request)
@@ -317,25 +318,59 @@ class PageAnswers:
                 refused = _refused(raised)
                 return _json(_failure(refused), refused.status)
             headers = {**SAFE, "cache-control": "no-store", "x-accel-buffering": "no"}
-            pieces = _events(make(ask), lambda value: translated(exchange.lang, value))
-            return StreamingResponse(pieces, 200, headers, "text/event-stream")
+            if lines:
+                return StreamingResponse(_lines(make(ask)), 200, headers, "application/x-ndjson")
+            change = self._change_event(exchange, ask)
+            return StreamingResponse(_events(make(ask), change), 200, headers, "text/event-stream")
 
         return answer
 
+    def _change_event(self, exchange: Exchange, ask: Ask) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+        """Sentences in the reader's language; records as rows of HTML if the page's script asks for them."""
+        template = None
+        if self.page.rows is not None and ask.text("as") == "html":
+            template = self.console.templates.get_template(self.page.rows)
+
+        def change(value: Mapping[str, Any]) -> Mapping[str, Any]:
+            made = dict(value)
+            for name, held in value.items():
+                if isinstance(held, Said):
+                    made[name] = translated(exchange.lang, held)
+                elif name == "notes":
+                    made[name] = [translated(exchange.lang, one) for one in held]
+            if template is not None and "records" in made:
+                records = made.pop("records")
+                home = f"/clusters/{encoded(ask.cluster.name)}/topics/{encoded(ask.path.get('topic', ''))}"
+                made["html"] = template.render(
+                    lang=exchange.lang, records=records, topic_home=home, query=ask.fields
+                )
+            return made
+
+        return change
+
+
+async def _lines(values: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[bytes]:
+    """Values as lines of JSON; a failure is the last line."""
+    try:
+        async for value in values:
+            yield json_bytes(value) + b"\n"
+    except Exception as raised:
+        yield json_bytes({"error": _failure(_refused(raised))}) + b"\n"
+
 
 async def _events(
-    values: AsyncIterator[Mapping[str, Any]], words: Callable[[Said], str]
+    values: AsyncIterator[Mapping[str, Any]], change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> AsyncIterator[bytes]:
     """Values as server-sent events; `event` of a value is its name. A failure is the last event."""
     try:
         async for value in values:
-            yield _event(str(value.get("event", "message")), value)
+            yield _event(str(value.get("event", "message")), change(value))
     except Exception as raised:
         refused = _refused(raised)
-        told = {"message": words(refused.reason)}
+        told: dict[str, Any] = {"message": refused.reason, "again": refused.status == 503}
         if refused.advice is not None:
-            told["advice"] = words(refused.advice)
-        yield _event("failed", told)
+            told["advice"] = refused.advice
+        yield _event("failed", change(told))
 
 
 def _event(name: str, value: Mapping[str, Any]) -> bytes:
@@ -438,7 +473,10 @@ def table() -> list[tuple[str, str, Callable[..., Any]]]:
         base = f"{API}/clusters/{{cluster}}"
         rows.append(("GET", base + page.path, page.read))
         rows += [("POST", base + action.path, action.run) for action in page.actions]
-        rows += [("GET", base + path, make) for path, make in (page.streams or {}).items()]
+        rows += [
+            ("GET", base + path, make)
+            for path, make in {**(page.streams or {}), **(page.exports or {})}.items()
+        ]
     return rows
 
 
@@ -455,6 +493,8 @@ def routes(console: Console) -> list[BaseRoute]:
             found.append(Route(API + base + action.path, answers.post(action), methods=["POST"]))
         for path, make in (page.streams or {}).items():
             found.append(Route(API + base + path, answers.stream(make), methods=["GET"]))
+        for path, make in (page.exports or {}).items():
+            found.append(Route(API + base + path, answers.stream(make, lines=True), methods=["GET"]))
     found += openapi.routes("Barnabas console", table())
 
     async def nothing(request: Request) -> Response:

@@ -20,10 +20,12 @@ from barnabas.admin.families.log_dirs import LogDir
 from barnabas.admin.families.records import Bounds
 from barnabas.admin.families.topics import Topic
 from barnabas.admin.values import NodeId, TopicPartition
+from barnabas.client.async_cluster import AsyncCluster
 from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
 from barnabas.client.urls import Address
 from barnabas.console.kept import Kept
+from barnabas.console.records.decoding import Decoder
 
 log = logging.getLogger("barnabas.console")
 
@@ -84,7 +86,11 @@ class Cluster:
         self.registry = registry
         self.pipelines = pipelines
         self.where = ",".join(f"{host}:{port}" for host, port in options.bootstrap)
-        self.admin = AsyncAdmin(patient_for_pages(options))
+        patient = patient_for_pages(options)
+        self.admin = AsyncAdmin(patient)
+        self.reading = AsyncCluster(patient)
+        """Connections for records: a broker answers in order, so a large answer would hold up the others."""
+        self.decoder = Decoder(registry)
         self.layout = Kept(self._read_layout, 2, 20)
         self.dirs = Kept(self._read_dirs, 10, 60)
         self.bounds = Kept(self._read_bounds, 4, 30)
@@ -121,6 +127,7 @@ class Cluster:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._sampling
         await self.admin.close()
+        await self.reading.close()
 
     def rates(self, window_s: float = 60.0) -> dict[str, float]:
         """Records per second produced to each topic, over the last samples; empty until there are two."""

@@ -35,7 +35,9 @@ class Page:
     """One page. folder: of `pages/`, with its template `page.html`, or `template` of it. path: below the cluster's.
 
     section: the entry of the menu that it belongs to. read: its data, plain enough for JSON; the docstring's first line
-    describes it in the API. streams: paths of server-sent events with what makes them.
+    describes it in the API.
+    streams: paths of server-sent events with what makes them.
+    exports: the same as lines of JSON. rows: the template that makes rows of HTML of an event's `records`.
     """
 
     folder: str
@@ -47,6 +49,8 @@ class Page:
     template: str = "page.html"
     actions: Sequence[Action] = ()
     streams: Mapping[str, Stream] | None = None
+    exports: Mapping[str, Stream] | None = None
+    rows: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

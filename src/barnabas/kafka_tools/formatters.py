@@ -9,9 +9,9 @@ import json
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
-from barnabas.storage.dump_decoders import struct_json
 from barnabas.wire.primitives import UnsupportedVersion, WireError
 from barnabas.wire.records_schemas import RecordTypes, decode_record
+from barnabas.wire.records_schemas.as_json import struct_json
 from barnabas.wire.records_schemas.group_log import GROUP_RECORDS
 from barnabas.wire.records_schemas.share_state import SHARE_STATE_RECORDS
 from barnabas.wire.records_schemas.transaction_log import TRANSACTION_RECORDS

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.console.pages import overview, topic, topics
+from barnabas.console.pages import overview, produce, records, topic, topics
 from barnabas.console.site import Page, Section
 
-PAGES: Final[tuple[Page, ...]] = (*overview.PAGES, *topics.PAGES, *topic.PAGES)
+PAGES: Final[tuple[Page, ...]] = (
+    *overview.PAGES,
+    *topics.PAGES,
+    *records.PAGES,
+    *produce.PAGES,
+    *topic.PAGES,
+)
 SECTIONS: Final = (
     Section("overview", "Overview", ""),
     Section("topics", "Topics", "/topics"),

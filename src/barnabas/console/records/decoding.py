@@ -1,0 +1,261 @@
+"""Keys and values as people read them: by the registry, as JSON, text or hex, and those of the internal topics."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from barnabas.client.registry import Registry, RegistryError
+from barnabas.client.urls import Address
+from barnabas.schemas.codecs import Mismatch
+from barnabas.schemas.errors import InvalidSchema
+from barnabas.schemas.formats.base import Dependency
+from barnabas.schemas.framing import NotFramed, frame, named_schema
+from barnabas.schemas.model import Reference
+from barnabas.wire.primitives import UnsupportedVersion, WireError
+from barnabas.wire.records_schemas.as_json import INTERNAL_TOPICS, record_json
+
+FORMATS: Final = ("auto", "schema", "json", "text", "hex", "base64")
+"""What a reader may ask for. schema: by the registry, and nothing else."""
+CODECS_MAX: Final = 500
+UNKNOWN_ID_MAX: Final = 1_000
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A key or value. kind: null, json, text, hex, base64, the kind of its schema, or internal.
+
+    text: as people read it. document: the JSON value, None if it is none. schema: id or GUID. error: why it could not be
+    decoded as asked; text is hex then.
+    """
+
+    kind: str
+    text: str
+    size_bytes: int
+    document: Any = None
+    schema: str | None = None
+    error: str | None = None
+
+
+class Decoder:
+    """Decodes the keys and values of one cluster. Called in threads: a registry may have to be asked."""
+
+    def __init__(self, registry: Callable[[], Address | None]) -> None:
+        self._address = registry
+        self._registry: Registry | None = None
+        self._codecs: dict[int | str, Any] = {}
+        self._unknown: dict[int | str, str] = {}
+        self._lock = threading.Lock()
+
+    def shown(self, topic: str, part: str, data: bytes | None, how: str, headers: Headers = ()) -> Shown:
+        """part: key or value. how: one of FORMATS."""
+        if data is None:
+            return Shown("null", "", 0)
+        if how in ("auto", "schema"):
+            found = self._by_schema(part, data, headers, must=how == "schema")
+            if found is not None:
+                return found
+        if how in ("auto", "json"):
+            document, is_json = _json(data)
+            if is_json and (how == "json" or isinstance(document, (dict, list))):
+                return Shown("json", pretty(document), len(data), document)
+            if how == "json":
+                return Shown("hex", data.hex(" "), len(data), error="it is not JSON")
+        if how == "hex":
+            return Shown("hex", data.hex(" "), len(data))
+        if how == "base64":
+            return Shown("base64", base64.b64encode(data).decode(), len(data))
+        return _text(data, must=how == "text")
+
+    def internal(self, topic: str, key: bytes | None, value: bytes | None) -> tuple[Shown, Shown] | None:
+        """Key and value of a record of an internal topic; None for other topics, and for what cannot be read."""
+        types = INTERNAL_TOPICS.get(topic)
+        if types is None or key is None:
+            return None
+        try:
+            key_json, value_json = record_json(types, key, value)
+        except (UnsupportedVersion, WireError):
+            return None
+        shown_key = Shown("internal", pretty(key_json), len(key), key_json)
+        if value is None or value_json is None:
+            return shown_key, Shown("null", "", 0)
+        return shown_key, Shown("internal", pretty(value_json), len(value), value_json)
+
+    def _by_schema(self, part: str, data: bytes, headers: Headers, *, must: bool) -> Shown | None:
+        try:
+            schema_id, payload = named_schema(data, headers, part)
+        except NotFramed as error:
+            return Shown("hex", data.hex(" "), len(data), error=str(error)) if must else None
+        kind_codec = self._codec(schema_id)
+        if isinstance(kind_codec, str):
+            # Five bytes that begin with zero may be anything: without a registry they are shown as they are.
+            if not must and self._registry is None:
+                return None
+            return Shown("hex", data.hex(" "), len(data), schema=str(schema_id), error=kind_codec)
+        kind, codec = kind_codec
+        try:
+            document = codec.decode(payload)
+        except (Mismatch, NotFramed) as error:
+            return Shown("hex", data.hex(" "), len(data), schema=str(schema_id), error=str(error))
+        return Shown(kind.lower(), pretty(document), len(data), document, str(schema_id))
+
+    def _codec(self, schema_id: int | str) -> tuple[str, Any] | str:
+        """(kind, codec), or why there is none."""
+        with self._lock:
+            known = self._codecs.get(schema_id)
+            if known is not None:
+                return known  # type: ignore[no-any-return]
+            if schema_id in self._unknown:
+                return self._unknown[schema_id]
+            if self._registry is None:
+                address = self._address()
+                if address is None:
+                    return "there is no registry"
+                self._registry = Registry(address.url, timeout_s=5.0, context=address.context)
+            registry = self._registry
+        from barnabas.schemas.codecs.schemas import make_codec
+
+        try:
+            schema = registry.by_guid(schema_id) if isinstance(schema_id, str) else registry.by_id(schema_id)
+            dependencies = [
+                Dependency(name, Reference(name, name, 1), text) for name, text in schema.dependencies
+            ]
+            made = (schema.kind, make_codec(schema.kind, schema.text, dependencies))
+        except RegistryError as error:
+            if error.code // 100 == 404 or error.code == 404:
+                self._remember_unknown(schema_id, str(error))
+            return f"schema {schema_id}: {error}"
+        except (InvalidSchema, ImportError) as error:
+            return f"schema {schema_id} cannot be used: {error}"
+        with self._lock:
+            if len(self._codecs) >= CODECS_MAX:
+                self._codecs.clear()
+            self._codecs[schema_id] = made
+        return made
+
+    def encoded(self, schema_id: int, document: Any) -> bytes:
+        """A JSON value as the bytes of a record with this schema. Raises Mismatch, with the reason."""
+        kind_codec = self._codec(schema_id)
+        if isinstance(kind_codec, str):
+            raise Mismatch(kind_codec)
+        return frame(schema_id, kind_codec[1].encode(document))
+
+    def _remember_unknown(self, schema_id: int | str, reason: str) -> None:
+        with self._lock:
+            if len(self._unknown) >= UNKNOWN_ID_MAX:
+                self._unknown.clear()
+            self._unknown[schema_id] = f"schema {schema_id}: {reason}"
+
+
+def pretty(document: Any) -> str:
+    """A JSON value as text. Objects and lists have a line for each entry."""
+    return json.dumps(document, indent=2, ensure_ascii=False, default=str)
+
+
+def _json(data: bytes) -> tuple[Any, bool]:
+    try:
+        return json.loads(data), True
+    except (ValueError, RecursionError):
+        return None, False
+
+
+def _text(data: bytes, *, must: bool) -> Shown:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        if must:
+            return Shown(
+                "text", data.decode("utf-8", "replace"), len(data), error=f"not UTF-8 at byte {error.start}"
+            )
+        return Shown("hex", data.hex(" "), len(data))
+    controls = sum(1 for c in text[:4096] if c < " " and c not in "\t\n\r")
+    if not must and controls > len(text[:4096]) // 10:
+        return Shown("hex", data.hex(" "), len(data))
+    return Shown("text", text, len(data))
+
+
+class Lazy:
+    """A record for filters: key and value are decoded when a filter asks for them."""
+
+    __slots__ = (
+        "_decoder",
+        "_documents",
+        "_headers",
+        "_how",
+        "_raw",
+        "_topic",
+        "offset",
+        "partition",
+        "timestamp",
+    )
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        topic: str,
+        how: tuple[str, str],
+        place: tuple[int, int, int],
+        raw: tuple[bytes | None, bytes | None],
+        headers: Callable[[], Headers],
+    ) -> None:
+        """how: of key and value. place: partition, offset, milliseconds. headers: read when they are needed."""
+        self._decoder = decoder
+        self._topic = topic
+        self._how = how
+        self.partition, self.offset, self.timestamp = place
+        self._raw = raw
+        self._headers: Callable[[], Headers] | Headers = headers
+        self._documents: dict[str, Any] = {}
+
+    def _of(self, part: str) -> tuple[bytes | None, str]:
+        at = 0 if part == "key" else 1
+        return self._raw[at], self._how[at]
+
+    def headers(self) -> Headers:
+        """All headers."""
+        if callable(self._headers):
+            self._headers = self._headers()
+        return self._headers
+
+    def text(self, part: str) -> str | None:
+        """See filters.Readable. Of what is decoded by a schema, its JSON text."""
+        data, how = self._of(part)
+        if data is None:
+            return None
+        if how in ("auto", "json", "text") and (data[:1] not in (b"\0", b"\1") or how != "auto"):
+            return data.decode("utf-8", "replace")
+        return self._shown(part).text
+
+    def document(self, part: str) -> Any:
+        """See filters.Readable."""
+        if part in self._documents:
+            return self._documents[part]
+        data, how = self._of(part)
+        found: Any = None
+        if data is not None and how in ("auto", "json") and data[:1] in (b"{", b"["):
+            found, _ = _json(data)
+        elif data is not None and how in ("auto", "json", "schema"):
+            found = self._shown(part).document
+        self._documents[part] = found
+        return found
+
+    def _shown(self, part: str) -> Shown:
+        pair = self._decoder.internal(self._topic, *self._raw)
+        if pair is not None:
+            return pair[0 if part == "key" else 1]
+        data, how = self._of(part)
+        return self._decoder.shown(self._topic, part, data, how, self.headers())
+
+    def header(self, name: str) -> str | None:
+        """See filters.Readable."""
+        found = None
+        for held_name, held in self.headers():
+            if held_name == name:
+                found = held
+        return None if found is None else found.decode("utf-8", "replace")
