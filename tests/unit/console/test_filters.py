@@ -37,14 +37,16 @@ TRUE = [
     "offset = 5 or missing = 1", "timestamp > '2023-01-01'", "timestamp between '2023-11-14' and '2023-11-15T00:00:00Z'",
     "key rlike '^k-[0-9]$'", "length(items) = 1", "substring(key, 1, 1) = 'k'", "cast(n as int) % 2 = 1", "amount * 2 = 25",
     "value like '%country%'", "lower(country) = 'de' and paid = true", "partition in (1, 2)", "not country = 'FR'",
-    "coalesce(missing, country) = 'DE'", "missing <=> null", "startswith(country, 'D') and contains(key, '-')", "paid is true",
+    "coalesce(missing, country) = 'DE'", "missing <=> null", "startswith(country, 'D') and contains(key, '-')",
+    "paid is true",
 ]  # fmt: skip
 FALSE = [
     "missing = 1", "missing <> 1", "not missing = 1", "country = 5", "country > amount", "items = 'a'", "amount / 0 = 1",
     "key = null", "offset > 5", "country in ('FR', null)", "items[7].sku = 'a'", "country.x.y = 'a'", "-amount > 0",
 ]  # fmt: skip
 REFUSED = [
-    "a =", "select 1", "exists(select 1 from t)", "foo(key)", "key rlike '('", "key between 1", "x" * 5_000, "(" * 2_000 + "1",
+    "a =", "select 1", "exists(select 1 from t)", "foo(key)", "key rlike '('", "key between 1", "x" * 5_000,
+    "(" * 2_000 + "1",
     "timestamp > 'soon'", "key rlike headers['x']", "a in (select 1)", "cast(a as date) = 1", "a; drop table b", "",
     " and ".join(["a = 1"] * 400),
 ]  # fmt: skip
