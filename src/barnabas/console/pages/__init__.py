@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.console.pages import overview, produce, records, topic, topics
+from barnabas.console.pages import group, groups, overview, produce, records, topic, topics
 from barnabas.console.site import Page, Section
 
 PAGES: Final[tuple[Page, ...]] = (
@@ -13,8 +13,11 @@ PAGES: Final[tuple[Page, ...]] = (
     *records.PAGES,
     *produce.PAGES,
     *topic.PAGES,
+    *groups.PAGES,
+    *group.PAGES,
 )
 SECTIONS: Final = (
     Section("overview", "Overview", ""),
     Section("topics", "Topics", "/topics"),
+    Section("groups", "Groups", "/groups"),
 )
