@@ -14,6 +14,7 @@ import pytest
 
 import requests
 from tests.support.process import BrokerProcess
+from tests.support.registry import RegistryProcess
 
 WAIT_S = 120
 STAMP = re.compile(r'name="stamp" value="([0-9a-f]+)"')
@@ -25,6 +26,7 @@ class ConsoleProcess:
     def __init__(self, bootstrap: str, log: Path, *arguments: str) -> None:
         command = [sys.executable, "-m", "barnabas", "console", "-b", bootstrap, "--listen", "127.0.0.1:0"]
         self.log = log
+        self.bootstrap = bootstrap
         with log.open("wb") as out:
             self.process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=out)
         assert self.process.stdout is not None
@@ -86,3 +88,23 @@ def console(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     folder = tmp_path_factory.mktemp("console")
     with running(bootstrap, folder / "log", "--audit-topic", "console-audit") as console:
         yield console
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
+    """A console beside a broker that checks access rules, and a registry."""
+    folder = tmp_path_factory.mktemp("guarded")
+    options = {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    process = BrokerProcess(folder / "data", options=options).start()
+    registry = RegistryProcess(process.bootstrap, folder / "registry.log").start()
+    registry.await_writer()
+    try:
+        with running(process.bootstrap, folder / "log", "--registry", registry.url) as console:
+            console.bootstrap = process.bootstrap
+            yield console
+    finally:
+        registry.end()
+        process.stop()

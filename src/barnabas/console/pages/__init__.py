@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.console.pages import group, groups, overview, produce, records, topic, topics
+from barnabas.console.pages import (
+    access,
+    brokers,
+    group,
+    groups,
+    overview,
+    produce,
+    records,
+    schemas,
+    topic,
+    topics,
+)
 from barnabas.console.site import Page, Section
 
 PAGES: Final[tuple[Page, ...]] = (
@@ -15,9 +26,15 @@ PAGES: Final[tuple[Page, ...]] = (
     *topic.PAGES,
     *groups.PAGES,
     *group.PAGES,
+    *brokers.PAGES,
+    *schemas.PAGES,
+    *access.PAGES,
 )
 SECTIONS: Final = (
     Section("overview", "Overview", ""),
     Section("topics", "Topics", "/topics"),
     Section("groups", "Groups", "/groups"),
+    Section("schemas", "Schemas", "/schemas"),
+    Section("brokers", "Brokers", "/brokers"),
+    Section("access", "Access", "/access"),
 )
