@@ -7,6 +7,7 @@ import struct
 import uuid
 import zlib
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -170,6 +171,15 @@ def test_an_export_is_lines_of_json(console: ConsoleProcess, filled: Filled) -> 
     assert rows[0]["headers"] == {"source": "shop", "nothing": None}
 
 
+class _Attributes(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names |= {name for name, _ in attrs}
+
+
 def test_foreign_text_stays_text_everywhere(console: ConsoleProcess, bootstrap: str) -> None:
     name = f"hostile-{uuid.uuid4().hex[:8]}"
     console.post("/topics", {"name": name, "partitions": 1})
@@ -186,6 +196,11 @@ def test_foreign_text_stays_text_everywhere(console: ConsoleProcess, bootstrap: 
         page = console.page(path)
         assert "<script>alert" not in page
         assert "<img src" not in page
+        parser = _Attributes()
+        parser.feed(page)
+        assert not {
+            name for name in parser.names if name.startswith("on") or not name.replace("-", "").isalnum()
+        }
         assert "&lt;script&gt;" in page
         assert "\x1b" not in page or "/produce" in path  # what is edited is sent again as it is
     rows = requests.get(

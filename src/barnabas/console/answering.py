@@ -49,7 +49,7 @@ POLICY: Final = (
 SAFE: Final = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",  # without any, browsers name no origin with their forms either
     "x-frame-options": "DENY",
     "cross-origin-opener-policy": "same-origin",
 }

@@ -1,0 +1,109 @@
+"""A real browser for the tests: Chromium of the system under Playwright, and axe's accessibility rules."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients import foreign
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+AXE = "4.14.1"
+WIDE, NARROW = 1440, 390
+
+
+def need_chromium() -> str:
+    """The program; skips the test, with the reason, where there is none."""
+    pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
+    found = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip("no Chromium is installed (Debian's package `chromium`)")
+    return found
+
+
+def axe_source() -> str:
+    """axe-core from the npm registry, fetched once."""
+    npm = foreign.need("npm")
+
+    def install(folder: Path) -> None:
+        (folder / "package.json").write_text("{}")
+        command = [npm, "install", "--no-audit", "--no-fund", "--no-package-lock", f"axe-core@{AXE}"]
+        foreign.fetch_or_skip(command, folder, f"npm cannot fetch axe-core {AXE}")
+
+    folder = foreign.made(f"axe-{AXE}", install)
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A browser."""
+    from playwright.sync_api import sync_playwright
+
+    path = need_chromium()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Seen:
+    """One window. problems: what its console reported, and dialogs that scripts opened."""
+
+    def __init__(
+        self, browser: Any, width: int, theme: str = "light", lang: str = "en-GB", *, scripts: bool = True
+    ) -> None:
+        self.context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme=theme,
+            locale=lang,
+            java_script_enabled=scripts,
+        )
+        self.width = width
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(30_000)
+        self.problems: list[str] = []
+        self.page.on("console", self._note)
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("dialog", self._dialog)
+
+    def _note(self, message: Any) -> None:
+        # The status of a page that says what is missing is no problem of the page.
+        if (
+            message.type in ("error", "warning")
+            and "status of 4" not in message.text
+            and "status of 503" not in message.text
+        ):
+            self.problems.append(message.text)
+
+    def _dialog(self, dialog: Any) -> None:
+        self.problems.append(f"a script opened a dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def check(self) -> None:
+        """No script failed, nothing was blocked, and nothing is wider than the window."""
+        assert self.problems == [], (self.page.url, self.problems)
+        width = self.page.evaluate("document.documentElement.scrollWidth")
+        assert width <= self.width, (self.page.url, width)
+
+    def check_rules(self, axe: str) -> None:
+        """axe finds nothing serious."""
+        self.page.evaluate(axe)
+        found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+        serious = [
+            (rule["id"], node["target"], node["html"][:200])
+            for rule in found
+            if rule["impact"] in ("serious", "critical")
+            for node in rule["nodes"]
+        ]
+        assert serious == [], (self.page.url, json.dumps(serious, indent=1)[:3000])
+
+    def close(self) -> None:
+        self.context.close()
