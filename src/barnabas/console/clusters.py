@@ -188,7 +188,7 @@ class Cluster:
     async def _sample(self) -> None:
         while time.monotonic() - self._visited_s < VISITED_S:
             try:
-                await self.bounds.get()
+                await asyncio.gather(self.bounds.get(), self.dirs.get(), self.commits.get())
             except ClientError as error:
                 log.debug("no sample", extra={"cluster": self.name, "reason": str(error)})
             await asyncio.sleep(SAMPLE_S)

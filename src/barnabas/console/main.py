@@ -59,6 +59,8 @@ def make_server(options: ConsoleOptions, http: HttpOptions) -> HttpServer:
 
         async def start(url: str) -> None:
             """The console starts without its clusters: it says on its pages that they do not answer."""
+            for cluster in clusters.values():
+                cluster.visited()  # the first page finds what it needs
 
         return Service(
             "console",

@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from barnabas.client.registry import Registry, RegistryError
 from barnabas.client.urls import Address
@@ -180,82 +180,95 @@ def _text(data: bytes, *, must: bool) -> Shown:
     return Shown("text", text, len(data))
 
 
+class Source(Protocol):
+    """Where a filter's record comes from: rows of one partition, in columns or one by one."""
+
+    @property
+    def partition(self) -> int: ...
+    def key(self, row: int) -> bytes | None:
+        """The key of a row."""
+        ...
+
+    def value(self, row: int) -> bytes | None:
+        """The value of a row."""
+        ...
+
+    def headers(self, row: int) -> Headers:
+        """The headers of a row."""
+        ...
+
+
+_UNREAD: Final = object()
+
+
 class Lazy:
-    """A record for filters: key and value are decoded when a filter asks for them."""
+    """A record for filters: key and value are read and decoded when a filter asks for them. `move` makes it the next one."""
 
     __slots__ = (
         "_decoder",
         "_documents",
-        "_headers",
         "_how",
-        "_raw",
+        "_row",
+        "_source",
         "_topic",
         "offset",
         "partition",
         "timestamp",
     )
 
-    def __init__(
-        self,
-        decoder: Decoder,
-        topic: str,
-        how: tuple[str, str],
-        place: tuple[int, int, int],
-        raw: tuple[bytes | None, bytes | None],
-        headers: Callable[[], Headers],
-    ) -> None:
-        """how: of key and value. place: partition, offset, milliseconds. headers: read when they are needed."""
+    def __init__(self, decoder: Decoder, topic: str, how: tuple[str, str], source: Source) -> None:
+        """how: the formats of key and value."""
         self._decoder = decoder
         self._topic = topic
-        self._how = how
-        self.partition, self.offset, self.timestamp = place
-        self._raw = raw
-        self._headers: Callable[[], Headers] | Headers = headers
+        self._how = {"key": how[0], "value": how[1]}
+        self._source = source
+        self.partition = source.partition
+        self.move(0, 0, 0)
+
+    def move(self, row: int, offset: int, timestamp: int) -> None:
+        """Become the record in this row."""
+        self._row = row
+        self.offset = offset
+        self.timestamp = timestamp
         self._documents: dict[str, Any] = {}
 
-    def _of(self, part: str) -> tuple[bytes | None, str]:
-        at = 0 if part == "key" else 1
-        return self._raw[at], self._how[at]
-
-    def headers(self) -> Headers:
-        """All headers."""
-        if callable(self._headers):
-            self._headers = self._headers()
-        return self._headers
+    def _data(self, part: str) -> bytes | None:
+        return self._source.key(self._row) if part == "key" else self._source.value(self._row)
 
     def text(self, part: str) -> str | None:
         """See filters.Readable. Of what is decoded by a schema, its JSON text."""
-        data, how = self._of(part)
+        data, how = self._data(part), self._how[part]
         if data is None:
             return None
         if how in ("auto", "json", "text") and (data[:1] not in (b"\0", b"\1") or how != "auto"):
             return data.decode("utf-8", "replace")
-        return self._shown(part).text
+        return self._shown(part, data).text
 
     def document(self, part: str) -> Any:
         """See filters.Readable."""
-        if part in self._documents:
-            return self._documents[part]
-        data, how = self._of(part)
-        found: Any = None
+        found = self._documents.get(part, _UNREAD)
+        if found is not _UNREAD:
+            return found
+        data, how = self._data(part), self._how[part]
+        found = None
         if data is not None and how in ("auto", "json") and data[:1] in (b"{", b"["):
             found, _ = _json(data)
         elif data is not None and how in ("auto", "json", "schema"):
-            found = self._shown(part).document
+            found = self._shown(part, data).document
         self._documents[part] = found
         return found
 
-    def _shown(self, part: str) -> Shown:
-        pair = self._decoder.internal(self._topic, *self._raw)
-        if pair is not None:
-            return pair[0 if part == "key" else 1]
-        data, how = self._of(part)
-        return self._decoder.shown(self._topic, part, data, how, self.headers())
+    def _shown(self, part: str, data: bytes) -> Shown:
+        if self._topic in INTERNAL_TOPICS:
+            pair = self._decoder.internal(self._topic, self._data("key"), self._data("value"))
+            if pair is not None:
+                return pair[0 if part == "key" else 1]
+        return self._decoder.shown(self._topic, part, data, self._how[part], self._source.headers(self._row))
 
     def header(self, name: str) -> str | None:
         """See filters.Readable."""
         found = None
-        for held_name, held in self.headers():
+        for held_name, held in self._source.headers(self._row):
             if held_name == name:
                 found = held
         return None if found is None else found.decode("utf-8", "replace")

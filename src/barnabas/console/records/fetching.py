@@ -89,6 +89,23 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """Records of one partition that are copied already."""
+
+    partition: int
+    held: list[Row]
+
+    def key(self, row: int) -> bytes | None:
+        return self.held[row].key
+
+    def value(self, row: int) -> bytes | None:
+        return self.held[row].value
+
+    def headers(self, row: int) -> tuple[tuple[str, bytes | None], ...]:
+        return self.held[row].headers
+
+
+@dataclass(frozen=True, slots=True)
 class Columns:
     """The records of a piece, as offsets into bytes that they share; a record is copied out only if it is looked at.
 
@@ -147,13 +164,13 @@ class Columns:
         )
 
 
-def columns_of(piece: Piece, limit: int | None = None) -> Iterator[Columns | list[Row]]:
+def columns_of(piece: Piece, limit: int | None = None) -> Iterator[Columns | Rows]:
     """The records of a piece, in parts of bounded size. limit: the offset before which to stop.
 
     Records of magic 0 and 1 come as rows. Raises Damaged.
     """
     if len(piece.records) >= 17 and piece.records[16] < 2:
-        yield _old_rows(piece, limit)
+        yield Rows(piece.place.partition, _old_rows(piece, limit))
         return
     end = piece.end if limit is None else min(limit, piece.end)
     aborted = AbortedTransactions(piece.aborted)

@@ -16,7 +16,16 @@ from typing import Final
 from barnabas.admin.values import TopicPartition
 from barnabas.client.async_cluster import AsyncCluster
 from barnabas.console.records.decoding import Decoder, Lazy
-from barnabas.console.records.fetching import FETCH_BYTES, Columns, Damaged, Piece, Row, columns_of, fetch
+from barnabas.console.records.fetching import (
+    FETCH_BYTES,
+    Columns,
+    Damaged,
+    Piece,
+    Row,
+    Rows,
+    columns_of,
+    fetch,
+)
 from barnabas.console.records.filters import Filter
 
 SMALL_BYTES: Final = 256 << 10
@@ -123,19 +132,23 @@ class Scan:
         rows: list[Row] = []
         at, scanned = 0, 0
         for part in columns_of(piece, end):
-            if isinstance(part, list):
-                for row in part:
+            record = Lazy(self._decoder, self.topic, self.wanted.how, part)
+            if isinstance(part, Rows):
+                for index, row in enumerate(part.held):
                     if len(rows) >= room:
                         return rows, at, scanned
                     scanned, at = scanned + 1, row.offset + 1
-                    if self._fits_row(row):
+                    record.move(index, row.offset, row.timestamp_ms)
+                    if self._fits(part, index, record):
                         rows.append(row)
                 continue
+            offsets, times_us = part.offsets, part.times_us
             for index in self._candidates(part):
-                if self._fits(part, index):
+                record.move(index, offsets[index], times_us[index] // 1000)
+                if self._fits(part, index, record):
                     rows.append(part.row(index))
                     if len(rows) >= room:
-                        return rows, part.offsets[index] + 1, scanned + index + 1
+                        return rows, offsets[index] + 1, scanned + index + 1
             scanned, at = scanned + part.rows, part.next_offset
         return rows, at, scanned
 
@@ -146,35 +159,14 @@ class Scan:
             return range(part.rows)
         return _rows_with(part, key)
 
-    def _fits(self, part: Columns, index: int) -> bool:
+    def _fits(self, part: Columns | Rows, index: int, record: Lazy) -> bool:
         wanted = self.wanted
         if wanted.key is not None and part.key(index) != wanted.key:
             return False
         if wanted.fits is None:
             return True
-        return self._passes(
-            Lazy(
-                self._decoder, self.topic, wanted.how,
-                (part.partition, part.offsets[index], part.times_us[index] // 1000),
-                (part.key(index), part.value(index)), lambda: part.headers(index),
-            )
-        )  # fmt: skip
-
-    def _fits_row(self, row: Row) -> bool:
-        wanted = self.wanted
-        if wanted.key is not None and row.key != wanted.key:
-            return False
-        if wanted.fits is None:
-            return True
-        place = (row.partition, row.offset, row.timestamp_ms)
-        return self._passes(
-            Lazy(self._decoder, self.topic, wanted.how, place, (row.key, row.value), lambda: row.headers)
-        )
-
-    def _passes(self, record: Lazy) -> bool:
-        assert self.wanted.fits is not None
         try:
-            return self.wanted.fits(record)
+            return wanted.fits(record)
         except (ArithmeticError, RecursionError, ValueError, TypeError):
             self.progress.failed += 1
             return False

@@ -11,7 +11,7 @@ from barnabas.console.asking import Ask
 from barnabas.console.pages.records.showing import WHOLE_MAX, shown_row
 from barnabas.console.pages.topic import topic_of
 from barnabas.console.records.decoding import FORMATS
-from barnabas.console.records.fetching import Piece, Row, columns_of, fetch
+from barnabas.console.records.fetching import Piece, Row, Rows, columns_of, fetch
 from barnabas.console.said import Refused, said
 from barnabas.console.site import Data, Page
 from barnabas.records.batch import CorruptBatch, batches
@@ -70,8 +70,8 @@ async def read(ask: Ask) -> Data:
 
 def _first(piece: Piece, offset: int) -> Row | None:
     for part in columns_of(piece, offset + 1):
-        if isinstance(part, list):
-            return next((row for row in part if row.offset == offset), None)
+        if isinstance(part, Rows):
+            return next((row for row in part.held if row.offset == offset), None)
         for index in range(part.rows):
             if part.offsets[index] == offset:
                 return part.row(index)
