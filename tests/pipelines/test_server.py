@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.console.conftest import running
 from tests.pipelines.conftest import records_of, send
 from tests.support.admin import KEPT
 from tests.support.process import free_port
@@ -184,6 +185,7 @@ def test_a_day_in_the_life_of_a_server(server, client, new_topic, tmp_path):
     assert server.call("GET", f"/pipelines/{source}/logs?after=x")[0] == 400
     assert server.call("GET", "/pipelines/nobody/logs")[0] == 404
 
+    _check_in_the_console(server, source, tmp_path)
     preview = {"pipeline": text, "count": 1}
     status, records = server.call("POST", "/preview", json.dumps(preview))
     assert (status, records[0]["steps"][0]["rows"]) == (200, [{"n": 5}])
@@ -232,6 +234,24 @@ def test_a_query_whose_processes_hang_is_named_and_the_server_ends(client, new_t
             with contextlib.suppress(psutil.Error):
                 process.kill()
         server.stop(signal.SIGKILL)
+
+
+def _check_in_the_console(server, source, tmp_path):
+    """The pages of the console show and do the same."""
+    url = f"http://127.0.0.1:{server.port}"
+    with running(server.bootstrap, tmp_path / "console.log", "--pipelines", url) as console:
+        assert source in console.page("/pipelines")
+        one = console.data(f"/pipelines/{source}")
+        assert one["status"]["failures"]
+        assert f"topic: {source}" in one["file"]
+        assert one["dead"]["reasons"] == []
+        assert source in console.page(f"/pipelines/{source}")
+        console.send(f"/pipelines/{source}/act", {"action": "pause"})
+        until(lambda: server.call("GET", f"/pipelines/{source}")[1]["state"] == "paused")
+        assert console.post(f"/pipelines/{source}/act", {"action": "resume"})["action"] == "resume"
+        wrong = console.send("/pipelines", {"file": f"pipeline: {source}\nsource: {{}}\n"}, 400)
+        assert "topic" in wrong.text
+        console.page("/pipelines/nobody", 404)
 
 
 def _make_again(client, topic):

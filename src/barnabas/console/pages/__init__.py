@@ -10,6 +10,7 @@ from barnabas.console.pages import (
     group,
     groups,
     overview,
+    pipelines,
     produce,
     records,
     schemas,
@@ -29,12 +30,14 @@ PAGES: Final[tuple[Page, ...]] = (
     *brokers.PAGES,
     *schemas.PAGES,
     *access.PAGES,
+    *pipelines.PAGES,
 )
 SECTIONS: Final = (
     Section("overview", "Overview", ""),
     Section("topics", "Topics", "/topics"),
     Section("groups", "Groups", "/groups"),
     Section("schemas", "Schemas", "/schemas"),
+    Section("pipelines", "Pipelines", "/pipelines"),
     Section("brokers", "Brokers", "/brokers"),
     Section("access", "Access", "/access"),
 )

@@ -1,0 +1,179 @@
+"""Pipelines of a server of pipelines: states, rates and lag; starting and stopping; dead letters, log, file, views."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from barnabas.client.errors import ClientError
+from barnabas.console.asking import Ask, Done
+from barnabas.console.pages.pipelines.server import call, server_url
+from barnabas.console.rendering import encoded
+from barnabas.console.roles import Role
+from barnabas.console.said import Refused, said
+from barnabas.console.shell import command
+from barnabas.console.site import Action, Data, Page
+from barnabas.wire.errors import ErrorCode
+
+STATES: Final = {"running": "good", "failed": "bad", "waiting": "warn", "paused": "", "stopped": ""}
+ACTIONS: Final = ("start", "pause", "resume", "stop", "restart")
+LOG_LINES: Final = 100
+ROWS_MAX: Final = 200
+DEAD_LETTERS: Final = 500
+REASON: Final = "barnabas.reason"
+
+
+def _shell(ask: Ask, *words: str) -> str:
+    return command("barnabas", "pipelines", *words, "--url", server_url(ask))
+
+
+async def read(ask: Ask) -> Data:
+    """The pipelines with their states, rates and lag"""
+    found = await call(ask, "GET", "/pipelines")
+    return {
+        "pipelines": [_row(one) for one in found if ask.sees(one["name"])],
+        "states": STATES,
+        "commands": [_shell(ask, "list")],
+    }
+
+
+def _row(status: dict[str, Any]) -> dict[str, Any]:
+    """A pipeline as the list shows it: its rates and lags added up. lag: None while none is known."""
+    queries = status["queries"]
+    lags = [query["lag"] for query in queries if query["lag"] is not None]
+    return {
+        **status,
+        "records_per_second": sum(query["records_per_second"] or 0 for query in queries),
+        "failed_records": sum(query["failed"] or 0 for query in queries),
+        "lag": sum(lags) if lags else None,
+    }
+
+
+async def read_one(ask: Ask) -> Data:
+    """One pipeline: its queries, failures, file, log, views, and its dead letters by reason"""
+    name = encoded(ask.path["pipeline"])
+    status, file, log, views = await asyncio.gather(
+        call(ask, "GET", f"/pipelines/{name}"),
+        call(ask, "GET", f"/pipelines/{name}/file", text=True),
+        call(ask, "GET", f"/pipelines/{name}/logs?lines={LOG_LINES}"),
+        _views(ask, name),
+    )
+    return {
+        "pipeline": ask.path["pipeline"],
+        "status": _row(status),
+        "file": file,
+        "log": log["lines"],
+        "views": views,
+        "dead": await _dead_letters(ask, status["dead_letters"]),
+        "states": STATES,
+        "actions": ACTIONS,
+        "commands": [_shell(ask, word, ask.path["pipeline"]) for word in ("status", "logs", "stop", "start")],
+    }
+
+
+async def _views(ask: Ask, name: str) -> list[dict[str, Any]]:
+    """The views; none where the server is of a version without them."""
+    try:
+        found: list[dict[str, Any]] = await call(ask, "GET", f"/pipelines/{name}/views")
+    except Refused:
+        return []
+    return found
+
+
+async def _dead_letters(ask: Ask, topic: str | None) -> dict[str, Any] | None:
+    """How many of the newest dead letters have which reason; None where there is no such topic to be seen."""
+    from barnabas.console.pages.records import question
+
+    if not topic or not ask.sees(topic):
+        return None
+    inner = Ask(ask.cluster, {"topic": topic}, {"limit": str(DEAD_LETTERS)}, ask.user, ask.role_for)
+    counts: dict[str, int] = {}
+    seen = 0
+    try:
+        asked = await question(inner, DEAD_LETTERS)
+        async for rows in asked.search.batches():
+            for row in rows:
+                seen += 1
+                reason = next((v for h, v in row.headers if v is not None and h == REASON), b"?")
+                key = (reason or b"?").decode("utf-8", "replace")[:300]
+                counts[key] = counts.get(key, 0) + 1
+    except ClientError as error:
+        if getattr(error, "code", 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return {"topic": topic, "seen": 0, "reasons": [], "is_whole": True}
+        return None
+    except Refused:
+        return None
+    reasons = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return {
+        "topic": topic,
+        "seen": seen,
+        "reasons": [{"reason": reason, "count": count} for reason, count in reasons],
+        "is_whole": asked.search.is_over,
+    }
+
+
+async def act(ask: Ask) -> Done:
+    """Start, pause, resume, stop or restart a pipeline: action; from (earliest, latest, milliseconds) for a restart"""
+    name, action = ask.path["pipeline"], ask.required("action")
+    if action not in ACTIONS:
+        raise Refused(400, said("{name} must be one of {choices}", name="action", choices=", ".join(ACTIONS)))
+    body: dict[str, Any] | None = None
+    words = [action, name]
+    place = ask.text("from")
+    if action == "restart" and place:
+        body = {"from": int(place) if place.isdecimal() else place}
+        words += ["--from", place]
+    status = await call(ask, "POST", f"/pipelines/{encoded(name)}/{action}", body or {})
+    return Done(
+        said("{name}: {state}", name=name, state=status["state"]),
+        f"/pipelines/{encoded(name)}",
+        {"pipeline": name, "action": action, "state": status["state"]},
+        (_shell(ask, *words),),
+    )
+
+
+async def put(ask: Ask) -> Done:
+    """Store a pipeline file and start it, or replace the one of its name: file (YAML); start=0 only stores it"""
+    text = (ask.raw("file") or "").replace("\r\n", "\n")
+    if not text.strip():
+        raise Refused(400, said("{name} is missing", name="file"))
+    start = "false" if ask.text("start", "1") == "0" else "true"
+    status = await call(ask, "POST", f"/pipelines?start={start}", raw=text.encode())
+    name = status["name"]
+    return Done(said("{name}: {state}", name=name, state=status["state"]), f"/pipelines/{encoded(name)}",
+                {"pipeline": name}, (_shell(ask, "add", "FILE"),))  # fmt: skip
+
+
+async def read_view(ask: Ask) -> Data:
+    """Rows of a view: key (repeated for a key of several fields), limit, after"""
+    name, view = ask.path["pipeline"], ask.path["view"]
+    fields: list[tuple[str, str]] = [("key", key) for key in ask.texts("key") if key]
+    for word in ("from", "to", "window", "after"):
+        if ask.text(word):
+            fields.append((word, ask.text(word)))
+    fields.append(("limit", str(ask.number("limit", 50, 1, ROWS_MAX))))
+    path = f"/pipelines/{encoded(name)}/views"
+    views = await call(ask, "GET", path)
+    about = next((one for one in views if one["name"] == view), None)
+    if about is None:
+        raise Refused(404, said("There is no view {name}", name=view[:100]))
+    found = await call(ask, "GET", f"{path}/{encoded(view)}?{urlencode(fields)}")
+    return {
+        "pipeline": name,
+        "view": about,
+        "as_of": found["as_of"],
+        "rows": found["rows"],
+        "next": found.get("next"),
+        "commands": [_shell(ask, "get", f"{name}/{view}", *[key for word, key in fields if word == "key"])],
+    }
+
+
+PAGES: Final = (
+    Page("pipelines", "/pipelines", "pipelines", read, actions=(Action("/pipelines", put),)),
+    Page(
+        "pipelines", "/pipelines/{pipeline}", "pipelines", read_one, named="pipeline", template="one.html",
+        actions=(Action("/pipelines/{pipeline}/act", act, Role.OPERATE, "pipeline"),),
+    ),
+    Page("pipelines", "/pipelines/{pipeline}/views/{view}", "pipelines", read_view, named="pipeline", template="view.html"),
+)  # fmt: skip

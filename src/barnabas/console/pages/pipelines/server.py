@@ -1,0 +1,78 @@
+"""Asks a server of pipelines over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from barnabas.client.urls import connect, login_of, without_login
+from barnabas.console.asking import Ask
+from barnabas.console.said import Refused, said
+
+TIMEOUT_S: Final = 20.0
+ANSWER_BYTES_MAX: Final = 16 << 20
+
+
+def server_url(ask: Ask) -> str:
+    """Where the server is, without a login. Raises Refused."""
+    if ask.cluster.pipelines is None:
+        raise Refused(
+            404,
+            said("No server of pipelines is known for this cluster"),
+            said("Start one with barnabas pipelines serve, and the console with --pipelines URL."),
+        )
+    return without_login(ask.cluster.pipelines)
+
+
+async def call(
+    ask: Ask, method: str, path: str, body: Any = None, *, raw: bytes | None = None, text: bool = False
+) -> Any:
+    """The answer to a request: JSON, or text. Raises Refused."""
+    shown = server_url(ask)
+    url = ask.cluster.pipelines
+    assert url is not None
+    data = json.dumps(body).encode() if body is not None else raw
+    try:
+        media_type = "application/json" if raw is None else "application/yaml"
+        status, answer = await asyncio.to_thread(_exchange, url, method, path, data, media_type)
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise Refused(
+            503,
+            said("The server of pipelines does not answer at {url}: {reason}", url=shown, reason=reason),
+            said("Look whether it runs; this page tries again by itself."),
+        ) from None
+    if status >= 400:
+        raise Refused(
+            status if status < 500 or status == 503 else 502, said("{reason}", reason=_reason(answer, status))
+        )
+    if text:
+        return answer.decode("utf-8", "replace")
+    try:
+        return json.loads(answer) if answer else None
+    except ValueError:
+        raise Refused(502, said("{url} does not answer as a server of pipelines does", url=shown)) from None
+
+
+def _exchange(url: str, method: str, path: str, data: bytes | None, media_type: str) -> tuple[int, bytes]:
+    parts = urlsplit(url)
+    connection = connect(parts, None, TIMEOUT_S)
+    try:
+        headers = {**login_of(parts), **({} if data is None else {"Content-Type": media_type})}
+        connection.request(method, parts.path.rstrip("/") + path, data, headers)
+        response = connection.getresponse()
+        return response.status, response.read(ANSWER_BYTES_MAX)
+    finally:
+        connection.close()
+
+
+def _reason(answer: bytes, status: int) -> str:
+    try:
+        found = json.loads(answer)
+    except ValueError:
+        found = None
+    told = found.get("error") if isinstance(found, dict) else None
+    return str(told or f"the server of pipelines answers with status {status}")
