@@ -90,6 +90,11 @@ def bootstrap_of(given: str | None) -> Iterator[str]:
 
 def fill(bootstrap: str, topic: str, values: pa.Array, copies: int) -> int:
     """Makes the topic and writes `values` so many times; the number of records."""
+    return fill_rows(bootstrap, topic, pa.record_batch({"value": values}), copies)
+
+
+def fill_rows(bootstrap: str, topic: str, batch: pa.RecordBatch, copies: int) -> int:
+    """Makes the topic and writes the rows of `batch` (value, key) so many times; the number of records."""
     with BlockingClient(bootstrap) as client:
         client.create_topics([NewTopic(topic, PARTITIONS)])
         producer_id, epoch = client.init_producer_id()
@@ -97,7 +102,6 @@ def fill(bootstrap: str, topic: str, values: pa.Array, copies: int) -> int:
             PARTITIONS, producer_id=producer_id, producer_epoch=epoch, batch_bytes_max=250_000
         )
         stream = ProduceStream(client.cluster)
-        batch = pa.record_batch({"value": values})
         for _ in range(copies):
             append_batch(encoder, batch, int(time.time() * 1000))
             stream.send(topic, encoder.take())

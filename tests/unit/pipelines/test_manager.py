@@ -10,6 +10,7 @@ from types import MappingProxyType, SimpleNamespace
 import pytest
 
 from barnabas.client.errors import BrokerUnavailable
+from barnabas.pipelines.compiler.queries import PLANNED_FOR
 from barnabas.pipelines.plan.errors import BrokerAway, PipelineError, TargetAway
 from barnabas.pipelines.serving import manager
 from barnabas.pipelines.serving import supervisor as module
@@ -117,7 +118,10 @@ def server(monkeypatch, tmp_path):
     monkeypatch.setattr(module, "BlockingClient", Refused)
     monkeypatch.setattr(module, "TICK_SECONDS", 0.01)
     monkeypatch.setattr(module, "LAG_SECONDS", 0.05)
-    spark = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None))
+    spark = SimpleNamespace(
+        sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None),
+        conf=SimpleNamespace(get=lambda name: PLANNED_FOR[name]),
+    )
     made = Manager(spark, tmp_path, "127.0.0.1:1")
     made.open()
     yield made

@@ -14,6 +14,12 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from barnabas.pipelines.compiler.carrying import (
+    observed,
+    parcel_names,
+    parcel_of_first,
+    sent_parcel,
+)
 from barnabas.pipelines.compiler.relations import (
     SKIPPED,
     Compiler,
@@ -21,7 +27,6 @@ from barnabas.pipelines.compiler.relations import (
     aggregated,
     run_steps,
 )
-from barnabas.pipelines.direct.program import PARCEL, PARCEL_ROWS
 from barnabas.pipelines.formats.columns import DDL_TYPES
 from barnabas.pipelines.kinds.schemas import encoded_column
 from barnabas.pipelines.kinds.steps.fields import known, with_headers
@@ -50,8 +55,6 @@ SINK_TYPES: Final = {
     **{name: DDL_TYPES[name] for name in ("topic", "key", "value", "headers", "timestamp")},
     "origin": "struct<topic:string,partition:int,offset:bigint,output:string>",
 }
-METRICS: Final = "barnabas"
-"""The name of the observation that counts rows and failed rows of each micro-batch."""
 
 
 def query_frame(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Frame:
@@ -62,21 +65,8 @@ def query_frame(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Fra
     """
     frame = run_steps(_relation(spec, query, rows), query.output.operators)
     bad = F.col("_error").isNotNull()
-    data = _observed(frame.data, ~F.col(SKIPPED), ~F.col(SKIPPED) & bad, f"_{PARCEL}", f"_{PARCEL_ROWS}")
+    data = observed(frame.data, ~F.col(SKIPPED), ~F.col(SKIPPED) & bad)
     return replace(frame, data=data.where(~F.col(SKIPPED)).drop(SKIPPED))
-
-
-def _observed(data: DataFrame, sent: Column, failed: Column, parcel: str, parcel_rows: str) -> DataFrame:
-    """`data`, observed to count the rows for which `sent` and `failed` are true; a parcel counts as its lines."""
-    if parcel not in data.columns:
-        counts = F.count(F.when(sent, 1)), F.count(F.when(failed, 1))
-    else:
-        single = F.col(parcel).isNull()
-        counts = (
-            F.sum(F.when(sent, F.coalesce(F.col(parcel_rows), F.lit(1)))),
-            F.count(F.when(failed & single, 1)),
-        )
-    return data.observe(METRICS, counts[0].alias("rows"), counts[1].alias("failed"))
 
 
 def _relation(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Frame:
@@ -169,8 +159,7 @@ def _place(spec: PipelineSpec, output: Output, what: str) -> Place:
 def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
     """The sink's rows: good ones as the output declares, failed ones as dead letters."""
     frame, columns = _columns(spec, output, frame)
-    if f"_{PARCEL}" in frame.data.columns:
-        columns[PARCEL] = F.col(f"_{PARCEL}")
+    columns |= sent_parcel(frame.data)
     return frame.data.select(*[column.alias(name) for name, column in columns.items()])
 
 
@@ -214,7 +203,7 @@ def _shared_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Da
     frame = _relation(spec, query, rows)
     kept = {name: f"_before{name}" for name in ("_error", SENT, *([OPEN] if frame.open else []))}
     data = frame.data.withColumns({before: F.col(name) for name, before in kept.items()})
-    packed = f"_{PARCEL}" in data.columns
+    parts = parcel_names(data)
     made: list[str] = []
     for number, output in enumerate(query.outputs):
         own = replace(frame, data=data.withColumns({name: F.col(before) for name, before in kept.items()}))
@@ -225,8 +214,7 @@ def _shared_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Da
         # The first output makes a row of every record that this query sends, so its rows are counted; the others make
         # none of a record that failed in a common step.
         marks = [F.lit(number == 0).alias("_first"), F.col("_error").isNotNull().alias("_dead")]
-        if packed:
-            marks += [_of_first(number, PARCEL, "binary"), _of_first(number, PARCEL_ROWS, "int")]
+        marks += parcel_of_first(data, number)
         row = F.struct(
             *[column.cast(SINK_TYPES[name]).alias(name) for name, column in columns.items()], *marks
         )
@@ -234,15 +222,10 @@ def _shared_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Da
         made.append(f"_made{number}")
     # Spark copies each row of an unpivot once; rows exploded from an array would be copied twice.
     rows_made = data.unpivot([], made, "_output", "_row").where(F.col("_row").isNotNull())
-    parts = (PARCEL, PARCEL_ROWS) if packed else ()
     marked = rows_made.select(*[f"_row.{name}" for name in (*SINK_TYPES, "_first", "_dead", *parts)])
-    counted = _observed(marked, F.col("_first"), F.col("_dead"), PARCEL, PARCEL_ROWS)
-    return counted.select(*SINK_TYPES, *parts[:1])
-
-
-def _of_first(number: int, name: str, kind: str) -> Column:
-    """A column of parcels for the rows of output `number`; null unless it is the first output."""
-    return (F.col(f"_{name}") if number == 0 else F.lit(None).cast(kind)).alias(name)
+    counted = observed(marked, F.col("_first"), F.col("_dead"))
+    sent = [column.alias(name) for name, column in sent_parcel(counted).items()]
+    return counted.select(*SINK_TYPES, *sent)
 
 
 def _own(

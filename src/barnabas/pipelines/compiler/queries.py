@@ -19,8 +19,9 @@ from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import ClientError
 from barnabas.pipelines.compiler.changes import check_changes
 from barnabas.pipelines.compiler.senders import SOURCES_NOTE, note_senders, noted_senders
-from barnabas.pipelines.direct.planning import NeedsSpark, direct_program, planned_program
+from barnabas.pipelines.direct.planning import direct_program, planned_program
 from barnabas.pipelines.direct.program import Program
+from barnabas.pipelines.direct.slots import NeedsSpark
 from barnabas.pipelines.kinds.sources import SOURCES, Reading
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
@@ -123,7 +124,7 @@ def way_of(spark: SparkSession, spec: PipelineSpec, query: Query) -> str:
     except NeedsSpark as found:
         reason = str(found)
     if reason is None:
-        return "direct: plain lines bypass Spark's expressions, only the others go through them"
+        return "direct: plain records bypass Spark's expressions, only the others go through them"
     return f"Spark's expressions: {reason}"
 
 
@@ -432,7 +433,7 @@ def wait_until_idle(streams: list[StreamingQuery]) -> None:
 
 def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
     """Adds the micro-batches that ended since the last call to the report; returns whether any of them read records."""
-    from barnabas.pipelines.compiler.outputs import METRICS
+    from barnabas.pipelines.compiler.carrying import METRICS
 
     found = False
     for raw in progress_since(stream, line.latest):
@@ -451,7 +452,7 @@ def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
 
 def records_per_second(raw: Mapping[str, Any]) -> float:
     """The speed of a micro-batch, from Spark's progress report; Spark's own number counts a parcel as one row."""
-    from barnabas.pipelines.compiler.outputs import METRICS
+    from barnabas.pipelines.compiler.carrying import METRICS
 
     counts = (raw.get("observedMetrics") or {}).get(METRICS) or {}
     rows, ms = int(counts.get("rows") or 0), raw.get("durationMs", {}).get("triggerExecution", 0)

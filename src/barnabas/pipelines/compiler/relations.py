@@ -16,7 +16,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from barnabas.pipelines.direct.program import PARCEL, PARCEL_ROWS
+from barnabas.pipelines.compiler.carrying import carried
 from barnabas.pipelines.formats.columns import DDL_TYPES
 from barnabas.pipelines.kinds.steps import STEPS
 from barnabas.pipelines.plan.errors import PipelineError
@@ -83,15 +83,7 @@ def opened(rows: DataFrame, encoding: str | None = None, *, deletes: bool = Fals
         for name in RECORD_COLUMNS
     ]
     data = rows.select(*columns, F.lit(None).cast(ERROR_TYPE).alias("_error"))
-    if PARCEL in there:
-        # Steps leave rows with an error unchanged. A parcel is already processed, so it gets an empty error.
-        full = F.struct(
-            F.lit("").alias("step"), F.lit("").alias("reason"), F.lit(None).cast("string").alias("output")
-        )
-        packed = rows.select(
-            *columns, F.col(PARCEL).alias(f"_{PARCEL}"), F.col(PARCEL_ROWS).alias(f"_{PARCEL_ROWS}")
-        )
-        data = packed.withColumn("_error", F.when(F.col(f"_{PARCEL}").isNotNull(), full))
+    data = carried(data, rows, columns)
     data = data.withColumns({TEXT: _text(data, encoding), SENT: F.col("_headers")})
     return Frame(data.withColumn(DELETED, F.col("_value").isNull()) if deletes else data)
 

@@ -1,16 +1,17 @@
-"""Parcels: up to a thousand plain lines that pass through Spark as one row, see planning.py.
+"""Parcels: the records that were made of up to a thousand source records, which pass through Spark as one row.
 
-The reading side adds a column of parcels to each batch. If any line is plain, the first row has only a parcel; the
-other rows are lines for Spark's expressions. The writing side makes the outputs' records of the lines in a parcel. The
-records of an output are then in the order of their lines' offsets, whichever way they came.
+The reading side makes the records of the outputs (machine.pyx) and adds a column of parcels to each batch. If it is certain
+about any source record, the first row has only a parcel; the other rows are the source records for Spark's expressions. The
+writing side puts the records of each topic into the order of their source records' offsets, whichever way they came.
 
-A parcel is a compressed stream in Arrow's IPC format, with one batch: value, timestamp and offset of each line, and the
-key if an output keeps it. The batch's metadata has the topic, the partition and the program for the lines.
+A parcel is a compressed stream in Arrow's IPC format, with one batch: the offset and timestamp of each source record, what
+outputs keep of it, and the columns that were made for each output. The batch's metadata has the topic, the partition and
+the program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -18,16 +19,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barnabas.pipelines.direct.lines import Column, Maker, Template
+from barnabas.pipelines.direct.machine import Machine, Part, Template, reader_of
 from barnabas.pipelines.direct.program import ONE_TOPIC, PARCEL, PARCEL_ROWS, Made, Program, Recipe
 from barnabas.pipelines.formats.columns import ARROW_TYPES, HEADER_TYPE
-from barnabas.records.columnar import repeat
+from barnabas.records.columnar import BinaryColumn, repeat
 
 PARCEL_DDL: Final = f"{PARCEL} binary, {PARCEL_ROWS} int"
 PARCEL_FIELDS: Final = (pa.field(PARCEL, pa.binary()), pa.field(PARCEL_ROWS, pa.int32()))
 ROWS_MAX: Final = 1024
 BYTES_MAX: Final = 512 << 10
-"""Limit of the keys and values in one parcel, unless those of a single line are larger."""
+"""Limit of the keys and values of which one parcel is made, unless those of a single record are larger."""
+MADE_BYTES_MAX: Final = 2 << 20
+"""Limit of what one parcel holds, unless what is made of a single record is larger."""
 HELD_ROWS: Final = 4096
 HELD_BYTES: Final = 4 << 20
 """Limit of the rows that wait for others."""
@@ -51,18 +54,64 @@ OPENED_SCHEMA: Final = SINK_SCHEMA.with_metadata({ONE_TOPIC: b""})
 # --- the reading side ---------------------------------------------------------------------------------
 
 
+class Layout:
+    """Which columns a program makes: for each output, the number of each; None for what it keeps or has no need of."""
+
+    def __init__(self, program: Program) -> None:
+        self.templates: list[tuple[int, Template]] = []
+        self.columns = 0
+        self.outputs: list[tuple[Made, dict[str, int]]] = []
+        for made in program.outputs:
+            places: dict[str, int] = {}
+            for name in ("topic", "key", "value"):
+                recipe = getattr(made, name)
+                if isinstance(recipe, Recipe):
+                    places[name] = self._column([recipe])
+            if made.headers is not None:
+                places["headers"] = self._column([recipe for _, recipe in made.headers])
+            self.outputs.append((made, places))
+        self.kept = [
+            name
+            for name in ("key", "value", "headers")
+            if any(getattr(made, name) is None for made in program.outputs)
+        ]
+
+    def _column(self, recipes: list[Recipe]) -> int:
+        """The number of a column in which the values of these recipes alternate."""
+        number, self.columns = self.columns, self.columns + 1
+        self.templates += [
+            (number, Template(recipe.shape, list(recipe.slots), [text.encode() for text in recipe.texts]))
+            for recipe in recipes
+        ]
+        return number
+
+
 class Packer:
-    """Puts the plain lines among the rows that are read into parcels. program: see `Program.text`."""
+    """Makes parcels of the rows that are read. program: see `Program.text`."""
 
     def __init__(self, program: str) -> None:
         self.program = program
         read = Program.read(program)
-        self.judge = Maker(read.combined, list(read.fields), [])
-        self.sized = ["value"] if all(made.key is not None for made in read.outputs) else ["key", "value"]
-        self.carried = [*self.sized, "timestamp", "offset"]
+        self.layout = Layout(read)
+        self.with_headers = read.with_headers
+        self.makes_headers = any(made.headers is not None for made in read.outputs)
+        steps: list[tuple[int, int, Sequence[int], int]] = [
+            (step.op, step.out, step.arguments, step.kind) for step in read.steps
+        ]
+        self.machine = Machine(
+            reader_of(read.reader),
+            read.base,
+            list(read.kinds),
+            dict(read.constants),
+            list(read.parts),
+            steps,
+            self.layout.templates,
+        )
+        self.looked_at = {part for _, part in read.parts}
+        self.sized = ["value", *(["key"] if "key" in self.layout.kept else [])]
 
     def packed(self, rows: pa.RecordBatch, topic: str, partition: int) -> Iterator[pa.RecordBatch]:
-        """The rows with the columns of parcels; the plain lines are moved into these."""
+        """The rows with the columns of parcels; those of which records are made are moved into these."""
         if not rows.num_rows:
             return
         ends = sum(_ends(rows.column(name)) for name in self.sized)
@@ -70,34 +119,78 @@ class Packer:
         while start < rows.num_rows:
             fit = int(np.searchsorted(ends, ends[start] + BYTES_MAX, side="right")) - 1
             count = min(max(fit - start, 1), ROWS_MAX)
-            yield self._packed(rows.slice(start, count), topic, partition)
+            yield from self._packed(rows.slice(start, count), topic, partition)
             start += count
 
-    def _packed(self, rows: pa.RecordBatch, topic: str, partition: int) -> pa.RecordBatch:
-        headers = rows.column("headers")
-        # Records with headers are left to Spark.
-        wanted = headers.is_null().cast(pa.uint8()).to_numpy(zero_copy_only=False)
-        certain, _ = _worked(self.judge, rows.column("value"), wanted)
-        count = int(certain.sum())
+    def _packed(self, rows: pa.RecordBatch, topic: str, partition: int) -> Iterator[pa.RecordBatch]:
+        fates, columns = self._made(rows, topic, partition)
         schema = _with_parcels(rows.schema)
-        if not count:
-            return _without_parcel(rows, schema)
-        chosen = rows.select(self.carried)
+        certain = fates == 1
+        count = int(certain.sum())
+        made = self._batch(rows, certain, count, columns) if count else None
+        if made is not None and made.nbytes > MADE_BYTES_MAX and rows.num_rows > 1:
+            half = rows.num_rows // 2
+            yield from self._packed(rows.slice(0, half), topic, partition)
+            yield from self._packed(rows.slice(half), topic, partition)
+            return
+        pieces = [] if made is None else [self._parcel_row(made, rows.schema, topic, partition)]
+        left = np.flatnonzero(fates == 0)
+        if len(left):
+            others = rows if len(left) == rows.num_rows else rows.take(pa.array(left))
+            pieces.append(_without_parcel(others, schema))
+        if pieces:
+            yield pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
+
+    def _made(self, rows: pa.RecordBatch, topic: str, partition: int) -> tuple[Any, list[BinaryColumn]]:
+        """What becomes of each row, see `Machine.run`, and the columns that were made."""
+        headers = rows.column("headers")
+        if self.makes_headers:  # added to those of the record by Spark
+            wanted = np.ascontiguousarray(headers.is_null().cast(pa.uint8()).to_numpy(zero_copy_only=False))
+        else:
+            wanted = np.ones(rows.num_rows, np.uint8)
+        parts: dict[int, Any] = {
+            Part.KEY: _texts(rows.column("key")),
+            Part.VALUE: _texts(rows.column("value")),
+            Part.TOPIC: topic.encode(),
+            Part.PARTITION: partition,
+        }
+        first = rows.column("value").offset
+        for part, name in ((Part.OFFSET, "offset"), (Part.TIMESTAMP, "timestamp")):
+            numbers = rows.column(name)
+            assert numbers.offset == first, "all columns of a batch begin at the same row"
+            parts[part] = np.frombuffer(numbers.buffers()[1], np.int64) if part in self.looked_at else None
+        named = [_by_name(pairs) for pairs in headers.to_pylist()] if self.with_headers else []
+        fates, columns = self.machine.run(rows.num_rows, parts, first, named, wanted)
+        return np.frombuffer(fates, np.uint8), columns
+
+    def _batch(
+        self, rows: pa.RecordBatch, certain: Any, count: int, columns: list[BinaryColumn]
+    ) -> pa.RecordBatch:
+        """The contents of a parcel."""
+        chosen = rows.select([*self.layout.kept, "timestamp", "offset"])
         if count < rows.num_rows:
             chosen = chosen.take(pa.array(np.flatnonzero(certain)))
-        parcel = self._parcel(chosen, topic, partition)
-        nothing = [pa.nulls(1, field.type) for field in rows.schema]
+        arrays, names = list(chosen.columns), list(chosen.schema.names)
+        for number, column in enumerate(columns):
+            made = _array(column)
+            each = len(made) // count
+            arrays.append(made if each == 1 else pa.FixedSizeListArray.from_arrays(made, each))
+            names.append(str(number))
+        return pa.RecordBatch.from_arrays(arrays, names=names)
+
+    def _parcel_row(
+        self, made: pa.RecordBatch, schema: pa.Schema, topic: str, partition: int
+    ) -> pa.RecordBatch:
+        parcel = self._parcel(made, topic, partition)
+        nothing = [pa.nulls(1, field.type) for field in schema]
         ends = pa.py_buffer(np.array([0, parcel.size], np.int32))
         packed = pa.Array.from_buffers(pa.binary(), 1, [None, ends, parcel], null_count=0)
-        first = pa.RecordBatch.from_arrays([*nothing, packed, pa.array([count], pa.int32())], schema=schema)
-        if count == rows.num_rows:
-            return first
-        left = rows.take(pa.array(np.flatnonzero(certain == 0)))
-        return pa.concat_batches([first, _without_parcel(left, schema)])
+        counted = pa.array([made.num_rows], pa.int32())
+        return pa.RecordBatch.from_arrays([*nothing, packed, counted], schema=_with_parcels(schema))
 
-    def _parcel(self, lines: pa.RecordBatch, topic: str, partition: int) -> pa.Buffer:
+    def _parcel(self, made: pa.RecordBatch, topic: str, partition: int) -> pa.Buffer:
         about = {"program": self.program, "topic": topic, "partition": str(partition)}
-        batch = lines.replace_schema_metadata(about)
+        batch = made.replace_schema_metadata(about)
         out = pa.BufferOutputStream()
         # Compressed, because Spark copies a row from process to process a dozen times.
         with pa.ipc.new_stream(
@@ -119,17 +212,28 @@ def _ends(values: pa.Array) -> Any:
     return offsets.astype(np.int64)
 
 
-def _worked(maker: Maker, values: pa.Array, wanted: Any) -> tuple[Any, list[Column]]:
-    """Which values the maker is certain about (1 or 0 for each), and the columns that it made of those."""
-    _, offsets, data = values.buffers()
-    certain, columns = maker.make(
-        len(values),
+def _texts(values: pa.Array) -> tuple[Any, Any, Any]:
+    """Offsets, data and validity of a binary column."""
+    valid, offsets, data = values.buffers()
+    return (
         np.frombuffer(offsets, np.int32),
         np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8),
-        values.offset,
-        np.ascontiguousarray(wanted),
+        None if valid is None else np.frombuffer(valid, np.uint8),
     )
-    return np.frombuffer(certain, np.uint8), columns
+
+
+def _by_name(headers: list[dict[str, Any]] | None) -> dict[bytes, bytes | None] | bool | None:
+    """A record's headers by name; False if Spark makes an error of them: a value that is not text, a name twice."""
+    if headers is None:
+        return None
+    found = {header["key"].encode(): header["value"] for header in headers}
+    try:
+        for value in found.values():
+            if value is not None:
+                value.decode()
+    except UnicodeDecodeError:
+        return False
+    return found if len(found) == len(headers) else False
 
 
 @lru_cache(maxsize=16)
@@ -145,88 +249,70 @@ def _without_parcel(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 # --- the writing side ---------------------------------------------------------------------------------
 
 
-class Opener:
-    """Makes the records of lines in parcels. places: the columns' indices for each output's key, value and headers."""
-
-    def __init__(self, program: str) -> None:
-        read = Program.read(program)
-        self.outputs = read.outputs
-        self.places: list[tuple[int | None, int, int | None]] = []
-        templates: list[tuple[int, Template]] = []
-        number = 0
-        for made in read.outputs:
-            key = headers = None
-            if made.key is not None:
-                key, number = number, number + 1
-                templates.append((key, _template(made.key)))
-            value, number = number, number + 1
-            templates.append((value, _template(made.value)))
-            if made.headers:
-                headers, number = number, number + 1
-                templates += [(headers, _template(recipe)) for _, recipe in made.headers]
-            self.places.append((key, value, headers))
-        self.maker = Maker(read.combined, list(read.fields), templates)
-
-    def opened(self, lines: pa.RecordBatch, topic: str, partition: int) -> list[pa.RecordBatch]:
-        """The rows of each output, with the columns of SINK_SCHEMA and the mark ONE_TOPIC."""
-        rows = lines.num_rows
-        certain, columns = _worked(self.maker, lines.column("value"), np.ones(rows, np.uint8))
-        assert certain.all(), "a line in a parcel is not plain"
-        found = []
-        for made, (key, value, headers) in zip(self.outputs, self.places, strict=True):
-            origin = [_same(topic, rows), pa.repeat(pa.scalar(partition, pa.int32()), rows)]
-            origin += [lines.column("offset"), _same(made.output, rows)]
-            arrays = [
-                _same(made.topic, rows),
-                lines.column("key") if key is None else _array(columns[key]),
-                _array(columns[value]),
-                pa.nulls(rows, ARROW_TYPES["headers"])
-                if headers is None
-                else _headers(made, columns[headers], rows),
-                lines.column("timestamp"),
-                pa.StructArray.from_arrays(origin, fields=list(ORIGIN_TYPE)),
-            ]
-            found.append(pa.RecordBatch.from_arrays(arrays, schema=OPENED_SCHEMA))
-        return found
-
-
 @lru_cache(maxsize=16)
-def opener(program: str) -> Opener:
-    """The opener for a program, which all parcels of a query in this process share."""
-    return Opener(program)
+def layout_of(program: str) -> Layout:
+    """The layout of a program, which all parcels of a query in this process share."""
+    return Layout(Program.read(program))
 
 
 def opened_parcel(parcel: pa.Buffer) -> list[pa.RecordBatch]:
-    """The rows of each output, made of a parcel's lines."""
+    """The rows for each topic, with the columns of SINK_SCHEMA and the mark ONE_TOPIC."""
     with pa.ipc.open_stream(parcel) as stream:
-        lines = stream.read_next_batch()
-    about = {name.decode(): value.decode() for name, value in lines.schema.metadata.items()}
-    return opener(about["program"]).opened(lines, about["topic"], int(about["partition"]))
+        batch = stream.read_next_batch()
+    about = {name.decode(): value.decode() for name, value in batch.schema.metadata.items()}
+    found: list[pa.RecordBatch] = []
+    for made, places in layout_of(about["program"]).outputs:
+        rows = _rows_of(made, places, batch, about["topic"], int(about["partition"]))
+        if "topic" not in places:
+            found.append(rows)
+            continue
+        topics = rows.column("topic")
+        found += [rows.filter(pc.equal(topics, name)) for name in pc.unique(topics).to_pylist()]
+    return found
 
 
-def _template(recipe: Recipe) -> Template:
-    return Template(recipe.shape, list(recipe.fields), [text.encode() for text in recipe.texts])
+def _rows_of(
+    made: Made, places: Mapping[str, int], batch: pa.RecordBatch, topic: str, partition: int
+) -> pa.RecordBatch:
+    rows = batch.num_rows
+    origin = [_same(topic, rows), pa.repeat(pa.scalar(partition, pa.int32()), rows)]
+    origin += [batch.column("offset"), _same(made.output, rows)]
+    columns = {name: batch.column(str(number)) for name, number in places.items()}
+    headers = columns.get("headers")
+    arrays = [
+        _same(str(made.topic), rows) if "topic" not in columns else columns["topic"].cast(pa.string()),
+        columns.get("key") if "key" in columns else batch.column("key"),
+        columns.get("value") if "value" in columns else batch.column("value"),
+        batch.column("headers") if headers is None else _headers(made, headers, rows),
+        batch.column("timestamp"),
+        pa.StructArray.from_arrays(origin, fields=list(ORIGIN_TYPE)),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=OPENED_SCHEMA)
 
 
-def _array(column: Column) -> pa.Array:
+def _array(column: BinaryColumn) -> pa.Array:
     validity = column.validity
     buffers = [
         None if validity is None else pa.py_buffer(validity),
         pa.py_buffer(column.offsets),
         pa.py_buffer(column.data),
     ]
-    return pa.Array.from_buffers(pa.binary(), column.rows, buffers, null_count=column.null_count)
+    return pa.Array.from_buffers(
+        pa.binary(), len(column.offsets) // 4 - 1, buffers, null_count=column.null_count
+    )
 
 
-def _headers(made: Made, values: Column, rows: int) -> pa.Array:
-    """Headers with the same names in every row. values: those of the first row, then those of the second, and so on."""
+def _headers(made: Made, values: pa.Array, rows: int) -> pa.Array:
+    """Headers with the same names in every row. values: of each row, or a list of them for each row."""
+    assert made.headers is not None
     names = [name.encode() for name, _ in made.headers]
+    flat = values.flatten() if pa.types.is_fixed_size_list(values.type) else values
     ends = np.cumsum([0, *map(len, names)], dtype=np.int64)
     starts = (np.arange(rows, dtype=np.int64)[:, None] * ends[-1] + ends[:-1]).ravel()
     offsets = np.append(starts, rows * ends[-1]).astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(names) * rows)]
     keys = pa.Array.from_buffers(pa.string(), rows * len(names), buffers, null_count=0)
-    pairs = pa.StructArray.from_arrays([keys, _array(values)], fields=list(HEADER_TYPE))
+    pairs = pa.StructArray.from_arrays([keys, flat], fields=list(HEADER_TYPE))
     lists = pa.py_buffer(np.arange(0, rows * len(names) + 1, len(names), dtype=np.int32))
     return pa.Array.from_buffers(ARROW_TYPES["headers"], rows, [None, lists], null_count=0, children=[pairs])
 
@@ -253,7 +339,7 @@ def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 yield from sorter.take(rows.slice(start, place - start))
             if place < rows.num_rows:
                 yield from sorter.end()
-                sorter.open(opened_parcel(parcels[place].as_buffer()))
+                yield from sorter.open(opened_parcel(parcels[place].as_buffer()))
                 start = place + 1
     yield from sorter.end()
     yield from sorter.aside.taken()
@@ -289,8 +375,13 @@ class _Sorter:
         self.opened: dict[str, pa.RecordBatch] = {}
         self.behind, self.aside = _Held(), _Held()
 
-    def open(self, pieces: Iterable[pa.RecordBatch]) -> None:
+    def open(self, pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Begins with the rows of another parcel. Returns the rows that were put aside if any are for its topics: a route
+        may not have chosen these topics in the parcel before."""
         self.opened = {piece.column("topic")[0].as_py(): piece for piece in pieces}
+        waiting = {name for rows in self.aside.pieces for name in pc.unique(rows.column("topic")).to_pylist()}
+        if not waiting.isdisjoint(self.opened):
+            yield from self.aside.taken()
 
     def take(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Accepts rows that come after the parcel; holds them back until the last one, or until there are too many."""

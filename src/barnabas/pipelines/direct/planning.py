@@ -1,34 +1,46 @@
-"""Finds the queries that need no Spark expressions for most of their lines, and plans what is made of such a line.
+"""Finds the queries that need no Spark expressions for most of their records, and plans what is made of such a record.
 
-These are queries over topics whose first step parses `common-log` or `combined-log`, whose other steps are `convert`
-(to int, long and string), `time` (of the logs' own format), `unescape`, `drop`, `keep` and `rename`, and whose outputs
-are topics with keys, values and headers of plain fields, texts and `concat_ws`. All other queries use Spark's
-expressions.
+These are queries over topics with the steps in `_STEPS`: parsing of JSON objects with declared fields, of CSV and of
+access logs, filters, simple expressions, conversions, choosing and renaming fields; and whose outputs are topics with keys,
+values, headers and routes of simple expressions. All other queries use Spark's expressions.
 
-The processes that read the topics then send lines through Spark in parcels (parcels.py), up to a thousand of them in a
-row, and those that write make the records of the outputs (lines.pyx). A line that is not plain in every respect goes
-through Spark's expressions, in the same query, so that the result is the same to the byte; lines.pyx says which lines
-are plain.
+The processes that read the topics make the records of the outputs (machine.pyx) and send them through Spark in parcels
+(parcels.py), up to a thousand of them in a row; those that write the topics open the parcels. A record about which the
+machine is not certain goes through Spark's expressions, in the same query, so that the result is the same to the byte.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.pipelines.direct.lines import FIELDS, GROUPS, Kind, Shape
-from barnabas.pipelines.direct.program import Made, Program, Recipe
-from barnabas.pipelines.plan.expressions import Expression, FieldName, FixedText, JoinedFields
+from barnabas.pipelines.direct.lines import GROUPS
+from barnabas.pipelines.direct.machine import Part, Shape
+from barnabas.pipelines.direct.operations import Op
+from barnabas.pipelines.direct.program import Made, Program, Recipe, Step
+from barnabas.pipelines.direct.slots import HEADERS, NeedsSpark, Slots, of_types
+from barnabas.pipelines.direct.values import Kind
+from barnabas.pipelines.plan.expressions import Expression
 from barnabas.pipelines.plan.operators import (
+    ChangeText,
+    Compute,
+    Constant,
     Convert,
     Drop,
+    Filter,
     Keep,
+    Lower,
     Operator,
+    ParseCsv,
+    ParseJson,
     ParsePattern,
     ReadTime,
     Rename,
+    ShowRecord,
+    Trim,
     Unescape,
+    Upper,
 )
 from barnabas.pipelines.plan.patterns import NAMED_PATTERNS, compile_pattern
 
@@ -41,17 +53,26 @@ COMBINED: Final = {
     compile_pattern(NAMED_PATTERNS[f"{name}-log"]): name == "combined" for name in ("common", "combined")
 }
 LAYOUT: Final = "dd/MMM/yyyy:HH:mm:ss Z"
-STEPS: Final = ("convert", "time", "unescape", "drop", "keep", "rename")
-KINDS: Final = {"int": Kind.INT, "bigint": Kind.LONG}
+FIELDS_MAX: Final = 256
+PARTS: Final = {
+    "topic": Part.TOPIC,
+    "partition": Part.PARTITION,
+    "offset": Part.OFFSET,
+    "timestamp": Part.TIMESTAMP,
+    "key": Part.KEY,
+    "value": Part.VALUE,
+}
+TEXT_OPS: Final[Mapping[type[Operator], Op]] = {
+    Trim: Op.TRIM,
+    Upper: Op.UPPER,
+    Lower: Op.LOWER,
+    Unescape: Op.PLAIN,
+}
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class NeedsSpark(Exception):
-    """A query needs Spark's expressions; the message tells users the reason."""
-
-
 def direct_program(spec: PipelineSpec, query: Query) -> Program | None:
-    """The program for the lines of a query; None if it needs Spark. The session's settings are not checked."""
+    """The program for the records of a query; None if it needs Spark. The session's settings are not checked."""
     try:
         return planned_program(spec, query)
     except NeedsSpark:
@@ -59,7 +80,7 @@ def direct_program(spec: PipelineSpec, query: Query) -> Program | None:
 
 
 def planned_program(spec: PipelineSpec, query: Query) -> Program:
-    """The program for the lines of a query. Raises NeedsSpark with the first reason why there is none."""
+    """The program for the records of a query. Raises NeedsSpark with the first reason why there is none."""
     if not spec.plan.single:
         raise NeedsSpark("there are several sources or relations")
     settings = [name for name in spec.spark if name.startswith("spark.sql.")]  # for zones, case or errors
@@ -71,10 +92,22 @@ def planned_program(spec: PipelineSpec, query: Query) -> Program:
         raise NeedsSpark("it sends only dead letters, or another query sends its dead letters")
     _check_source(spec.source)
     work = _Fields(spec.plan[query.relation].operators)
-    outputs = tuple(_made(work, output) for output in query.outputs)
-    if len({made.topic for made in outputs}) < len(outputs):
-        raise NeedsSpark("two outputs write to one topic")  # where a line's records are adjacent
-    return Program(work.combined, tuple(work.made), outputs)
+    outputs = tuple(_made(work.slots, output, spec) for output in query.outputs)
+    written = [topic for output in query.outputs for topic in output.topics()]
+    any_topic = any(output.route is not None and not output.route.topics for output in query.outputs)
+    if len(set(written)) < len(written) or (any_topic and len(outputs) > 1):
+        raise NeedsSpark("two outputs write to one topic")  # where a record's results are adjacent
+    slots = work.slots
+    return Program(
+        work.reader,
+        work.base,
+        tuple(map(int, slots.kinds)),
+        tuple(slots.constants.items()),
+        tuple((slot, int(part)) for part, slot in slots.parts.items()),
+        slots.with_headers,
+        tuple(slots.steps),
+        outputs,
+    )
 
 
 def _check_source(source: Source) -> None:
@@ -91,7 +124,6 @@ def _check_output(output: Output) -> None:
         "is not a topic": output.target is not None,
         "is an aggregate": output.aggregate is not None,
         "has steps of its own": bool(output.operators),
-        "has a route": output.route is not None,
         "is written with a schema": output.schema is not None,
         "sets timestamps": output.timestamp is not None,
     }
@@ -101,112 +133,193 @@ def _check_output(output: Output) -> None:
 
 
 class _Fields:
-    """The fields after the steps. made: group and Kind of every value that a step makes, whether it is kept or not.
-    names: the fields that are left in the end, in order, with their indices in `made`."""
+    """Plans the steps. reader: see `Program`."""
 
     def __init__(self, steps: tuple[Operator, ...]) -> None:
-        if not steps:
-            raise NeedsSpark("no step parses an access log")
-        first = steps[0]
-        if not isinstance(first, ParsePattern) or first.pattern not in COMBINED:
-            raise NeedsSpark(f"step {first.label} does not parse combined-log or common-log")
-        if first.source is not None:
-            raise NeedsSpark(f"step {first.label} parses a field, not the record's value")
-        self.combined = COMBINED[first.pattern]
-        self.made: list[tuple[int, int]] = []
-        self.names: dict[str, int] = {}
-        for _, name in first.pattern.groups:
-            self._make(name, GROUPS.index(name), Kind.TEXT)
-        for step in steps[1:]:
-            self._take(step)
-        if len(self.made) > FIELDS or not self.names:
-            raise NeedsSpark(f"the steps leave no field, or make more than {FIELDS}")
-        for name in self.names:
+        self.slots = Slots()
+        self.reader: dict[str, Any] = {}
+        self.base = 0
+        for step in steps:
+            take = _STEPS.get(type(step))
+            if take is None:
+                raise NeedsSpark(
+                    f"step {step.label} is not one of the steps that are made without Spark's expressions"
+                )
+            try:
+                take(self, step)
+            except NeedsSpark as error:
+                raise NeedsSpark(f"step {step.label}: {error}") from None
+        for name in self.slots.names:
             if not _PLAIN.fullmatch(name):
                 raise NeedsSpark(f"field {name!r} has more than letters, digits and underscores in its name")
 
-    def _make(self, name: str, group: int, kind: Kind) -> None:
-        self.names[name] = len(self.made)
-        self.made.append((group, kind))
+    def _parse(self, source: str | None, reader: Mapping[str, Any], fields: Mapping[str, Kind]) -> None:
+        if source is not None:
+            raise NeedsSpark("it parses a field, not the record's value")
+        if self.reader:
+            raise NeedsSpark("it is the second that parses the value")
+        if len(fields) > FIELDS_MAX:
+            raise NeedsSpark(f"it has more than {FIELDS_MAX} fields")
+        self.reader = {**reader, "kinds": [int(kind) for kind in fields.values()]}
+        self.base = len(self.slots.kinds)
+        places = {name: self.slots.new(kind) for name, kind in fields.items()}
+        self.slots.steps.append(Step(int(Op.READ), self.base))
+        self.slots.names |= places
 
-    def place(self, name: str) -> int:
-        """The index of a field in `made`. Raises NeedsSpark."""
-        if name not in self.names:
-            raise NeedsSpark(f"{name!r} is not a field of the line")
-        return self.names[name]
+    def pattern(self, step: ParsePattern) -> None:
+        if step.pattern not in COMBINED:
+            raise NeedsSpark("its pattern is not combined-log or common-log")
+        combined = COMBINED[step.pattern]
+        groups = GROUPS if combined else GROUPS[:-2]
+        self._parse(step.source, {"lines": combined}, dict.fromkeys(groups, Kind.TEXT))
 
-    def text(self, name: str) -> int:
-        """The index in `made` of a field whose text is used unchanged. Raises NeedsSpark."""
-        place = self.place(name)
-        if self.made[place][1] == Kind.TIME:
-            raise NeedsSpark(f"the time {name!r} is used in a key, a header or a text")
-        return place
+    def json(self, step: ParseJson) -> None:
+        kinds = of_types(step.fields, step.prefix)
+        self._parse(step.source, {"objects": list(step.fields)}, kinds)
 
-    def group(self, name: str) -> int:
-        """The group of a field that was not converted. Raises NeedsSpark."""
-        group, kind = self.made[self.place(name)]
-        if kind not in (Kind.TEXT, Kind.BARE):
-            raise NeedsSpark(f"{name!r} is converted twice")
-        return group
+    def csv(self, step: ParseCsv) -> None:
+        signs = [step.separator, step.quote, step.escape]
+        if any(len(sign) != 1 or not 0x20 <= ord(sign) < 0x7F for sign in signs if sign != "\t"):
+            raise NeedsSpark("separator, quote and escape are not one ASCII character each")
+        if len(set(signs[:2])) < 2 or step.escape != step.quote:
+            raise NeedsSpark("an escape is not a second quote")
+        self._parse(step.source, {"separated": [*signs, step.empty_is_null]}, of_types(step.fields))
 
-    def _take(self, step: Operator) -> None:
-        if isinstance(step, Convert):
-            groups = {name: self.group(name) for name in step.types}
-            for name, kind in step.types.items():
-                if kind in KINDS:
-                    self._make(name, groups[name], KINDS[kind])
-                elif kind != "string":
-                    raise NeedsSpark(f"step {step.label} converts {name!r} to {kind}, not to int or long")
-        elif isinstance(step, ReadTime):
-            if step.formats[:1] != (LAYOUT,):
-                raise NeedsSpark(f"step {step.label} has another format than {LAYOUT}")
-            self._make(step.to, self.group(step.field), Kind.TIME)
-        elif isinstance(step, Unescape):
-            for name in step.names:
-                self._make(name, self.group(name), Kind.BARE)
-        elif isinstance(step, Drop):
-            for name in step.names:
-                self.place(name)
-                del self.names[name]
-        elif isinstance(step, Keep):
-            self._rename([(name, self.place(name)) for name in step.names])
-        elif isinstance(step, Rename):
-            new = step.names
-            self._rename([(new.get(name, name), place) for name, place in self.names.items()])
-        else:
-            raise NeedsSpark(f"step {step.label} is not one of {', '.join(STEPS)}")
+    def convert(self, step: Convert) -> None:
+        slots = self.slots
+        olds = {name: slots.place(name) for name in step.types}
+        slots.names |= {name: slots.converted(olds[name], kind) for name, kind in step.types.items()}
+
+    def time(self, step: ReadTime) -> None:
+        old = self.slots.place(step.field)
+        if self.slots.kinds[old] != Kind.TEXT:
+            raise NeedsSpark(f"{step.field} is not text")
+        if step.formats[:1] not in ((), (LAYOUT,)) or (not step.formats and step.zone is not None):
+            raise NeedsSpark(f"it has another format than ISO 8601 and {LAYOUT}")
+        op = Op.LINE_TIME if step.formats else Op.TEXT_TO_TIME
+        self.slots.names[step.to] = self.slots.step(op, Kind.TIME, old)
+
+    def text(self, step: ChangeText) -> None:
+        slots = self.slots
+        olds = {name: slots.text(slots.place(name)) for name in step.names}
+        op = TEXT_OPS[type(step)]
+        slots.names |= {name: slots.step(op, Kind.TEXT, olds[name]) for name in step.names}
+
+    def compute(self, step: Compute) -> None:
+        for name, wanted in step.fields.items():
+            self.slots.names[name] = self.slots.result(wanted)
+
+    def constant(self, step: Constant) -> None:
+        for name, value in step.fields.items():
+            kind = Kind.TEXT
+            if isinstance(value, bool):
+                kind = Kind.BOOLEAN
+            elif isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
+                kind = Kind.INT if -(1 << 31) <= value < 1 << 31 else Kind.LONG
+            elif not isinstance(value, str):
+                raise NeedsSpark(f"{name} is neither text nor a whole number nor true or false")
+            self.slots.names[name] = self.slots.constant(value, kind)
+
+    def record(self, step: ShowRecord) -> None:
+        for name, part in step.fields.items():
+            if part == "headers":
+                self.slots.with_headers = True
+                # Headers that are not text, or twice there, fail here even if nobody asks for them.
+                self.slots.step(Op.HEADER, Kind.TEXT, self.slots.constant("", Kind.TEXT))
+                self.slots.names[name] = HEADERS
+            elif part in PARTS:
+                self.slots.names[name] = self.slots.part(PARTS[part])
+            else:
+                raise NeedsSpark(f"{name} is the time at which the record is processed")
+
+    def filter(self, step: Filter) -> None:
+        self.slots.steps.append(Step(int(Op.FILTER), 0, (self.slots.condition(step.wanted),)))
+
+    def drop(self, step: Drop) -> None:
+        for name in step.names:
+            if name not in self.slots.names:
+                raise NeedsSpark(f"{name!r} is not a field of the record")
+            del self.slots.names[name]
+
+    def keep(self, step: Keep) -> None:
+        if missing := [name for name in step.names if name not in self.slots.names]:
+            raise NeedsSpark(f"{missing[0]!r} is not a field of the record")
+        self._rename([(name, self.slots.names[name]) for name in step.names])
+
+    def rename(self, step: Rename) -> None:
+        new = step.names
+        if missing := [name for name in new if name not in self.slots.names]:
+            raise NeedsSpark(f"{missing[0]!r} is not a field of the record")
+        self._rename([(new.get(name, name), place) for name, place in self.slots.names.items()])
 
     def _rename(self, names: Sequence[tuple[str, int]]) -> None:
-        self.names = dict(names)
-        if len(self.names) < len(names):
+        self.slots.names = dict(names)
+        if len(self.slots.names) < len(names):
             raise NeedsSpark("two fields have one name")
 
 
-def _made(work: _Fields, output: Output) -> Made:
-    return Made(
-        output.name,
-        output.topic,
-        None if output.key is None else _recipe(work, output.key),
-        _object(work.names) if output.value is None else _recipe(work, output.value),
-        tuple((name, _recipe(work, sql)) for name, sql in output.headers.items()),
-    )
+_STEPS: Final[Mapping[type[Operator], Callable[[_Fields, Any], None]]] = {
+    ParsePattern: _Fields.pattern,
+    ParseJson: _Fields.json,
+    ParseCsv: _Fields.csv,
+    Convert: _Fields.convert,
+    ReadTime: _Fields.time,
+    Trim: _Fields.text,
+    Upper: _Fields.text,
+    Lower: _Fields.text,
+    Unescape: _Fields.text,
+    Compute: _Fields.compute,
+    Constant: _Fields.constant,
+    ShowRecord: _Fields.record,
+    Filter: _Fields.filter,
+    Drop: _Fields.drop,
+    Keep: _Fields.keep,
+    Rename: _Fields.rename,
+}
+"""The steps that are planned here."""
 
 
-def _object(names: Mapping[str, int]) -> Recipe:
+def _made(slots: Slots, output: Output, spec: PipelineSpec) -> Made:
+    def own(wanted: Expression) -> Recipe:
+        return Recipe(Shape.FIELD, (slots.text(slots.result(wanted)),))
+
+    try:
+        value = own(output.value) if output.value is not None else _object(slots) if slots.names else None
+        return Made(
+            output.name,
+            output.topic if output.route is None else _topic(slots, output, spec),
+            None if output.key is None else own(output.key),
+            value,
+            tuple((name, own(wanted)) for name, wanted in output.headers.items()) or None,
+        )
+    except NeedsSpark as error:
+        raise NeedsSpark(f"output {output.name}: {error}") from None
+
+
+def _object(slots: Slots) -> Recipe:
     """The recipe of a JSON object of all fields."""
-    before = [f'{"," if number else "{"}"{name}":' for number, name in enumerate(names)]
-    return Recipe(Shape.OBJECT, tuple(names.values()), (*before, "}"))
+    places = [slots.place(name) for name in slots.names]
+    before = [f'{"," if number else "{"}"{name}":' for number, name in enumerate(slots.names)]
+    return Recipe(Shape.OBJECT, tuple(places), (*before, "}"))
 
 
-def _recipe(work: _Fields, wanted: Expression) -> Recipe:
-    """The recipe of an output's expression. Raises NeedsSpark."""
-    form = wanted.form
-    if isinstance(form, FixedText):
-        return Recipe(Shape.CONSTANT, (), (form.text,))
-    if isinstance(form, JoinedFields):
-        if len(form.names) > FIELDS:
-            raise NeedsSpark(f"concat_ws has more than {FIELDS} fields")
-        return Recipe(Shape.JOINED, tuple(work.text(name) for name in form.names), (form.separator,))
-    if isinstance(form, FieldName):
-        return Recipe(Shape.FIELD, (work.text(form.name),))
-    raise NeedsSpark(f"`{wanted.text}` is not a field, a text or a concat_ws of fields")
+def _topic(slots: Slots, output: Output, spec: PipelineSpec) -> Recipe:
+    """The recipe of the topic that an output's route chooses."""
+    assert output.route is not None
+    by = slots.text(slots.result(output.route.by))
+    otherwise = slots.constant(output.topic, Kind.TEXT)
+    refused = []
+    if output.route.topics:
+        pairs = [slots.constant(text, Kind.TEXT) for pair in output.route.topics.items() for text in pair]
+        # An unknown value is looked up as if it were empty.
+        unknown = slots.constant("", Kind.TEXT)
+        chosen = slots.step(Op.COALESCE, Kind.TEXT, by, unknown)
+        chosen = slots.step(Op.LOOKUP, Kind.TEXT, chosen, otherwise, *pairs)
+    else:
+        if any(source.pattern is not None for source in spec.sources):
+            raise NeedsSpark("it may write to a topic that the pipeline reads")
+        chosen = slots.step(Op.COALESCE, Kind.TEXT, by, otherwise)
+        topics = [topic for source in spec.sources for topic in source.topics]
+        refused = [slots.constant(topic, Kind.TEXT) for topic in topics]
+    slots.steps.append(Step(int(Op.REFUSE), chosen, (chosen, *refused)))
+    return Recipe(Shape.FIELD, (chosen,))
