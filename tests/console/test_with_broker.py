@@ -1,0 +1,50 @@
+"""`barnabas start --with console,registry`: one process, which knows its own registry."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import requests
+from tests.console.conftest import WAIT_S
+
+
+def test_the_console_of_a_broker_finds_its_registry(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "barnabas",
+        "start",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        str(tmp_path / "data"),
+    ]
+    command += [
+        "--with",
+        "console,registry",
+        "--console-listen",
+        "127.0.0.1:0",
+        "--registry-listen",
+        "127.0.0.1:0",
+    ]
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=out)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"ready"), log.read_text()
+        found = re.search(r"service started service=console url=(\S+)", log.read_text())
+        assert found is not None
+        api = f"{found[1]}/api/v1/clusters/local"
+        body = {"subject": "made-value", "kind": "AVRO", "schema": '"string"'}
+        assert requests.post(f"{api}/schemas", json=body, timeout=WAIT_S).status_code == 200
+        assert [
+            row["subject"] for row in requests.get(f"{api}/schemas", timeout=WAIT_S).json()["subjects"]
+        ] == ["made-value"]
+        assert requests.get(f"{found[1]}/", timeout=WAIT_S).status_code == 200
+    finally:
+        process.terminate()
+        assert process.wait(WAIT_S) == 0
