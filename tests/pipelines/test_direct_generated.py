@@ -27,6 +27,8 @@ HEADERS = [
     [{"key": "trace", "value": b"x"}],
     [{"key": "trace", "value": b"y"}, {"key": "other", "value": None}],
     [{"key": "trace", "value": b"\xff"}],
+    [{"key": "trace", "value": b"x"}, {"key": "trace", "value": b"y"}],
+    [{"key": "trace", "value": b"\xff"}, {"key": "trace", "value": b"y"}],
 ]
 
 

@@ -238,6 +238,25 @@ def test_fields_come_and_go(spark):
     }  # fmt: skip
 
 
+def test_of_headers_with_one_name_the_last_counts(spark):
+    """A second one would otherwise end the query: Spark makes no map of a name that is there twice."""
+    headers = [
+        [("a", b"1"), ("b", b"2"), ("a", b"3")],
+        [("a", b"1"), ("a", None)],
+        [("a", b"\xff"), ("a", b"1")],
+        [],
+        None,
+    ]
+    data = [(None, b"", "in", 2, offset, TIME, each) for offset, each in enumerate(headers)]
+    frame = run_steps(
+        opened(spark.createDataFrame(data, SCHEMA)),
+        spec_of("- metadata: {h: headers}").plan[SOURCE].operators,
+    )
+    found = frame.data.select("_offset", "_error.reason", "h").orderBy("_offset").collect()
+    assert [row.h for row in found] == [{"a": "3", "b": "2"}, {"a": None}, None, {}, None]
+    assert [row.reason for row in found] == [None, None, "the value of a header is not UTF-8", None, None]
+
+
 def test_filter_keeps_what_failed(spark):
     steps = "- parse: {json: all}\n- convert: {a: int}\n- filter: a > 1"
     assert run(spark, steps, '{"a": 1}', "broken", '{"a": 2}') == [

@@ -223,17 +223,17 @@ def _texts(values: pa.Array) -> tuple[Any, Any, Any]:
 
 
 def _by_name(headers: list[dict[str, Any]] | None) -> dict[bytes, bytes | None] | bool | None:
-    """A record's headers by name; False if Spark makes an error of them: a value that is not text, a name twice."""
+    """A record's headers by name, of those with one name the last; False if the value of one of them is not text, which
+    fails in Spark."""
     if headers is None:
         return None
-    found = {header["key"].encode(): header["value"] for header in headers}
     try:
-        for value in found.values():
-            if value is not None:
-                value.decode()
+        for header in headers:
+            if header["value"] is not None:
+                header["value"].decode()
     except UnicodeDecodeError:
         return False
-    return found if len(found) == len(headers) else False
+    return {header["key"].encode(): header["value"] for header in headers}
 
 
 @lru_cache(maxsize=16)

@@ -224,7 +224,7 @@ class _Fields:
         for name, part in step.fields.items():
             if part == "headers":
                 self.slots.with_headers = True
-                # Headers that are not text, or twice there, fail here even if nobody asks for them.
+                # Headers that are not text fail here even if nobody asks for them.
                 self.slots.step(Op.HEADER, Kind.TEXT, self.slots.constant("", Kind.TEXT))
                 self.slots.names[name] = HEADERS
             elif part in PARTS:

@@ -89,7 +89,10 @@ METADATA: Final[dict[str, str]] = {
     "timestamp": "_timestamp",
     "key": "cast(_key AS string)",
     "value": "_text",
-    "headers": "map_from_entries(transform(_headers, h -> struct(h.key, cast(h.value AS string))))",
+    # Of several headers with one name, the last counts, as with lastHeader in Kafka's clients.
+    "headers": "map_from_entries(transform(filter(_headers, (h, i) -> NOT exists("
+    "slice(_headers, i + 2, size(_headers)), later -> later.key = h.key)), "
+    "h -> struct(h.key, cast(h.value AS string))))",
     "processed": "current_timestamp()",
 }
 
