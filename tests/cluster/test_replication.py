@@ -5,12 +5,14 @@ One cluster for the whole module: each test leaves three live brokers behind, al
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -19,6 +21,10 @@ from kafka import TopicPartition as KafkaPartition
 from kafka.admin import KafkaAdminClient
 from kazoo.client import KazooClient
 
+from barnabas.client.errors import ClientError
+from barnabas.client.options import ClientOptions, parse_bootstrap
+from barnabas.client.tables.table import TopicTable
+from barnabas.client.tables.topic import CompactedTopic
 from barnabas.records.partitioner import partition_for_name
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.header import encode_request
@@ -35,6 +41,7 @@ from barnabas.wire.messages.offset_fetch import (
 )
 from tests.support.cluster import Cluster, until
 from tests.support.raw import Raw
+from tests.support.tables import Numbers, eventually
 from tests.support.zookeeper import ZooKeeperServer
 
 ALL = [1, 2, 3]
@@ -490,6 +497,37 @@ def test_deleted_records_stay_deleted_whoever_leads(cluster: Cluster) -> None:
         consumer.close()
     cluster.start_again(leader)
     cluster.until_in_sync("shorter", ALL)
+
+
+def test_a_table_is_read_again_after_an_unclean_election(cluster: Cluster) -> None:
+    """The new leader has not got the last records. Others are written in their place, so that its log is no shorter."""
+    options = {"cleanup.policy": "compact", "unclean.leader.election.enable": "true"}
+    topic = NewTopic("parting", 1, replica_assignment=[[1, 2]], config=options)
+    admin = cluster.admin()
+    admin.create_topics([topic])["parting"].result(60)
+    cluster.until_in_sync("parting", [1, 2])
+    client = ClientOptions(parse_bootstrap(cluster.bootstrap), deadline_s=60)
+
+    async def elect() -> None:
+        table = TopicTable(client, CompactedTopic("parting", "numbers"), Numbers(), read_back_s=60)
+        await table.start()
+        try:
+            await table.put("a", 1)
+            cluster.brokers[2].kill()
+            until(lambda: cluster.in_sync("parting") == [1], "one replica is in sync")
+            await table.write({"b": 2, "c": 3})
+            cluster.brokers[1].kill()
+            cluster.start_again(2)
+            until(lambda: cluster.leader("parting") == 2, "the other one leads")
+            with suppress(ClientError):  # reading has begun again meanwhile
+                await table.write({"d": 4, "e": 5, "f": 6})
+            await eventually(lambda: table.snapshot() == {"a": 1, "d": 4, "e": 5, "f": 6})
+        finally:
+            await table.stop()
+
+    asyncio.run(elect())
+    cluster.start_again(1)
+    cluster.until_in_sync("parting", [1, 2])
 
 
 def test_a_topic_is_deleted_everywhere(cluster: Cluster) -> None:

@@ -33,7 +33,8 @@ class OffsetOutOfRange(ClientError):
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """records: raw batches from `start` on (the first may begin before it), a view of newly allocated memory.
-    next_offset: after the last whole batch; `start` if there is none. aborted: (producer id, first offset)."""
+    next_offset: after the last whole batch; `start` if there is none. aborted: (producer id, first offset).
+    high_watermark and the offsets after it: -1 if the broker did not say."""
 
     start: int
     next_offset: int
@@ -88,6 +89,8 @@ class Reader:
         doing = f"fetching {self.topic}-{self.partition} from offset {offset}"
         if answer.error_code:
             raise BrokerError(answer.error_code, doing)
+        if not answer.responses:  # Apache Kafka's answer to a client that has used up its quota
+            return Fetched(offset, offset, memoryview(b""), -1, -1, -1, ())
         row = answer.responses[0].partitions[0]
         if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise OffsetOutOfRange(

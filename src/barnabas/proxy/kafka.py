@@ -49,16 +49,18 @@ class Kafka:
     def admin(self) -> AsyncAdmin:
         """The admin, created when it is first needed; its errors are those of the client, see `ask`. Raises HttpError."""
         if self._admin is None:
-            try:
-                options = ClientOptions.from_kafka({"client.id": "rest-proxy", **self._own_properties})
-            except ClientError as error:
-                raise from_client(error) from error
-            self._admin = AsyncAdmin(
-                replace(
-                    options, deadline_s=DEADLINE_S, contact_timeout_s=CONTACT_S, request_timeout_s=DEADLINE_S
-                )
-            )
+            self._admin = AsyncAdmin(self.client_options())
         return self._admin
+
+    def client_options(self) -> ClientOptions:
+        """How clients other than librdkafka reach the cluster. Raises HttpError."""
+        try:
+            options = ClientOptions.from_kafka({"client.id": "rest-proxy", **self._own_properties})
+        except ClientError as error:
+            raise from_client(error) from error
+        return replace(
+            options, deadline_s=DEADLINE_S, contact_timeout_s=CONTACT_S, request_timeout_s=DEADLINE_S
+        )
 
     async def ask(self, request: Awaitable[T]) -> T:
         """The result of a request of `admin`. Raises HttpError if Kafka refuses or does not answer."""

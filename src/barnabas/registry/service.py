@@ -19,13 +19,14 @@ from urllib.parse import urlsplit
 
 from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
+from barnabas.client.tables.writing import TooLarge, Writer
 from barnabas.registry.decisions import Decision
 from barnabas.registry.election import Election, Identity, Outcome
 from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.library import QUICK, Library, Needed
 from barnabas.registry.records import noop_entry
 from barnabas.registry.state import State
-from barnabas.registry.store import RECORD_OVERHEAD_BYTES, Fenced, Store, StoreOptions, TooLarge, Writer
+from barnabas.registry.store import RECORD_OVERHEAD_BYTES, Store, StoreOptions
 from barnabas.registry.tasks import TOO_LONG, Asks, Task
 from barnabas.registry.worker import Limits, Report, Worker
 
@@ -104,7 +105,7 @@ class Registry:
 
     async def start(self, url: str) -> None:
         """Read the topic, then join the other instances. url: where this one listens. Raises ClientError."""
-        await self.store.start()
+        await self.store.topic.start()
         loop = asyncio.get_running_loop()
 
         def decided(outcome: Outcome) -> None:
@@ -130,7 +131,7 @@ class Registry:
             self.writing = False
         for task in list(self._tasks):
             task.cancel()
-        await self.store.stop()
+        await self.store.topic.stop()
         self._append_thread.shutdown()
         self._appender.close()
         self._forward_threads.shutdown(wait=False, cancel_futures=True)
@@ -138,8 +139,8 @@ class Registry:
 
     def unready(self) -> str | None:
         """Why requests cannot be served; None if they can."""
-        if self.store.trouble is not None:
-            return self.store.trouble
+        if self.store.topic.trouble is not None:
+            return self.store.topic.trouble
         return None if self.writer is not None else "no instance has been elected to write yet"
 
     def _identity(self, url: str) -> Identity:
@@ -172,7 +173,7 @@ class Registry:
             try:
                 async with self._lock:
                     await self._begin_writing()
-            except (ClientError, Fenced) as error:
+            except ClientError as error:
                 if str(error) != said:
                     said = str(error)
                     log.warning("cannot begin writing; trying again", extra={"reason": said})
@@ -181,15 +182,15 @@ class Registry:
             self._changed.notify_all()
 
     async def _begin_writing(self) -> None:
-        """Fence earlier writers, then read everything that they appended. Raises ClientError, Fenced."""
+        """Fence earlier writers, then read everything that they appended. Raises ClientError."""
         if self.writing or not self._elected_own:
             return
-        beginnings = self.store.beginnings
+        beginnings = self.store.topic.beginnings
         await self._on_writer(self._appender.begin)
         entry = noop_entry(self.state.ids_given())
         row = (entry.key.encode(), entry.encode_value())
         offset = await self._on_writer(lambda: self._appender.append([row]))
-        await self.store.wait_for(offset + 1, beginnings)
+        await self.store.topic.wait_for(offset + 1, beginnings)
         self.writing = self._elected_own
         log.info("writing begins", extra={"offset": offset})
 
@@ -247,17 +248,19 @@ class Registry:
             for entry in decision.entries
         ]
         total = sum(len(key) + len(value or b"") for key, value in rows)
-        limit = self.store.record_bytes_max - RECORD_OVERHEAD_BYTES
+        limit = self.store.topic.record_bytes_max - RECORD_OVERHEAD_BYTES
         if total > limit:
             raise _too_large(total, limit)
-        beginnings = self.store.beginnings
+        beginnings = self.store.topic.beginnings
         try:
             offset = await asyncio.shield(self._on_writer(lambda: self._appender.append(rows)))
-            if not self.store.take_own(decision.entries, offset, beginnings):
-                await self.store.wait_for(offset + len(rows), beginnings)
+            await self.store.topic.wait_for(offset + len(rows), beginnings)
         except TooLarge:
             raise _too_large(total, limit) from None
-        except (Fenced, ClientError) as error:
+        except asyncio.CancelledError:
+            self._read_again()  # the records may be in the log, though the state does not have them yet
+            raise
+        except ClientError as error:
             # The records may or may not be in the log: nothing is decided until all of it has been read.
             self._read_again()
             raise RegistryError(
@@ -295,7 +298,7 @@ class Registry:
 
     async def parse(self, raw: bytes, asks: Asks) -> Any:
         """What is in a large body. asks: BODY for its object, or REQUEST for the schema in it. Raises RegistryError."""
-        limit = self.store.record_bytes_max - RECORD_OVERHEAD_BYTES
+        limit = self.store.topic.record_bytes_max - RECORD_OVERHEAD_BYTES
         report = await self._carry_out(Task(asks, (), str(limit), raw))
         assert report.outcome is not None
         return report.outcome.result()

@@ -54,10 +54,9 @@ class Versions:
 
 
 class State:
-    """next_offset: of the first record not yet replayed. raw_keys: bytes of keys that others encoded differently."""
+    """raw_keys: bytes of keys that others encoded differently."""
 
     def __init__(self) -> None:
-        self.next_offset = 0
         self.subjects: dict[Subject, Versions] = {}
         self.contexts: dict[str, Context] = {DEFAULT_CONTEXT: Context()}
         self.named_contexts: set[str] = set()

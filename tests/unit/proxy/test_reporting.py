@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import json
@@ -165,22 +164,3 @@ def test_an_access_point_that_others_wrote_badly(value: bytes) -> None:
 def test_an_access_point_as_it_is_written() -> None:
     point = points.Point("datahub-1", "n", "t", True, 7)
     assert points.read_point("datahub-1", json.dumps(asdict(point)).encode()) == point
-
-
-def test_the_access_points_are_read_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        monkeypatch.setattr(points, "RETRY_S", 0.0)
-        followed = points.Points(None, None, "points")  # type: ignore[arg-type]
-        reads: list[int] = []
-
-        def read() -> None:
-            reads.append(len(reads))
-            if len(reads) < 3:
-                raise RuntimeError("a bug")
-            followed._ended.set()
-
-        monkeypatch.setattr(followed, "_read", read)
-        await asyncio.to_thread(followed._follow)
-        assert reads == [0, 1, 2]
-
-    asyncio.run(work())

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.client.options import ClientOptions
+from barnabas.client.tables.replay import Change, Replay
 from barnabas.registry.decisions import decide_register
 from barnabas.registry.errors import RegistryError
 from barnabas.registry.library import Library
@@ -18,7 +19,7 @@ from barnabas.registry.model import Content
 from barnabas.registry.records import INT_MAX, BadRecord, Entry, Key, decode, noop_entry
 from barnabas.registry.requests import Wanted
 from barnabas.registry.state import State
-from barnabas.registry.store import Found, Store, StoreOptions
+from barnabas.registry.store import Store, StoreOptions, Value
 from barnabas.registry.subjects import parse_subject
 from barnabas.schemas.model import AVRO
 
@@ -74,8 +75,10 @@ def test_whatever_a_record_holds_it_is_read_or_refused(
 )
 def test_the_records_behind_it_count(bad: Entry) -> None:
     store = Store(ClientOptions("127.0.0.1:1"), StoreOptions())
-    store._take([Found(0, None, bad), Found(1, None, noop_entry({".": 7}))], 2)
-    assert store.state.next_offset == 2
+    noop = noop_entry({".": 7})
+    replay: Replay[Key, Value, int] = Replay(store)
+    replay.take([Change(0, bad.key, bad.value), Change(1, noop.key, noop.value)], 2)
+    assert replay.next_offset == 2
     assert store.state.next_id(".") == 8
     assert not store.state.subjects
     assert not store.state.configs

@@ -31,8 +31,12 @@ def make_server(options: ReportingOptions, http: HttpOptions) -> HttpServer:
 
     def build() -> Service:
         kafka = Kafka({"client.id": "reporting", **options.properties})
+        try:
+            client = kafka.client_options()
+        except HttpError as error:
+            raise _unreachable(error) from error
         producing = Producing(kafka)
-        points = Points(kafka, producing, options.topic)
+        points = Points(client, producing, options.topic)
 
         async def stop() -> None:
             await points.stop()
@@ -44,7 +48,7 @@ def make_server(options: ReportingOptions, http: HttpOptions) -> HttpServer:
                 await points.start()
             except HttpError as error:
                 await stop()
-                raise ServiceError(f"the service cannot reach its cluster: {error.message}") from error
+                raise _unreachable(error) from error
 
         reporting = Reporting(points, producing, options.secrets, options.hooks)
         return Service(
@@ -53,8 +57,13 @@ def make_server(options: ReportingOptions, http: HttpOptions) -> HttpServer:
             error_shape,
             start=start,
             stop=stop,
+            unready=points.trouble,
             raw_paths=True,
             takes_forms=reporting.is_hook,
         )
 
     return HttpServer(build, http)
+
+
+def _unreachable(error: HttpError) -> ServiceError:
+    return ServiceError(f"the service cannot reach its cluster: {error.message}")

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
 import re
 import secrets
-import threading
+from collections.abc import Awaitable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-
-from barnabas.admin import NewTopic
+from barnabas.client.errors import ClientError
+from barnabas.client.options import ClientOptions
+from barnabas.client.tables.table import TopicTable
+from barnabas.client.tables.topic import CompactedTopic
 from barnabas.http.errors import HttpError
-from barnabas.proxy.errors import from_kafka
-from barnabas.proxy.kafka import Kafka
-from barnabas.proxy.producing import Outgoing, Producing
-from barnabas.wire.errors import ErrorCode
-
-log = logging.getLogger("barnabas.proxy")
+from barnabas.proxy.errors import from_client
+from barnabas.proxy.producing import Producing
 
 DEFAULT_TOPIC: Final = "_access_points"
 POINTS_MAX: Final = 10_000
-CAUGHT_UP_S: Final = 30.0
-RETRY_S: Final = 1.0
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -55,141 +48,70 @@ def read_point(point_id: str, value: bytes) -> Point:
     return point
 
 
+class PointCodec:
+    """Access points as JSON, by their ids; see Codec."""
+
+    def decode(self, key: bytes | None, value: bytes | None) -> tuple[str, Point | None]:
+        """Raises ValueError."""
+        point_id = (key or b"").decode("utf-8", "replace")
+        return point_id, None if value is None else read_point(point_id, value)
+
+    def encode(self, key: str, value: Point | None) -> tuple[bytes, bytes | None]:
+        """The bytes of a record."""
+        return key.encode(), None if value is None else json.dumps(asdict(value)).encode()
+
+
 class Points:
     """All access points, as read from the topic. Use it in one event loop."""
 
-    def __init__(self, kafka: Kafka, producing: Producing, topic: str) -> None:
-        self._kafka = kafka
+    def __init__(self, client: ClientOptions, producing: Producing, topic: str) -> None:
         self._producing = producing
-        self._topic = topic
-        self._held: dict[str, Point] = {}
-        self._next = 0
-        self._ended = threading.Event()
-        self._moved = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._thread: threading.Thread | None = None
+        self._table = TopicTable(client, CompactedTopic(topic, "access points"), PointCodec())
 
     async def start(self) -> None:
         """Create the topic if it is missing, read it to its end, and continue to read in a thread. Raises HttpError."""
-        kafka = self._kafka
-        wanted = NewTopic(self._topic, 1, configs={"cleanup.policy": "compact"})
-
-        async def create() -> None:
-            results = await kafka.admin.topics.create([wanted])
-            results.except_for(ErrorCode.TOPIC_ALREADY_EXISTS).require()
-
-        await kafka.ask(create())
-        await self._producing.partitions(self._topic)
-        _, end = await kafka.offsets_of(self._topic, 0)
-        self._thread = threading.Thread(target=self._follow, name="access points", daemon=True)
-        self._thread.start()
-        await self._reached(end)
-
-    async def _reached(self, offset: int) -> None:
-        """Wait until this instance has read all records before `offset`. Raises HttpError."""
-        try:
-            async with asyncio.timeout(CAUGHT_UP_S):
-                while self._next < offset:
-                    self._moved.clear()
-                    if self._next < offset:
-                        await self._moved.wait()
-        except TimeoutError:
-            raise HttpError(503, f"topic {self._topic} could not be read in {CAUGHT_UP_S:g} s") from None
-
-    def _follow(self) -> None:
-        while not self._ended.is_set():
-            try:
-                self._read()
-            except Exception:
-                log.exception(
-                    "the topic of the access points could not be read; trying again",
-                    extra={"topic": self._topic, "offset": self._next},
-                )
-                self._ended.wait(RETRY_S)
-
-    def _read(self) -> None:
-        consumer = Consumer(
-            self._kafka.config(
-                {"enable.partition.eof": True},
-                {"group.id": "access-points", "enable.auto.commit": False, "auto.offset.reset": "earliest"},
-            )
-        )
-        try:
-            consumer.assign([TopicPartition(self._topic, 0, self._next or OFFSET_BEGINNING)])
-            while not self._ended.is_set():
-                self._take(consumer.poll(0.5))
-        finally:
-            consumer.close()
-
-    def _take(self, message: Any) -> None:
-        if message is None:
-            return
-        if message.error() is None:
-            if message.offset() < self._next:
-                self._held.clear()  # the topic was created again
-            self._next = message.offset() + 1
-            point_id = (message.key() or b"").decode("utf-8", "replace")
-            try:
-                if message.value() is None:
-                    self._held.pop(point_id, None)
-                else:
-                    self._held[point_id] = read_point(point_id, message.value())
-            except ValueError as error:
-                log.warning(
-                    "an access point cannot be read",
-                    extra={"offset": message.offset(), "reason": str(error)},
-                )
-        elif message.error().name() == "_PARTITION_EOF":
-            if message.offset() < self._next:
-                self._held.clear()
-            self._next = message.offset()  # compaction may have removed the last records
-        else:
-            return
-        try:
-            self._loop.call_soon_threadsafe(self._moved.set)
-        except RuntimeError:
-            return  # the loop has ended
+        await _ask(self._table.start())
 
     async def stop(self) -> None:
         """Stop reading the topic."""
-        self._ended.set()
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
+        await self._table.stop()
 
-    # --- reading and changing -------------------------------------------------------------------------
+    def trouble(self) -> str | None:
+        """Why the topic cannot be read; None if it can."""
+        return self._table.trouble
 
     def all(self) -> list[Point]:
         """All access points, the oldest first."""
-        return sorted(self._held.values(), key=lambda point: (point.created_ms, point.id))
+        return sorted(self._table.snapshot().values(), key=lambda point: (point.created_ms, point.id))
 
     def find(self, point_id: str) -> Point | None:
         """The access point with an id; None if there is none."""
-        return self._held.get(point_id)
+        return self._table.get(point_id)
 
     async def create(self, name: str, topic: str, now_ms: int) -> Point:
         """Create an access point. Raises HttpError if the topic does not exist, or there are too many access points."""
         if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
             raise HttpError(400, f"{topic[:100]!r} is not the name of a topic")
-        if len(self._held) >= POINTS_MAX:
+        if len(self._table) >= POINTS_MAX:
             raise HttpError(400, f"there are {POINTS_MAX} access points already")
         await self._producing.partitions(topic)
         point = Point(f"datahub-{secrets.token_hex(4)}", name or topic, topic, False, now_ms)
-        await self._write(point.id, point)
+        await _ask(self._table.put(point.id, point))
         return point
 
     async def pause(self, point: Point, paused: bool) -> Point:
         """Pause or resume an access point; returns the changed one. Raises HttpError."""
         changed = replace(point, paused=paused)
-        await self._write(point.id, changed)
+        await _ask(self._table.put(point.id, changed))
         return changed
 
     async def delete(self, point: Point) -> None:
         """Delete an access point. Raises HttpError."""
-        await self._write(point.id, None)
+        await _ask(self._table.delete(point.id))
 
-    async def _write(self, point_id: str, point: Point | None) -> None:
-        value = None if point is None else json.dumps(asdict(point)).encode()
-        (result,) = await self._producing.send(self._topic, [Outgoing(point_id.encode(), value, 0)])
-        if result.error is not None:
-            raise from_kafka(result.error)
-        await self._reached(result.offset + 1)
+
+async def _ask(work: Awaitable[None]) -> None:
+    try:
+        await work
+    except ClientError as error:
+        raise from_client(error) from error

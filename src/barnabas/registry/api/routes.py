@@ -33,7 +33,7 @@ async def root(call: Call) -> Any:
 async def cluster_ids(call: Call) -> Any:
     """GET /v1/metadata/id."""
     clusters = {
-        "kafka-cluster": call.registry.store.cluster_id,
+        "kafka-cluster": call.registry.store.topic.cluster_id,
         "schema-registry-cluster": call.registry.options.group,
     }
     return {"scope": {"path": [], "clusters": clusters}, "id": ""}
