@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.connection import Connection
@@ -28,9 +28,6 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-
-if TYPE_CHECKING:
-    from barnabas.client.transactions import Joined
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview | Buffer
 
@@ -91,6 +88,17 @@ def produce_one(
     return cluster.retry(attempt, [topic])
 
 
+class Membership(Protocol):
+    """The transaction that a stream of batches belongs to."""
+
+    @property
+    def transactional_id(self) -> str:
+        """Of the transaction's producer."""
+
+    def add(self, topic: str, partitions: Iterable[int]) -> None:
+        """Called before batches for these partitions are sent."""
+
+
 @dataclass(slots=True)
 class _InFlight:
     connection: Connection
@@ -106,14 +114,16 @@ class ProduceStream:
     sent afterwards. joined: the transaction that the batches belong to.
     """
 
-    def __init__(self, cluster: Cluster, *, timeout_ms: int = 30_000, joined: Joined | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, *, timeout_ms: int = 30_000, joined: Membership | None = None
+    ) -> None:
         self.cluster = cluster
         self.timeout_ms = timeout_ms
         self.joined = joined
         self.records = 0
         self.bytes = 0
         self.ends: dict[tuple[str, int], int] = {}
-        self._transactional_id = None if joined is None else joined.producer.transactional_id
+        self._transactional_id = None if joined is None else joined.transactional_id
         self._in_flight: deque[_InFlight] = deque()
         self._lanes: dict[int, Connection] = {}
 

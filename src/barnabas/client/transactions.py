@@ -296,6 +296,11 @@ class Joined:
         self.producer = producer
         self._added: set[tuple[str, int]] = set()
 
+    @property
+    def transactional_id(self) -> str:
+        """Of the transaction's producer."""
+        return self.producer.transactional_id
+
     def add(self, topic: str, partitions: Iterable[int]) -> None:
         """Add the partitions that are not in the transaction yet."""
         fresh = sorted({p for p in partitions if (topic, p) not in self._added})
