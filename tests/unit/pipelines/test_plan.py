@@ -103,7 +103,10 @@ def test_outputs_that_are_refused():
     join = "relations:\n  j: {join: {left: a, right: b, by: id, within: 1 hour, prefix: b_}}\noutputs:\n"
     for output, message in (
         ("{topic: o, from: k}", r"p\.yaml:9: there is no relation 'k'"),
-        ("{topic: o, from: t}", r"t is a table: join a stream with it"),
+        (
+            "{topic: o, from: t, aggregate: {compute: {n: count(*)}}}",
+            r"p\.yaml:9: t is a table, which cannot be aggregated",
+        ),
         ("{topic: o, from: a}", r"p\.yaml:5: nothing reads t: name it"),
         (
             "{topic: o, from: j, aggregate: {compute: {n: count(*)}}}",

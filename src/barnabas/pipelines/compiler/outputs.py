@@ -38,9 +38,12 @@ from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
 from barnabas.pipelines.plan.places import Place
 from barnabas.pipelines.spark.exact_json import json_text
 from barnabas.pipelines.spark.frame import (
+    CHANGE,
     DELETED,
+    ID,
     OPEN,
     SENT,
+    SIGN,
     Frame,
     always,
     complaint,
@@ -49,7 +52,8 @@ from barnabas.pipelines.spark.frame import (
     flag,
     quoted,
 )
-from barnabas.pipelines.spark.outgoing import DOCUMENT, dead_columns, identified, json_value
+from barnabas.pipelines.spark.outgoing import DOCUMENT, IDENTITY, dead_columns, identified, json_value
+from barnabas.pipelines.spark.tables.operators import net
 
 SINK_TYPES: Final = {
     **{name: DDL_TYPES[name] for name in ("topic", "key", "value", "headers", "timestamp")},
@@ -97,12 +101,12 @@ def query_deliverable(
     output, target = query.output, query.output.target
     assert target is not None
     kind = TARGETS[target.kind]
-    frame = query_frame(spec, query, rows)
+    frame = _as_deletes(query_frame(spec, query, rows))
     if frame.deletes and not kind.deletes(target.options):
         fail(
             _place(spec, output, target.kind),
-            f"{target.kind} cannot delete rows with these options, and records may be deletes (tombstones: deletes): "
-            "give it a key or an id, or write to it from a separate pipeline",
+            f"{target.kind} cannot delete rows with these options, and records may be deletes (tombstones: deletes, "
+            "tables): give it a key or an id, or write to it from a separate pipeline",
         )
     identity = target.options.get("id")
     if output.aggregate is not None:
@@ -127,7 +131,14 @@ def query_deliverable(
     if identity is not None:
         frame = computed(frame, "_id", Expression.of(identity), _place(spec, output, "id"), "string")
         identity = "_id"
-    return identified(frame.data, identity), fields, frame.open
+    made = identified(frame.data, identity)
+    if frame.signed:
+        names = target.options.get("key") or ()
+        key = F.struct(
+            *[F.col(quoted(n)).cast("string") for n in names] or [F.col(IDENTITY if identity else ID)]
+        )
+        made = _latest(made, key)
+    return made, fields, frame.open
 
 
 def _record_fields(spec: PipelineSpec, output: Output, frame: Frame, as_bytes: bool) -> Frame:
@@ -156,9 +167,31 @@ def _place(spec: PipelineSpec, output: Output, what: str) -> Place:
     return Place(label=f"{output.name}: {what}", where=where, output=output.name)
 
 
+def _as_deletes(frame: Frame) -> Frame:
+    """The rows of a table as rows for a target: those that are not in it any more stand for deletes."""
+    return replace(frame, data=frame.data.withColumn(DELETED, F.col(SIGN) < 0)) if frame.signed else frame
+
+
+def _latest(made: DataFrame, key: Column) -> DataFrame:
+    """Of a table's rows, the last of each key in a micro-batch; failed rows, which are no rows of the table, all of them."""
+    bad = F.col("_error").isNotNull()
+    return net(made.where(~bad | (F.col(SIGN) > 0)), key, bad)
+
+
 def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
     """The sink's rows: good ones as the output declares, failed ones as dead letters."""
-    frame, columns = _columns(spec, output, frame)
+    frame, columns = _columns(spec, output, _as_deletes(frame))
+    if frame.signed:
+        made = frame.data.select(
+            *[column.cast(SINK_TYPES[name]).alias(name) for name, column in columns.items()],
+            SIGN,
+            CHANGE,
+            "_error",
+        )
+        # Records without a key replace none.
+        made = made.where(F.col("_error").isNotNull() | F.col("key").isNotNull() | (F.col(SIGN) > 0))
+        lone = F.when(F.col("key").isNull(), F.col("origin")["offset"])
+        return _latest(made, F.struct("topic", "key", lone.alias("lone"))).select(*columns)
     columns |= sent_parcel(frame.data)
     return frame.data.select(*[column.alias(name) for name, column in columns.items()])
 
@@ -167,6 +200,8 @@ def _columns(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, d
     """The sink's columns for each row: those that the output declares, or those of a dead letter if the row failed."""
     key = F.col("_key")
     timestamp, value = F.col("_timestamp"), F.col("_whole")
+    if frame.signed:
+        timestamp = F.timestamp_micros(F.col(CHANGE)["at"])
     if output.schema is not None:
         frame, value = _encoded(spec, output, frame)
     elif output.value is None:

@@ -46,6 +46,9 @@ STOP_SECONDS: Final = 30.0
 CONFIG_SECONDS: Final = 2.0
 ROWS_OPTION: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 BYTES_OPTION: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+STATE_OPTION: Final = "spark.sql.streaming.stateStore.providerClass"
+ON_DISK: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+"""Where tables are kept: on disk, not in Java's memory."""
 UNBOUNDED: Final = str((1 << 31) - 1)
 """With this value, Spark does not count bytes at all."""
 BATCH_BYTES: Final = 512 << 20
@@ -263,11 +266,16 @@ def batch_rows(spark: SparkSession, spec: PipelineSpec, bootstrap: str, *, packe
 
 
 def begun(
-    spark: SparkSession, writer: DataStreamWriter, rows: int | None, *, local: bool | None = None
+    spark: SparkSession,
+    writer: DataStreamWriter,
+    rows: int | None,
+    *,
+    local: bool | None = None,
+    tables: bool = False,
 ) -> StreamingQuery:
     """Start a query with settings of its own: the session has one value for all queries, and a query keeps the one that is
     set when it starts. rows: see `batch_rows`. local: whether its checkpoint is on a local disk; None leaves that setting
-    alone."""
+    alone. tables: whether it keeps tables."""
     from barnabas.pipelines.spark.session.start import choose_file_manager
 
     with _starting:
@@ -275,7 +283,14 @@ def begun(
             choose_file_manager(spark, local=local)
         if rows is not None:
             spark.conf.set(ROWS_OPTION, str(rows))
-        return writer.start()
+        if not tables:
+            return writer.start()
+        before = spark.conf.get(STATE_OPTION)
+        spark.conf.set(STATE_OPTION, ON_DISK)
+        try:
+            return writer.start()
+        finally:
+            spark.conf.set(STATE_OPTION, str(before))
 
 
 def start_query(
@@ -301,7 +316,8 @@ def start_query(
     program = session_program(spark, spec, query)
     bound = batch_rows(spark, spec, bootstrap, packed=program is not None)
     place = join(checkpoint, query.name)
-    begin = partial(begun, spark, rows=bound, local=is_local(spark, place))
+    tables = spec.plan.keeps_tables(query.relation)
+    begin = partial(begun, spark, rows=bound, local=is_local(spark, place), tables=tables)
     load = source_loader(
         spark, spec, query, bootstrap, place, brake=brake, starting=starting, program=program
     )
@@ -383,7 +399,7 @@ def source_loader(
         source = scans[relation.name]
         settings = source_settings(spec, query, bootstrap, brake, source, program)
         settings = begun_at(settings, starting, source, is_only=len(scans) == 1)
-        reading = Reading(settings, place, list(scans).index(relation.name), stream)
+        reading = Reading(settings, place, list(scans).index(relation.name))
         rows = SOURCES[source.kind].rows(spark, source, reading)
         return with_replayed(rows, spec, query.output) if takes_replays(spec, query) else rows
 

@@ -26,13 +26,17 @@ from barnabas.pipelines.plan.places import Place
 from barnabas.pipelines.plan.relations import Aggregate, Derived, Join, Relation, Scan, Union
 from barnabas.pipelines.spark.exact_json import json_object
 from barnabas.pipelines.spark.frame import (
+    CHANGE,
+    CHANGE_TYPE,
     DELETED,
     ERROR_TYPE,
+    ID,
     OPEN,
     OPEN_TYPE,
     RECORD_COLUMNS,
     ROW,
     SENT,
+    SIGN,
     TEXT,
     Frame,
     always,
@@ -47,9 +51,11 @@ from barnabas.pipelines.spark.frame import (
 )
 from barnabas.pipelines.spark.outgoing import json_value
 from barnabas.pipelines.spark.private import knows_charset
+from barnabas.pipelines.spark.tables.operators import RIGHT, joined, kept_table
 
 Load = Callable[[Relation, bool], DataFrame]
-"""Loads the rows of a relation from its source, as a stream if the second argument is true, else as a batch read."""
+"""Loads the rows of a relation from its source. The second argument is false for a table, whose rows are kept: a replay
+reads those that exist now."""
 EVENT: Final = "_event"
 """The column with a row's event time, for which Spark keeps a watermark."""
 SKIPPED: Final = "_skipped"
@@ -62,11 +68,13 @@ HIDDEN: Final = {
     ROW: "string",
     OPEN: OPEN_TYPE,
     DELETED: "boolean",
+    SIGN: "int",
+    CHANGE: CHANGE_TYPE,
+    ID: "binary",
 }
 """The columns that are not fields, and their types."""
 ABSENT: Final = {DELETED: False}
 """Default values of hidden columns in rows that lack them; null for all others."""
-RIGHT: Final = "_right."
 Places = Callable[[str], Place]
 """Returns the place of an entry in the pipeline file, for messages."""
 
@@ -84,6 +92,9 @@ def opened(rows: DataFrame, encoding: str | None = None, *, deletes: bool = Fals
     ]
     data = rows.select(*columns, F.lit(None).cast(ERROR_TYPE).alias("_error"))
     data = carried(data, rows, columns)
+    if SIGN in there:
+        marks = [F.col(SIGN), F.col(CHANGE), F.col("key").alias(ID)]
+        data = rows.select(*columns, F.lit(None).cast(ERROR_TYPE).alias("_error"), *marks)
     data = data.withColumns({TEXT: _text(data, encoding), SENT: F.col("_headers")})
     return Frame(data.withColumn(DELETED, F.col("_value").isNull()) if deletes else data)
 
@@ -139,7 +150,7 @@ class Compiler:
     def buried(self, name: str) -> Frame:
         """The rows of a relation for a query that sends only failed rows: those before its aggregate, and for a table
         every record of its topic instead of the newest of each key."""
-        return self._before_aggregate(self.plan[name], as_stream=self.plan.is_table(name))
+        return self._before_aggregate(self.plan[name], as_stream=self.plan.scans_table(name))
 
     def _before_aggregate(self, relation: Relation, *, as_stream: bool = False) -> Frame:
         name = relation.name
@@ -161,15 +172,22 @@ class Compiler:
     def _worked(self, frame: Frame, relation: Relation) -> Frame:
         """The frame after the relation's operators, with its event time."""
         frame = run_steps(frame, relation.operators)
+        if frame.signed:
+            # A row that fails was never in the table, so it cannot leave it either.
+            there = F.col("_error").isNull() | (F.col(SIGN) > 0)
+            frame = replace(frame, data=kept(frame.data, there))
         return frame if relation.event_time is None else timed(frame, relation)
 
     def _origin(self, relation: Relation, as_stream: bool) -> Frame:
         origin = relation.origin
         if isinstance(origin, Scan):
             rows = self.load(relation, as_stream or not origin.table)
-            if origin.table:
-                rows = rows.where(F.col("value").isNotNull()) if as_stream else newest(rows)
-            return opened(rows, origin.source.encoding, deletes=origin.source.deletes)
+            if not origin.table:
+                return opened(rows, origin.source.encoding, deletes=origin.source.deletes)
+            rows = rows.where("value IS NOT NULL OR key IS NULL") if as_stream else kept_table(rows)
+            frame = opened(rows, origin.source.encoding)
+            keyless = F.when(F.col("_key").isNull(), complaint("a record of a table needs a key"))
+            return replace(frame, data=flag(frame.data, keyless, place_in(relation, "table")))
         if isinstance(origin, Derived):
             return self.buried(origin.relation) if as_stream else self.frame(origin.relation)
         place = place_in(relation, "origin")
@@ -182,23 +200,6 @@ def place_in(relation: Relation, what: str) -> Place:
     """The place of a relation's entry in the file, for messages."""
     label = relation.name if what == "origin" else f"{relation.name}: {what}"
     return Place(label=label, where=relation.at(what.partition(".")[0]))
-
-
-def newest(rows: DataFrame) -> DataFrame:
-    """The newest record of each key, unless it is a tombstone: a compacted topic as a table.
-
-    Once a topic has got more partitions, a key's records may be in two of them. Offsets say nothing about their order
-    then: of the newest records of each partition, the one with the latest timestamp counts, and of equal ones that in the
-    partition that was added last.
-    """
-    whole = F.struct(*[F.col(name) for name in rows.columns])
-    keyed = rows.where(F.col("key").isNotNull())
-    each = keyed.groupBy("key", "partition").agg(F.max_by(whole, "offset").alias("_last"))
-    last = each.groupBy("key").agg(
-        F.max_by("_last", F.struct(F.col("_last.timestamp"), F.col("partition"))).alias("_last")
-    )
-    found = last.select(*[F.col("_last")[name].alias(name) for name in rows.columns])
-    return found.where(F.col("value").isNotNull())
 
 
 def timed(frame: Frame, relation: Relation) -> Frame:
@@ -281,19 +282,16 @@ def join(plan: Plan, wanted: Join, left: Frame, right: Frame, place: Place) -> F
                 f"records of {name} may be deletes (tombstones: deletes), which have no fields to join on",
             )
     both = _same_names(wanted, left, right, place)
+    if right.signed:
+        return _with_table(plan, wanted, left, right, both, place)
     left_data, right_data = (
         kept(frame.data, F.col("_error").isNull()).withColumn("_there", F.lit(True))
         for frame in (left, right)
     )
     right_data = right_data.select(*[F.col(quoted(n)).alias(RIGHT + n) for n in right_data.columns])
     condition = F.lit(True)
+    _check_kinds(wanted, left, right, place)
     for ours, theirs in wanted.on.items():
-        kinds = (left.kind(left.source(ours, place)), right.kind(right.source(theirs, place)))
-        if kinds[0] != kinds[1]:
-            fail(
-                place,
-                f"{ours} of {wanted.left} is {kinds[0]} and {theirs} of {wanted.right} is {kinds[1]}: convert one of them",
-            )
         condition = condition & (F.col(quoted(ours)) == _of_right(theirs))
         if wanted.within is not None:
             # A join of streams looks partners up by the bytes of these fields, and those of null are equal.
@@ -304,6 +302,79 @@ def join(plan: Plan, wanted: Join, left: Frame, right: Frame, place: Place) -> F
         condition = condition & (other <= time + F.expr(f"INTERVAL {wanted.within.after}"))
     how = {"left": "left_outer", "right": "right_outer", "full": "full_outer"}.get(wanted.kind, "inner")
     return _paired(plan, wanted, left, right, left_data.join(right_data, condition, how), both)
+
+
+def _check_kinds(wanted: Join, left: Frame, right: Frame, place: Place) -> None:
+    for ours, theirs in wanted.on.items():
+        kinds = (left.kind(left.source(ours, place)), right.kind(right.source(theirs, place)))
+        if kinds[0] != kinds[1]:
+            fail(
+                place,
+                f"{ours} of {wanted.left} is {kinds[0]} and {theirs} of {wanted.right} is {kinds[1]}: convert one of them",
+            )
+
+
+OF_TABLE: Final = ("_key", "_topic", "_partition", "_offset", "_timestamp", ID, SIGN, CHANGE)
+"""The hidden columns of a table's row that pairs are made of."""
+
+
+def _with_table(plan: Plan, wanted: Join, left: Frame, right: Frame, both: set[str], place: Place) -> Frame:
+    """Pairs of the rows of two tables, or of a stream and a table."""
+    _check_kinds(wanted, left, right, place)
+    sides = []
+    for frame in (left, right):
+        good = _typed(kept(frame.data, F.col("_error").isNull()))
+        if frame.signed:
+            good = good.select(*OF_TABLE, *[F.col(quoted(name)) for name in frame.fields])
+        sides.append(good)
+    on = [(F.col(quoted(ours)), F.col(quoted(theirs))) for ours, theirs in wanted.on.items()]
+    pairs = joined(sides[0], sides[1], on, wanted.kind, stream=not left.signed)
+    if left.signed:
+        return _of_tables(wanted, left, right, pairs, both)
+    if EVENT in left.data.columns:  # the operator does not pass on that Spark has a watermark for it
+        told = left.data.schema[EVENT].metadata
+        pairs = pairs.withColumn(EVENT, F.col(EVENT).alias(EVENT, metadata=told))
+    return _paired(plan, wanted, left, right, pairs, both)
+
+
+def _typed(data: DataFrame) -> DataFrame:
+    """The rows without columns of the type void, of which no state can be kept."""
+    void = [field.name for field in data.schema if field.dataType.simpleString() == "void"]
+    return data.withColumns({name: F.col(quoted(name)).cast("string") for name in void})
+
+
+def _of_tables(wanted: Join, left: Frame, right: Frame, pairs: DataFrame, both: set[str]) -> Frame:
+    """A frame with the columns of pairs of two tables. A pair has the key of its left row, or of its right row if there is
+    no left row, and as its place the record that caused the change."""
+    columns = {}
+    for name in left.fields:
+        column = F.col(quoted(name))
+        columns[name] = F.coalesce(column, _of_right(name)) if name in both else column
+    columns |= {wanted.prefix + name: _of_right(name) for name in right.fields if name not in both}
+    ids = [F.coalesce(F.base64(column), F.lit("")) for column in (F.col(ID), _of_right(ID))]
+    own = {
+        "_key": F.coalesce(F.col("_key"), _of_right("_key")),
+        "_topic": F.col(CHANGE)["topic"],
+        "_partition": F.col(CHANGE)["partition"],
+        "_offset": F.col(CHANGE)["offset"],
+        "_timestamp": F.timestamp_micros(F.col(CHANGE)["at"]),
+        ID: F.concat_ws(",", *ids).cast("binary"),
+        SIGN: F.col(SIGN),
+        CHANGE: F.col(CHANGE),
+    }
+    made = pairs.select(
+        *[column.alias(name) for name, column in own.items()],
+        *[column.alias(name) for name, column in columns.items()],
+    )
+    frame = Frame(made, tuple(columns))
+    others = {
+        name: F.lit(None).cast(kind)
+        for name, kind in HIDDEN.items()
+        if name not in (*own, "_value", TEXT, SKIPPED, ROW, OPEN, DELETED)
+    }
+    text = json_value(frame)
+    told = {"_value": text.cast("binary"), TEXT: text, SKIPPED: F.lit(False), **others}
+    return replace(frame, data=made.withColumns(told))
 
 
 def _of_right(name: str) -> Column:
@@ -403,7 +474,7 @@ def _of_groups(frame: Frame, wanted: Aggregate) -> Frame:
     others = {
         name: F.lit(None).cast(kind)
         for name, kind in HIDDEN.items()
-        if name not in (*own, ROW, OPEN, DELETED)
+        if name not in (*own, ROW, OPEN, DELETED, SIGN, CHANGE, ID)
     }
     return replace(frame, data=frame.data.withColumns({**own, **others}))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.pipelines.plan.errors import PipelineError
-from barnabas.pipelines.plan.relations import Derived, Join, Relation, Scan, Union
+from barnabas.pipelines.plan.operators import Explode
+from barnabas.pipelines.plan.relations import Join, Relation, Scan, Union
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -38,7 +39,7 @@ def check_relation(plan: Plan, relation: Relation) -> None:
         if relation.event_time is not None:
             fail("a table has no event time: it is the newest record of each key", "time")
         if relation.aggregate is not None:
-            fail("a table cannot be aggregated, only joined with a stream", "aggregate")
+            fail("a table cannot be aggregated, only joined or written", "aggregate")
         if stateful := next((operator for operator in relation.operators if operator.stateful), None):
             raise PipelineError(
                 f"{stateful.where}: {relation.name}: step {stateful.label}: not for a table, which has one row per key"
@@ -54,22 +55,22 @@ def _is_of_table(plan: Plan, relation: Relation) -> bool:
     origin = relation.origin
     if isinstance(origin, Scan):
         return origin.table
-    return isinstance(origin, Derived) and plan.is_table(origin.relation)
+    return not isinstance(origin, Union) and plan.is_table(origin.inputs[0])
 
 
 def _check_join(plan: Plan, relation: Relation, join: Join) -> None:
     where, name = relation.at("origin"), relation.name
-    if plan.is_table(join.left):
-        both = plan.is_table(join.right)
+    if plan.is_table(join.left) and not plan.is_table(join.right):
         raise PipelineError(
-            f"{where}: {name}: {join.left} is a table: "
-            + ("two tables cannot be joined" if both else "name the stream as left and the table as right")
+            f"{where}: {name}: {join.left} is a table: name the stream as left and the table as right"
         )
     if plan.is_table(join.right):
         if join.within is not None:
             raise PipelineError(
-                f"{relation.at('within')}: {name}: within is for two streams; table {join.right} is read as it is now"
+                f"{relation.at('within')}: {name}: within is for two streams; of table {join.right} every row is kept"
             )
+        if plan.is_table(join.left):
+            return
         if join.kind not in ("inner", "left"):
             raise PipelineError(
                 f"{where}: {name}: a join with a table is inner or left: the stream does not end, so no row of the "
@@ -107,11 +108,21 @@ def _check_aggregate(plan: Plan, relation: Relation) -> None:
 
 def check_output(plan: Plan, output: Output) -> None:
     """Raises PipelineError for an output that does not fit its relation."""
-    if plan.is_table(output.relation):
-        raise PipelineError(
-            f"{output.at()}: {output.relation} is a table: join a stream with it, and write the result"
-        )
     aggregate = output.aggregate
+    if plan.is_table(output.relation):
+        if aggregate is not None:
+            raise PipelineError(
+                f"{output.at('aggregate')}: {output.relation} is a table, which cannot be aggregated, only joined or written"
+            )
+        if stateful := next((operator for operator in output.operators if operator.stateful), None):
+            raise PipelineError(
+                f"{stateful.where}: step {stateful.label}: not for a table, which has one row per key"
+            )
+    for step in (*output.operators, *plan[output.relation].operators):
+        if isinstance(step, Explode) and plan.is_table(output.relation):
+            raise PipelineError(
+                f"{step.where}: step {step.label}: not for a table: its rows would have the same key"
+            )
     if aggregate is None:
         return
 

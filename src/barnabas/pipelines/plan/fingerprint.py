@@ -18,7 +18,7 @@ from barnabas.pipelines.plan.graph import Plan
 from barnabas.pipelines.plan.operators import Deduplicate, Operator
 from barnabas.pipelines.plan.outputs import Output
 from barnabas.pipelines.plan.pipeline import Query
-from barnabas.pipelines.plan.relations import Aggregate, Join, Relation
+from barnabas.pipelines.plan.relations import Aggregate, Join, Relation, Scan
 
 UNNAMED: Final = frozenset({"id", "label", "output"})
 """Fields of operators that say where they stand, not what they do."""
@@ -114,8 +114,14 @@ def _kept_before_aggregate(plan: Plan, relation: Relation) -> Iterator[tuple[str
     origin = relation.origin
     for above in origin.inputs:
         yield from _kept(plan, above)
-    if isinstance(origin, Join) and not plan.is_table(origin.right):
-        yield f"{relation.name}/join", ["join", _plain(origin.on), origin.kind]
+    if isinstance(origin, Scan) and origin.table:
+        yield f"{relation.name}/table", ["table"]
+    if isinstance(origin, Join):
+        tables = [plan.is_table(side) for side in origin.inputs]
+        yield (
+            f"{relation.name}/join",
+            ["join", _plain(origin.on), origin.kind, *(tables if any(tables) else ())],
+        )
     for operator in relation.operators:
         yield from _meaning(operator)
 

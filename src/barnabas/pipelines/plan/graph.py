@@ -12,7 +12,7 @@ from barnabas.pipelines.plan.errors import PipelineError, suggestion
 from barnabas.pipelines.plan.inference import inferred
 from barnabas.pipelines.plan.operators import Operator
 from barnabas.pipelines.plan.outputs import Output
-from barnabas.pipelines.plan.relations import Join, Relation, Scan
+from barnabas.pipelines.plan.relations import Derived, Join, Relation, Scan
 from barnabas.pipelines.plan.schema import RowKind
 from barnabas.pipelines.plan.sources import Source
 
@@ -92,14 +92,29 @@ class Plan:
         """Whether a relation has only the newest row of each key, not a stream of rows."""
         return self[name].rows is RowKind.TABLE
 
+    def scans_table(self, name: str) -> bool:
+        """Whether the rows of a relation are those of a source that is a table, with further operators."""
+        relation = self[name]
+        if isinstance(relation.origin, Scan):
+            return relation.origin.table
+        derived = isinstance(relation.origin, Derived) and self[relation.origin.relation].aggregate is None
+        return derived and self.scans_table(relation.origin.inputs[0])
+
+    def keeps_tables(self, name: str) -> bool:
+        """Whether a relation, or one that it depends on, is a table, which is kept in the query's state."""
+        return any(relation.rows is RowKind.TABLE for relation in self.needed(name))
+
     def joins_streams(self, name: str) -> bool:
         """Whether a relation, or one that it depends on, joins two streams or has an aggregate. Spark then only appends
         rows to its result, and never changes any."""
         return any(
             relation.aggregate is not None
-            or (isinstance(relation.origin, Join) and not self.is_table(relation.origin.right))
+            or (isinstance(relation.origin, Join) and not self._with_table(relation.origin))
             for relation in self.needed(name)
         )
+
+    def _with_table(self, join: Join) -> bool:
+        return self.is_table(join.right) and not self.is_table(join.left)
 
     def has_event_time(self, name: str) -> bool:
         """Whether a relation's rows have an event time; the rows of an aggregate have that of their window."""

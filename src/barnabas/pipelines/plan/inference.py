@@ -52,7 +52,8 @@ def _join(origin: Join, left: Relation, right: Relation) -> tuple[Schema, Key | 
     both = {ours for ours, theirs in origin.on.items() if ours == theirs and not origin.prefix}
     others = {origin.prefix + name: kind for name, kind in right.schema.fields.items() if name not in both}
     partial = left.schema.partial or right.schema.partial
-    return Schema({**left.schema.fields, **others}, partial=partial), None, RowKind.STREAM
+    rows = RowKind.TABLE if left.rows is RowKind.TABLE else RowKind.STREAM
+    return Schema({**left.schema.fields, **others}, partial=partial), None, rows
 
 
 def _key_after(key: Key | None, operator: Operator) -> Key | None:

@@ -125,7 +125,11 @@ class PipelineSpec:
         """The outputs that share one query, so that the source is read and parsed only once for them; empty if there
         are fewer than two. They write to topics, have no aggregate and no steps of their own, and have the same
         relation, trigger and options. apart: names of outputs that must not share."""
-        able = [output for output in self.outputs if output.name not in apart and output.may_share()]
+        able = [
+            output
+            for output in self.outputs
+            if output.name not in apart and output.may_share() and not self.plan.is_table(output.relation)
+        ]
         for first in able:
             alike = (first.relation, first.trigger, first.options)
             same = [o for o in able if (o.relation, o.trigger, o.options) == alike]

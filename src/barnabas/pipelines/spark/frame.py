@@ -35,6 +35,13 @@ SENT: Final = "_sent"
 """The headers that the record is sent with; `_headers` are the original ones, for the dead letters."""
 DELETED: Final = "_deleted"
 """Whether the record is a tombstone that stands for a delete; exists only if a source's tombstones are deletes."""
+SIGN: Final = "_sign"
+"""In the rows of a table: 1 for a row that is in it from now on, -1 for one that is not any more."""
+CHANGE: Final = "_change"
+"""In the rows of a table: the record that caused the change, and the row's number among its changes."""
+CHANGE_TYPE: Final = "struct<at:bigint,topic:string,partition:int,offset:bigint,seq:int>"
+ID: Final = "_row_id"
+"""In the rows of a table: what identifies the row."""
 OPEN: Final = "_open"
 OPEN_TYPE: Final = "map<string,variant>"
 UNKNOWN_NAMES_MAX: Final = 100
@@ -62,6 +69,11 @@ class Frame:
     def deletes(self) -> bool:
         """Whether rows may stand for a delete."""
         return DELETED in self.data.columns
+
+    @property
+    def signed(self) -> bool:
+        """Whether it is a table: rows are changes, with SIGN, CHANGE and ID."""
+        return SIGN in self.data.columns
 
     def _complained(self, data: DataFrame, reason: Column, step: Place) -> DataFrame:
         """The rows with an error where there is a reason."""

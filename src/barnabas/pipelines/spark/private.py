@@ -14,7 +14,7 @@ import inspect
 import json
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import IO, TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+JAVA_TIMES = "spark.sql.datetime.java8API.enabled"
 _depth: ContextVar[int] = ContextVar("depth", default=0)
 """How many lambdas enclose the one that is being made."""
 
@@ -122,6 +123,94 @@ def check_zone(spark: SparkSession, zone: str) -> None:
 def knows_charset(spark: SparkSession, encoding: str) -> bool:
     """Whether Java supports an encoding. Raises Py4JJavaError for an illegal name."""
     return bool(spark._jvm.java.nio.charset.Charset.isSupported(encoding))
+
+
+# --- operators in Java -------------------------------------------------------------------------------
+
+
+def compile_java(spark: SparkSession, package: str, sources: Mapping[str, str], jar: str) -> None:
+    """Compiles Java sources, by file name, with the compiler that Spark has for its own code, into a new jar."""
+    jvm: Any = spark._jvm
+    tools = jvm.org.codehaus.commons.compiler.util.resource
+    given = spark.sparkContext._gateway.new_array(tools.Resource, len(sources))
+    for place, (name, text) in enumerate(sources.items()):
+        given[place] = tools.StringResource(f"{package.replace('.', '/')}/{name}", text)
+    classes = jvm.java.util.HashMap()
+    compiler = jvm.org.codehaus.janino.CompilerFactory().newCompiler()
+    compiler.setClassFileCreator(tools.MapResourceCreator(classes))
+    compiler.compile(given)
+    out = jvm.java.util.jar.JarOutputStream(jvm.java.io.FileOutputStream(jar))
+    for name in sorted(classes.keySet()):
+        out.putNextEntry(jvm.java.util.jar.JarEntry(name))
+        out.write(classes[name])
+        out.closeEntry()
+    out.close()
+
+
+def java_class(spark: SparkSession, name: str) -> Any | None:
+    """A class of the jars that were added to the session; None if there is none of this name."""
+    try:
+        return spark._jsparkSession.artifactManager().classloader().loadClass(name)
+    except Py4JError:
+        return None
+
+
+def java_object(spark: SparkSession, name: str, *arguments: Any) -> Any:
+    """A new object of such a class, by its only constructor."""
+    found = java_class(spark, name)
+    assert found is not None, f"{name} was not added to the session"
+    given = java_array(spark, "java.lang.Object", arguments)
+    return found.getConstructors()[0].newInstance(given)
+
+
+def java_array(spark: SparkSession, kind: str, values: Sequence[Any]) -> Any:
+    """An array of Java objects."""
+    jvm: Any = spark._jvm
+    for part in kind.split("."):
+        jvm = getattr(jvm, part)
+    made = spark.sparkContext._gateway.new_array(jvm, len(values))
+    for place, value in enumerate(values):
+        made[place] = value
+    return made
+
+
+def row_encoder(spark: SparkSession, schema: Any) -> Any:
+    """Spark's encoder of rows with this schema. Times are those of java.time, which know every day and microsecond."""
+    before = spark.conf.get(JAVA_TIMES)
+    spark.conf.set(JAVA_TIMES, "true")
+    try:
+        tools: Any = spark._jvm.org.apache.spark.sql.Encoders
+        return tools.row(spark._jsparkSession.parseDataType(schema.json()))
+    finally:
+        spark.conf.set(JAVA_TIMES, str(before))
+
+
+def with_state(data: DataFrame, key: str, processor: Any, schema: Any) -> DataFrame:
+    """What a StatefulProcessor makes of the rows of each key. schema: of its results."""
+    from pyspark.sql import DataFrame as SparkDataFrame
+
+    spark = data.sparkSession
+    streaming: Any = spark._jvm.org.apache.spark.sql.streaming
+    timeless = getattr(streaming.TimeMode, "None")()
+    out = row_encoder(spark, schema)
+    made = _by_key(data, key).transformWithState(processor, timeless, streaming.OutputMode.Append(), out)
+    return SparkDataFrame(made, spark)
+
+
+def by_key(data: DataFrame, key: str, function: Any) -> DataFrame:
+    """What a FlatMapGroupsFunction makes of the rows of each key in a micro-batch: rows of the same schema."""
+    from pyspark.sql import DataFrame as SparkDataFrame
+
+    spark = data.sparkSession
+    return SparkDataFrame(_by_key(data, key).flatMapGroups(function, row_encoder(spark, data.schema)), spark)
+
+
+def _by_key(data: DataFrame, key: str) -> Any:
+    spark = data.sparkSession
+    grouped = data.groupBy(key)._jgd
+    return getattr(grouped, "as")(
+        row_encoder(spark, data.select(key).schema), row_encoder(spark, data.schema)
+    )
 
 
 # --- sessions and queries -----------------------------------------------------------------------------

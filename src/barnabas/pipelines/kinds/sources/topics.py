@@ -3,7 +3,7 @@
     {topic: orders, start: latest}      {topics: [a, b]}      {pattern: "logs-.*"}
     {table: customers}                  a compacted topic
 
-A table is read again, from its beginning, for every micro-batch of the stream that it is joined with.
+A table is read as a stream of changes, and kept in the state of each query that needs it.
 """
 
 from __future__ import annotations

@@ -72,6 +72,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     # The number of rows is limited instead, see `queries.batch_rows`.
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
     "spark.sql.streaming.metricsEnabled": "false",
+    # Of a state on disk, what has changed is written after each micro-batch instead of all of it.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     "spark.sql.python.filterPushdown.enabled": "true",

@@ -1,0 +1,1 @@
+"""Tables as streams of changes, kept in Spark's state store by operators in Java."""

@@ -1,0 +1,112 @@
+"""The operators on tables, as functions of data frames.
+
+A table is a stream of signed rows: `SIGN` is 1 for a row that is in the table from now on, -1 for one that is not any more.
+An update is both, the old row and the new one. `CHANGE` names the record that caused it, and `ID` identifies the row: no
+two rows of a table have the same. Change.java says in which order the operators see changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+from barnabas.pipelines.spark.frame import CHANGE, ID, SIGN, quoted
+from barnabas.pipelines.spark.private import by_key, row_encoder, with_state
+from barnabas.pipelines.spark.tables.classes import made
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+RIGHT: Final = "_right."
+THERE: Final = "_there"
+"""Whether a pair has a left row."""
+
+
+def kept_table(rows: DataFrame) -> DataFrame:
+    """The records of a topic as changes of its newest records by key. Records without a key, which are an error, pass."""
+    record = F.struct(*[F.col(name) for name in rows.columns])
+    gone = F.col("value").isNull() & F.col("key").isNotNull()
+    given = rows.select(
+        F.col("key").alias("k"),
+        F.lit(0).alias("side"),
+        F.when(gone, -1).otherwise(1).alias("sign"),
+        _cause("timestamp", "topic", "partition", "offset").alias("change"),
+        F.when(~gone, record).alias("record"),
+    )
+    spark, kind = rows.sparkSession, given.schema["record"].dataType
+    keep = made(spark, "Keep", row_encoder(spark, kind))
+    changes = with_state(given, "k", keep, _result(given, StructField("record", kind)))
+    return changes.select(F.col("sign").alias(SIGN), F.col("change").alias(CHANGE), "record.*")
+
+
+def joined(
+    left: DataFrame, right: DataFrame, on: Sequence[tuple[Column, Column]], kind: str, *, stream: bool
+) -> DataFrame:
+    """Pairs of the rows of two tables, or of a stream (left) and a table, whose keys in `on` are equal. kind: inner, left,
+    right or full. The columns of the right side are called `_right.NAME`; those of a missing side are null. Pairs of tables
+    have SIGN and CHANGE."""
+    spark = left.sparkSession
+    keys = [F.struct(*[pair[side].alias(f"k{i}") for i, pair in enumerate(on)]) for side in (0, 1)]
+    packed = [F.struct(*[F.col(quoted(name)) for name in data.columns]) for data in (left, right)]
+    own = [
+        data.select(packed[side].alias("row")).schema["row"].dataType
+        for side, data in enumerate((left, right))
+    ]
+
+    def given(data: DataFrame, side: int, key: Column) -> DataFrame:
+        plain = stream and side == 0
+        cause = _cause("_timestamp", "_topic", "_partition", "_offset") if plain else F.col(CHANGE)
+        rows = [F.lit(None).cast(kind).alias(name) for name, kind in zip(("l", "r"), own, strict=True)]
+        rows[side] = packed[side].alias(("l", "r")[side])
+        return data.select(
+            key.alias("k"),
+            F.lit(side).alias("side"),
+            (F.lit(1) if plain else F.col(SIGN)).alias("sign"),
+            cause.alias("change"),
+            (F.lit(None).cast("binary") if plain else F.col(ID)).alias("id"),
+            *rows,
+        )
+
+    both = given(left, 0, keys[0]).union(given(right, 1, keys[1]))
+    encoders = [row_encoder(spark, kind) for kind in own]
+    how = [kind in ("left", "full"), kind in ("right", "full")]
+    operator = made(spark, "Join", *encoders, stream, *how)
+    fields = [StructField("l", own[0]), StructField("r", own[1])]
+    pairs = with_state(both, "k", operator, _result(both, *fields))
+    columns = [F.col("l")[name].alias(name) for name in left.columns if name not in (SIGN, CHANGE)]
+    columns += [F.col("r")[name].alias(RIGHT + name) for name in right.columns]
+    marks = [] if stream else [F.col("sign").alias(SIGN), F.col("change").alias(CHANGE)]
+    return pairs.select(*columns, F.col("l").isNotNull().alias(THERE), *marks)
+
+
+def net(rows: DataFrame, key: Column, passes: Column) -> DataFrame:
+    """The last row of each key in a micro-batch, and all rows for which `passes` is true. rows: with SIGN and CHANGE."""
+    names = [name for name in rows.columns if name not in (SIGN, CHANGE)]
+    given = rows.select(
+        key.alias("k"),
+        passes.cast("int").alias("side"),
+        F.col(SIGN).alias("sign"),
+        F.col(CHANGE).alias("change"),
+        F.struct(*[F.col(quoted(name)) for name in names]).alias("row"),
+    )
+    last = by_key(given, "k", made(rows.sparkSession, "Net"))
+    return last.select(*[F.col("row")[name].alias(name) for name in names])
+
+
+def _cause(timestamp: str, topic: str, partition: str, offset: str) -> Column:
+    at = F.coalesce(F.unix_micros(F.col(timestamp)), F.lit(0))
+    place = [F.coalesce(F.col(partition), F.lit(0)), F.coalesce(F.col(offset).cast("bigint"), F.lit(0))]
+    return F.struct(
+        at.alias("at"),
+        F.coalesce(F.col(topic), F.lit("")).alias("topic"),
+        place[0].alias("partition"),
+        place[1].alias("offset"),
+        F.lit(0).alias("seq"),
+    )
+
+
+def _result(given: DataFrame, *fields: StructField) -> StructType:
+    return StructType([StructField("sign", IntegerType()), given.schema["change"], *fields])
