@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 from uuid import UUID
 
 from barnabas.cores import acl, tokens
@@ -63,8 +64,6 @@ PERSISTENT: Final = (
     *acl.PARENTS,
     *tokens.PARENTS,
 )
-
-_UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
 
 
 class BadPayload(Exception):
@@ -152,9 +151,7 @@ def sanitize(name: str) -> str:
     """
     if name in (".", ".."):
         return "%2E" * len(name)
-    return "".join(
-        char if char in _UNRESERVED else "".join(f"%{byte:02X}" for byte in char.encode()) for char in name
-    )
+    return quote(name, safe="").replace("~", "%7E")
 
 
 def unsanitize(name: str) -> str:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from array import array
 from functools import lru_cache
+from operator import mul
 from typing import Final
 
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
+_BLOCK: Final = 256
+_POWERS: Final = tuple(pow(31, _BLOCK - 1 - i, 1 << 32) for i in range(_BLOCK))
+"""What the units of a block are multiplied by in Java's hash of a text, modulo 2**32."""
+_BLOCK_POWER: Final = pow(31, _BLOCK, 1 << 32)
 
 
 def murmur2(data: bytes) -> int:
@@ -32,10 +39,13 @@ def partition_for_key(key: bytes, partitions: int) -> int:
 
 def java_hash(text: str) -> int:
     """Java's String.hashCode, as a signed 32-bit number: over UTF-16 code units."""
-    value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8) + low) & _MASK
+    units = array("H", text.encode("utf-16-le", "surrogatepass"))
+    if sys.byteorder == "big":
+        units.byteswap()
+    first = len(units) % _BLOCK
+    value: int = sum(map(mul, units[:first], _POWERS[_BLOCK - first :])) & _MASK
+    for start in range(first, len(units), _BLOCK):
+        value = (value * _BLOCK_POWER + sum(map(mul, units[start : start + _BLOCK], _POWERS))) & _MASK
     return value - (1 << 32) if value >> 31 else value
 
 

@@ -318,7 +318,7 @@ class Controller:
                     ops = tuple(decide_one(self.image, *partition))
                 except ApiError as error:
                     if partition not in elected:  # otherwise elected in an earlier attempt of this change
-                        refused[partition] = error
+                        refused[partition] = error.with_traceback(None)
                     continue
                 elected.add(partition)
                 yield from (op for op in ops if not (guarded and isinstance(op, Check)))

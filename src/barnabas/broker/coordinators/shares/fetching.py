@@ -63,7 +63,7 @@ class ShareReading:
             try:
                 yield partition, self._shares.open(self.session.key.group_id, *partition)
             except ApiError as error:
-                self.errors[partition] = error
+                self.errors[partition] = error.with_traceback(None)
 
     def read(self, *, time_is_up: bool = False) -> bool:
         """Take what is available if it is enough or time is up; True when the fetch is to be answered."""

@@ -16,6 +16,7 @@ from barnabas.cores.acl import ResourceType
 from barnabas.cores.group import ConsumerDescribeReply, DescribeConsumerGroup, DescribedConsumer
 from barnabas.cores.group.assignors import Assignment as Assigned
 from barnabas.cores.group.consumer.records import by_topic
+from barnabas.runtime.pace import Pace
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.consumer_group_describe import (
     Assignment,
@@ -36,7 +37,9 @@ async def handle(context: Context, request: ConsumerGroupDescribeRequest) -> Con
     or gets a partition of one, that the client may not see.
     """
     groups, all_allowed = [], request.include_authorized_operations
+    pace = Pace(context.services.clock)
     for group_id in request.group_ids:
+        await pace.rest()
         reply: ConsumerDescribeReply = await context.services.groups.ask(partial(_event, group_id), group_id)
         if not sees_all(context, reply.members, lambda member: (member.assignment, member.target)):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED

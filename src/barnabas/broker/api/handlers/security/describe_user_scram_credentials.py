@@ -6,6 +6,7 @@ from collections import Counter
 
 from barnabas.broker.api.context import Context
 from barnabas.cores.znode_layout import DEFAULT_ENTITY, sanitize, unsanitize
+from barnabas.runtime.pace import Pace
 from barnabas.security.sasl.scram import CODES, decode_credential
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.describe_user_scram_credentials import (
@@ -16,7 +17,7 @@ from barnabas.wire.messages.describe_user_scram_credentials import (
 )
 
 
-def handle(
+async def handle(
     context: Context, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     """Mechanisms and iterations of the named users, or of all who have credentials; a user who is named twice gets
@@ -33,14 +34,13 @@ def handle(
         results = [_result(name, infos) for name, infos in users if infos]
         return DescribeUserScramCredentialsResponse(results=results)
     asked = Counter(user.name for user in request.users)
-    return DescribeUserScramCredentialsResponse(
-        results=[
-            _repeated(name)
-            if times > 1
-            else _result(name, _infos(configs.get(("users", sanitize(name)), {})))
-            for name, times in asked.items()
-        ]
-    )
+    pace = Pace(context.services.clock)
+    results = []
+    for name, times in asked.items():
+        await pace.rest()
+        infos = _infos(configs.get(("users", sanitize(name)), {}))
+        results.append(_repeated(name) if times > 1 else _result(name, infos))
+    return DescribeUserScramCredentialsResponse(results=results)
 
 
 def _infos(texts: object) -> list[CredentialInfo]:

@@ -42,7 +42,7 @@ class Acked:
             try:
                 require(await future)
             except ApiError as error:
-                self.errors[partition] = error
+                self.errors[partition] = error.with_traceback(None)
         self.pending.clear()
 
 
@@ -70,7 +70,7 @@ def acknowledge(context: Context, key: SessionKey, acks: Acks) -> Acked:
             pending = shares.run(queue, partial(queue.acknowledge, now_ms, key.member_id, batches))
             acked.add(partition, pending)
         except ApiError as error:
-            acked.errors[partition] = error
+            acked.errors[partition] = error.with_traceback(None)
     return acked
 
 
@@ -100,7 +100,7 @@ async def acknowledge_in_turns(context: Context, key: SessionKey, acks: Acks) ->
                 act = partial(queue.acknowledge, now_ms, key.member_id, some)
                 acked.add(partition, shares.run(queue, act))
         except ApiError as error:
-            acked.errors[partition] = error
+            acked.errors[partition] = error.with_traceback(None)
     return acked
 
 
