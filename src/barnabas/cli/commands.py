@@ -48,7 +48,7 @@ COMMANDS: Final = (
         "group",
         "barnabas.cli.groups.group",
         "List, describe, delete consumer groups; move their offsets.",
-        also=("barnabas.cli.groups.group_reset",),
+        also=("barnabas.cli.groups.group_reset", "barnabas.cli.groups.lag"),
     ),
     Command(
         "cluster",

@@ -45,6 +45,34 @@ class Fetched:
     aborted: tuple[tuple[int, int], ...]
 
 
+def fetched_of(answer: FetchResponse, topic: str, partition: int, offset: int, max_bytes: int) -> Fetched:
+    """What the answer to a fetch of one partition holds. Raises OffsetOutOfRange, BrokerError, ClientError."""
+    doing = f"fetching {topic}-{partition} from offset {offset}"
+    if answer.error_code:
+        raise BrokerError(answer.error_code, doing)
+    if not answer.responses:  # Apache Kafka's answer to a client that has used up its quota
+        return Fetched(offset, offset, memoryview(b""), -1, -1, -1, ())
+    row = answer.responses[0].partitions[0]
+    if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        raise OffsetOutOfRange(topic, partition, offset, row.log_start_offset, row.high_watermark)
+    if row.error_code:
+        raise BrokerError(row.error_code, doing)
+    records = memoryview(b"") if row.records is None else memoryview(row.records)
+    after, _ = scan(records)
+    if after < 0 and len(records) >= max_bytes:
+        # One batch is larger than a fetch. Brokers since 0.10.1 send it whole, so this is an older one.
+        raise ClientError(f"{doing}: the next batch is over {max_bytes} bytes; raise fetch.max.bytes")
+    return Fetched(
+        offset,
+        max(after, offset),
+        records,
+        row.high_watermark,
+        row.last_stable_offset,
+        row.log_start_offset,
+        tuple((a.producer_id, a.first_offset) for a in row.aborted_transactions or ()),
+    )
+
+
 class Reader:
     """Fetches from the leader of one partition, with retries after a change of leader."""
 
@@ -86,34 +114,7 @@ class Reader:
         except BrokerUnavailable:
             self.cluster.forget(connection)
             raise
-        doing = f"fetching {self.topic}-{self.partition} from offset {offset}"
-        if answer.error_code:
-            raise BrokerError(answer.error_code, doing)
-        if not answer.responses:  # Apache Kafka's answer to a client that has used up its quota
-            return Fetched(offset, offset, memoryview(b""), -1, -1, -1, ())
-        row = answer.responses[0].partitions[0]
-        if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise OffsetOutOfRange(
-                self.topic, self.partition, offset, row.log_start_offset, row.high_watermark
-            )
-        if row.error_code:
-            raise BrokerError(row.error_code, doing)
-        records = memoryview(b"") if row.records is None else memoryview(row.records)
-        after, _ = scan(records)
-        if after < 0 and len(records) >= self.max_bytes:
-            # One batch is larger than a fetch. Brokers since 0.10.1 send it whole, so this is an older one.
-            raise ClientError(
-                f"{doing}: the next batch is over {self.max_bytes} bytes; raise fetch.max.bytes"
-            )
-        return Fetched(
-            offset,
-            max(after, offset),
-            records,
-            row.high_watermark,
-            row.last_stable_offset,
-            row.log_start_offset,
-            tuple((a.producer_id, a.first_offset) for a in row.aborted_transactions or ()),
-        )
+        return fetched_of(answer, self.topic, self.partition, offset, self.max_bytes)
 
     def fetch(self, offset: int, *, max_wait_ms: int = WAIT_MS, min_bytes: int = 1) -> Fetched:
         """One fetch at `offset`. Raises OffsetOutOfRange and what `Cluster.retry` raises."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Annotated, Any, Final
 
 import typer
@@ -11,8 +10,8 @@ import typer
 from barnabas.admin import EARLIEST, LATEST, Admin, Group, TopicPartition
 from barnabas.cli.admin import committed_of, report
 from barnabas.cli.groups.share import SHARE, share_group_details
-from barnabas.terminal.administering import administer, explain_error, explained, options_of, saying
-from barnabas.terminal.connection import connect
+from barnabas.monitor.lag.model import GROUPS_OF_CONSUMERS
+from barnabas.terminal.administering import administer, explain_error, saying
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
 from barnabas.terminal.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.terminal.output import count_of, print_json, print_table, show_details
@@ -21,8 +20,6 @@ from barnabas.wire.errors import ErrorCode
 
 app = new_app("List, describe, delete consumer groups; move their offsets.")
 
-GROUPS_OF_CONSUMERS: Final = ("consumer", "")
-"""Kafka Connect and the registry have groups too; an empty one may be so old that it does not say."""
 WORD_BORDER: Final = re.compile("(?<=[a-z])(?=[A-Z])")
 
 Groups = Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False)]
@@ -91,74 +88,29 @@ def describe(
             else:
                 say_error("barnabas group describe", f"{name}: {explain_error(described.failed[name])}")
                 failed = True
-    add_lag_seconds(details, bootstrap, properties)
+        add_lag(admin, details)
     show_details(details, json, lambda shown: print_group(shown, members))
     code = say_missing("barnabas group describe", "group", missing)
     return EXIT_FAILED if failed else code
 
 
-@app.command("lag", epilog=example("barnabas group lag", "barnabas group lag billing --json"))
-def lag_of_groups(
-    groups: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[GROUP]", show_default=False, help="Default: all consumer groups."),
-    ] = None,
-    bootstrap: Bootstrap = None,
-    properties: Properties = None,
-    verbose: Verbose = False,
-    json: AsJson = False,
-) -> int:
-    """Show how far consumer groups are behind, in records and in seconds, the slowest first."""
-    missing, failed = [], False
-    with administer(bootstrap, properties, verbose) as admin:
-        wanted = list(dict.fromkeys(groups or ())) or consumer_groups_of(admin)
-        results = admin.groups.describe(wanted)
-        details = [detail(admin, described) for described in results.done.values()]
-        for name, error in results.failed.items():
-            if getattr(error, "code", 0) == ErrorCode.GROUP_ID_NOT_FOUND:
-                missing.append(name)
-            else:
-                say_error("barnabas group lag", f"{name}: {explain_error(error)}")
-                failed = True
-    add_lag_seconds(details, bootstrap, properties)
-    details.sort(key=lambda shown: (-(shown["lag_seconds"] or 0), -shown["lag"], shown["group"]))
-    rows = [{name: shown[name] for name in ("group", "state", "lag", "lag_seconds")} for shown in details]
-    if json:
-        print_json(rows)
-    else:
-        print_table(("GROUP", "STATE", "LAG", "LAG SECONDS"), [list(row.values()) for row in rows])
-    code = say_missing("barnabas group lag", "group", missing)
-    return EXIT_FAILED if failed else code
-
-
-def consumer_groups_of(admin: Admin) -> list[str]:
-    """The names of all groups of consumers."""
-    with saying("cannot list the groups"):
-        listed = admin.groups.list().require()
-    return sorted(
-        row.name
-        for found in listed.values()
-        for row in found
-        if row.protocol_type in GROUPS_OF_CONSUMERS and row.type.lower() != SHARE
-    )
-
-
-def add_lag_seconds(
-    details: list[dict[str, Any]], bootstrap: str | None, properties: list[str] | None
-) -> None:
-    """Give consumer groups their lag in seconds; records are read only where a group is behind. Raises CliError."""
-    consumer_groups = [shown for shown in details if "lag" in shown and shown["type"] != "share"]
+def add_lag(admin: Admin, details: list[dict[str, Any]]) -> None:
+    """Give consumer groups their lag in records and in seconds; records are read where they are behind. Raises CliError."""
+    consumer_groups = {shown["group"]: shown for shown in details if shown["type"] != SHARE}
     if not consumer_groups:
         return
-    # Imported here: no other command of groups reads records, and start-up counts.
-    from barnabas.cli.groups import lag
-    from barnabas.client.blocking import BlockingClient
+    from barnabas.cli.groups.lag import looked, seconds_of
 
-    now_ms = time.time_ns() // 1_000_000
-    with explained(), BlockingClient(options_of(connect(bootstrap, properties))) as client:
-        for shown in consumer_groups:
-            lag.add_seconds(client, shown["offsets"], now_ms)
-            shown["lag_seconds"] = lag.worst(shown["offsets"])
+    look = looked(admin, list(consumer_groups))
+    for group in look.groups:
+        shown = consumer_groups[group.name]
+        rows = {(row.partition.topic, row.partition.partition): row for row in group.partitions}
+        for offsets in shown["offsets"]:
+            row = rows.get((offsets["topic"], offsets["partition"]))
+            if row is not None:
+                offsets["lag"], offsets["lag_seconds"] = row.records, seconds_of(row.waiting_s(look.now_ms))
+        shown["lag"] = sum(offsets["lag"] or 0 for offsets in shown["offsets"])
+        shown["lag_seconds"] = seconds_of(group.waiting_s(look.now_ms))
 
 
 def detail(admin: Admin, group: Group) -> dict[str, Any]:

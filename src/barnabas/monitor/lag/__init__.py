@@ -1,0 +1,1 @@
+"""How far groups are behind, in records and in seconds. Only `reading` asks a cluster; the other modules do no I/O."""
