@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from barnabas.admin.errors import ResourceError
 from barnabas.admin.results import Results
-from barnabas.admin.values import NodeId, TopicPartition
+from barnabas.admin.values import NO_NODE, Broker, NodeId, TopicPartition
 from barnabas.client.async_cluster import GROUP, AsyncCluster, is_passing
 from barnabas.client.async_connection import AsyncConnection
 from barnabas.client.errors import AuthenticationFailed, BrokerError, ClientError
@@ -39,8 +39,10 @@ async def spread(
     *,
     batch: int = BATCH,
     also_passing: frozenset[ErrorCode] = frozenset(),
+    final: frozenset[ErrorCode] = frozenset(),
 ) -> Results[K, V]:
-    """One result per resource. also_passing: errors in answers (not of the route) that pass as well.
+    """One result per resource. also_passing: errors in answers (not of the route) that pass as well. final: errors that
+    elsewhere pass, and here are results.
 
     Raises BrokerUnavailable if no broker has ever answered, and AuthenticationFailed.
     """
@@ -54,7 +56,7 @@ async def spread(
         waiting = [
             key
             for key in waiting
-            if _is_to_repeat(outcomes[key], also_passing if key in answered else frozenset())
+            if _is_to_repeat(outcomes[key], also_passing if key in answered else frozenset(), final)
         ]
         if waiting and not await patience.pause():
             break
@@ -71,9 +73,9 @@ async def spread(
     return Results(done, failed)
 
 
-def _is_to_repeat(outcome: object, also_passing: frozenset[ErrorCode]) -> bool:
-    if isinstance(outcome, BrokerError) and outcome.code in also_passing:
-        return True
+def _is_to_repeat(outcome: object, also_passing: frozenset[ErrorCode], final: frozenset[ErrorCode]) -> bool:
+    if isinstance(outcome, BrokerError) and outcome.code in also_passing | final:
+        return outcome.code not in final
     return isinstance(outcome, ClientError) and is_passing(outcome)
 
 
@@ -172,6 +174,21 @@ def to_coordinators(cluster: AsyncCluster, action: str, kind: int = GROUP) -> Ro
         return {key: _named(places[key], action, f"{noun} {key}") for key in keys}
 
     return route
+
+
+async def coordinating_brokers(
+    cluster: AsyncCluster, keys: Sequence[str], kind: int = GROUP
+) -> Mapping[str, Broker]:
+    """The brokers that coordinate these groups or transactional ids; they were looked up a moment ago."""
+    found = {}
+    for key, place in (await cluster.coordinators(keys, kind)).items():
+        node = cluster.nodes.get(place) if isinstance(place, int) else None
+        found[key] = (
+            Broker(NO_NODE, "", -1)
+            if node is None
+            else Broker(NodeId(node.id), node.host, node.port, node.rack)
+        )
+    return found
 
 
 def _named(place: int | ClientError, action: str, resource: str) -> int | ClientError:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from barnabas.admin import Admin, ResourceError
 from barnabas.client.errors import UnsupportedByBroker
-from barnabas.kafka_tools.common import Admin, ToolError, java_error, parse, say
+from barnabas.kafka_tools.common import ToolError, connect, java_text, parse, say
 from barnabas.kafka_tools.operations.shared import need, subcommand
 from barnabas.kafka_tools.parser import COMMON, Opt, Tool
 from barnabas.terminal.errors import EXIT_OK
-from barnabas.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 PROGRAM: Final = "kafka-cluster"
 SERVER: Final = "[--config CONFIG] --bootstrap-server HOST:PORT"
@@ -31,7 +30,6 @@ TOOL: Final = Tool(
         Opt("include-fenced-brokers", "list-endpoints: those that are fenced, too."),
     ),
 )
-CONTROLLERS: Final = 2
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -43,50 +41,49 @@ def main(arguments: Sequence[str]) -> int:
             parsed.values.setdefault(new, parsed.all(old))
     if command == "unregister":
         need(PROGRAM, parsed, "id")
-    admin = Admin.connect(parsed)
-    match command:
-        case "cluster-id":
-            answer = admin.any(MetadataRequest(topics=[]), MetadataResponse)
-            if answer.cluster_id:
-                print(f"Cluster ID: {answer.cluster_id}")
-            else:
-                say("No cluster ID found. The Kafka version is probably too old.")
-        case "unregister":
-            unregister(admin, parsed.number("id", -1))
-        case _:
-            list_endpoints(admin, "bootstrap-controller" in parsed, "include-fenced-brokers" in parsed)
+    admin = connect(parsed)
+    try:
+        match command:
+            case "cluster-id":
+                show_id(admin)
+            case "unregister":
+                unregister(admin, parsed.number("id", -1))
+            case _:
+                list_endpoints(admin, "bootstrap-controller" in parsed, "include-fenced-brokers" in parsed)
+    except ResourceError as error:
+        raise ToolError(java_text(error)) from None
     return EXIT_OK
 
 
-def unregister(admin: Admin, broker: int) -> None:
-    """Forget a broker that is gone for good. Raises ToolError."""
-    from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+def show_id(admin: Admin) -> None:
+    """Print the cluster's id."""
+    cluster_id = admin.cluster.describe().id
+    if cluster_id:
+        print(f"Cluster ID: {cluster_id}")
+    else:
+        say("No cluster ID found. The Kafka version is probably too old.")
 
+
+def unregister(admin: Admin, broker: int) -> None:
+    """Forget a broker that is gone for good. Raises ResourceError."""
     try:
-        answer = admin.controller(UnregisterBrokerRequest(broker_id=broker), UnregisterBrokerResponse)
+        admin.cluster.unregister(broker)
     except UnsupportedByBroker:
         say("The target cluster does not support the broker unregistration API.")
         return
-    if answer.error_code:
-        raise ToolError(java_error(answer.error_code, answer.error_message))
     print(f"Broker {broker} is no longer registered.")
 
 
 def list_endpoints(admin: Admin, controllers: bool, fenced: bool) -> None:
-    """Where the brokers, or the controllers, listen. Raises ToolError."""
-    request = DescribeClusterRequest(
-        endpoint_type=CONTROLLERS if controllers else 1, include_fenced_brokers=fenced
-    )
-    answer = admin.any(request, DescribeClusterResponse)
-    if answer.error_code:
-        raise ToolError(java_error(answer.error_code, answer.error_message))
+    """Where the brokers, or the controllers, listen. Raises ResourceError."""
+    brokers = admin.cluster.describe(fenced=fenced, controllers=controllers).brokers
     heads = ["ID", "HOST", "PORT", "RACK", *([] if controllers else ["STATE"]), "ENDPOINT_TYPE"]
-    width = max([4, *(len(broker.host) for broker in answer.brokers)])
+    width = max([4, *(len(broker.host) for broker in brokers)])
     fills = [10, width, 10, 10, *([] if controllers else [10]), 15]
     rows: list[list[Any]] = [heads]
-    for broker in sorted(answer.brokers, key=lambda broker: int(broker.broker_id)):
+    for broker in brokers:
         state = [] if controllers else ["fenced" if broker.is_fenced else "unfenced"]
         kind = "controller" if controllers else "broker"
-        rows.append([broker.broker_id, broker.host, broker.port, broker.rack or "null", *state, kind])
+        rows.append([broker.id, broker.host, broker.port, broker.rack or "null", *state, kind])
     for row in rows:
         print(" ".join(f"{text!s:<{fill}}" for text, fill in zip(row, fills, strict=True)))

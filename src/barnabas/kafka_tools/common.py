@@ -7,13 +7,12 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from barnabas import __version__
-from barnabas.client.blocking import BlockingClient
-from barnabas.client.cluster import TopicView
+from barnabas.admin import Admin, ResourceError
 from barnabas.client.errors import BrokerError, ClientError, UnsupportedByBroker
 from barnabas.client.options import ClientOptions
 from barnabas.config.option import ConfigError
@@ -23,7 +22,6 @@ from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, describe_failure, dis
 from barnabas.terminal.output import MANNER
 from barnabas.terminal.probe import NotKafka, require_kafka
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.schema import Message
 
 CONTACT_SECONDS: Final = 2.0
 """How long to try a server that refuses connections: it may be starting."""
@@ -99,6 +97,9 @@ def guarded(name: str, run: Callable[[Sequence[str]], int], arguments: Sequence[
         said = describe_failure(error)
         discard_output()
         print(f"{name}: {said}", file=sys.stderr)
+    finally:
+        while _CONNECTED:
+            _CONNECTED.pop().close()
     return EXIT_FAILED
 
 
@@ -170,60 +171,25 @@ def client_properties(parsed: Parsed, files: Sequence[str], pairs: Sequence[str]
     return found
 
 
-@dataclass(slots=True)
-class Admin:
-    """Sends requests to a cluster; errors in an answer are left to the caller."""
+_CONNECTED: Final[list[Admin]] = []
+"""What `guarded` closes when the tool ends."""
 
-    client: BlockingClient
 
-    @classmethod
-    def connect(cls, parsed: Parsed) -> Admin:
-        """The cluster that the options name. Raises Refused, ClientError."""
-        properties = client_properties(parsed, ["command-config"], ["command-property"])
-        properties["bootstrap.servers"] = servers(parsed, properties)
-        properties.setdefault("client.id", "kafka-tool")
-        options = replace(ClientOptions.from_kafka(properties), contact_timeout_s=CONTACT_SECONDS)
-        require_broker(options, properties.get("security.protocol", "PLAINTEXT"))
-        return cls(BlockingClient(options))
+def connect(parsed: Parsed) -> Admin:
+    """An admin of the cluster that the options name. Raises Refused, ToolError, ClientError."""
+    properties = client_properties(parsed, ["command-config"], ["command-property"])
+    properties["bootstrap.servers"] = servers(parsed, properties)
+    properties.setdefault("client.id", "kafka-tool")
+    options = replace(ClientOptions.from_kafka(properties), contact_timeout_s=CONTACT_SECONDS)
+    require_broker(options, properties.get("security.protocol", "PLAINTEXT"))
+    admin = Admin(options)
+    _CONNECTED.append(admin)
+    return admin
 
-    def any(self, request: Message, response: type[Message]) -> Any:
-        """Ask any broker."""
-        return self.client.cluster.retry(lambda: self.client.cluster.any().call(request, response))
 
-    def node(self, node_id: int, request: Message, response: type[Message]) -> Any:
-        """Ask one broker."""
-        return self.client.cluster.retry(lambda: self._node(node_id).call(request, response))
-
-    def _node(self, node_id: int) -> Any:
-        if not self.client.cluster.brokers:
-            self.client.cluster.refresh()
-        return self.client.cluster.node(node_id)
-
-    def controller(self, request: Message, response: type[Message]) -> Any:
-        """Ask the controller, or a broker that forwards requests to it."""
-
-        def attempt() -> Any:
-            self.client.cluster.refresh()
-            controller = self.client.cluster.controller
-            connection = (
-                self.client.cluster.node(controller) if controller >= 0 else self.client.cluster.any()
-            )
-            return connection.call(request, response)
-
-        return self.client.cluster.retry(attempt)
-
-    def coordinator(self, group: str, request: Message, response: type[Message]) -> Any:
-        """Ask a group's coordinator."""
-        return self.client.cluster.retry(lambda: self.client.coordinator(group).call(request, response))
-
-    def nodes(self) -> dict[int, tuple[str, int]]:
-        """Addresses of the brokers by id."""
-        self.client.cluster.retry(self.client.cluster.refresh)
-        return dict(self.client.cluster.brokers)
-
-    def topics(self) -> dict[str, TopicView]:
-        """All topics, by name in order."""
-        return dict(sorted(self.client.topics().items()))
+def live_brokers(admin: Admin) -> list[int]:
+    """The ids of the brokers that are up, in order."""
+    return [int(broker.id) for broker in admin.cluster.describe().brokers]
 
 
 def require_broker(options: ClientOptions, protocol: str) -> None:
@@ -237,12 +203,6 @@ def require_broker(options: ClientOptions, protocol: str) -> None:
             raise ToolError(str(error)) from None
         except OSError:
             continue  # the client tries again, and its error says more
-
-
-def check_code(code: int, message: str | None, doing: str) -> None:
-    """Raises ToolError for an error code in an answer."""
-    if code:
-        raise ToolError(f"{doing}: {error_text(code, message)}")
 
 
 # What Kafka's clients say when the broker sends a code without a message.
@@ -281,6 +241,26 @@ def java_error(code: int, message: str | None = None) -> str:
     else:
         name = "".join(part.capitalize() for part in ErrorCode(code).name.split("_")) + "Exception"
     return f"org.apache.kafka.common.errors.{name}: {error_text(code, message)}"
+
+
+def text_of(error: Exception) -> str:
+    """An error as Kafka's clients word it, without its class."""
+    match error:
+        case ResourceError():
+            return error_text(error.code, error.reason)
+        case UnsupportedByBroker():
+            return unsupported_text(error)
+    return str(error)
+
+
+def java_text(error: Exception) -> str:
+    """An error as Java prints it, with its class, where there is one in Java."""
+    match error:
+        case ResourceError():
+            return java_error(error.code, error.reason)
+        case UnsupportedByBroker():
+            return unsupported_error(error)
+    return str(error)
 
 
 def unsupported_text(error: UnsupportedByBroker) -> str:

@@ -5,31 +5,44 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from barnabas.admin import (
+    Admin,
+    Config,
+    ConfigKind,
+    ConfigResource,
+    ConfigSource,
+    ResourceError,
+    back_to_default,
+    set_to,
+)
+from barnabas.client.errors import UnsupportedByBroker
 from barnabas.config.option import double_text
 from barnabas.kafka_tools import quotas, scram
-from barnabas.kafka_tools.common import Admin, ToolError, checked, java_error, parse, read_properties, say
+from barnabas.kafka_tools.common import (
+    ToolError,
+    checked,
+    connect,
+    java_text,
+    live_brokers,
+    parse,
+    read_properties,
+    say,
+)
+from barnabas.kafka_tools.groups import all_groups
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
-from barnabas.wire.messages.describe_configs import (
-    SOURCES,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-)
-from barnabas.wire.messages.incremental_alter_configs import (
-    DELETE,
-    SET,
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
 
-RESOURCES: Final = {"topics": 2, "brokers": 4, "broker-loggers": 8, "client-metrics": 16, "groups": 32}
+RESOURCES: Final = {
+    "topics": ConfigKind.TOPIC,
+    "brokers": ConfigKind.BROKER,
+    "broker-loggers": ConfigKind.BROKER_LOGGER,
+    "client-metrics": ConfigKind.CLIENT_METRICS,
+    "groups": ConfigKind.GROUP,
+}
 QUOTA_TYPES: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
-DYNAMIC: Final = {1, 2, 3, 6, 7, 8}
+DYNAMIC: Final = {source for source in ConfigSource if source.name.startswith("DYNAMIC_")}
 SHORTCUTS: Final = {
     "topic": "topics",
     "client": "clients",
@@ -82,6 +95,11 @@ class Entity:
     kind: str
     name: str | None
 
+    @property
+    def resource(self) -> ConfigResource:
+        """What has the options."""
+        return ConfigResource(RESOURCES[self.kind], self.name or "")
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool; its exit code."""
@@ -91,7 +109,7 @@ def main(arguments: Sequence[str]) -> int:
         entities = entities_of(parsed, arguments)
         if is_done_in_zookeeper(parsed, entities):
             return EXIT_OK
-        admin = Admin.connect(parsed)
+        admin = connect(parsed)
         if all(entity.kind in QUOTA_TYPES for entity in entities):
             run_quotas(admin, parsed, entities)
         elif len(entities) > 1:
@@ -100,9 +118,9 @@ def main(arguments: Sequence[str]) -> int:
             describe(admin, entities[0], "all" in parsed)
         else:
             alter(admin, entities[0], additions(parsed), removals(parsed))
-    except ToolError as error:
+    except (ToolError, ResourceError) as error:
         print(f"Error while executing config command with args '{' '.join(arguments)}'", file=sys.stderr)
-        print(error, file=sys.stderr)
+        print(java_text(error), file=sys.stderr)
         return EXIT_FAILED
     return EXIT_OK
 
@@ -180,76 +198,54 @@ def removals(parsed: Parsed) -> list[str]:
     return [name.strip() for name in parsed.text("delete-config").split(",") if name.strip()]
 
 
-def read_configs(admin: Admin, entity: Entity, name: str) -> list[Any]:
-    """All options of one resource. Raises ToolError."""
-    request = DescribeConfigsRequest(
-        resources=[
-            DescribeConfigsResource(
-                resource_type=RESOURCES[entity.kind], resource_name=name, configuration_keys=None
-            )
-        ],
-        include_synonyms=True,
-    )
-    if entity.kind in ("brokers", "broker-loggers") and name:
-        answer = admin.node(broker_id(admin, name), request, DescribeConfigsResponse)
-    else:
-        answer = admin.any(request, DescribeConfigsResponse)
-    (result,) = answer.results
-    if result.error_code:
-        raise ToolError(java_error(result.error_code, result.error_message))
-    return sorted(result.configs or [], key=lambda entry: str(entry.name))
+def read_configs(admin: Admin, entity: Entity) -> list[Config]:
+    """All options of one resource, by name. Raises ToolError, ResourceError."""
+    require_broker(admin, entity)
+    found = admin.configs.describe([entity.resource], synonyms=True)[entity.resource]
+    return [found[name] for name in sorted(found)]
 
 
-def broker_id(admin: Admin, name: str) -> int:
-    """The id of a broker that is there now. Raises ToolError."""
-    if not (name.isascii() and name.isdigit()) or int(name) not in admin.nodes():
+def require_broker(admin: Admin, entity: Entity) -> None:
+    """Raises ToolError if the resource is a broker that is not there now."""
+    name = entity.name
+    if entity.kind not in ("brokers", "broker-loggers") or not name:
+        return
+    if not (name.isascii() and name.isdigit()) or int(name) not in live_brokers(admin):
         raise ToolError(f"The broker '{name}' doesn't exist and doesn't have dynamic config.")
-    return int(name)
 
 
 def describe(admin: Admin, entity: Entity, everything: bool) -> None:
     """Print the options of one resource, or of all of its kind."""
-    if entity.name is not None:
-        describe_one(admin, entity, entity.name, everything)
-        return
-    for name in all_names(admin, entity.kind):
-        describe_one(admin, entity, name, everything)
+    names = all_names(admin, entity.kind) if entity.name is None else [entity.name]
+    for name in names:
+        describe_one(admin, Entity(entity.kind, name), everything)
 
 
 def all_names(admin: Admin, kind: str) -> list[str]:
     """Names of all resources of a kind."""
     if kind == "topics":
-        return list(admin.topics())
+        return list(admin.topics.list())
     if kind in ("brokers", "broker-loggers"):
-        nodes = [str(node) for node in sorted(admin.nodes())]
+        nodes = list(map(str, live_brokers(admin)))
         return [*nodes, ""] if kind == "brokers" else nodes
     if kind == "groups":
-        from barnabas.kafka_tools.groups import all_groups
-
-        return sorted({str(group.group_id) for group in all_groups(admin)} | set(listed(admin, kind)))
+        return sorted({group.name for group in all_groups(admin)} | set(listed(admin, kind)))
     return listed(admin, kind)
 
 
 def listed(admin: Admin, kind: str) -> list[str]:
     """Resources that have options of their own, if the broker can list them."""
-    from barnabas.client.errors import UnsupportedByBroker
-    from barnabas.wire.messages.list_config_resources import (
-        ListConfigResourcesRequest,
-        ListConfigResourcesResponse,
-    )
-
-    request = ListConfigResourcesRequest(resource_types=[RESOURCES[kind]])
     try:
-        answer = admin.any(request, ListConfigResourcesResponse)
+        return [resource.name for resource in admin.configs.resources([RESOURCES[kind]])]
     except UnsupportedByBroker:
         return []
-    return [str(row.resource_name) for row in answer.config_resources]
 
 
-def describe_one(admin: Admin, entity: Entity, name: str, everything: bool) -> None:
+def describe_one(admin: Admin, entity: Entity, everything: bool) -> None:
     """Print the options of one resource."""
-    entries = read_configs(admin, entity, name)
-    mine = [entry for entry in entries if entry.config_source in own_sources(entity.kind, name)]
+    name = entity.name or ""
+    entries = read_configs(admin, entity)
+    mine = [entry for entry in entries if entry.source in own_sources(entity.kind, name)]
     if entity.kind in ("groups", "client-metrics") and not mine and not is_known(admin, entity.kind, name):
         # The broker describes any group, whether it exists or not.
         say(f"The {entity.kind.removesuffix('s')} '{name}' doesn't exist and doesn't have dynamic config.")
@@ -260,9 +256,7 @@ def describe_one(admin: Admin, entity: Entity, name: str, everything: bool) -> N
     else:
         print(f"{'All' if everything else 'Dynamic'} configs for {single} {name} are:")
     for entry in entries if everything else mine:
-        synonyms = ", ".join(
-            f"{SOURCES.get(s.source, 'UNKNOWN')}:{s.name}={null(s.value)}" for s in entry.synonyms or []
-        )
+        synonyms = ", ".join(f"{s.source.name}:{s.name}={null(s.value)}" for s in entry.synonyms)
         sensitive = "true" if entry.is_sensitive else "false"
         print(f"  {entry.name}={null(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
 
@@ -272,13 +266,15 @@ def is_known(admin: Admin, kind: str, name: str) -> bool:
     return name in all_names(admin, kind)
 
 
-def own_sources(kind: str, name: str) -> set[int]:
+def own_sources(kind: str, name: str) -> set[ConfigSource]:
     """Which sources count as set on this resource itself."""
     match kind:
         case "topics":
-            return {1}
+            return {ConfigSource.DYNAMIC_TOPIC_CONFIG}
         case "brokers":
-            return {2} if name else {3}
+            if name:
+                return {ConfigSource.DYNAMIC_BROKER_CONFIG}
+            return {ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG}
         case _:
             return DYNAMIC
 
@@ -299,29 +295,16 @@ def require_known(admin: Admin, entity: Entity, options: Sequence[str]) -> None:
     """Raises Refused for options to remove that are not set."""
     if not options or entity.kind not in ("topics", "groups"):
         return
-    known = {entry.name for entry in read_configs(admin, entity, entity.name or "")}
+    known = {entry.name for entry in read_configs(admin, entity)}
     unknown = [option for option in options if option not in known]
     if unknown:
         raise Refused(f"Invalid config(s): {','.join(unknown)}", False)
 
 
 def change(admin: Admin, entity: Entity, add: Mapping[str, str], remove: Sequence[str]) -> None:
-    """Set and remove options of one resource. Raises ToolError."""
-    name = entity.name or ""
-    rows = [AlterableConfig(name=option, config_operation=SET, value=value) for option, value in add.items()]
-    rows += [AlterableConfig(name=option, config_operation=DELETE, value=None) for option in remove]
-    request = IncrementalAlterConfigsRequest(
-        resources=[
-            AlterConfigsResource(resource_type=RESOURCES[entity.kind], resource_name=name, configs=rows)
-        ]
-    )
-    if entity.kind in ("brokers", "broker-loggers") and name:
-        answer = admin.node(broker_id(admin, name), request, IncrementalAlterConfigsResponse)
-    else:
-        answer = admin.controller(request, IncrementalAlterConfigsResponse)
-    for result in answer.responses:
-        if result.error_code:
-            raise ToolError(java_error(result.error_code, result.error_message))
+    """Set and remove options of one resource. Raises ToolError, ResourceError."""
+    require_broker(admin, entity)
+    admin.configs.alter({entity.resource: [*set_to(add), *back_to_default(remove)]}).require()
 
 
 def say_done(entity: Entity) -> None:

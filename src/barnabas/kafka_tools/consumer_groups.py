@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from barnabas.admin import Admin, ResourceError
 from barnabas.kafka_tools import group_offsets, group_views
-from barnabas.kafka_tools.common import Admin, ToolError, checked, java_error, parse, say
+from barnabas.kafka_tools.common import ToolError, checked, connect, java_text, parse, say
 from barnabas.kafka_tools.groups import all_groups, type_name
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.terminal.errors import EXIT_OK
-from barnabas.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
 ACTIONS: Final = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
 STATES: Final = (
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     if action == "validate-regex":
         group_views.validate_regex(parsed.text("validate-regex"))
         return EXIT_OK
-    admin = Admin.connect(parsed)
+    admin = connect(parsed)
     try:
         match action:
             case "list":
@@ -82,8 +82,8 @@ def main(arguments: Sequence[str]) -> int:
                 group_offsets.reset(admin, parsed, names(admin, parsed))
             case _:
                 group_offsets.delete(admin, parsed)
-    except ToolError as error:
-        say(f"\nError: {error}")
+    except (ToolError, ResourceError) as error:
+        say(f"\nError: {java_text(error)}")
     return EXIT_OK
 
 
@@ -112,9 +112,7 @@ def check(parsed: Parsed) -> None:
 def names(admin: Admin, parsed: Parsed) -> list[str]:
     """The groups to act on."""
     if "all-groups" in parsed:
-        return sorted(
-            {str(group.group_id) for group in all_groups(admin) if is_consumer(group.protocol_type)}
-        )
+        return sorted({group.name for group in all_groups(admin) if is_consumer(group.protocol_type)})
     return list(dict.fromkeys(parsed.all("group")))
 
 
@@ -137,20 +135,20 @@ def list_groups(admin: Admin, parsed: Parsed) -> None:
     groups = [group for group in groups if type_name(group) in ("Classic", "Consumer")]
     if wanted_states:
         allowed = {known[word.lower()] for word in wanted_states}
-        groups = [group for group in groups if group.group_state in allowed]
+        groups = [group for group in groups if group.state in allowed]
     if wanted_types:
         groups = [group for group in groups if type_name(group) in wanted_types]
     if "state" not in parsed and "type" not in parsed:
         for group in groups:
-            print(group.group_id)
+            print(group.name)
         return
-    width = max([25, *(len(group.group_id) for group in groups)])
+    width = max([25, *(len(group.name) for group in groups)])
     columns = [("TYPE", type_name)] if "type" in parsed else []
     if "state" in parsed:
-        columns.append(("STATE", lambda group: str(group.group_state)))
+        columns.append(("STATE", lambda group: group.state))
     print(" ".join([f"{'GROUP':<{width}}", *(f"{head:<20}" for head, _ in columns)]))
     for group in groups:
-        print(" ".join([f"{group.group_id:<{width}}", *(f"{show(group):<20}" for _, show in columns)]))
+        print(" ".join([f"{group.name:<{width}}", *(f"{show(group):<20}" for _, show in columns)]))
 
 
 def describe(admin: Admin, parsed: Parsed) -> None:
@@ -160,7 +158,7 @@ def describe(admin: Admin, parsed: Parsed) -> None:
         if "members" in parsed:
             group_views.print_members(group, "verbose" in parsed)
         elif "state" in parsed:
-            group_views.print_state(admin, group, "verbose" in parsed)
+            group_views.print_state(group)
         else:
             group_views.print_offsets(admin, group, "verbose" in parsed)
 
@@ -168,12 +166,7 @@ def describe(admin: Admin, parsed: Parsed) -> None:
 def delete(admin: Admin, parsed: Parsed) -> None:
     """Delete groups. Raises ToolError."""
     wanted = names(admin, parsed)
-    failed = {}
-    for name in wanted:
-        answer = admin.coordinator(name, DeleteGroupsRequest(groups_names=[name]), DeleteGroupsResponse)
-        for result in answer.results:
-            if result.error_code:
-                failed[name] = java_error(result.error_code)
+    failed = {name: java_text(error) for name, error in admin.groups.delete(wanted).failed.items()}
     done = ", ".join(f"'{name}'" for name in wanted if name not in failed)
     if failed:
         lines = [f"* Group '{name}' could not be deleted due to: {error}" for name, error in failed.items()]

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from barnabas.kafka_tools.common import Admin, ToolError, parse, partition_ranges
+from barnabas.admin import TopicPartition
+from barnabas.kafka_tools.common import ToolError, connect, java_text, parse, partition_ranges
 from barnabas.kafka_tools.matching import topic_pattern
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Tool
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
@@ -44,22 +45,26 @@ def main(arguments: Sequence[str]) -> int:
     try:
         wanted = partition_filter(parsed)
         at = parse_time(parsed.text("time", "latest"))
-        admin = Admin.connect(parsed)
+        admin = connect(parsed)
+        topics = admin.topics.list(internal="exclude-internal-topics" not in parsed)
         keys = [
-            (name, number)
-            for name, topic in admin.topics().items()
-            for number in sorted(topic.partitions)
-            if wanted(name, number) and not ("exclude-internal-topics" in parsed and topic.internal)
+            TopicPartition(name, part.number)
+            for name, topic in topics.items()
+            for part in topic.partitions
+            if wanted(name, part.number)
         ]
         if not keys:
             raise ToolError("Could not match any topic-partitions with the specified filters")
     except ToolError as error:
         print(f"Error occurred: {error}", file=sys.stderr)
         return EXIT_FAILED
-    found = admin.client.list_offsets(dict.fromkeys(keys, at))
-    for name, number in keys:
-        if found[name, number].offset >= 0:
-            print(f"{name}:{number}:{found[name, number].offset}")
+    results = admin.records.offsets(dict.fromkeys(keys, at))
+    for key, failure in results.failed.items():
+        said = java_text(failure)
+        print(f"Skip getting offsets for topic-partition {key} due to error: {said}", file=sys.stderr)
+    for key, found in results.done.items():
+        if found.offset is not None:
+            print(f"{key.topic}:{key.partition}:{found.offset}")
     return EXIT_OK
 
 

@@ -6,28 +6,17 @@ import csv
 import io
 import re
 import time
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from barnabas.kafka_tools.common import Admin, ToolError, java_error, partition_ranges, say
-from barnabas.kafka_tools.group_views import Key, committed_offsets, print_table, read_group
+from barnabas.admin import EARLIEST, LATEST, Admin, TopicPartition
+from barnabas.client.errors import BrokerError
+from barnabas.kafka_tools.common import ToolError, java_text, partition_ranges, say
+from barnabas.kafka_tools.group_views import committed_offsets, print_table, read_group
 from barnabas.kafka_tools.parser import Parsed, Refused
 from barnabas.terminal.offsets import datetime_ms
-from barnabas.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from barnabas.wire.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-)
 
 SPECIFICATIONS: Final = (
     ("to-earliest", "", "Reset offsets to earliest offset."),
@@ -39,8 +28,6 @@ SPECIFICATIONS: Final = (
     ("shift-by", "Long: number-of-offsets", "Shift the current offsets, by a positive or negative number."),
     ("from-file", "String: path to CSV file", "Reset offsets to values defined in a CSV file."),
 )
-LATEST: Final = -1
-EARLIEST: Final = -2
 DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 WARNING: Final = (
     "WARN: No action will be performed as the --execute option is missing. In a future major release, the default "
@@ -50,7 +37,7 @@ WARNING: Final = (
 )
 RESETTABLE: Final = ("Empty", "Dead")
 
-Plan = dict[Key, int]
+Plan = dict[TopicPartition, int]
 
 
 def check(parsed: Parsed) -> None:
@@ -132,35 +119,40 @@ def plan_reset(admin: Admin, parsed: Parsed, group: str, many: bool) -> Plan:
     return in_log(admin, {key: current[key] + shift for key in keys})
 
 
-def scope(admin: Admin, parsed: Parsed, current: Mapping[Key, int]) -> list[Key]:
+def scope(admin: Admin, parsed: Parsed, current: Mapping[TopicPartition, int]) -> list[TopicPartition]:
     """The partitions that --topic or --all-topics name. Raises ToolError, Refused."""
     if "all-topics" in parsed:
         return list(current)
-    topics = admin.client.topics()
-    keys: list[Key] = []
+    topics = admin.topics.list()
+    keys: list[TopicPartition] = []
     for item in parsed.all("topic"):
         name, colon, numbers = item.partition(":")
         if name not in topics:
             raise ToolError(f"Topic '{name}' does not exist")
-        keys += [
-            (name, number) for number in (partition_ranges(numbers) if colon else topics[name].partitions)
-        ]
+        wanted = partition_ranges(numbers) if colon else (part.number for part in topics[name].partitions)
+        keys += [TopicPartition(name, number) for number in wanted]
     return keys
 
 
-def at_time(admin: Admin, keys: Sequence[Key], time_ms: int) -> Plan:
+def at_time(admin: Admin, keys: Sequence[TopicPartition], time_ms: int) -> Plan:
     """First offset at or after a time; the end of the log when there is none."""
     if not keys:
         return {}
-    found = admin.client.list_offsets(dict.fromkeys(keys, time_ms))
-    late = [key for key in keys if found[key].offset < 0]
+    found = offsets_at(admin, keys, time_ms)
+    late = [key for key in keys if key not in found]
     if time_ms >= 0:
         for topic, partition in late:
             print(
                 f"Warn: Partition {partition} from topic {topic} is empty. Falling back to latest known offset."
             )
-    ends = admin.client.list_offsets(dict.fromkeys(late, LATEST)) if late else {}
-    return {key: (ends[key] if key in ends else found[key]).offset for key in keys}
+    found |= offsets_at(admin, late, LATEST) if late else {}
+    return {key: found[key] for key in keys}
+
+
+def offsets_at(admin: Admin, keys: Sequence[TopicPartition], time_ms: int) -> Plan:
+    """First offset at or after a time, where there is one. Raises ClientError."""
+    found = admin.records.offsets(dict.fromkeys(keys, time_ms)).require()
+    return {key: int(row.offset) for key, row in found.items() if row.offset is not None}
 
 
 def in_log(admin: Admin, wanted: Plan) -> Plan:
@@ -190,7 +182,7 @@ def read_file(path: Path, group: str, many: bool) -> Plan:
             elif many:
                 raise ToolError(f"{path}: with several groups each row is group,topic,partition,offset")
             try:
-                plan[fields[0], int(fields[1])] = int(fields[2])
+                plan[TopicPartition(fields[0], int(fields[1]))] = int(fields[2])
             except (IndexError, ValueError):
                 raise ToolError(f"{path}: {','.join(row)!r} is not topic,partition,offset") from None
     return plan
@@ -216,66 +208,25 @@ def parse_duration_ms(text: str) -> int:
 
 def commit(admin: Admin, group: str, plan: Plan) -> None:
     """Commit offsets for a group without members. Raises ToolError."""
-    by_topic: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
-    for (topic, partition), offset in plan.items():
-        by_topic[topic].append(
-            OffsetCommitRequestPartition(
-                partition_index=partition,
-                committed_offset=offset,
-                committed_leader_epoch=-1,
-                committed_metadata="",
-            )
-        )
-    if not by_topic:
-        return
-    topics = admin.client.topics()
-    request = OffsetCommitRequest(
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        topics=[
-            OffsetCommitRequestTopic(name=name, topic_id=topics[name].topic_id, partitions=parts)
-            for name, parts in by_topic.items()
-        ],
-    )
-    for topic_result in admin.coordinator(group, request, OffsetCommitResponse).topics:
-        for part in topic_result.partitions:
-            if part.error_code:
-                raise ToolError(f"{topic_result.name}-{part.partition_index}: {java_error(part.error_code)}")
+    for (topic, partition), error in admin.groups.alter_offsets(group, plan).failed.items():
+        raise ToolError(f"{topic}-{partition}: {java_text(error)}")
 
 
 def delete(admin: Admin, parsed: Parsed) -> None:
     """Delete committed offsets of topics of one group. Raises ToolError."""
     group = parsed.text("group")
     keys = scope(admin, parsed, {})
-    by_topic: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in keys:
-        by_topic[topic].append(partition)
-    request = OffsetDeleteRequest(
-        group_id=group,
-        topics=[
-            OffsetDeleteRequestTopic(
-                name=name, partitions=[OffsetDeleteRequestPartition(partition_index=part) for part in parts]
-            )
-            for name, parts in by_topic.items()
-        ],
-    )
-    answer = admin.coordinator(group, request, OffsetDeleteResponse)
-    if answer.error_code:
-        raise ToolError(f"OffsetDeleteRequest completed with error: {java_error(answer.error_code)}")
-    codes = {
-        (topic.name, part.partition_index): part.error_code
-        for topic in answer.topics
-        for part in topic.partitions
-    }
-    if any(codes.values()):
+    try:
+        results = admin.groups.delete_offsets(group, keys)
+    except BrokerError as error:
+        raise ToolError(f"OffsetDeleteRequest completed with error: {java_text(error)}") from None
+    if results.failed:
         say("\nError: Encountered some partition-level error, see the follow-up details.")
     else:
         print(f"Request succeeded for deleting offsets from group {group}.")
-    rows = [[topic, str(part), status_text(codes.get((topic, part), 0))] for topic, part in sorted(keys)]
+    rows = []
+    for key in sorted(keys):
+        failure = results.failed.get(key)
+        status = f"Error: {java_text(failure)}" if failure else "Successful"
+        rows.append([key.topic, str(key.partition), status])
     print_table(["TOPIC", "PARTITION", "STATUS"], [15, 10, 15], rows)
-
-
-def status_text(code: int) -> str:
-    """The result for one partition."""
-    return f"Error: {java_error(code)}" if code else "Successful"

@@ -2,178 +2,49 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 
-from barnabas.client.errors import UnsupportedByBroker
-from barnabas.kafka_tools.common import Admin, ToolError, check_code, java_error, say
+from barnabas.admin import LATEST, Admin, CommittedOffset, Group, TopicPartition
+from barnabas.admin.values import by_topic
+from barnabas.client.errors import BrokerError
+from barnabas.kafka_tools.common import ToolError, java_error, say, text_of
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-)
-from barnabas.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from barnabas.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchResponse,
-)
 
-LATEST: Final = -1
 NONE: Final = "-"
 
-Key = tuple[str, int]
 
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One member. `assigned`: partitions by topic; epoch and target None in a classic group."""
-
-    id: str
-    instance: str | None
-    host: str
-    client: str
-    assigned: dict[str, list[int]]
-    epoch: int | None = None
-    target: dict[str, list[int]] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupView:
-    """One group as its coordinator describes it."""
-
-    name: str
-    state: str
-    strategy: str
-    members: list[Member]
-
-
-def read_group(admin: Admin, name: str) -> GroupView:
+def read_group(admin: Admin, name: str) -> Group:
     """A group of either protocol. Raises ToolError when it is not there."""
     try:
-        answer = admin.coordinator(
-            name, ConsumerGroupDescribeRequest(group_ids=[name]), ConsumerGroupDescribeResponse
-        )
-        (group,) = answer.groups
-        if group.error_code == 0:
-            return modern_view(group)
-    except UnsupportedByBroker:
-        pass  # an older broker has only classic groups
-    answer = admin.coordinator(name, DescribeGroupsRequest(groups=[name]), DescribeGroupsResponse)
-    (group,) = answer.groups
-    check_code(group.error_code, group.error_message, f"group {name}") if group.error_code not in (
-        0,
-        ErrorCode.GROUP_ID_NOT_FOUND,
-    ) else None
-    if group.error_code or group.group_state == "Dead":
-        raise ToolError(
-            "Executing consumer group command failed due to "
-            f"{java_error(ErrorCode.GROUP_ID_NOT_FOUND, f'Group {name} not found.')}"
-        )
-    return classic_view(group)
+        return admin.groups.describe([name])[name]
+    except BrokerError as error:
+        if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+            missing = java_error(error.code, f"Group {name} not found.")
+            raise ToolError(f"Executing consumer group command failed due to {missing}") from None
+        raise ToolError(f"group {name}: {text_of(error)}") from None
 
 
-def classic_view(group: Any) -> GroupView:
-    """A classic group; a member's assignment is the consumers' own format."""
-    members = [
-        Member(
-            member.member_id,
-            member.group_instance_id,
-            member.client_host,
-            member.client_id,
-            parse_assignment(bytes(member.member_assignment or b"")),
-        )
-        for member in group.members
-    ]
-    return GroupView(group.group_id, group.group_state, group.protocol_data, members)
-
-
-def modern_view(group: Any) -> GroupView:
-    """A group of the consumer protocol."""
-
-    def partitions(assignment: Any) -> dict[str, list[int]]:
-        return {part.topic_name: sorted(part.partitions) for part in assignment.topic_partitions}
-
-    members = [
-        Member(
-            member.member_id,
-            member.instance_id,
-            member.client_host,
-            member.client_id,
-            partitions(member.assignment),
-            member.member_epoch,
-            partitions(member.target_assignment),
-        )
-        for member in group.members
-    ]
-    return GroupView(group.group_id, group.group_state, group.assignor_name, members)
-
-
-def parse_assignment(data: bytes) -> dict[str, list[int]]:
-    """Partitions by topic of a classic consumer's assignment; empty when it is not one.
-
-    int16 version, int32 n, n * (int16 length, topic, int32 m, m * int32), int32 user data.
-    """
-    found: dict[str, list[int]] = {}
-    try:
-        position = 2
-        (topics,) = struct.unpack_from(">i", data, position)
-        position += 4
-        for _ in range(topics):
-            (size,) = struct.unpack_from(">h", data, position)
-            name = data[position + 2 : position + 2 + size].decode()
-            position += 2 + size
-            (count,) = struct.unpack_from(">i", data, position)
-            found[name] = sorted(struct.unpack_from(f">{count}i", data, position + 4))
-            position += 4 + 4 * count
-    except (struct.error, UnicodeDecodeError):
-        return {}
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """One committed offset."""
-
-    offset: int
-    leader_epoch: int
-
-
-def committed_offsets(admin: Admin, name: str) -> dict[Key, Committed]:
+def committed_offsets(admin: Admin, name: str) -> Mapping[TopicPartition, CommittedOffset]:
     """All committed offsets of a group. Raises ToolError."""
+    try:
+        return admin.groups.offsets([name])[name]
+    except BrokerError as error:
+        raise ToolError(f"cannot read the offsets of {name}: {text_of(error)}") from None
 
-    def ask() -> Any:
-        connection = admin.client.coordinator(name)
-        if connection.version_for(OffsetFetchRequest) >= 8:
-            request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name, topics=None)])
-        else:
-            request = OffsetFetchRequest(group_id=name, topics=None)
-        return connection.call(request, OffsetFetchResponse)
 
-    answer = admin.client.cluster.retry(ask)
-    found = answer.groups[0] if answer.groups else answer
-    check_code(found.error_code, None, f"cannot read the offsets of {name}")
-    return {
-        (topic.name, part.partition_index): Committed(part.committed_offset, part.committed_leader_epoch)
-        for topic in found.topics or []
+def end_offsets(admin: Admin, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Log end offsets; partitions that are gone, or have no leader, are left out."""
+    there = {
+        TopicPartition(name, part.number)
+        for name, topic in admin.topics.list().items()
         for part in topic.partitions
-        if part.committed_offset >= 0
     }
+    found = admin.records.offsets({key: LATEST for key in keys if key in there}).done
+    return {key: int(end.offset) for key, end in found.items() if end.offset is not None}
 
 
-def end_offsets(admin: Admin, keys: Iterable[Key]) -> dict[Key, int]:
-    """Log end offsets; partitions whose topic is gone are left out."""
-    there = admin.client.topics()
-    known = [key for key in keys if key[0] in there and key[1] in there[key[0]].partitions]
-    return {
-        key: found.offset for key, found in admin.client.list_offsets(dict.fromkeys(known, LATEST)).items()
-    }
-
-
-def say_state(group: GroupView) -> None:
+def say_state(group: Group) -> None:
     """The line before the table of a group without members."""
     match group.state:
         case "Empty":
@@ -182,15 +53,10 @@ def say_state(group: GroupView) -> None:
             say(f"\nWarning: Consumer group '{group.name}' is rebalancing.")
 
 
-def print_offsets(admin: Admin, group: GroupView, verbose: bool) -> None:
+def print_offsets(admin: Admin, group: Group, verbose: bool) -> None:
     """Offsets and lag of each partition."""
     committed = committed_offsets(admin, group.name)
-    owners = {
-        (topic, part): member
-        for member in group.members
-        for topic, parts in member.assigned.items()
-        for part in parts
-    }
+    owners = {key: member for member in group.members for key in member.assigned}
     keys = sorted(set(committed) | set(owners), key=lambda key: (key[0], -key[1]))
     ends = end_offsets(admin, keys)
     say_state(group)
@@ -198,7 +64,7 @@ def print_offsets(admin: Admin, group: GroupView, verbose: bool) -> None:
     for key in keys:
         owner, mine, end = owners.get(key), committed.get(key), ends.get(key)
         lag = NONE if mine is None or end is None else str(max(end - mine.offset, 0))
-        epoch = str(mine.leader_epoch) if mine and mine.leader_epoch >= 0 else NONE
+        epoch = str(mine.leader_epoch) if mine and mine.leader_epoch is not None else NONE
         rows.append(
             [
                 group.name,
@@ -232,7 +98,7 @@ def print_offsets(admin: Admin, group: GroupView, verbose: bool) -> None:
         print_table(heads, widths, rows)
 
 
-def print_members(group: GroupView, verbose: bool) -> None:
+def print_members(group: Group, verbose: bool) -> None:
     """The members with the number of their partitions, or the partitions themselves."""
     say_state(group)
     heads = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
@@ -246,8 +112,7 @@ def print_members(group: GroupView, verbose: bool) -> None:
         widths += [15, 20, 15, 20]
     rows = []
     for member in group.members:
-        count = sum(map(len, member.assigned.values()))
-        row = [group.name, member.id, member.host, member.client, str(count)]
+        row = [group.name, member.id, member.host, member.client, str(len(member.assigned))]
         if has_instances:
             row.insert(2, member.instance or NONE)
         if verbose:
@@ -258,29 +123,17 @@ def print_members(group: GroupView, verbose: bool) -> None:
     print_table(heads, widths, rows, trailing=" ")
 
 
-def assignment_text(assigned: dict[str, list[int]]) -> str:
+def assignment_text(assigned: Iterable[tuple[str, int]]) -> str:
     """`topic:0,1;other:2`."""
-    return (
-        ";".join(f"{topic}:{','.join(map(str, parts))}" for topic, parts in sorted(assigned.items())) or NONE
-    )
+    topics = sorted(by_topic(assigned).items())
+    return ";".join(f"{topic}:{','.join(map(str, parts))}" for topic, parts in topics) or NONE
 
 
-def print_state(admin: Admin, group: GroupView, verbose: bool) -> None:
+def print_state(group: Group) -> None:
     """Coordinator, strategy and state."""
-
-    def ask() -> Any:
-        connection = admin.client.cluster.any()
-        if connection.version_for(FindCoordinatorRequest) >= 4:
-            request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group.name])
-        else:
-            request = FindCoordinatorRequest(key=group.name, key_type=0)
-        return connection.call(request, FindCoordinatorResponse)
-
-    answer = admin.client.cluster.retry(ask)
-    found = answer.coordinators[0] if answer.coordinators else answer
-    check_code(found.error_code, found.error_message, f"group {group.name}")
     say_state(group)
-    row = [group.name, f"{found.host}:{found.port}  ({found.node_id})", group.strategy or NONE, group.state]
+    where = group.coordinator
+    row = [group.name, f"{where.host}:{where.port}  ({where.id})", group.assignor or NONE, group.state]
     heads = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"]
     print_table(heads, [15, 25, 20, 20, 0], [[*row, str(len(group.members))]])
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from barnabas.kafka_tools.common import Admin, check_code, checked, parse
+from barnabas.admin import Admin, GroupListing
+from barnabas.kafka_tools.common import checked, connect, parse
 from barnabas.kafka_tools.parser import COMMON, Opt, Tool
 from barnabas.terminal.errors import EXIT_OK
-from barnabas.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 TOOL: Final = Tool(
     "This tool helps to list groups of all types.",
@@ -25,27 +25,21 @@ TOOL: Final = Tool(
 TYPES: Final = {"classic": "Classic", "consumer": "Consumer", "share": "Share", "streams": "Streams"}
 
 
-def all_groups(admin: Admin, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[Any]:
-    """The groups of every coordinator. Raises ToolError."""
-    found = []
-    for node in admin.nodes():
-        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
-        answer = admin.node(node, request, ListGroupsResponse)
-        check_code(answer.error_code, None, f"cannot list the groups of broker {node}")
-        found += answer.groups
-    return found
+def all_groups(admin: Admin) -> list[GroupListing]:
+    """The groups of every coordinator. Raises ClientError: what cannot be asked must not look empty."""
+    return [group for found in admin.groups.list().require().values() for group in found]
 
 
-def type_name(group: Any) -> str:
+def type_name(group: GroupListing) -> str:
     """A group's type as Kafka's tools write it."""
-    return TYPES.get(str(group.group_type or "classic").lower(), "Unknown")
+    return TYPES.get((group.type or "classic").lower(), "Unknown")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print a table of the groups; the exit code."""
     parsed = parse(TOOL, arguments)
     checked(TOOL, lambda parsed: TOOL.need(parsed, "list"), parsed)
-    groups = all_groups(Admin.connect(parsed))
+    groups = all_groups(connect(parsed))
     for name in ("share", "streams"):
         if name in parsed:
             groups = [group for group in groups if type_name(group) == TYPES[name]]
@@ -58,8 +52,8 @@ def main(arguments: Sequence[str]) -> int:
         groups = [group for group in groups if type_name(group).lower() == parsed.text("group-type").lower()]
     if "protocol" in parsed:
         groups = [group for group in groups if group.protocol_type == parsed.text("protocol")]
-    width = max([20, *(len(group.group_id) for group in groups)])
+    width = max([20, *(len(group.name) for group in groups)])
     print(f"{'GROUP':<{width}} {'TYPE':<20} {'PROTOCOL':<20}")
     for group in groups:
-        print(f"{group.group_id:<{width}} {type_name(group):<20} {group.protocol_type:<20} ")
+        print(f"{group.name:<{width}} {type_name(group):<20} {group.protocol_type:<20} ")
     return EXIT_OK

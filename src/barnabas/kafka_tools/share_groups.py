@@ -5,38 +5,36 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from barnabas.kafka_tools.common import Admin, ToolError, checked, java_error, parse, say
-from barnabas.kafka_tools.group_offsets import (
+from barnabas.admin import (
     EARLIEST,
     LATEST,
-    Plan,
-    at_time,
-    in_log,
-    parse_datetime,
-    read_file,
-    scope,
+    Admin,
+    GroupListing,
+    ResourceError,
+    ShareGroup,
+    ShareOffset,
+    TopicPartition,
 )
+from barnabas.kafka_tools.common import (
+    ToolError,
+    checked,
+    connect,
+    java_error,
+    java_text,
+    parse,
+    say,
+    text_of,
+)
+from barnabas.kafka_tools.group_offsets import Plan, at_time, in_log, parse_datetime, read_file, scope
 from barnabas.kafka_tools.group_views import assignment_text, print_table
 from barnabas.kafka_tools.groups import all_groups
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
-from barnabas.kafka_tools.share_views import (
-    Key,
-    ShareOffset,
-    ShareView,
-    alter_share_offsets,
-    delete_share_offsets,
-    find_share_group,
-    read_share_group,
-    share_offsets,
-)
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 ACTIONS: Final = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 STATES: Final = ("Dead", "Empty", "Stable")
@@ -78,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
     parsed = parse(TOOL, arguments)
     checked(TOOL, check, parsed)
     action = next(action for action in ACTIONS if action in parsed)
-    admin = Admin.connect(parsed)
+    admin = connect(parsed)
     try:
         match action:
             case "list":
@@ -91,8 +89,8 @@ def main(arguments: Sequence[str]) -> int:
                 reset(admin, parsed)
             case _:
                 delete_offsets(admin, parsed)
-    except ToolError as error:
-        say(f"\nError: Executing share group command failed due to {error}")
+    except (ToolError, ResourceError) as error:
+        say(f"\nError: Executing share group command failed due to {java_text(error)}")
         return EXIT_FAILED
     return EXIT_OK
 
@@ -128,15 +126,15 @@ def check(parsed: Parsed) -> None:
             raise Refused("Option [reset-offsets] takes one of these options: [all-topics], [topic]")
 
 
-def shared(admin: Admin) -> list[Any]:
+def shared(admin: Admin) -> list[GroupListing]:
     """The share groups of the cluster."""
-    return [group for group in all_groups(admin) if str(group.group_type).lower() == "share"]
+    return [group for group in all_groups(admin) if group.type.lower() == "share"]
 
 
 def names(admin: Admin, parsed: Parsed) -> list[str]:
     """The groups to act on."""
     if "all-groups" in parsed:
-        return sorted(str(group.group_id) for group in shared(admin))
+        return sorted(group.name for group in shared(admin))
     return sorted(set(parsed.all("group")))
 
 
@@ -145,7 +143,7 @@ def list_groups(admin: Admin, parsed: Parsed) -> None:
     groups = shared(admin)
     if "state" not in parsed:
         for group in groups:
-            print(group.group_id)
+            print(group.name)
         return
     known = {state.lower(): state for state in STATES}
     wanted = [word.strip().lower() for word in parsed.text("state").split(",") if word.strip()]
@@ -153,11 +151,11 @@ def list_groups(admin: Admin, parsed: Parsed) -> None:
         raise Refused(
             f"Invalid state list '{parsed.text('state')}'. Valid states are: {', '.join(STATES)}", False
         )
-    width = max([15, *(len(group.group_id) for group in groups)])
+    width = max([15, *(len(group.name) for group in groups)])
     print(f"{'GROUP':<{width}} STATE")
     for group in groups:
-        if not wanted or group.group_state.lower() in wanted:
-            print(f"{group.group_id:<{width}} {group.group_state}")
+        if not wanted or group.state.lower() in wanted:
+            print(f"{group.name:<{width}} {group.state}")
 
 
 # --- describing -----------------------------------------------------------------------------------------
@@ -169,18 +167,33 @@ def describe(admin: Admin, parsed: Parsed) -> None:
         if "members" in parsed:
             print_members(group, "verbose" in parsed)
         elif "state" in parsed:
-            print_state(admin, group, "verbose" in parsed)
+            print_state(group, "verbose" in parsed)
         else:
-            print_offsets(group.name, share_offsets(admin, group.name), "verbose" in parsed)
+            offsets = admin.share_groups.offsets([group.name])[group.name]
+            print_offsets(group.name, offsets, "verbose" in parsed)
 
 
-def say_empty(group: ShareView) -> None:
+def find_share_group(admin: Admin, name: str) -> ShareGroup | None:
+    """None when there is no share group of this name. Raises ResourceError."""
+    results = admin.share_groups.describe([name])
+    return results.except_for(ErrorCode.GROUP_ID_NOT_FOUND).require().get(name)
+
+
+def read_share_group(admin: Admin, name: str) -> ShareGroup:
+    """Raises ToolError when there is no share group of this name, ResourceError."""
+    group = find_share_group(admin, name)
+    if group is None:
+        raise ToolError(java_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} not found."))
+    return group
+
+
+def say_empty(group: ShareGroup) -> None:
     """A line for a group without members, written to the same stream as by Kafka's tool."""
     if group.state == "Empty":
         print(f"\nShare group '{group.name}' has no active members.", file=sys.stderr)
 
 
-def print_offsets(name: str, offsets: dict[Key, ShareOffset], verbose: bool) -> None:
+def print_offsets(name: str, offsets: Mapping[TopicPartition, ShareOffset], verbose: bool) -> None:
     """Where the group begins in each partition."""
     if not offsets:
         say(f"\nShare group '{name}' has no offset information.")
@@ -198,13 +211,12 @@ def print_offsets(name: str, offsets: dict[Key, ShareOffset], verbose: bool) -> 
     print_table(heads, widths, rows)
 
 
-def print_state(admin: Admin, group: ShareView, verbose: bool) -> None:
+def print_state(group: ShareGroup, verbose: bool) -> None:
     """Coordinator, state and number of members."""
     say_empty(group)
-    request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group.name])
-    found = admin.any(request, FindCoordinatorResponse).coordinators[0]
+    where = group.coordinator
     heads, widths = ["GROUP", "COORDINATOR (ID)", "STATE"], [15, 25, 15]
-    row = [group.name, f"{found.host}:{found.port}  ({found.node_id})", group.state]
+    row = [group.name, f"{where.host}:{where.port}  ({where.id})", group.state]
     if verbose:
         heads += ["GROUP-EPOCH", "ASSIGNMENT-EPOCH"]
         widths += [12, 17]
@@ -212,7 +224,7 @@ def print_state(admin: Admin, group: ShareView, verbose: bool) -> None:
     print_table([*heads, "#MEMBERS"], [*widths, 0], [[*row, str(len(group.members))]])
 
 
-def print_members(group: ShareView, verbose: bool) -> None:
+def print_members(group: ShareGroup, verbose: bool) -> None:
     """The members with their partitions."""
     say_empty(group)
     heads, widths = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"], [15, 15, 15, 15, 12]
@@ -221,8 +233,7 @@ def print_members(group: ShareView, verbose: bool) -> None:
         widths.append(13)
     rows = []
     for member in sorted(group.members, key=lambda member: member.id):
-        count = sum(map(len, member.assigned.values()))
-        row = [group.name, member.id, member.host, member.client, str(count)]
+        row = [group.name, member.id, member.host, member.client, str(len(member.assigned))]
         rows.append([*row, *([str(member.epoch)] if verbose else []), assignment_text(member.assigned)])
     if rows:
         print_table([*heads, "ASSIGNMENT"], [*widths, 0], rows)
@@ -237,29 +248,26 @@ def _text(number: int | None) -> str:
 
 def delete(admin: Admin, parsed: Parsed) -> None:
     """Delete groups without members. Raises ToolError."""
-    states = {str(group.group_id): group.group_state for group in shared(admin)}
+    states = {group.name: group.state for group in shared(admin)}
     failed: dict[str, str] = {}
-    done = []
+    empty = []
     for name in names(admin, parsed):
         if name not in states:
             failed[name] = java_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group '{name}' is not a share group.")
         elif states[name] != "Empty":
             failed[name] = java_error(ErrorCode.NON_EMPTY_GROUP, f"Share group '{name}' is not EMPTY.")
         else:
-            answer = admin.coordinator(name, DeleteGroupsRequest(groups_names=[name]), DeleteGroupsResponse)
-            code = answer.results[0].error_code
-            if code:
-                failed[name] = java_error(code)
-            else:
-                done.append(name)
-    quoted = ", ".join(f"'{name}'" for name in done)
+            empty.append(name)
+    results = admin.groups.delete(empty)
+    failed |= {name: java_text(error) for name, error in results.failed.items()}
+    quoted = ", ".join(f"'{name}'" for name in results.done)
     if not failed:
         print(f"Deletion of requested share groups ({quoted}) was successful.")
         return
     say("\nError: Deletion of some share groups failed:")
     for name, error in failed.items():
         say(f"* Group '{name}' could not be deleted due to: {error}")
-    if done:
+    if results.done:
         print(f"\nThese share groups were deleted successfully: {quoted}")
 
 
@@ -269,10 +277,11 @@ def reset(admin: Admin, parsed: Parsed) -> None:
     group = find_share_group(admin, name)
     if group is not None and group.state not in ("Empty", "Dead"):
         raise Refused(f"Share group '{name}' is not empty.", False)
-    current = {} if group is None else share_offsets(admin, name)
+    current = {} if group is None else admin.share_groups.offsets([name])[name]
     plan = plan_reset(admin, parsed, name, current)
     if "execute" in parsed:
-        alter_share_offsets(admin, name, plan)
+        for key, error in admin.share_groups.alter_offsets(name, plan).failed.items():
+            raise ToolError(f"{key}: {java_text(error)}")
     order = sorted(plan, key=lambda key: (key[0], -key[1]))
     if "export" in parsed:
         out = io.StringIO()
@@ -283,11 +292,13 @@ def reset(admin: Admin, parsed: Parsed) -> None:
         print_table(["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"], [30, 30, 10, 15], rows)
 
 
-def plan_reset(admin: Admin, parsed: Parsed, name: str, current: dict[Key, ShareOffset]) -> Plan:
+def plan_reset(
+    admin: Admin, parsed: Parsed, name: str, current: Mapping[TopicPartition, ShareOffset]
+) -> Plan:
     """The new start of each partition in scope. Raises ToolError, Refused."""
     if "from-file" in parsed:
         return in_log(admin, read_file(Path(parsed.text("from-file")), name, False))
-    known = {key: offset.start for key, offset in current.items() if offset.start is not None}
+    known = {key: int(offset.start) for key, offset in current.items() if offset.start is not None}
     keys = list(current) if "all-topics" in parsed else scope(admin, parsed, known)
     if "to-earliest" in parsed:
         return at_time(admin, keys, EARLIEST)
@@ -303,6 +314,8 @@ def plan_reset(admin: Admin, parsed: Parsed, name: str, current: dict[Key, Share
 
 def delete_offsets(admin: Admin, parsed: Parsed) -> None:
     """Let a group forget topics. Raises ToolError."""
-    results = delete_share_offsets(admin, parsed.text("group"), sorted(set(parsed.all("topic"))))
-    rows = [[topic, f"Error: {error}" if error else "Successful"] for topic, error in sorted(results.items())]
+    results = admin.share_groups.delete_offsets(parsed.text("group"), sorted(set(parsed.all("topic"))))
+    rows = [[topic, "Successful"] for topic in results.done]
+    rows += [[topic, f"Error: {text_of(error)}"] for topic, error in results.failed.items()]
+    rows.sort()
     print_table(["TOPIC", "STATUS"], [15, 0], rows)

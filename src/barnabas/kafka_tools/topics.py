@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 from uuid import UUID
 
+from barnabas.admin import Admin, Config, ConfigKind, ConfigResource, NewTopic, Partition, Topic
 from barnabas.client.errors import ClientError
-from barnabas.kafka_tools.common import Admin, ToolError, check_code, checked, error_text, parse, say
+from barnabas.kafka_tools.common import ToolError, checked, connect, live_brokers, parse, say, text_of
 from barnabas.kafka_tools.matching import topic_pattern
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages.create_partitions import (
-    CreatePartitionsAssignment,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-)
-from barnabas.wire.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from barnabas.wire.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-)
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
 
-TIMEOUT_MS: Final = 30_000
-TOPIC_RESOURCE: Final = 2
-DEFAULT_SOURCE: Final = 5
 ACTIONS: Final = ("create", "delete", "alter", "describe", "list")
 
 TOOL: Final = Tool(
@@ -73,14 +52,14 @@ def main(arguments: Sequence[str]) -> int:
     """Run the tool; its exit code."""
     parsed = parse(TOOL, arguments)
     checked(TOOL, check, parsed)
-    admin = Admin.connect(parsed)
+    admin = connect(parsed)
     action = next(action for action in ACTIONS if action in parsed)
     try:
         {"create": create, "delete": delete, "alter": alter, "describe": describe, "list": list_topics}[
             action
         ](admin, parsed)
     except (ToolError, ClientError) as error:
-        say(f"Error while executing topic command : {error}")
+        say(f"Error while executing topic command : {text_of(error)}")
         return EXIT_FAILED
     return EXIT_OK
 
@@ -110,19 +89,12 @@ def check(parsed: Parsed) -> None:
         raise Refused('Missing required argument "[partitions]"')
 
 
-def metadata(admin: Admin, names: Sequence[str] | None = None) -> Any:
-    """Metadata of all topics, in the order of their names."""
-    return admin.any(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse)
-
-
-def matching(admin: Admin, parsed: Parsed) -> list[Any]:
+def matching(admin: Admin, parsed: Parsed) -> list[Topic]:
     """The topics that --topic or --topic-id name. Raises ToolError when there are none and there must be."""
-    topics = sorted(metadata(admin).topics, key=lambda topic: str(topic.name))
-    if "exclude-internal" in parsed:
-        topics = [topic for topic in topics if not topic.is_internal]
+    topics = list(admin.topics.list(internal="exclude-internal" not in parsed).values())
     wanted_id = parsed.get("topic-id")
     if wanted_id:
-        topics = [topic for topic in topics if id_text(topic.topic_id) == wanted_id]
+        topics = [topic for topic in topics if topic.id and id_text(topic.id) == wanted_id]
         if not topics and "if-exists" not in parsed:
             raise ToolError(f"TopicId '{wanted_id}' does not exist as expected")
     pattern = parsed.get("topic")
@@ -150,27 +122,18 @@ def create(admin: Admin, parsed: Parsed) -> None:
             "collide. To avoid issues it is best to use either, but not both."
         )
     assignment = parsed.get("replica-assignment")
-    topic = CreatableTopic(
-        name=name,
-        num_partitions=-1 if assignment else parsed.number("partitions", -1),
-        replication_factor=-1 if assignment else parsed.number("replication-factor", -1),
-        assignments=[
-            CreatableReplicaAssignment(partition_index=i, broker_ids=ids)
-            for i, ids in enumerate(parse_assignment(assignment or ""))
-        ],
-        configs=[
-            CreatableTopicConfig(name=key, value=value) for key, value in config_pairs(parsed.all("config"))
-        ],
+    topic = NewTopic(
+        name,
+        parsed.number("partitions", -1),
+        parsed.number("replication-factor", -1),
+        dict(config_pairs(parsed.all("config"))),
+        parse_assignment(assignment or ""),
     )
-    answer = admin.controller(
-        CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), CreateTopicsResponse
-    )
-    (result,) = answer.topics
-    if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and "if-not-exists" in parsed:
-        return
-    if result.error_code:
-        raise ToolError(error_text(result.error_code, result.error_message))
-    print(f"Created topic {name}.")
+    results = admin.topics.create([topic], wait=False)
+    if "if-not-exists" in parsed:
+        results = results.except_for(ErrorCode.TOPIC_ALREADY_EXISTS)
+    if results.require():
+        print(f"Created topic {name}.")
 
 
 def config_pairs(items: Sequence[str]) -> list[tuple[str, str]]:
@@ -195,23 +158,10 @@ def parse_assignment(text: str) -> list[list[int]]:
 
 def delete(admin: Admin, parsed: Parsed) -> None:
     """Delete topics. Raises ToolError."""
-    # Imported here: no other action needs them, and start-up counts.
-    from barnabas.wire.messages.delete_topics import (
-        DeleteTopicsRequest,
-        DeleteTopicsResponse,
-        DeleteTopicState,
-    )
-
     names = [topic.name for topic in matching(admin, parsed)]
-    if not names:
-        return
-    request = DeleteTopicsRequest(
-        topics=[DeleteTopicState(name=name) for name in names], topic_names=names, timeout_ms=TIMEOUT_MS
-    )
-    for result in admin.controller(request, DeleteTopicsResponse).responses:
-        check_code(result.error_code, result.error_message, f"Topic {result.name}")
+    for name in admin.topics.delete(names).require():
         if "zookeeper" in parsed:
-            print(f"Topic {result.name} is marked for deletion.")
+            print(f"Topic {name} is marked for deletion.")
             say("Note: This will have no impact if delete.topic.enable is not set to true.")
 
 
@@ -223,22 +173,17 @@ def alter(admin: Admin, parsed: Parsed) -> None:
             return
     assigned = parse_assignment(parsed.text("replica-assignment"))
     wanted = parsed.number("partitions", len(assigned))
-    rows = []
-    for topic in matching(admin, parsed):
-        before = len(topic.partitions)
-        fresh = [CreatePartitionsAssignment(broker_ids=ids) for ids in assigned[before:]]
-        rows.append(CreatePartitionsTopic(name=topic.name, count=wanted, assignments=fresh or None))
-    if not rows:
+    topics = matching(admin, parsed)
+    if not topics:
         return
+    added = {topic.name: assigned[len(topic.partitions) :] for topic in topics}
     if "zookeeper" in parsed:
         print(
             "WARNING: If partitions are increased for a topic that has a key, the partition logic or ordering of "
             "the messages will be affected"
         )
-    request = CreatePartitionsRequest(topics=rows, timeout_ms=TIMEOUT_MS)
-    for result in admin.controller(request, CreatePartitionsResponse).results:
-        if result.error_code:
-            raise ToolError(error_text(result.error_code, result.error_message))
+    replicas = {name: fresh for name, fresh in added.items() if fresh}
+    admin.topics.add_partitions(dict.fromkeys(added, wanted), replicas=replicas).require()
     if "zookeeper" in parsed:
         print("Adding partitions succeeded!")
 
@@ -265,66 +210,58 @@ def describe(admin: Admin, parsed: Parsed) -> None:
     """A line per topic and one per partition."""
     topics = matching(admin, parsed)
     configs = topic_configs(admin, [topic.name for topic in topics])
-    live = set(admin.nodes())
+    live = set(live_brokers(admin))
     only = {name for name in parsed.values if name.endswith("-partitions")}
     for topic in topics:
         entries = configs[topic.name]
-        shown = {entry.name: entry.value for entry in entries if entry.config_source != DEFAULT_SOURCE}
+        shown = {name: entry.value for name, entry in entries.items() if not entry.is_default}
         if "topics-with-overrides" in parsed and not shown:
             continue
         if not only:
             print_topic(topic, shown)
         if "topics-with-overrides" in parsed:
             continue
-        minimum = int(
-            next((entry.value for entry in entries if entry.name == "min.insync.replicas"), None) or 1
-        )
-        for part in sorted(topic.partitions, key=lambda part: int(part.partition_index)):
+        least = entries.get("min.insync.replicas")
+        minimum = int(least.value) if least and least.value else 1
+        for part in topic.partitions:
             if is_wanted(part, only, minimum, live):
                 print_partition(topic.name, part)
 
 
-def topic_configs(admin: Admin, names: Sequence[str]) -> dict[str, list[Any]]:
-    """All options of topics."""
-    if not names:
-        return {}
-    resources = [
-        DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None)
-        for name in names
-    ]
-    answer = admin.any(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse)
-    return {result.resource_name: result.configs or [] for result in answer.results}
+def topic_configs(admin: Admin, names: Sequence[str]) -> dict[str, Mapping[str, Config]]:
+    """All options of topics; none of those that the caller may not read."""
+    resources = {name: ConfigResource(ConfigKind.TOPIC, name) for name in names}
+    found = admin.configs.describe(resources.values()).done
+    return {name: found.get(resource, {}) for name, resource in resources.items()}
 
 
-def print_topic(topic: Any, configs: dict[str, str]) -> None:
+def print_topic(topic: Topic, configs: Mapping[str, str | None]) -> None:
     """The line of a topic."""
-    replicas = max((len(part.replica_nodes) for part in topic.partitions), default=0)
     overrides = ",".join(f"{name}={value}" for name, value in configs.items())
-    known = f"TopicId: {id_text(topic.topic_id)}\t" if topic.topic_id and topic.topic_id.int else ""
+    known = f"TopicId: {id_text(topic.id)}\t" if topic.id else ""
     print(
         f"Topic: {topic.name}\t{known}PartitionCount: {len(topic.partitions)}\t"
-        f"ReplicationFactor: {replicas}\tConfigs: {overrides}"
+        f"ReplicationFactor: {topic.replication}\tConfigs: {overrides}"
     )
 
 
-def print_partition(name: str, part: Any) -> None:
+def print_partition(name: str, part: Partition) -> None:
     """The line of a partition."""
-    leader = part.leader_id if part.leader_id >= 0 else "none"
-    replicas, isr = (",".join(map(str, ids)) for ids in (part.replica_nodes, part.isr_nodes))
+    leader = part.leader if part.leader >= 0 else "none"
+    replicas, isr = (",".join(map(str, ids)) for ids in (part.replicas, part.in_sync))
     print(
-        f"\tTopic: {name}\tPartition: {part.partition_index}\tLeader: {leader}\tReplicas: {replicas}\t"
+        f"\tTopic: {name}\tPartition: {part.number}\tLeader: {leader}\tReplicas: {replicas}\t"
         f"Isr: {isr}\tElr: \tLastKnownElr: "
     )
 
 
-def is_wanted(part: Any, only: set[str], minimum: int, live: set[int]) -> bool:
+def is_wanted(part: Partition, only: set[str], minimum: int, live: set[int]) -> bool:
     """Whether a partition is of one of the requested kinds."""
-    in_sync = len(part.isr_nodes)
     kinds = {
-        "under-replicated-partitions": in_sync < len(part.replica_nodes),
-        "under-min-isr-partitions": in_sync < minimum,
-        "at-min-isr-partitions": in_sync == minimum,
-        "unavailable-partitions": part.leader_id not in live,
+        "under-replicated-partitions": part.is_under_replicated,
+        "under-min-isr-partitions": len(part.in_sync) < minimum,
+        "at-min-isr-partitions": len(part.in_sync) == minimum,
+        "unavailable-partitions": part.leader not in live,
     }
     return not only or any(kinds.get(name, False) for name in only)
 

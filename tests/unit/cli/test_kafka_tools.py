@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.support.process import free_port
 
+from barnabas.admin.families.groups import read_assignment
 from barnabas.kafka_tools import group_offsets, group_views
 from barnabas.kafka_tools.common import ToolError, servers
 from barnabas.kafka_tools.configs import entities_of, split_configs
@@ -240,9 +241,9 @@ def test_reset_file(tmp_path: Path) -> None:
 
 def test_assignments_of_classic_members() -> None:
     data = b"\0\1\0\0\0\1\0\1t\0\0\0\2\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
-    assert group_views.parse_assignment(data) == {"t": [0, 1]}
-    assert group_views.parse_assignment(b"\0\1\0") == {}
-    assert group_views.assignment_text({"t": [0, 1], "a": [2]}) == "a:2;t:0,1"
+    assert read_assignment(data) == (("t", 0), ("t", 1))
+    assert read_assignment(b"\0\1\0") == ()
+    assert group_views.assignment_text([("t", 0), ("t", 1), ("a", 2)]) == "a:2;t:0,1"
 
 
 def test_dump_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
+from uuid import UUID
 
 from barnabas.admin.errors import ResourceError
 from barnabas.admin.looping import Family, blocking
@@ -14,7 +15,7 @@ from barnabas.admin.spread import each_node, spread, to_controller
 from barnabas.admin.values import Broker, LeaderEpoch, NodeId, Offset, Operation, TimestampMs, rights_of
 from barnabas.client.async_cluster import AsyncCluster
 from barnabas.client.async_connection import AsyncConnection
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, UnsupportedByBroker
 from barnabas.wire.messages import api_versions as wire_versions
 from barnabas.wire.messages import describe_cluster as wire_cluster
 from barnabas.wire.messages import describe_quorum as wire_quorum
@@ -23,6 +24,9 @@ from barnabas.wire.messages.unregister_broker import UnregisterBrokerRequest, Un
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 FENCED_VERSION: Final = 2
+ENDPOINT_VERSION: Final = 1
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
 UPGRADE_TYPE_VERSION: Final = 1
 
 
@@ -70,18 +74,20 @@ class QuorumReplica:
     log_end_offset: Offset
     last_fetch_ms: TimestampMs | None
     last_caught_up_ms: TimestampMs | None
-    directory_id: str | None = None
+    directory_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """The quorum that keeps the metadata of a KRaft cluster."""
+    """The quorum that keeps the metadata of a KRaft cluster. endpoints: where its controllers listen (`NAME://host:port`);
+    none where the broker does not say (before Kafka 3.9)."""
 
     leader: NodeId
     leader_epoch: LeaderEpoch
     high_watermark: Offset
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
+    endpoints: Mapping[NodeId, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +105,19 @@ class AsyncClusterAdmin:
     def __init__(self, cluster: AsyncCluster) -> None:
         self._cluster = cluster
 
-    async def describe(self, *, rights: bool = False, fenced: bool = False) -> ClusterView:
-        """The cluster's id, controller and brokers. fenced: brokers that are registered, but not live, as well."""
+    async def describe(
+        self, *, rights: bool = False, fenced: bool = False, controllers: bool = False
+    ) -> ClusterView:
+        """The cluster's id, controller and brokers. fenced: brokers that are registered, but not live, as well.
+
+        controllers: those of a KRaft cluster in place of its brokers; ask one of them. Raises UnsupportedByBroker if the
+        server cannot tell (before Kafka 3.7).
+        """
 
         async def ask() -> ClusterView:
             connection = await self._cluster.any()
-            if not connection.serves(wire_cluster.DescribeClusterRequest):
+            known = connection.serves(wire_cluster.DescribeClusterRequest)
+            if not known and not controllers:
                 await self._cluster.refresh()
                 brokers = [
                     Broker(NodeId(node.id), node.host, node.port, node.rack)
@@ -113,7 +126,12 @@ class AsyncClusterAdmin:
                 controller = NodeId(self._cluster.controller_id)
                 return ClusterView(self._cluster.cluster_id, controller, tuple(brokers))
             version = connection.version_for(wire_cluster.DescribeClusterRequest)
+            if controllers and version < ENDPOINT_VERSION:
+                raise UnsupportedByBroker(
+                    f"{connection.address} does not list controllers", "DescribeCluster"
+                )
             request = wire_cluster.DescribeClusterRequest(
+                endpoint_type=CONTROLLERS if controllers else BROKERS,
                 include_cluster_authorized_operations=rights,
                 include_fenced_brokers=fenced and version >= FENCED_VERSION,
             )
@@ -172,6 +190,11 @@ class AsyncClusterAdmin:
 
         async def ask(connection: AsyncConnection, batch: Sequence[str]) -> Mapping[str, ClientError | None]:
             typed = connection.version_for(wire_features.UpdateFeaturesRequest) >= UPGRADE_TYPE_VERSION
+            if validate_only and not typed:  # it would change them
+                raise UnsupportedByBroker(
+                    f"{connection.address} cannot check a change of features alone (before Kafka 3.3)",
+                    "UpdateFeatures",
+                )
             rows = [
                 wire_features.FeatureUpdateKey(
                     feature=name, max_version_level=levels[name], upgrade_type=int(kind)
@@ -186,7 +209,7 @@ class AsyncClusterAdmin:
             ]
             request = wire_features.UpdateFeaturesRequest(
                 feature_updates=rows,
-                validate_only=validate_only and typed,
+                validate_only=validate_only,
                 timeout_ms=int(timeout_s * 1000),
             )
             answer = await connection.call(request, wire_features.UpdateFeaturesResponse)
@@ -229,6 +252,12 @@ class AsyncClusterAdmin:
                 Offset(row.high_watermark),
                 tuple(_replica(voter) for voter in row.current_voters),
                 tuple(_replica(observer) for observer in row.observers),
+                {
+                    NodeId(node.node_id): tuple(
+                        f"{listener.name}://{listener.host}:{listener.port}" for listener in node.listeners
+                    )
+                    for node in answer.nodes
+                },
             )
 
         return await self._cluster.retry(ask)
@@ -266,5 +295,5 @@ def _replica(row: wire_quorum.ReplicaState) -> QuorumReplica:
         Offset(row.log_end_offset),
         TimestampMs(row.last_fetch_timestamp) if row.last_fetch_timestamp >= 0 else None,
         TimestampMs(row.last_caught_up_timestamp) if row.last_caught_up_timestamp >= 0 else None,
-        str(row.replica_directory_id) if row.replica_directory_id.int else None,
+        row.replica_directory_id if row.replica_directory_id.int else None,
     )

@@ -10,7 +10,7 @@ from barnabas.admin.errors import ResourceError
 from barnabas.admin.families.group_offsets import AsyncGroupOffsets
 from barnabas.admin.looping import Family, blocking
 from barnabas.admin.results import Results
-from barnabas.admin.spread import each_node, spread, to_coordinators
+from barnabas.admin.spread import coordinating_brokers, each_node, spread, to_coordinators
 from barnabas.admin.values import Broker, MemberEpoch, NodeId, Operation, TopicPartition, rights_of
 from barnabas.client.async_connection import AsyncConnection
 from barnabas.client.errors import BrokerError, ClientError
@@ -197,7 +197,7 @@ class AsyncGroups(AsyncGroupOffsets):
                 group_ids=list(batch), include_authorized_operations=rights
             )
             answer = await connection.call(request, wire_consumer.ConsumerGroupDescribeResponse)
-            coordinators = await self._coordinators(batch)
+            coordinators = await coordinating_brokers(self._cluster, batch)
             return {
                 row.group_id: _group_error(row.error_code, row.group_id, row.error_message)
                 or _modern(row, coordinators[row.group_id])
@@ -214,7 +214,7 @@ class AsyncGroups(AsyncGroupOffsets):
                 groups=list(batch), include_authorized_operations=rights and version >= RIGHTS_VERSION
             )
             answer = await connection.call(request, wire_classic.DescribeGroupsResponse)
-            coordinators = await self._coordinators(batch)
+            coordinators = await coordinating_brokers(self._cluster, batch)
             return {
                 row.group_id: _group_error(row.error_code, row.group_id, row.error_message)
                 or _classic(row, coordinators[row.group_id])
@@ -223,18 +223,6 @@ class AsyncGroups(AsyncGroupOffsets):
 
         route = to_coordinators(self._cluster, "describe")
         return await spread(self._cluster, names, route, ask, batch=GROUPS_BATCH)
-
-    async def _coordinators(self, names: Sequence[str]) -> Mapping[str, Broker]:
-        """The brokers that answer for these groups; they were looked up a moment ago."""
-        found = {}
-        for name, place in (await self._cluster.coordinators(names)).items():
-            node = self._cluster.nodes.get(place) if isinstance(place, int) else None
-            found[name] = (
-                Broker(NodeId(-1), "", -1)
-                if node is None
-                else Broker(NodeId(node.id), node.host, node.port, node.rack)
-            )
-        return found
 
 
 class Groups(Family[AsyncGroups]):

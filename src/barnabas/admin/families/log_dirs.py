@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.admin.errors import ResourceError
 from barnabas.admin.looping import Family, blocking
 from barnabas.admin.results import Results
-from barnabas.admin.spread import each_node, spread, to_nodes
+from barnabas.admin.spread import Route, each_node, spread, to_nodes
 from barnabas.admin.values import NodeId, TopicPartition, by_topic
 from barnabas.client.async_cluster import AsyncCluster
 from barnabas.client.async_connection import AsyncConnection
 from barnabas.client.errors import ClientError
+from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages import alter_replica_log_dirs as wire_alter
 from barnabas.wire.messages import describe_log_dirs as wire_describe
+
+YET_TO_BE_CREATED: Final = frozenset({ErrorCode.REPLICA_NOT_AVAILABLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class AsyncLogDirs:
     async def move(self, paths: Mapping[Replica, str]) -> Results[Replica, None]:
         """Start copying replicas to other log dirs of their brokers.
 
-        A replica that is yet to be created will be created there.
+        A replica that is yet to be created fails with REPLICA_NOT_AVAILABLE, and will be created there.
         """
 
         async def ask(
@@ -120,7 +123,8 @@ class AsyncLogDirs:
                 for key in [Replica(topic.topic_name, row.partition_index, node)]
             }
 
-        return await spread(self._cluster, paths, to_nodes(self._cluster, lambda key: key.node), ask)
+        route: Route[Replica] = to_nodes(self._cluster, lambda key: key.node)
+        return await spread(self._cluster, paths, route, ask, final=YET_TO_BE_CREATED)
 
 
 class LogDirs(Family[AsyncLogDirs]):

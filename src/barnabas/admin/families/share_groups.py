@@ -9,8 +9,9 @@ from typing import Final, TypeVar
 from barnabas.admin.errors import ResourceError
 from barnabas.admin.looping import Family, blocking
 from barnabas.admin.results import Results
-from barnabas.admin.spread import spread, to_coordinators
+from barnabas.admin.spread import coordinating_brokers, spread, to_coordinators
 from barnabas.admin.values import (
+    Broker,
     LeaderEpoch,
     MemberEpoch,
     Offset,
@@ -56,6 +57,7 @@ class ShareGroup:
     target_epoch: MemberEpoch
     assignor: str
     members: tuple[ShareMember, ...]
+    coordinator: Broker
     rights: frozenset[Operation] | None = None
 
 
@@ -85,7 +87,8 @@ class AsyncShareGroups:
                 group_ids=list(batch), include_authorized_operations=rights
             )
             answer = await connection.call(request, wire_describe.ShareGroupDescribeResponse)
-            return {row.group_id: _described(row) for row in answer.groups}
+            coordinators = await coordinating_brokers(self._cluster, batch)
+            return {row.group_id: _described(row, coordinators[row.group_id]) for row in answer.groups}
 
         route = to_coordinators(self._cluster, "describe")
         return await spread(self._cluster, names, route, ask, batch=GROUPS_BATCH)
@@ -202,7 +205,7 @@ def _split(found: Mapping[K, ResourceError | None]) -> Results[K, None]:
     )
 
 
-def _described(row: wire_describe.DescribedGroup) -> ShareGroup | ResourceError:
+def _described(row: wire_describe.DescribedGroup, coordinator: Broker) -> ShareGroup | ResourceError:
     if row.error_code:
         return ResourceError(row.error_code, "describe", f"share group {row.group_id}", row.error_message)
     members = tuple(
@@ -228,6 +231,7 @@ def _described(row: wire_describe.DescribedGroup) -> ShareGroup | ResourceError:
         MemberEpoch(row.assignment_epoch),
         row.assignor_name,
         members,
+        coordinator,
         rights_of(row.authorized_operations),
     )
 

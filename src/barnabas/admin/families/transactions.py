@@ -9,7 +9,16 @@ from typing import Final, NamedTuple
 from barnabas.admin.errors import ResourceError
 from barnabas.admin.looping import Family, blocking
 from barnabas.admin.results import Results
-from barnabas.admin.spread import NEW_TOPICS, Route, each_node, spread, to_coordinators, to_leaders, to_nodes
+from barnabas.admin.spread import (
+    NEW_TOPICS,
+    Route,
+    coordinating_brokers,
+    each_node,
+    spread,
+    to_coordinators,
+    to_leaders,
+    to_nodes,
+)
 from barnabas.admin.values import (
     Broker,
     CoordinatorEpoch,
@@ -153,18 +162,11 @@ class AsyncTransactions:
         ) -> Mapping[str, Transaction | ClientError]:
             request = wire_describe.DescribeTransactionsRequest(transactional_ids=list(batch))
             answer = await connection.call(request, wire_describe.DescribeTransactionsResponse)
-            places = await self._cluster.coordinators(batch, TRANSACTION)
-            outcomes: dict[str, Transaction | ClientError] = {}
-            for row in answer.transaction_states:
-                place = places.get(row.transactional_id)
-                node = self._cluster.nodes.get(place) if isinstance(place, int) else None
-                coordinator = (
-                    Broker(NodeId(-1), "", -1)
-                    if node is None
-                    else Broker(NodeId(node.id), node.host, node.port, node.rack)
-                )
-                outcomes[row.transactional_id] = _described(row, coordinator)
-            return outcomes
+            coordinators = await coordinating_brokers(self._cluster, batch, TRANSACTION)
+            return {
+                row.transactional_id: _described(row, coordinators[row.transactional_id])
+                for row in answer.transaction_states
+            }
 
         route = to_coordinators(self._cluster, "describe", TRANSACTION)
         return await spread(self._cluster, transactional_ids, route, ask, batch=IDS_BATCH)

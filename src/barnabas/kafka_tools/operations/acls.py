@@ -4,33 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from barnabas.client.errors import ClientError, UnsupportedByBroker
-from barnabas.kafka_tools.common import (
-    Admin,
-    ToolError,
-    checked,
-    java_error,
-    names_servers,
-    parse,
-    unsupported_error,
-)
+from barnabas.admin import AclFilter, AclRule, Admin, Operation, Pattern, Permission, ResourceType
+from barnabas.client.errors import ClientError
+from barnabas.kafka_tools.common import ToolError, checked, connect, java_text, names_servers, parse
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
-from barnabas.wire.messages import create_acls, delete_acls, describe_acls
 
-ANY: Final = 1
-TYPES: Final = {
-    "TOPIC": 2, "GROUP": 3, "CLUSTER": 4, "TRANSACTIONAL_ID": 5, "DELEGATION_TOKEN": 6, "USER": 7,
-}  # fmt: skip
-PATTERNS: Final = {"ANY": 1, "MATCH": 2, "LITERAL": 3, "PREFIXED": 4}
-OPERATIONS: Final = {
-    "ALL": 2, "READ": 3, "WRITE": 4, "CREATE": 5, "DELETE": 6, "ALTER": 7, "DESCRIBE": 8,
-    "CLUSTER_ACTION": 9, "DESCRIBE_CONFIGS": 10, "ALTER_CONFIGS": 11, "IDEMPOTENT_WRITE": 12,
-    "CREATE_TOKENS": 13, "DESCRIBE_TOKENS": 14, "TWO_PHASE_COMMIT": 15,
-}  # fmt: skip
-PERMISSIONS: Final = {"DENY": 2, "ALLOW": 3}
 CONFIGS: Final = ("DESCRIBE_CONFIGS", "ALTER_CONFIGS", "ALL")
 SUPPORTED: Final = {
     "TOPIC": ("READ", "WRITE", "CREATE", "DESCRIBE", "DELETE", "ALTER", *CONFIGS),
@@ -128,8 +109,7 @@ def main(arguments: Sequence[str]) -> int:
         actions = {"add": add, "remove": remove, "list": show}
         next(action for name, action in actions.items() if name in parsed)(parsed)
     except (ToolError, ClientError) as error:
-        text = unsupported_error(error) if isinstance(error, UnsupportedByBroker) else error
-        print(f"Error while executing ACL command: {text}", file=sys.stderr)
+        print(f"Error while executing ACL command: {java_text(error)}", file=sys.stderr)
         return EXIT_FAILED
     return EXIT_OK
 
@@ -141,7 +121,7 @@ def check(parsed: Parsed) -> None:
     if not names_servers(parsed) and "zookeeper" not in parsed:
         raise Refused("One of --bootstrap-server or --bootstrap-controller must be specified")
     pattern = pattern_of(parsed)
-    if pattern not in PATTERNS:
+    if pattern not in Pattern.__members__:
         raise Refused(f"Unknown resource-pattern-type: {pattern.lower()}")
     for role in ("producer", "consumer"):
         for other in ("operation", "deny-principal", "deny-host"):
@@ -239,30 +219,29 @@ def capitals(name: str) -> str:
 
 
 def add(parsed: Parsed) -> None:
-    """Create rules. Raises ToolError."""
+    """Create rules. Raises ToolError, ClientError."""
     wanted = wanted_rules(parsed)
-    admin = Admin.connect(parsed)
+    admin = connect(parsed)
     for resource, rules in wanted.items():
         print(f"Adding ACLs for resource `{resource}`: \n {lines(rules)}\n")
-        creations = [
-            create_acls.AclCreation(
-                resource_type=TYPES[resource.kind], resource_name=resource.name,
-                resource_pattern_type=PATTERNS[resource.pattern], principal=rule.principal, host=rule.host,
-                operation=OPERATIONS[rule.operation], permission_type=PERMISSIONS[rule.permission],
+        admin.acls.create(
+            AclRule(
+                ResourceType[resource.kind],
+                resource.name,
+                rule.principal,
+                Operation[rule.operation],
+                Permission[rule.permission],
+                Pattern[resource.pattern],
+                rule.host,
             )
             for rule in rules
-        ]  # fmt: skip
-        answer = admin.controller(
-            create_acls.CreateAclsRequest(creations=creations), create_acls.CreateAclsResponse
-        )
-        for result in answer.results:
-            raise_error(result)
+        ).require()
 
 
 def remove(parsed: Parsed) -> None:
-    """Delete rules, after asking. Raises ToolError."""
+    """Delete rules, after asking. Raises ToolError, ClientError."""
     wanted = wanted_rules(parsed)
-    admin = Admin.connect(parsed)
+    admin = connect(parsed)
     for resource, rules in wanted.items():
         if rules:
             question = f"Are you sure you want to remove ACLs: \n {lines(rules)}\n from resource filter"
@@ -270,23 +249,7 @@ def remove(parsed: Parsed) -> None:
             question = "Are you sure you want to delete all ACLs for resource filter"
         if "force" not in parsed and not confirmed(f"{question} `{resource}`? (y/n)"):
             continue
-        filters = [
-            delete_acls.DeleteAclsFilter(
-                **filter_fields(resource),
-                principal_filter=rule.principal if rule else None,
-                host_filter=rule.host if rule else None,
-                operation=OPERATIONS[rule.operation] if rule else ANY,
-                permission_type=PERMISSIONS[rule.permission] if rule else ANY,
-            )
-            for rule in optional(rules)
-        ]
-        answer = admin.controller(
-            delete_acls.DeleteAclsRequest(filters=filters), delete_acls.DeleteAclsResponse
-        )
-        for result in answer.filter_results:
-            raise_error(result)
-            for match in result.matching_acls:
-                raise_error(match)
+        admin.acls.delete(filter_of(resource, rule) for rule in optional(rules)).require()
 
 
 def optional(items: Sequence[T]) -> list[T | None]:
@@ -300,21 +263,25 @@ def confirmed(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def filter_fields(resource: Resource | None) -> dict[str, Any]:
-    """A resource as the fields of a filter; None matches all."""
-    return {
-        "resource_type_filter": TYPES[resource.kind] if resource else ANY,
-        "resource_name_filter": resource.name if resource else None,
-        "pattern_type_filter": PATTERNS[resource.pattern] if resource else ANY,
-    }
+def filter_of(resource: Resource | None, rule: Rule | None = None) -> AclFilter:
+    """What takes this rule of this resource; None matches all."""
+    return AclFilter(
+        ResourceType[resource.kind] if resource else ResourceType.ANY,
+        resource.name if resource else None,
+        rule.principal if rule else None,
+        Operation[rule.operation] if rule else Operation.ANY,
+        Permission[rule.permission] if rule else Permission.ANY,
+        Pattern[resource.pattern] if resource else Pattern.ANY,
+        rule.host if rule else None,
+    )
 
 
 def show(parsed: Parsed) -> None:
-    """List rules. Raises ToolError."""
+    """List rules. Raises ToolError, ClientError."""
     principals = parsed.all("principal")
     for principal in principals:
         require_principal(principal)
-    found = read(Admin.connect(parsed), resources(parsed))
+    found = read(connect(parsed), resources(parsed))
     if not principals:
         print_rules(found)
     for principal in sorted(principals):
@@ -324,34 +291,14 @@ def show(parsed: Parsed) -> None:
 
 
 def read(admin: Admin, wanted: Sequence[Resource]) -> Rules:
-    """The rules of these resources, or all. Raises ToolError."""
-    types, patterns = names_of(TYPES), names_of(PATTERNS)
-    operations, permissions = names_of(OPERATIONS), names_of(PERMISSIONS)
+    """The rules of these resources, or all. Raises ClientError."""
     found: Rules = {}
     for resource in optional(wanted):
-        request = describe_acls.DescribeAclsRequest(
-            **filter_fields(resource),
-            principal_filter=None,
-            host_filter=None,
-            operation=ANY,
-            permission_type=ANY,
-        )
-        answer = admin.any(request, describe_acls.DescribeAclsResponse)
-        raise_error(answer)
-        for row in answer.resources:
-            key = Resource(types.get(row.resource_type, "UNKNOWN"), row.resource_name,
-                           patterns.get(row.pattern_type, "UNKNOWN"))  # fmt: skip
-            found.setdefault(key, []).extend(
-                Rule(acl.principal, acl.host, operations.get(acl.operation, "UNKNOWN"),
-                     permissions.get(acl.permission_type, "UNKNOWN"))
-                for acl in row.acls
-            )  # fmt: skip
+        for row in admin.acls.list(filter_of(resource)):
+            key = Resource(row.resource.name, row.name, row.pattern.name)
+            rule = Rule(row.principal, row.host, row.operation.name, row.permission.name)
+            found.setdefault(key, []).append(rule)
     return found
-
-
-def names_of(codes: dict[str, int]) -> dict[int, str]:
-    """A table read backwards."""
-    return {code: name for name, code in codes.items()}
 
 
 def print_rules(found: Rules) -> None:
@@ -363,9 +310,3 @@ def print_rules(found: Rules) -> None:
 def lines(rules: Sequence[Rule]) -> str:
     """One rule per line."""
     return "\n".join(f"\t{rule}" for rule in rules)
-
-
-def raise_error(result: Any) -> None:
-    """Raises ToolError for an answer with an error."""
-    if result.error_code:
-        raise ToolError(java_error(result.error_code, result.error_message))

@@ -7,8 +7,9 @@ import uuid
 from collections.abc import Sequence
 from typing import Final
 
+from barnabas.admin import Admin
 from barnabas.kafka_tools import configs
-from barnabas.kafka_tools.common import Admin, checked, parse
+from barnabas.kafka_tools.common import checked, connect, parse
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.terminal.errors import EXIT_OK
 
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run one action; the exit code."""
     parsed = parse(TOOL, arguments)
     checked(TOOL, check, parsed)
-    admin = Admin.connect(parsed)
+    admin = connect(parsed)
     name = parsed.get("name")
     if "list" in parsed:
         for found in configs.listed(admin, KIND):
@@ -78,9 +79,7 @@ def alter(admin: Admin, parsed: Parsed, name: str) -> None:
 def delete(admin: Admin, name: str) -> None:
     """Remove every option, and so the resource. Raises ToolError."""
     entity = configs.Entity(KIND, name)
-    configs.change(
-        admin, entity, {}, [str(entry.name) for entry in configs.read_configs(admin, entity, name)]
-    )
+    configs.change(admin, entity, {}, [entry.name for entry in configs.read_configs(admin, entity)])
     print(f"Deleted client metrics config for {name}.")
 
 
@@ -92,5 +91,5 @@ def describe(admin: Admin, name: str | None) -> None:
         return
     for row in known if name is None else [name]:
         print(f"Client metrics configs for {row} are:")
-        for entry in configs.read_configs(admin, configs.Entity(KIND, row), row):
+        for entry in configs.read_configs(admin, configs.Entity(KIND, row)):
             print(f"  {entry.name}={configs.null(entry.value)}")

@@ -6,21 +6,12 @@ import base64
 import binascii
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
-from barnabas.kafka_tools.common import Admin, ToolError, checked, java_error, parse
+from barnabas.admin import Admin, Principal, ResourceError, Token
+from barnabas.kafka_tools.common import ToolError, checked, connect, java_error, parse
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.terminal.errors import EXIT_OK
-from barnabas.wire.messages import create_delegation_token as create_messages
-from barnabas.wire.messages import describe_delegation_token as describe_messages
-from barnabas.wire.messages.expire_delegation_token import (
-    ExpireDelegationTokenRequest,
-    ExpireDelegationTokenResponse,
-)
-from barnabas.wire.messages.renew_delegation_token import (
-    RenewDelegationTokenRequest,
-    RenewDelegationTokenResponse,
-)
 
 ACTIONS: Final = ("create", "renew", "expire", "describe")
 NEEDS: Final = {
@@ -58,9 +49,11 @@ def main(arguments: Sequence[str]) -> int:
     parsed = parse(TOOL, arguments)
     checked(TOOL, check, parsed)
     action = next(action for action in ACTIONS if action in parsed)
-    {"create": create, "renew": renew, "expire": expire, "describe": describe}[action](
-        Admin.connect(parsed), parsed
-    )
+    run = {"create": create, "renew": renew, "expire": expire, "describe": describe}[action]
+    try:
+        run(connect(parsed), parsed)
+    except ResourceError as error:
+        raise ToolError(java_error(error.code, TEXTS.get(error.code))) from None
     return EXIT_OK
 
 
@@ -72,85 +65,59 @@ def check(parsed: Parsed) -> None:
     TOOL.need(parsed, "command-config", *NEEDS[given[0]])
 
 
-def principals(parsed: Parsed, option: str) -> list[tuple[str, str]]:
-    """User:name options as pairs. Raises Refused."""
+def principals(parsed: Parsed, option: str) -> list[Principal]:
+    """User:name options. Raises Refused."""
     found = []
     for text in parsed.all(option):
         kind, colon, name = text.strip().partition(":")
         if not colon:
             raise Refused(f"expected a string in format principalType:principalName but got {text}", False)
-        found.append((kind, name))
+        found.append(Principal(kind, name))
     return found
 
 
-def java_list(pairs: Sequence[tuple[str, str]]) -> str:
+def java_list(who: Sequence[Principal]) -> str:
     """Principals as Java prints a list of them."""
-    return f"[{', '.join(f'{kind}:{name}' for kind, name in pairs)}]"
+    return f"[{', '.join(map(str, who))}]"
 
 
 def create(admin: Admin, parsed: Parsed) -> None:
-    """Make a token. Raises ToolError."""
+    """Make a token. Raises ResourceError."""
     renewers, life_ms = principals(parsed, "renewer-principal"), parsed.number("max-life-time-period", -1)
     owners = principals(parsed, "owner-principal")
     print(
         f"Calling create token operation with renewers :{java_list(renewers)} , max-life-time-period :{life_ms}"
     )
-    request = create_messages.CreateDelegationTokenRequest(
-        owner_principal_type=owners[0][0] if owners else None,
-        owner_principal_name=owners[0][1] if owners else None,
-        renewers=[
-            create_messages.CreatableRenewers(principal_type=kind, principal_name=name)
-            for kind, name in renewers
-        ],
-        max_lifetime_ms=life_ms,
-    )
-    token = admin.any(request, create_messages.CreateDelegationTokenResponse)
-    raise_error(token)
-    print(f"Created delegation token with tokenId : {token.token_id}")
-    times = (token.issue_timestamp_ms, token.expiry_timestamp_ms, token.max_timestamp_ms)
-    print_tokens([(token, renewers, times)])
+    owner = owners[0] if owners else None
+    token = admin.tokens.create(owner=owner, renewers=renewers, max_lifetime_ms=life_ms)
+    print(f"Created delegation token with tokenId : {token.id}")
+    print_tokens([token])
 
 
 def describe(admin: Admin, parsed: Parsed) -> None:
-    """Print tokens. Raises ToolError."""
+    """Print tokens. Raises ResourceError."""
     owners = principals(parsed, "owner-principal")
     who = f"owners: {java_list(owners)}" if owners else "current user."
     print(f"Calling describe token operation for {who}")
-    rows = [
-        describe_messages.DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
-        for kind, name in owners
-    ]
-    answer = admin.any(
-        describe_messages.DescribeDelegationTokenRequest(owners=rows or None),
-        describe_messages.DescribeDelegationTokenResponse,
-    )
-    raise_error(answer)
-    print(f"Total number of tokens : {len(answer.tokens)}")
-    print_tokens(
-        [
-            (
-                token,
-                [(renewer.principal_type, renewer.principal_name) for renewer in token.renewers],
-                (token.issue_timestamp, token.expiry_timestamp, token.max_timestamp),
-            )
-            for token in answer.tokens
-        ]
-    )
+    tokens = admin.tokens.list(owners or None)
+    print(f"Total number of tokens : {len(tokens)}")
+    print_tokens(tokens)
 
 
-def print_tokens(tokens: Sequence[tuple[Any, list[tuple[str, str]], tuple[int, ...]]]) -> None:
+def print_tokens(tokens: Sequence[Token]) -> None:
     """A table of tokens with their renewers and times."""
     print()
     heads = ("TOKENID", "HMAC", "OWNER", "REQUESTER", "RENEWERS", "ISSUEDATE", "EXPIRYDATE", "MAXDATE")
     print(ROW.format(*heads))
-    for token, renewers, times in tokens:
+    for token in tokens:
+        times = (token.issued_ms, token.expires_ms, token.expires_at_most_ms)
         print(
             ROW.format(
-                token.token_id,
+                token.id,
                 base64.b64encode(token.hmac).decode(),
-                f"{token.principal_type}:{token.principal_name}",
-                f"{token.token_requester_principal_type}:{token.token_requester_principal_name}",
-                java_list(renewers),
+                str(token.owner),
+                str(token.requester),
+                java_list(token.renewers),
                 *(date_text(stamp) for stamp in times),
             )
         )
@@ -171,25 +138,21 @@ def hmac_of(parsed: Parsed) -> bytes:
 
 
 def renew(admin: Admin, parsed: Parsed) -> None:
-    """Extend the life of a token. Raises ToolError."""
+    """Extend the life of a token. Raises ResourceError."""
     hmac, period_ms = hmac_of(parsed), parsed.number("renew-time-period", -1)
     print(f"Calling renew token operation with hmac :{parsed.text('hmac')} , renew-time-period :{period_ms}")
-    request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms)
-    answer = admin.any(request, RenewDelegationTokenResponse)
-    raise_error(answer)
-    print(f"Completed renew operation. New expiry date : {date_text(answer.expiry_timestamp_ms)}")
+    expires_ms = admin.tokens.renew(hmac, period_ms=period_ms)
+    print(f"Completed renew operation. New expiry date : {date_text(expires_ms)}")
 
 
 def expire(admin: Admin, parsed: Parsed) -> None:
-    """End a token. Raises ToolError."""
+    """End a token. Raises ResourceError."""
     hmac, period_ms = hmac_of(parsed), parsed.number("expiry-time-period", -1)
     print(
         f"Calling expire token operation with hmac :{parsed.text('hmac')} , expire-time-period :{period_ms}"
     )
-    request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms)
-    answer = admin.any(request, ExpireDelegationTokenResponse)
-    raise_error(answer)
-    print(f"Completed expire operation. New expiry date : {date_text(answer.expiry_timestamp_ms)}")
+    expires_ms = admin.tokens.expire(hmac, period_ms=period_ms)
+    print(f"Completed expire operation. New expiry date : {date_text(expires_ms)}")
 
 
 TEXTS: Final = {
@@ -197,9 +160,3 @@ TEXTS: Final = {
     "authenticated channels.",
     61: "Delegation Token feature is not enabled.",
 }
-
-
-def raise_error(answer: Any) -> None:
-    """Raises ToolError for an answer with an error."""
-    if answer.error_code:
-        raise ToolError(java_error(answer.error_code, TEXTS.get(answer.error_code)))

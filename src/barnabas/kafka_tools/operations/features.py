@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-from barnabas.client.errors import UnsupportedByBroker
-from barnabas.kafka_tools.common import Admin, ToolError, error_text, parse, say, unsupported_text
+from barnabas.admin import Admin, UpgradeKind
+from barnabas.kafka_tools.common import ToolError, connect, parse, say, text_of
 from barnabas.kafka_tools.operations.shared import need, subcommand
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
-from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from barnabas.wire.messages.update_features import (
-    FeatureUpdateKey,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
 
 PROGRAM: Final = "kafka-features"
 METADATA: Final = "metadata.version"
@@ -41,9 +35,6 @@ FEATURES: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
 HIGHEST: Final = {"transaction.version": 2, "kraft.version": 1, "group.version": 1, "share.version": 1,
                   "eligible.leader.replicas.version": 1, "streams.version": 1}  # fmt: skip
 NEEDS: Final = {("eligible.leader.replicas.version", 1): f"{METADATA}=23 (4.0-IV1)"}
-UPGRADE: Final = 1
-SAFE: Final = 2
-UNSAFE: Final = 3
 MAPPING_CHOICES: Final = {
     "version-mapping": "[--release-version RELEASE]",
     "feature-dependencies": "--feature FEATURE=LEVEL",
@@ -81,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
         return print_mapping(command, parsed, PROGRAM)
     if "bootstrap-controller" in parsed:
         parsed.values.setdefault("bootstrap-server", parsed.all("bootstrap-controller"))
-    admin = Admin.connect(parsed)
+    admin = connect(parsed)
     if command == "describe":
         describe(admin)
         return EXIT_OK
@@ -90,15 +81,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def describe(admin: Admin) -> None:
     """The levels that the brokers support and those in force."""
-    answer = admin.any(
-        ApiVersionsRequest(client_software_name="barnabas", client_software_version="0"), ApiVersionsResponse
-    )
-    final = {row.name: row.max_version_level for row in answer.finalized_features}
-    epoch = answer.finalized_features_epoch if answer.finalized_features_epoch >= 0 else "-"
-    for row in sorted(answer.supported_features, key=lambda row: str(row.name)):
+    found = admin.cluster.features()
+    epoch = "-" if found.epoch is None else found.epoch
+    for row in found.features.values():
         low, high, level = (
-            level_text(row.name, value)
-            for value in (row.min_version, row.max_version, final.get(row.name, 0))
+            level_text(row.name, value) for value in (row.level_min, row.level_max, row.level)
         )
         print(
             f"Feature: {row.name}\tSupportedMinVersion: {low}\tSupportedMaxVersion: {high}\t"
@@ -114,19 +101,10 @@ def level_text(feature: str, level: int) -> str:
 def update(admin: Admin, parsed: Parsed, command: str) -> int:
     """Change levels; the exit code. Raises Refused."""
     wanted = wanted_levels(parsed, command)
-    kind = UPGRADE if command == "upgrade" else UNSAFE if "unsafe" in parsed else SAFE
-    rows = [
-        FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
-        for name, level in wanted.items()
-    ]
-    request = UpdateFeaturesRequest(feature_updates=rows, validate_only="dry-run" in parsed)
-    failures: dict[str, str] = {}
-    try:
-        answer = admin.controller(request, UpdateFeaturesResponse)
-    except UnsupportedByBroker as error:
-        failures = dict.fromkeys(wanted, unsupported_text(error))
-    else:
-        failures = failures_of(answer, wanted)
+    lower = UpgradeKind.UNSAFE_DOWNGRADE if "unsafe" in parsed else UpgradeKind.SAFE_DOWNGRADE
+    kind = UpgradeKind.UPGRADE if command == "upgrade" else lower
+    results = admin.cluster.update_features(wanted, kind=kind, validate_only="dry-run" in parsed)
+    failures = {name: text_of(error) for name, error in results.failed.items()}
     for name, level in wanted.items():
         if name in failures:
             what = name if command == "disable" else f"{name} to {level}"
@@ -138,15 +116,6 @@ def update(admin: Admin, parsed: Parsed, command: str) -> int:
     if failures:
         print(f"{len(failures)} out of {len(wanted)} operation(s) failed.", file=sys.stderr)
     return EXIT_FAILED if failures else EXIT_OK
-
-
-def failures_of(answer: Any, wanted: Mapping[str, int]) -> dict[str, str]:
-    """What went wrong, by feature."""
-    if answer.error_code:
-        return dict.fromkeys(wanted, error_text(answer.error_code, answer.error_message))
-    return {
-        row.feature: error_text(row.error_code, row.error_message) for row in answer.results if row.error_code
-    }
 
 
 def wanted_levels(parsed: Parsed, command: str) -> dict[str, int]:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from barnabas.kafka_tools.common import Admin, ToolError, java_error, parse, say
+from barnabas.admin import Election, ResourceError, TopicPartition
+from barnabas.kafka_tools.common import ToolError, connect, java_text, parse, say
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 
-TYPES: Final = {"PREFERRED": 0, "UNCLEAN": 1}
 TOOL: Final = Tool(
     "This tool attempts to elect a new leader for a set of topic partitions. The type of elections supported are "
     "preferred replicas and unclean replicas.",
@@ -31,8 +29,6 @@ TOOL: Final = Tool(
 )
 SCOPES: Final = ("topic", "all-topic-partitions", "path-to-json-file")
 
-Key = tuple[str, int]
-
 
 def main(arguments: Sequence[str]) -> int:
     """Elect leaders and print the result for each partition; the exit code."""
@@ -41,25 +37,15 @@ def main(arguments: Sequence[str]) -> int:
     if "admin.config" in parsed:
         parsed.values.setdefault("command-config", parsed.all("admin.config"))
     keys = keys_of(parsed)
-    admin = Admin.connect(parsed)
-    request = ElectLeadersRequest(
-        election_type=TYPES[kind],
-        topic_partitions=None if keys is None else by_topic(keys),
-        timeout_ms=30_000,
-    )
-    answer = admin.controller(request, ElectLeadersResponse)
-    if answer.error_code:
-        raise ToolError(f"Error completing leader election ({kind}): {java_error(answer.error_code)}")
-    done, needless, failed = [], [], {}
-    for topic in answer.replica_election_results:
-        for part in topic.partition_result:
-            name = f"{topic.topic}-{part.partition_id}"
-            if part.error_code == 0:
-                done.append(name)
-            elif part.error_code == ErrorCode.ELECTION_NOT_NEEDED:
-                needless.append(name)
-            else:
-                failed[name] = java_error(part.error_code, part.error_message)
+    admin = connect(parsed)
+    try:
+        results = admin.replicas.elect(keys, election=Election[kind], timeout_s=30)
+    except ResourceError as error:
+        raise ToolError(f"Error completing leader election ({kind}): {java_text(error)}") from None
+    done = [str(key) for key in results.done]
+    failures = results.except_for(ErrorCode.ELECTION_NOT_NEEDED).failed
+    needless = [str(key) for key in results.failed if key not in failures]
+    failed = {str(key): java_text(error) for key, error in failures.items()}
     if done:
         print(f"Successfully completed leader election ({kind}) for partitions {', '.join(done)}")
     if needless and keys is not None:
@@ -84,7 +70,7 @@ def check(parsed: Parsed) -> str:
     if "partition" in parsed and "topic" not in parsed:
         raise Refused("Option partition is only allowed if topic is used", False)
     kind = parsed.text("election-type").upper()
-    if kind not in TYPES:
+    if kind not in Election.__members__:
         raise Refused(
             f"Cannot parse argument '{parsed.text('election-type')}' of option election-type; it is preferred or "
             "unclean", False,
@@ -92,30 +78,22 @@ def check(parsed: Parsed) -> str:
     return kind
 
 
-def keys_of(parsed: Parsed) -> list[Key] | None:
+def keys_of(parsed: Parsed) -> list[TopicPartition] | None:
     """The partitions; None for all. Raises Refused, ToolError, OSError."""
     if "all-topic-partitions" in parsed:
         return None
     if "topic" in parsed:
-        return [(parsed.text("topic"), parsed.number("partition", 0))]
+        return [TopicPartition(parsed.text("topic"), parsed.number("partition", 0))]
     path = Path(parsed.text("path-to-json-file"))
     try:
         rows = json.loads(path.read_text("utf-8"))["partitions"]
-        keys = [(str(row["topic"]), int(row["partition"])) for row in rows]
+        keys = [TopicPartition(str(row["topic"]), int(row["partition"])) for row in rows]
     except (ValueError, KeyError, TypeError) as error:
         raise ToolError(
             f'{path} is not {{"partitions": [{{"topic": "foo", "partition": 1}}]}}: {error}'
         ) from None
     twice = {key for key in keys if keys.count(key) > 1}
     if twice:
-        names = ", ".join(f"{topic}-{part}" for topic, part in sorted(twice))
+        names = ", ".join(map(str, sorted(twice)))
         raise ToolError(f"Replica election data contains duplicate partitions: {names}")
     return keys
-
-
-def by_topic(keys: Iterable[Key]) -> list[TopicPartitions]:
-    """The partitions as the request has them."""
-    found: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in keys:
-        found[topic].append(partition)
-    return [TopicPartitions(topic=topic, partitions=parts) for topic, parts in found.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from barnabas.kafka_tools.common import Admin, parse
+from barnabas.kafka_tools.common import connect, parse
 from barnabas.kafka_tools.group_views import committed_offsets, end_offsets
 from barnabas.kafka_tools.parser import COMMON, Opt, Tool
 from barnabas.terminal.errors import EXIT_OK
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     if "zkconnect" in parsed:
         parsed.values.setdefault("zookeeper", parsed.all("zkconnect"))
     TOOL.need(parsed, "group")
-    admin, group = Admin.connect(parsed), parsed.text("group")
+    admin, group = connect(parsed), parsed.text("group")
     topics = {name.strip() for name in parsed.text("topic").split(",") if name.strip()}
     committed = {
         key: commit.offset
@@ -38,8 +38,8 @@ def main(arguments: Sequence[str]) -> int:
     }
     ends = end_offsets(admin, committed)
     print(ROW.format("Group", "Topic", "Pid", "Offset", "logSize", "Lag", "Owner"))
-    for (topic, partition), offset in sorted(committed.items()):
-        end = ends.get((topic, partition))
+    for key, offset in sorted(committed.items()):
+        end = ends.get(key)
         lag = "unknown" if end is None else max(end - offset, 0)
-        print(ROW.format(group, topic, partition, offset, "unknown" if end is None else end, lag, "none"))
+        print(ROW.format(group, *key, offset, "unknown" if end is None else end, lag, "none"))
     return EXIT_OK

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from barnabas.client.errors import ClientError, UnsupportedByBroker
-from barnabas.kafka_tools.common import Admin, ToolError, checked, java_error, parse, unsupported_error
+from barnabas.admin import Admin, Reassignment, Topic, TopicPartition
+from barnabas.client.errors import ClientError
+from barnabas.kafka_tools.common import (
+    ToolError,
+    checked,
+    connect,
+    java_error,
+    java_text,
+    live_brokers,
+    parse,
+)
 from barnabas.kafka_tools.operations import reassign_plan as plans
 from barnabas.kafka_tools.operations import reassign_throttle as throttles
 from barnabas.kafka_tools.operations.reassign_dirs import move_to_dirs, say_dir_moves
-from barnabas.kafka_tools.operations.reassign_plan import ANY_DIR, Key, Plan, Target
+from barnabas.kafka_tools.operations.reassign_plan import ANY_DIR, Plan, Target
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages import alter_partition_reassignments as alter
-from barnabas.wire.messages import list_partition_reassignments as listing
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
 
-TIMEOUT_MS: Final = 30_000
+TIMEOUT_S: Final = 30.0
 ACTIONS: Final = ("generate", "execute", "verify", "cancel", "list")
 NEEDS: Final = {
     "generate": ("broker-list", "topics-to-move-json-file"),
@@ -66,10 +72,9 @@ def main(arguments: Sequence[str]) -> int:
     ]
     brokers = parsed.values.pop("broker-list", [])
     try:
-        run(Admin.connect(parsed), Parsed({**parsed.values, "broker-list": brokers}))
+        run(connect(parsed), Parsed({**parsed.values, "broker-list": brokers}))
     except (ToolError, ClientError) as error:
-        text = unsupported_error(error) if isinstance(error, UnsupportedByBroker) else error
-        print(f"Error: {text}", file=sys.stderr)
+        print(f"Error: {java_text(error)}", file=sys.stderr)
         return EXIT_FAILED
     return EXIT_OK
 
@@ -83,24 +88,29 @@ def check(parsed: Parsed) -> None:
     TOOL.need(parsed, *NEEDS[given[0]])
 
 
-def topics_of(admin: Admin) -> dict[str, Any]:
-    """All topics with the replicas of their partitions, by name."""
-    answer = admin.any(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse)
-    return {topic.name: topic for topic in answer.topics}
+def replicas_of(topics: Mapping[str, Topic], key: TopicPartition) -> list[int] | None:
+    """Where a partition is now; None if it does not exist."""
+    if key.topic not in topics:
+        return None
+    parts = {part.number: part for part in topics[key.topic].partitions}
+    return list(map(int, parts[key.partition].replicas)) if key.partition in parts else None
 
 
-def current_plan(admin: Admin, keys: Sequence[Key]) -> Plan:
+def require_topic(topics: Mapping[str, Topic], name: str) -> None:
+    """Raises ToolError if there is no such topic."""
+    if name not in topics:
+        raise ToolError(java_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name} not found."))
+
+
+def current_plan(topics: Mapping[str, Topic], keys: Sequence[TopicPartition]) -> Plan:
     """Where partitions are now. Raises ToolError for a partition that does not exist."""
-    topics = topics_of(admin)
     found: Plan = {}
-    for name, partition in keys:
-        if name not in topics:
-            text = java_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name} not found.")
-            raise ToolError(text)
-        parts = {part.partition_index: part for part in topics[name].partitions}
-        if partition not in parts:
-            raise ToolError(f"Unable to find partition: {name}-{partition}")
-        found[name, partition] = Target(list(parts[partition].replica_nodes))
+    for key in keys:
+        require_topic(topics, key.topic)
+        replicas = replicas_of(topics, key)
+        if replicas is None:
+            raise ToolError(f"Unable to find partition: {key}")
+        found[key] = Target(replicas)
     return found
 
 
@@ -108,13 +118,12 @@ def generate(admin: Admin, parsed: Parsed) -> None:
     """Print where topics are, and where they could be on the brokers of --broker-list. Raises ToolError."""
     names = plans.read_topics(parsed.text("topics-to-move-json-file"))
     brokers = plans.broker_ids(parsed.text("broker-list"))
-    topics = topics_of(admin)
+    topics = admin.topics.list()
     for name in names:
-        if name not in topics:
-            raise ToolError(java_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name} not found."))
-    keys = [(name, part.partition_index) for name in names for part in topics[name].partitions]
-    current = current_plan(admin, sorted(keys))
-    racks = racks_of(admin)
+        require_topic(topics, name)
+    keys = [TopicPartition(name, part.number) for name in names for part in topics[name].partitions]
+    current = current_plan(topics, sorted(keys))
+    racks = {int(broker.id): broker.rack for broker in admin.cluster.describe().brokers}
     aware = "disable-rack-aware" not in parsed
     live = {broker: racks[broker] if aware else None for broker in brokers if broker in racks}
     proposed = plans.propose(current, live, secrets.randbelow(1 << 16))
@@ -122,25 +131,11 @@ def generate(admin: Admin, parsed: Parsed) -> None:
     print(f"Proposed partition reassignment configuration\n{plans.as_json(proposed)}")
 
 
-def racks_of(admin: Admin) -> dict[int, str | None]:
-    """The rack of each broker."""
-    answer = admin.any(MetadataRequest(topics=[]), MetadataResponse)
-    return {broker.node_id: broker.rack for broker in answer.brokers}
-
-
-def ongoing(admin: Admin, keys: Sequence[Key] | None = None) -> dict[Key, Any]:
-    """The reassignments that are under way, of these partitions or of all. Raises ToolError."""
-    topics = None
-    if keys is not None:
-        topics = [
-            listing.ListPartitionReassignmentsTopics(name=name, partition_indexes=parts)
-            for name, parts in plans.by_topic(keys).items()
-        ]
-    request = listing.ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=topics)
-    answer = admin.controller(request, listing.ListPartitionReassignmentsResponse)
-    if answer.error_code:
-        raise ToolError(java_error(answer.error_code, answer.error_message))
-    return {(topic.name, part.partition_index): part for topic in answer.topics for part in topic.partitions}
+def ongoing(
+    admin: Admin, keys: Sequence[TopicPartition] | None = None
+) -> Mapping[TopicPartition, Reassignment]:
+    """The reassignments that are under way, of these partitions or of all. Raises ResourceError."""
+    return admin.replicas.reassignments(keys, timeout_s=TIMEOUT_S)
 
 
 def execute(admin: Admin, parsed: Parsed) -> None:
@@ -152,12 +147,12 @@ def execute(admin: Admin, parsed: Parsed) -> None:
             "create a new partition assignment in addition to the existing one. The --additional option can also be "
             "used to change the throttle by resubmitting the current reassignment."
         )
-    live = admin.nodes()
+    live = live_brokers(admin)
     for target in wanted.values():
         for broker in target.replicas:
             if broker not in live:
                 raise ToolError(f"Unknown broker id {broker}")
-    current = current_plan(admin, sorted(wanted))
+    current = current_plan(admin.topics.list(), sorted(wanted))
     print(f"Current partition replica assignment\n\n{plans.as_json(current)}\n")
     print("Save this to use as the --reassignment-json-file option during rollback")
     throttle, dir_throttle = (
@@ -175,69 +170,51 @@ def execute(admin: Admin, parsed: Parsed) -> None:
     if dir_throttle >= 0:
         throttles.limit_dirs(admin, wanted, dir_throttle)
         print(f"The replica-alter-dir throttle limit was set to {dir_throttle} B/s")
-    failed = submit(
-        admin, {key: target.replicas for key, target in wanted.items()},
+    submit(
+        admin,
+        {key: wanted[key].replicas for key in sorted(wanted)},
+        "Error reassigning partition(s):",
         "disallow-replication-factor-change" not in parsed,
-    )  # fmt: skip
-    if failed:
-        lines = "\n".join(f"{topic}-{part}: {text}" for (topic, part), text in sorted(failed.items()))
-        raise ToolError(f"Error reassigning partition(s):\n{lines}")
-    names = ",".join(f"{topic}-{part}" for topic, part in sorted(wanted))
+    )
+    names = ",".join(map(str, sorted(wanted)))
     print(f"Successfully started partition reassignment{'s' if len(wanted) > 1 else ''} for {names}")
     if any(folder != ANY_DIR for target in wanted.values() for folder in target.dirs):
         move_to_dirs(admin, wanted, parsed.number("timeout", 10_000) / 1000)
 
 
 def submit(
-    admin: Admin, wanted: dict[Key, list[int] | None] | Any, factor_may_change: bool = True
-) -> dict[Key, str]:
-    """Start (or, for replicas None, cancel) reassignments; the errors by partition. Raises ToolError."""
-    topics = [
-        alter.ReassignableTopic(
-            name=name,
-            partitions=[
-                alter.ReassignablePartition(partition_index=part, replicas=wanted[name, part])
-                for part in parts
-            ],
-        )
-        for name, parts in plans.by_topic(sorted(wanted)).items()
-    ]
-    request = alter.AlterPartitionReassignmentsRequest(
-        timeout_ms=TIMEOUT_MS, topics=topics, allow_replication_factor_change=factor_may_change
-    )
-    answer = admin.controller(request, alter.AlterPartitionReassignmentsResponse)
-    if answer.error_code:
-        raise ToolError(java_error(answer.error_code, answer.error_message))
-    return {
-        (topic.name, part.partition_index): java_error(part.error_code, part.error_message)
-        for topic in answer.responses
-        for part in topic.partitions
-        if part.error_code
-    }
+    admin: Admin,
+    moves: Mapping[TopicPartition, Sequence[int] | None],
+    failing: str,
+    factor_may_change: bool = True,
+) -> None:
+    """Start (or, for replicas None, cancel) reassignments. Raises ToolError, which begins with `failing`."""
+    results = admin.replicas.reassign(moves, allow_replication_change=factor_may_change, timeout_s=TIMEOUT_S)
+    if results.failed:
+        lines = "\n".join(f"{key}: {java_text(results.failed[key])}" for key in sorted(results.failed))
+        raise ToolError(f"{failing}\n{lines}")
 
 
 def verify(admin: Admin, parsed: Parsed) -> None:
     """Say how far each partition is. Raises ToolError."""
     wanted = plans.read_plan(parsed.text("reassignment-json-file"))
     moving = ongoing(admin, sorted(wanted))
-    topics = topics_of(admin)
+    topics = admin.topics.list()
     print("Status of partition reassignment:")
     for key in sorted(wanted):
-        name = f"{key[0]}-{key[1]}"
-        parts = {part.partition_index: part for part in topics[key[0]].partitions} if key[0] in topics else {}
-        now = list(parts[key[1]].replica_nodes) if key[1] in parts else []
+        now = replicas_of(topics, key) or []
         if key in moving:
-            gone = set(moving[key].removing_replicas)
-            target = [broker for broker in moving[key].replicas if broker not in gone]
+            gone = set(moving[key].removing)
+            target = [int(broker) for broker in moving[key].replicas if broker not in gone]
             if target == wanted[key].replicas:
-                print(f"Reassignment of partition {name} is still in progress.")
+                print(f"Reassignment of partition {key} is still in progress.")
                 continue
             now = target
         if now == wanted[key].replicas:
-            print(f"Reassignment of partition {name} is completed.")
+            print(f"Reassignment of partition {key} is completed.")
         else:
             print(
-                f"There is no active reassignment of partition {name}, but replica set is "
+                f"There is no active reassignment of partition {key}, but replica set is "
                 f"{','.join(map(str, now))} rather than {','.join(map(str, wanted[key].replicas))}."
             )
     print()
@@ -253,11 +230,8 @@ def cancel(admin: Admin, parsed: Parsed) -> None:
     if not moving:
         print("None of the specified partition reassignments are active.")
     else:
-        failed = submit(admin, dict.fromkeys(moving))
-        if failed:
-            lines = "\n".join(f"{topic}-{part}: {text}" for (topic, part), text in sorted(failed.items()))
-            raise ToolError(f"Error cancelling partition reassignment(s) for:\n{lines}")
-        names = ",".join(f"{topic}-{part}" for topic, part in sorted(moving))
+        submit(admin, dict.fromkeys(sorted(moving)), "Error cancelling partition reassignment(s) for:")
+        names = ",".join(map(str, sorted(moving)))
         print(f"Successfully cancelled partition reassignment{'s' if len(moving) > 1 else ''} for: {names}")
     print("None of the specified partition moves are active.", end="")
     if "preserve-throttles" not in parsed:
@@ -271,10 +245,11 @@ def show_list(admin: Admin, _parsed: Parsed) -> None:
         print("No partition reassignments found.")
         return
     print("Current partition reassignments:")
-    for (topic, partition), state in sorted(moving.items()):
-        line = f"{topic}-{partition}: replicas: {','.join(map(str, state.replicas))}."
-        if state.adding_replicas:
-            line += f" adding: {','.join(map(str, state.adding_replicas))}."
-        if state.removing_replicas:
-            line += f" removing: {','.join(map(str, state.removing_replicas))}."
+    for key in sorted(moving):
+        state = moving[key]
+        line = f"{key}: replicas: {','.join(map(str, state.replicas))}."
+        if state.adding:
+            line += f" adding: {','.join(map(str, state.adding))}."
+        if state.removing:
+            line += f" removing: {','.join(map(str, state.removing))}."
         print(line)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from barnabas.admin import TopicPartition
+from barnabas.admin.values import by_topic
 from barnabas.cores.placement import NotEnoughBrokers, assign
 from barnabas.kafka_tools.common import ToolError
 
 ANY_DIR: Final = "any"
-
-Key = tuple[str, int]
 
 
 @dataclass(slots=True)
@@ -28,7 +27,7 @@ class Target:
         self.dirs = self.dirs or [ANY_DIR] * len(self.replicas)
 
 
-Plan = dict[Key, Target]
+Plan = dict[TopicPartition, Target]
 
 
 def read_plan(path: str) -> Plan:
@@ -36,7 +35,7 @@ def read_plan(path: str) -> Plan:
     found: Plan = {}
     try:
         for row in read_json(path)["partitions"]:
-            key = (str(row["topic"]), int(row["partition"]))
+            key = TopicPartition(str(row["topic"]), int(row["partition"]))
             target = Target(
                 [int(broker) for broker in row["replicas"]], [str(d) for d in row.get("log_dirs", [])]
             )
@@ -97,7 +96,7 @@ def propose(current: Plan, brokers: Mapping[int, str | None], seed: int) -> Plan
     """Topics spread over brokers (by id, with their racks), each with as many replicas as now. Raises ToolError."""
     proposed: Plan = {}
     for name, parts in by_topic(current).items():
-        factor = len(current[name, parts[0]].replicas)
+        factor = len(current[TopicPartition(name, parts[0])].replicas)
         try:
             placed = assign(brokers, range(len(parts)), factor, seed)
         except NotEnoughBrokers:
@@ -106,27 +105,19 @@ def propose(current: Plan, brokers: Mapping[int, str | None], seed: int) -> Plan
                 f"{factor} larger than available brokers: {len(brokers)}."
             ) from None
         for at, part in enumerate(parts):
-            proposed[name, part] = Target(list(placed[at]))
+            proposed[TopicPartition(name, part)] = Target(list(placed[at]))
     return proposed
-
-
-def by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
-    """Partitions of each topic."""
-    found: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in keys:
-        found[topic].append(partition)
-    return dict(found)
 
 
 def as_json(plan: Plan) -> str:
     """A plan as the tool reads it."""
     rows = [
         {
-            "topic": topic,
-            "partition": part,
-            "replicas": plan[topic, part].replicas,
-            "log_dirs": plan[topic, part].dirs,
+            "topic": key.topic,
+            "partition": key.partition,
+            "replicas": plan[key].replicas,
+            "log_dirs": plan[key].dirs,
         }
-        for topic, part in sorted(plan)
+        for key in sorted(plan)
     ]
     return json.dumps({"version": 1, "partitions": rows}, separators=(",", ":"))

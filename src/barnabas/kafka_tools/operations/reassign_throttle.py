@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from barnabas.kafka_tools.common import Admin
+from barnabas.admin import Admin
+from barnabas.kafka_tools.common import live_brokers
 from barnabas.kafka_tools.configs import Entity, change
 from barnabas.kafka_tools.operations.reassign_plan import Plan
 
@@ -48,7 +49,7 @@ def limit_dirs(admin: Admin, wanted: Plan, rate: int) -> None:
 
 def clear(admin: Admin, topics: AbstractSet[str]) -> None:
     """Remove every throttle of the brokers and of these topics. Raises ToolError."""
-    brokers = sorted(admin.nodes())
+    brokers = live_brokers(admin)
     print(
         f"Clearing broker-level throttles on broker{'s' if len(brokers) > 1 else ''} {','.join(map(str, brokers))}"
     )

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from barnabas.kafka_tools.common import Admin, parse
+from barnabas.admin import LATEST, TopicPartition
+from barnabas.client.cluster import Cluster
+from barnabas.kafka_tools.common import connect, parse
 from barnabas.kafka_tools.matching import topic_pattern
 from barnabas.kafka_tools.parser import COMMON, Opt, Tool
 from barnabas.terminal.errors import EXIT_OK
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
 
-LATEST: Final = -1
 OFFSET_BYTES: Final = 8
 CRC_AT: Final = 17
 HEADER_BYTES: Final = 61
@@ -33,14 +33,12 @@ TOOL: Final = Tool(
     ),
 )  # fmt: skip
 
-Key = tuple[str, int]
-
 
 @dataclass(slots=True)
 class Partition:
     """One partition: its replicas and the offset up to which they were compared."""
 
-    key: Key
+    key: TopicPartition
     replicas: list[int]
     offset: int = 0
     lag: int = 0
@@ -50,24 +48,23 @@ def main(arguments: Sequence[str]) -> int:
     """Compare until Ctrl-C; the exit code."""
     parsed = parse(TOOL, arguments)
     wanted = topic_pattern(parsed.text("topics-include", ".*"))
-    admin = Admin.connect(parsed)
-    answer = admin.any(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse)
-    admin.topics()
+    admin = connect(parsed)
     found = [
-        Partition((topic.name, part.partition_index), list(part.replica_nodes))
-        for topic in answer.topics
+        Partition(TopicPartition(topic.name, part.number), list(part.replicas))
+        for topic in admin.topics.list().values()
         if wanted.fullmatch(topic.name)
         for part in topic.partitions
     ]
-    starts = admin.client.list_offsets({part.key: parsed.number("time", LATEST) for part in found})
+    starts = admin.records.offsets({part.key: parsed.number("time", LATEST) for part in found})
     for part in found:
-        part.offset = max(starts[part.key].offset, 0)
+        part.offset = int(starts[part.key].offset or 0)
+    cluster = Cluster(admin.options)
     say("verification process is started.")
     interval_s = parsed.number("report-interval-ms", 30_000) / 1000
     report_at = time.monotonic() + interval_s
     while found:
         for part in found:
-            compare(admin, part, parsed.number("fetch-size", 1 << 20), parsed.number("max-wait-ms", 1000))
+            compare(cluster, part, parsed.number("fetch-size", 1 << 20), parsed.number("max-wait-ms", 1000))
         if time.monotonic() >= report_at:
             report_at += interval_s
             worst = max(found, key=lambda part: part.lag)
@@ -82,12 +79,12 @@ def say(text: str) -> None:
     print(f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S,%f}"[:-3] + f": {text}", flush=True)
 
 
-def compare(admin: Admin, part: Partition, fetch_bytes: int, wait_ms: int) -> None:
+def compare(cluster: Cluster, part: Partition, fetch_bytes: int, wait_ms: int) -> None:
     """Fetch the same offsets from each replica and compare the checksums of what all of them have."""
     batches: dict[int, list[tuple[int, int, int]]] = {}
     high = 0
     for node in part.replicas:
-        row = fetch(admin, node, part, fetch_bytes, min(wait_ms, 100))
+        row = fetch(cluster, node, part, fetch_bytes, min(wait_ms, 100))
         high = max(high, row.high_watermark)
         batches[node] = list(headers(memoryview(row.records or b"")))
     ends = [rows[-1][1] if rows else part.offset for rows in batches.values()]
@@ -105,7 +102,7 @@ def compare(admin: Admin, part: Partition, fetch_bytes: int, wait_ms: int) -> No
     part.offset = max(part.offset, shared)
 
 
-def fetch(admin: Admin, node: int, part: Partition, fetch_bytes: int, wait_ms: int) -> Any:
+def fetch(cluster: Cluster, node: int, part: Partition, fetch_bytes: int, wait_ms: int) -> Any:
     """What one broker has of a partition."""
     wanted = FetchPartition(partition=part.key[1], fetch_offset=part.offset, partition_max_bytes=fetch_bytes)
     request = FetchRequest(
@@ -115,7 +112,13 @@ def fetch(admin: Admin, node: int, part: Partition, fetch_bytes: int, wait_ms: i
         session_epoch=-1,
         topics=[FetchTopic(topic=part.key[0], partitions=[wanted])],
     )
-    return admin.node(node, request, FetchResponse).responses[0].partitions[0]
+
+    def ask() -> Any:
+        if not cluster.brokers:
+            cluster.refresh()
+        return cluster.node(node).call(request, FetchResponse)
+
+    return cluster.retry(ask).responses[0].partitions[0]
 
 
 def headers(records: memoryview) -> Iterator[tuple[int, int, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from barnabas.kafka_tools.common import Admin, checked, java_error, parse, say
+from barnabas.kafka_tools.common import checked, connect, java_error, parse, say
 from barnabas.kafka_tools.groups import all_groups, type_name
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
@@ -40,13 +40,13 @@ def main(arguments: Sequence[str]) -> int:
     """Print the groups; the exit code."""
     parsed = parse(TOOL, arguments)
     checked(TOOL, check, parsed)
-    groups = [group for group in all_groups(Admin.connect(parsed)) if type_name(group) == "Streams"]
+    groups = [group for group in all_groups(connect(parsed)) if type_name(group) == "Streams"]
     if "list" in parsed:
-        show(parsed, [(str(group.group_id), str(group.group_state)) for group in groups])
+        show(parsed, [(group.name, group.state) for group in groups])
         return EXIT_OK
     if "all-groups" in parsed and not groups:
         return EXIT_OK
-    there = {str(group.group_id) for group in groups}
+    there = {group.name for group in groups}
     for name in parsed.all("group") or sorted(there):
         if name in there:
             text = "Streams groups are read and changed with Apache Kafka's own kafka-streams-groups."

@@ -9,10 +9,11 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from barnabas.admin import EARLIEST, LATEST, Admin, MemberKey, TopicPartition
 from barnabas.client.errors import ClientError
-from barnabas.kafka_tools.common import Admin, ToolError, checked, error_text, parse, say
-from barnabas.kafka_tools.group_offsets import EARLIEST, LATEST, SPECIFICATIONS, at_time, commit, plan_reset
-from barnabas.kafka_tools.group_views import Key, read_group
+from barnabas.kafka_tools.common import ToolError, checked, connect, parse, say, text_of
+from barnabas.kafka_tools.group_offsets import SPECIFICATIONS, Plan, at_time, commit, plan_reset
+from barnabas.kafka_tools.group_views import read_group
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
 
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         if old in parsed:
             parsed.values.setdefault(new, parsed.all(old))
     parsed.values.setdefault("bootstrap-server", [DEFAULT_SERVER])
-    admin, group, dry = Admin.connect(parsed), parsed.text("application-id"), "dry-run" in parsed
+    admin, group, dry = connect(parsed), parsed.text("application-id"), "dry-run" in parsed
     try:
         require_stopped(admin, group, "force" in parsed)
         if dry:
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
         missing = reset(admin, parsed, group, dry)
         delete_internal(admin, parsed, group, dry)
     except (ToolError, ClientError) as error:
-        print(f"ERROR: {error}", file=sys.stderr)
+        print(f"ERROR: {text_of(error)}", file=sys.stderr)
         return EXIT_FAILED
     return EXIT_FAILED if missing else EXIT_OK
 
@@ -92,13 +93,9 @@ def require_stopped(admin: Admin, group: str, force: bool) -> None:
             "application instances before running the reset tool. You can use option '--force' to remove active "
             "members from the group."
         )
-    from barnabas.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-
     print("Force deleting all active members in the group: " + group)
-    leaving = [MemberIdentity(member_id=member.id, group_instance_id=member.instance) for member in members]
-    answer = admin.coordinator(group, LeaveGroupRequest(group_id=group, members=leaving), LeaveGroupResponse)
-    if answer.error_code:
-        raise ToolError(f"cannot remove the members of {group}: {error_text(answer.error_code)}")
+    leaving = [MemberKey(member.instance, "" if member.instance else member.id) for member in members]
+    admin.groups.remove_members(group, leaving).require()
 
 
 def reset(admin: Admin, parsed: Parsed, group: str, dry: bool) -> bool:
@@ -107,9 +104,9 @@ def reset(admin: Admin, parsed: Parsed, group: str, dry: bool) -> bool:
     if not inputs and not between:
         say("No input or intermediate topics specified. Skipping seek.")
         return False
-    there = admin.topics()
+    there = admin.topics.list()
     missing = False
-    plan: dict[Key, int] = {}
+    plan: Plan = {}
     for topics, kind in ((inputs, "input"), (between, "intermediate")):
         if not topics:
             continue
@@ -120,7 +117,12 @@ def reset(admin: Admin, parsed: Parsed, group: str, dry: bool) -> bool:
             missing = True
             say(f"Following {kind} topics are not found, skipping them")
             say("".join(f"Topic: {name}\n" for name in unknown), end="")
-        keys = [(name, part) for name in topics if name in there for part in there[name].partitions]
+        keys = [
+            TopicPartition(name, part.number)
+            for name in topics
+            if name in there
+            for part in there[name].partitions
+        ]
         if kind == "intermediate":
             plan |= at_time(admin, keys, LATEST)
         elif any(name in parsed for name, _, _ in SPECIFICATIONS):
@@ -143,7 +145,9 @@ def reset(admin: Admin, parsed: Parsed, group: str, dry: bool) -> bool:
 
 def delete_internal(admin: Admin, parsed: Parsed, group: str, dry: bool) -> None:
     """Delete the topics that the application has made. Raises ToolError."""
-    inferred = [name for name in admin.topics() if name.startswith(f"{group}-") and INTERNAL.search(name)]
+    inferred = [
+        name for name in admin.topics.list() if name.startswith(f"{group}-") and INTERNAL.search(name)
+    ]
     wanted = names(parsed, "internal-topics")
     strange = sorted(set(wanted) - set(inferred))
     if strange:
@@ -154,5 +158,5 @@ def delete_internal(admin: Admin, parsed: Parsed, group: str, dry: bool) -> None
     chosen = wanted or inferred
     print(f"Deleting {'specified' if wanted else 'inferred'} internal topics [{', '.join(chosen)}]")
     if chosen and not dry:
-        admin.client.delete_topics(chosen)
+        admin.topics.delete(chosen).require()
     print("Done.")

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from barnabas.kafka_tools.common import Admin, ToolError, parse
-from barnabas.kafka_tools.group_offsets import commit
+from barnabas.admin import Admin, TopicPartition
+from barnabas.kafka_tools.common import ToolError, connect, parse
+from barnabas.kafka_tools.group_offsets import Plan, commit
 from barnabas.kafka_tools.group_views import committed_offsets
 from barnabas.kafka_tools.groups import all_groups
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Tool
@@ -41,17 +42,17 @@ def main(arguments: Sequence[str]) -> int:
         parsed.values.setdefault("zookeeper", parsed.all("zkconnect"))
     if arguments[0] == "ExportZkOffsets":
         TOOL.need(parsed, "output-file")
-        export(Admin.connect(parsed), parsed)
+        export(connect(parsed), parsed)
     else:
         TOOL.need(parsed, "input-file")
-        import_offsets(Admin.connect(parsed), Path(parsed.text("input-file")))
+        import_offsets(connect(parsed), Path(parsed.text("input-file")))
     return EXIT_OK
 
 
 def export(admin: Admin, parsed: Parsed) -> None:
     """Write the offsets of one group or of all. Raises ToolError, OSError."""
     groups = (
-        [parsed.text("group")] if "group" in parsed else sorted(str(g.group_id) for g in all_groups(admin))
+        [parsed.text("group")] if "group" in parsed else sorted(group.name for group in all_groups(admin))
     )
     lines = [
         f"/consumers/{group}/offsets/{topic}/{partition}:{found.offset}\n"
@@ -64,7 +65,7 @@ def export(admin: Admin, parsed: Parsed) -> None:
 
 def import_offsets(admin: Admin, path: Path) -> None:
     """Commit what a file says, for groups without members. Raises ToolError, OSError."""
-    plans: dict[str, dict[tuple[str, int], int]] = {}
+    plans: dict[str, Plan] = {}
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         if not line.strip():
             continue
@@ -73,7 +74,7 @@ def import_offsets(admin: Admin, path: Path) -> None:
             raise ToolError(
                 f"{path}, line {number}: {line!r} is not /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET"
             )
-        plans.setdefault(match[1], {})[match[2], int(match[3])] = int(match[4])
+        plans.setdefault(match[1], {})[TopicPartition(match[2], int(match[3]))] = int(match[4])
     for group, plan in plans.items():
         commit(admin, group, plan)
     print(f"{sum(map(len, plans.values()))} offsets of {len(plans)} groups", file=sys.stderr)
