@@ -97,6 +97,9 @@ COMMANDS: Final = (
     ),
     Command("pipelines", "barnabas.cli.pipelines.pipelines", "Run many pipelines in one server."),
     Command("console", "barnabas.cli.http.console", "See and change clusters in a browser."),
+    Command(
+        "monitor", "barnabas.cli.http.monitor", "Show how clusters and groups do, over HTTP, as Burrow does."
+    ),
     Command("rest", "barnabas.cli.http.rest", "Serve topics over HTTP: the REST proxy."),
     Command("reporting", "barnabas.cli.http.reporting", "Take messages over HTTP: access points, web hooks."),
     Command("registry", "barnabas.cli.http.registry", "Serve a schema registry."),

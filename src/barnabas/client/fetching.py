@@ -10,7 +10,13 @@ from barnabas.client.connection import Connection
 from barnabas.client.errors import BrokerError, BrokerUnavailable, ClientError
 from barnabas.records.columnar import scan
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from barnabas.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 
 WAIT_MS = 500
 
@@ -47,12 +53,16 @@ class Fetched:
 
 def fetched_of(answer: FetchResponse, topic: str, partition: int, offset: int, max_bytes: int) -> Fetched:
     """What the answer to a fetch of one partition holds. Raises OffsetOutOfRange, BrokerError, ClientError."""
-    doing = f"fetching {topic}-{partition} from offset {offset}"
     if answer.error_code:
-        raise BrokerError(answer.error_code, doing)
+        raise BrokerError(answer.error_code, f"fetching {topic}-{partition} from offset {offset}")
     if not answer.responses:  # Apache Kafka's answer to a client that has used up its quota
         return Fetched(offset, offset, memoryview(b""), -1, -1, -1, ())
-    row = answer.responses[0].partitions[0]
+    return fetched_partition(answer.responses[0].partitions[0], topic, partition, offset, max_bytes)
+
+
+def fetched_partition(row: PartitionData, topic: str, partition: int, offset: int, max_bytes: int) -> Fetched:
+    """One partition of an answer. Raises OffsetOutOfRange, BrokerError, ClientError."""
+    doing = f"fetching {topic}-{partition} from offset {offset}"
     if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         raise OffsetOutOfRange(topic, partition, offset, row.log_start_offset, row.high_watermark)
     if row.error_code:

@@ -17,6 +17,7 @@ SERVERS = {
     "registry start",
     "rest start",
     "console",
+    "monitor",
     "reporting start",
     "cluster start",
     "zookeeper start",

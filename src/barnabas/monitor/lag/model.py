@@ -21,7 +21,7 @@ class PartitionLag:
     reader gets, which open transactions may hold back. records: offsets between the two, 0 if there is no record among
     them; None if either is unknown. held: offsets after `end` that open transactions hold back. never_read: offsets in a
     partition without a committed one. next_ms, newest_ms: timestamps of the next record to read, and of the newest.
-    client: who reads it now.
+    client, host: who reads it now.
     """
 
     partition: TopicPartition
@@ -33,6 +33,7 @@ class PartitionLag:
     next_ms: int | None = None
     newest_ms: int | None = None
     client: str | None = None
+    host: str | None = None
 
     def waiting_s(self, now_ms: int) -> float | None:
         """How long the next record has been waiting, by the clock; 0 if there is none, None if that is unknown."""
@@ -59,6 +60,10 @@ class GroupLag:
     state: str
     members: int
     partitions: tuple[PartitionLag, ...]
+
+    @property
+    def is_share(self) -> bool:
+        return self.type == SHARE
 
     @property
     def records(self) -> int:

@@ -13,7 +13,9 @@ from barnabas.admin import (
     AsyncAdmin,
     CommittedOffset,
     Group,
+    Member,
     ShareGroup,
+    ShareMember,
     ShareOffset,
     TopicPartition,
 )
@@ -208,11 +210,11 @@ def _rows_of(
     group: Group, offsets: Mapping[TopicPartition, CommittedOffset]
 ) -> dict[TopicPartition, PartitionLag]:
     """What the group has committed, and what its members read."""
-    clients = {part: member.client for member in group.members for part in member.assigned}
+    readers = {part: member for member in group.members for part in member.assigned}
     committed = {key: int(found.offset) for key, found in offsets.items()}
     return {
-        key: PartitionLag(key, committed.get(key), None, None, client=clients.get(key))
-        for key in sorted({*clients, *committed})
+        key: _with_reader(PartitionLag(key, committed.get(key), None, None), readers.get(key))
+        for key in sorted({*readers, *committed})
     }
 
 
@@ -220,17 +222,18 @@ def _share_rows_of(
     group: ShareGroup, offsets: Mapping[TopicPartition, ShareOffset]
 ) -> dict[TopicPartition, PartitionLag]:
     """Where the group begins. The broker counts the records that are not acknowledged, of which some lie further on."""
-    clients = {part: member.client for member in group.members for part in member.assigned}
+    readers = {part: member for member in group.members for part in member.assigned}
     return {
-        key: PartitionLag(
-            key,
-            None if found.start is None else int(found.start),
-            None,
-            found.lag,
-            client=clients.get(key),
+        key: _with_reader(
+            PartitionLag(key, None if found.start is None else int(found.start), None, found.lag),
+            readers.get(key),
         )
         for key, found in sorted(offsets.items())
     }
+
+
+def _with_reader(row: PartitionLag, member: Member | ShareMember | None) -> PartitionLag:
+    return row if member is None else replace(row, client=member.client, host=member.host)
 
 
 def _with_end(row: PartitionLag, end: int | None, high: int | None, start: int | None) -> PartitionLag:

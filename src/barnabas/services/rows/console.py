@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.services.option import ServiceOption
 from barnabas.services.row import Given, Row
+from barnabas.services.where import properties_of
 from barnabas.terminal.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,20 +65,6 @@ def _by_name(given: str | Iterable[str] | None, first: str, word: str) -> dict[s
     return found
 
 
-def _properties(where: str) -> dict[str, str]:
-    """A client's properties: of a file, otherwise just where the brokers are. Raises UsageError."""
-    path = Path(where).expanduser()
-    if not path.is_file():
-        return {"bootstrap.servers": where}
-    from barnabas.config.option import ConfigError
-    from barnabas.config.properties import parse_properties
-
-    try:
-        return {name: text for name, text, _ in parse_properties(path.read_text())}
-    except (OSError, UnicodeDecodeError, ConfigError) as error:
-        raise UsageError(f"--also: cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
-
-
 def _clusters(given: Given) -> Iterator[ClusterOptions]:
     from barnabas.client.errors import ClientError
     from barnabas.client.options import ClientOptions
@@ -90,7 +77,7 @@ def _clusters(given: Given) -> Iterator[ClusterOptions]:
     for name, text in _by_name(values["also"], "", "also").items():
         if name in where:
             raise UsageError(f"--also {name}: there is a cluster of this name already")
-        where[name] = _properties(text)
+        where[name] = properties_of(text, "--also")
     registries = _by_name(values["registry"], first, "registry")
     pipelines = _by_name(values["pipelines"], first, "pipelines")
     for word, named in (("registry", registries), ("pipelines", pipelines)):

@@ -1,0 +1,83 @@
+"""The monitor as a service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.services.option import ServiceOption
+from barnabas.services.row import Given, Row
+from barnabas.services.where import properties_of
+from barnabas.terminal.errors import UsageError
+
+if TYPE_CHECKING:
+    from barnabas.client.options import ClientOptions
+    from barnabas.http.server import HttpServer
+
+OPTIONS: Final = {
+    "name": ServiceOption("NAME", "What the cluster is called in answers.", str, "local"),
+    "also": ServiceOption(
+        "NAME=WHERE",
+        "A further cluster: its brokers (HOST:PORT,...), or a file with a client's properties; may be repeated.",
+        str,
+        repeats=True,
+    ),
+    "interval-s": ServiceOption("SECONDS", "Time between looks at a cluster.", float, 10.0),
+}
+
+
+def _clusters(given: Given) -> Iterator[tuple[str, ClientOptions]]:
+    from barnabas.client.errors import ClientError
+    from barnabas.client.options import ClientOptions
+
+    where = {given.values["name"]: dict(given.client)}
+    for text in given.values["also"] or ():
+        name, equals, place = text.partition("=")
+        if not equals or not name or not place:
+            raise UsageError(f"--also {text!r} is not NAME=WHERE")
+        if name in where:
+            raise UsageError(f"--also {name}: there is a cluster of this name already")
+        where[name] = properties_of(place, "--also")
+    for name, properties in where.items():
+        try:
+            yield name, ClientOptions.from_kafka({"client.id": "barnabas-monitor", **properties})
+        except ClientError as error:
+            raise UsageError(f"cluster {name}: {error}") from None
+
+
+def make(given: Given) -> HttpServer:
+    """A server that is not started yet. Raises UsageError."""
+    from barnabas.monitor.service import MonitorOptions, make_server
+
+    return make_server(MonitorOptions(dict(_clusters(given)), given.values["interval_s"]), given.http)
+
+
+def ready(given: Given) -> str:
+    """See Row."""
+    names = [given.values["name"], *(text.partition("=")[0] for text in given.values["also"] or ())]
+    return f"clusters {', '.join(names)}"
+
+
+def secret_files(values: Mapping[str, Any]) -> Iterable[tuple[Path, str]]:
+    """See Row."""
+    for text in values["also"] or ():
+        path = Path(text.partition("=")[2]).expanduser()
+        if path.is_file():
+            yield path, "passwords"
+
+
+MONITOR: Final = Row(
+    name="monitor",
+    port=8087,
+    who="the monitor",
+    about="Show how clusters and groups do, over HTTP, as Burrow does.",
+    examples=(
+        "barnabas monitor",
+        "barnabas monitor -b kafka1:9092 --name blue --also green=kafka2:9092 --listen 0.0.0.0:8087 --secure DIR",
+    ),
+    make=make,
+    ready=ready,
+    options=OPTIONS,
+    secret_files=secret_files,
+)
