@@ -78,8 +78,25 @@ def test_relations_stand_after_those_they_read():
         ),
         ("relations:\n  u: {union: [a, t]}", r"t is a table, and a union is made of streams"),
         (
-            "relations:\n  g: {from: a, aggregate: {compute: {n: count(*)}}}",
-            r"an aggregate of a relation needs a window",
+            "relations:\n  g: {from: a, aggregate: {compute: {n: count(*)}, emit: final}}",
+            r"p\.yaml:7: g: emit: final needs a window",
+        ),
+        (
+            "relations:\n  g: {from: t, aggregate: {compute: {n: count(*)}, emit: final}}",
+            r"a table changes for ever: its aggregate needs emit: changes",
+        ),
+        (
+            "relations:\n  g: {from: t, aggregate: {by: [id], compute: {n: stddev(id)}}}",
+            r"p\.yaml:7: g: n: 'stddev\(id\)': stddev cannot be computed of rows that change; allowed: count, sum",
+        ),
+        (
+            "relations:\n  g: {from: t, aggregate: {window: {every: 1 hour}, compute: {n: count(*)}}}",
+            r"g: the window needs `of`",
+        ),
+        (
+            "relations:\n  g: {from: a, aggregate: {window: {every: 1 hour}, late: 1 hour, compute: {n: count(*)}, "
+            "emit: changes}}",
+            r"late needs emit: final",
         ),
         ("relations:\n  a: {from: b}", r"p\.yaml:7: there is also a source 'a'"),
         ("relations:\n  u: {union: [a]}", r"needs two relations or more"),
@@ -104,8 +121,8 @@ def test_outputs_that_are_refused():
     for output, message in (
         ("{topic: o, from: k}", r"p\.yaml:9: there is no relation 'k'"),
         (
-            "{topic: o, from: t, aggregate: {compute: {n: count(*)}}}",
-            r"p\.yaml:9: t is a table, which cannot be aggregated",
+            "{topic: o, from: t, aggregate: {compute: {n: id}}}",
+            r"p\.yaml:9: o\.aggregate: n: 'id': it calls no aggregate function",
         ),
         ("{topic: o, from: a}", r"p\.yaml:5: nothing reads t: name it"),
         (

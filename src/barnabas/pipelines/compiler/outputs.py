@@ -20,8 +20,8 @@ from barnabas.pipelines.compiler.carrying import (
     parcel_of_first,
     sent_parcel,
 )
+from barnabas.pipelines.compiler.columns import SKIPPED
 from barnabas.pipelines.compiler.relations import (
-    SKIPPED,
     Compiler,
     Load,
     aggregated,

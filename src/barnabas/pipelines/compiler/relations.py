@@ -17,6 +17,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from barnabas.pipelines.compiler.carrying import carried
+from barnabas.pipelines.compiler.columns import EVENT, HIDDEN, SKIPPED
+from barnabas.pipelines.compiler.totals import Places, table_of_groups
 from barnabas.pipelines.formats.columns import DDL_TYPES
 from barnabas.pipelines.kinds.steps import STEPS
 from barnabas.pipelines.plan.errors import PipelineError
@@ -27,12 +29,10 @@ from barnabas.pipelines.plan.relations import Aggregate, Derived, Join, Relation
 from barnabas.pipelines.spark.exact_json import json_object
 from barnabas.pipelines.spark.frame import (
     CHANGE,
-    CHANGE_TYPE,
     DELETED,
     ERROR_TYPE,
     ID,
     OPEN,
-    OPEN_TYPE,
     RECORD_COLUMNS,
     ROW,
     SENT,
@@ -56,27 +56,8 @@ from barnabas.pipelines.spark.tables.operators import RIGHT, joined, kept_table
 Load = Callable[[Relation, bool], DataFrame]
 """Loads the rows of a relation from its source. The second argument is false for a table, whose rows are kept: a replay
 reads those that exist now."""
-EVENT: Final = "_event"
-"""The column with a row's event time, for which Spark keeps a watermark."""
-SKIPPED: Final = "_skipped"
-HIDDEN: Final = {
-    **{name: DDL_TYPES[name[1:]] for name in RECORD_COLUMNS},
-    "_error": ERROR_TYPE,
-    TEXT: "string",
-    SENT: DDL_TYPES["headers"],
-    SKIPPED: "boolean",
-    ROW: "string",
-    OPEN: OPEN_TYPE,
-    DELETED: "boolean",
-    SIGN: "int",
-    CHANGE: CHANGE_TYPE,
-    ID: "binary",
-}
-"""The columns that are not fields, and their types."""
 ABSENT: Final = {DELETED: False}
 """Default values of hidden columns in rows that lack them; null for all others."""
-Places = Callable[[str], Place]
-"""Returns the place of an entry in the pipeline file, for messages."""
 
 
 def opened(rows: DataFrame, encoding: str | None = None, *, deletes: bool = False) -> Frame:
@@ -143,9 +124,21 @@ class Compiler:
             relation = self.plan[name]
             frame = self._before_aggregate(relation)
             if relation.aggregate is not None:
-                frame = aggregated(frame, relation.aggregate, lambda what: place_in(relation, what))
+                frame = self._aggregated(relation, frame)
             self._done[name] = frame
         return self._done[name]
+
+    def _aggregated(self, relation: Relation, frame: Frame) -> Frame:
+        wanted = relation.aggregate
+        assert wanted is not None
+
+        def place(what: str) -> Place:
+            return place_in(relation, what)
+
+        if not self.plan.is_table(relation.name):
+            return aggregated(frame, wanted, place)
+        frame, groups = grouped(frame, wanted, place)
+        return table_of_groups(frame, groups, wanted, place, each=self.plan.meets_stream(relation.name))
 
     def buried(self, name: str) -> Frame:
         """The rows of a relation for a query that sends only failed rows: those before its aggregate, and for a table
@@ -433,20 +426,7 @@ def _pair_row(left: Frame, right: Frame) -> Column:
 def aggregated(frame: Frame, wanted: Aggregate, place: Places) -> Frame:
     """Groups and their results as fields, of the rows without an error, with the window's time as event time. They come
     from no single record: their key is the group's values and their value all fields, both as JSON."""
-    if frame.deletes:
-        fail(
-            place("aggregate"),
-            "records may be deletes (tombstones: deletes), which cannot be subtracted from results",
-        )
-    frame = replace(frame, data=frame.data.where(F.col("_error").isNull()))
-    groups: list[Column] = []
-    for by in wanted.by:
-        frame, column = expression(frame, by, place("aggregate.by"))
-        # Spark cannot group by variants, so their text is used.
-        groups.append((column.cast("string") if frame.kind(column) == "variant" else column).alias(by.text))
-    if wanted.window is not None:
-        frame, window = _window(frame, wanted, place("aggregate.window.of"))
-        groups.insert(0, window)
+    frame, groups = grouped(frame, wanted, place)
     results = []
     for name, computation in wanted.compute.items():
         frame, column = expression(frame, computation, place(f"aggregate.compute.{name}"))
@@ -460,6 +440,26 @@ def aggregated(frame: Frame, wanted: Aggregate, place: Places) -> Frame:
         counted = counted.drop("_window")
         fields[:0] = wanted.window.names
     return _of_groups(Frame(counted, (*fields, *wanted.compute)), wanted)
+
+
+def grouped(frame: Frame, wanted: Aggregate, place: Places) -> tuple[Frame, list[Column]]:
+    """The rows without an error, and the columns that they are grouped by, the window (`_window`) first."""
+    if frame.deletes:
+        fail(
+            place("aggregate"),
+            "records may be deletes (tombstones: deletes), which cannot be subtracted from results",
+        )
+    good = F.col("_error").isNull()
+    frame = replace(frame, data=kept(frame.data, good) if frame.signed else frame.data.where(good))
+    groups: list[Column] = []
+    for by in wanted.by:
+        frame, column = expression(frame, by, place("aggregate.by"))
+        # Spark cannot group by variants, so their text is used.
+        groups.append((column.cast("string") if frame.kind(column) == "variant" else column).alias(by.text))
+    if wanted.window is not None:
+        frame, window = _window(frame, wanted, place("aggregate.window.of"))
+        groups.insert(0, window)
+    return frame, groups
 
 
 def _of_groups(frame: Frame, wanted: Aggregate) -> Frame:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.pipelines.plan.aggregates import divided
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.plan.operators import Explode
-from barnabas.pipelines.plan.relations import Join, Relation, Scan, Union
+from barnabas.pipelines.plan.relations import Aggregate, Join, Relation, Union
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
         def __getitem__(self, name: str) -> Relation: ...
         def is_table(self, name: str) -> bool: ...
+        def aggregates_table(self, relation: Relation) -> bool: ...
         def joins_streams(self, name: str) -> bool: ...
         def has_event_time(self, name: str) -> bool: ...
         def has_time_before_aggregate(self, relation: Relation) -> bool: ...
@@ -35,11 +37,11 @@ def check_relation(plan: Plan, relation: Relation) -> None:
             fail(f"{table} is a table, and a union is made of streams")
     elif isinstance(origin, Join):
         _check_join(plan, relation, origin)
-    if _is_of_table(plan, relation):
+    if plan.aggregates_table(relation):
         if relation.event_time is not None:
             fail("a table has no event time: it is the newest record of each key", "time")
-        if relation.aggregate is not None:
-            fail("a table cannot be aggregated, only joined or written", "aggregate")
+        if relation.aggregate is not None and relation.aggregate.emit == "final":
+            fail("a table changes for ever: its aggregate needs emit: changes", "aggregate")
         if stateful := next((operator for operator in relation.operators if operator.stateful), None):
             raise PipelineError(
                 f"{stateful.where}: {relation.name}: step {stateful.label}: not for a table, which has one row per key"
@@ -48,14 +50,6 @@ def check_relation(plan: Plan, relation: Relation) -> None:
         fail("declare the event time before a join or an aggregate, in its inputs", "time")
     if relation.aggregate is not None:
         _check_aggregate(plan, relation)
-
-
-def _is_of_table(plan: Plan, relation: Relation) -> bool:
-    """Whether the rows of a relation, before its aggregate, are the newest of each key."""
-    origin = relation.origin
-    if isinstance(origin, Scan):
-        return origin.table
-    return not isinstance(origin, Union) and plan.is_table(origin.inputs[0])
 
 
 def _check_join(plan: Plan, relation: Relation, join: Join) -> None:
@@ -94,31 +88,51 @@ def _check_aggregate(plan: Plan, relation: Relation) -> None:
     aggregate = relation.aggregate
     assert aggregate is not None
     where = relation.at("aggregate")
-    if aggregate.window is None:
+    if aggregate.emit == "changes":
+        _check_table_of_groups(plan, relation, aggregate)
+    elif aggregate.window is None:
         raise PipelineError(
-            f"{where}: {relation.name}: an aggregate of a relation needs a window, so that its rows are final; for "
-            "totals without an end use an aggregate of an output"
+            f"{where}: {relation.name}: emit: final needs a window: groups without one are never final"
         )
-    if aggregate.late is None and not plan.has_time_before_aggregate(relation):
+    elif aggregate.late is None and not plan.has_time_before_aggregate(relation):
         raise PipelineError(
             f"{where}: {relation.name}: an aggregate of a relation needs late, or an event time in what it reads, to "
-            "know when a window is over"
+            "know when a window is over; or emit: changes, which makes a table of it"
         )
+
+
+def _check_table_of_groups(plan: Plan, relation: Relation, aggregate: Aggregate) -> None:
+    """An aggregate whose results replace each other."""
+
+    def fail(message: str) -> None:
+        raise PipelineError(f"{relation.at('aggregate')}: {relation.name}: {message}")
+
+    window = aggregate.window
+    if window is not None and window.gap is not None:
+        fail("sessions need emit: final: until a session is over, its end may still change")
+    if window is not None and window.of is None and not plan.has_time_before_aggregate(relation):
+        fail("the window needs `of`, a field with a time: its input has no event time")
+    if aggregate.late is not None:
+        fail("late needs emit: final: with emit: changes a window is never over")
+    for name, expression in aggregate.compute.items():
+        try:
+            divided(expression.text)
+        except ValueError as error:
+            raise PipelineError(
+                f"{expression.where or relation.at('aggregate')}: {relation.name}: {name}: {expression.text!r}: {error}"
+            ) from None
 
 
 def check_output(plan: Plan, output: Output) -> None:
     """Raises PipelineError for an output that does not fit its relation."""
     aggregate = output.aggregate
-    if plan.is_table(output.relation):
-        if aggregate is not None:
-            raise PipelineError(
-                f"{output.at('aggregate')}: {output.relation} is a table, which cannot be aggregated, only joined or written"
-            )
-        if stateful := next((operator for operator in output.operators if operator.stateful), None):
-            raise PipelineError(
-                f"{stateful.where}: step {stateful.label}: not for a table, which has one row per key"
-            )
-    for step in (*output.operators, *plan[output.relation].operators):
+    stateful = next((operator for operator in output.operators if operator.stateful), None)
+    if stateful is not None and plan.is_table(output.relation):
+        raise PipelineError(
+            f"{stateful.where}: step {stateful.label}: not for a table, which has one row per key"
+        )
+    relation = plan[output.relation]
+    for step in (*output.operators, *(relation.operators if relation.aggregate is None else ())):
         if isinstance(step, Explode) and plan.is_table(output.relation):
             raise PipelineError(
                 f"{step.where}: step {step.label}: not for a table: its rows would have the same key"

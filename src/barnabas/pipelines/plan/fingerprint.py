@@ -107,7 +107,9 @@ def _kept(plan: Plan, name: str) -> Iterator[tuple[str, Any]]:
     relation = plan[name]
     yield from _kept_before_aggregate(plan, relation)
     if relation.aggregate is not None:
-        yield from _meaning(relation.aggregate)
+        of_table = plan.aggregates_table(relation)
+        for id, meaning in _meaning(relation.aggregate):
+            yield id, [*meaning, "table", of_table] if plan.is_table(name) else meaning
 
 
 def _kept_before_aggregate(plan: Plan, relation: Relation) -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,7 @@ from barnabas.pipelines.plan.errors import PipelineError, suggestion
 from barnabas.pipelines.plan.inference import inferred
 from barnabas.pipelines.plan.operators import Operator
 from barnabas.pipelines.plan.outputs import Output
-from barnabas.pipelines.plan.relations import Derived, Join, Relation, Scan
+from barnabas.pipelines.plan.relations import Derived, Join, Relation, Scan, Union
 from barnabas.pipelines.plan.schema import RowKind
 from barnabas.pipelines.plan.sources import Source
 
@@ -92,6 +92,13 @@ class Plan:
         """Whether a relation has only the newest row of each key, not a stream of rows."""
         return self[name].rows is RowKind.TABLE
 
+    def aggregates_table(self, relation: Relation) -> bool:
+        """Whether the rows of a relation, before its aggregate, are those of a table."""
+        origin = relation.origin
+        if isinstance(origin, Scan):
+            return origin.table
+        return not isinstance(origin, Union) and self.is_table(origin.inputs[0])
+
     def scans_table(self, name: str) -> bool:
         """Whether the rows of a relation are those of a source that is a table, with further operators."""
         relation = self[name]
@@ -108,16 +115,31 @@ class Plan:
         """Whether a relation, or one that it depends on, joins two streams or has an aggregate. Spark then only appends
         rows to its result, and never changes any."""
         return any(
-            relation.aggregate is not None
-            or (isinstance(relation.origin, Join) and not self._with_table(relation.origin))
+            relation.rows is not RowKind.TABLE
+            and (
+                relation.aggregate is not None
+                or (isinstance(relation.origin, Join) and not self._with_table(relation.origin))
+            )
             for relation in self.needed(name)
         )
 
     def _with_table(self, join: Join) -> bool:
         return self.is_table(join.right) and not self.is_table(join.left)
 
+    def meets_stream(self, name: str) -> bool:
+        """Whether a stream is joined with a relation, or with one that depends on it."""
+        return any(
+            self.is_table(join.right)
+            and not self.is_table(join.left)
+            and name in set(self._above(join.right))
+            for join in (relation.origin for relation in self.relations.values())
+            if isinstance(join, Join)
+        )
+
     def has_event_time(self, name: str) -> bool:
         """Whether a relation's rows have an event time; the rows of an aggregate have that of their window."""
+        if self.is_table(name):
+            return False
         return self[name].aggregate is not None or self.has_time_before_aggregate(self[name])
 
     def has_time_before_aggregate(self, relation: Relation) -> bool:
@@ -141,7 +163,13 @@ def plan_of(relations: Iterable[Relation], outputs: Iterable[Output] = ()) -> Pl
     plan = Plan(done)
     for relation in done.values():
         check_relation(plan, relation)
-    plan = Plan(done, tuple(_placed(plan, output) for output in outputs))
+    placed = [_placed(plan, output) for output in outputs]
+    for output in placed:
+        if output.aggregate is not None and plan.is_table(output.relation):
+            made = inferred(_identified(_of_output(plan, output)), done)
+            check_relation(Plan({**done, made.name: made}), made)
+            done[made.name] = made
+    plan = Plan(done, tuple(_moved(output, done) for output in placed))
     for output in plan.outputs:
         check_output(plan, output)
     if plan.outputs:
@@ -191,8 +219,27 @@ def _placed(plan: Plan, output: Output) -> Output:
         )
     owner = f"to {output.name}"
     aggregate = None if output.aggregate is None else _with_id(output.aggregate, owner)
+    if aggregate is not None and not aggregate.emit:
+        aggregate = replace(aggregate, emit="changes")
     operators = _with_ids(output.operators, owner)
     return replace(output, relation=relation, operators=operators, aggregate=aggregate)
+
+
+def _of_output(plan: Plan, output: Output) -> Relation:
+    """The aggregate of an output as a relation of its own: a table has no other way to be aggregated."""
+    name = f"{output.name}.aggregate"
+    if name in plan.relations:
+        raise PipelineError(f"{plan[name].at()}: output {output.name} needs the name {name}: use another one")
+    origin, where = Derived(output.relation), {**output.where, "origin": output.at("from")}
+    return Relation(name, origin, output.operators, aggregate=output.aggregate, where=where)
+
+
+def _moved(output: Output, relations: Mapping[str, Relation]) -> Output:
+    """The output without an aggregate that a relation has taken over."""
+    name = f"{output.name}.aggregate"
+    if output.aggregate is None or name not in relations:
+        return output
+    return replace(output, relation=name, operators=(), aggregate=None)
 
 
 def _sorted(named: Mapping[str, Relation]) -> dict[str, Relation]:

@@ -13,16 +13,20 @@ from barnabas.pipelines.plan.schema import Key, RowKind, Schema, common
 def inferred(relation: Relation, above: Mapping[str, Relation]) -> Relation:
     """The relation with schema, key and kind. above: the relations that it reads, which have them."""
     schema, key, rows = _origin(relation, above)
+    aggregate = relation.aggregate
+    if aggregate is not None and not aggregate.emit:
+        changes = rows is RowKind.TABLE or aggregate.window is None
+        aggregate = replace(aggregate, emit="changes" if changes else "final")
     for operator in relation.operators:
         key = _key_after(key, operator)
         schema = operator.after(schema)
-    if relation.aggregate is not None:
-        schema = relation.aggregate.after(schema)
-        key = Key(tuple(relation.aggregate.groups)) if relation.aggregate.groups else None
-        rows = RowKind.STREAM if relation.aggregate.emit == "final" else RowKind.CHANGELOG
+    if aggregate is not None:
+        schema = aggregate.after(schema)
+        key = Key(tuple(aggregate.groups)) if aggregate.groups else None
+        rows = RowKind.STREAM if aggregate.emit == "final" else RowKind.TABLE
     if key is not None and not set(key.fields) <= set(schema.fields) and schema.closed:
         key = None
-    return replace(relation, schema=schema, key=key, rows=rows)
+    return replace(relation, schema=schema, key=key, rows=rows, aggregate=aggregate)
 
 
 def _origin(relation: Relation, above: Mapping[str, Relation]) -> tuple[Schema, Key | None, RowKind]:

@@ -121,7 +121,8 @@ class Window:
 class Aggregate(Operator):
     """Groups of rows and their results. compute: Spark SQL aggregates by field. late: how late a record may come and
     still count; None keeps every window open forever. emit: `changes` writes a group's result whenever it changes,
-    `final` only once, when the group's window is over."""
+    `final` only once, when the group's window is over; a plan has found out which, if it was not said. Of a relation,
+    `changes` makes a table of the groups."""
 
     kind: ClassVar[str] = "aggregate"
     stateful: ClassVar[bool] = True
@@ -129,7 +130,7 @@ class Aggregate(Operator):
     by: tuple[Expression, ...] = ()
     compute: Mapping[str, Expression] = field(default_factory=dict)
     late: str | None = None
-    emit: Literal["changes", "final"] = "changes"
+    emit: Literal["", "changes", "final"] = ""
 
     @property
     def groups(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 
 from barnabas.pipelines.entries.document import Item, entries
 from barnabas.pipelines.entries.shapes import Choice, Defined, Duration, Group, Named, Several, Text
@@ -37,7 +37,8 @@ AGGREGATE: Final = Group(
         "late": Duration("how late a record may come and still count"),
         "emit": Choice(
             ("changes", "final"),
-            "changes (default): a group's result whenever it changes; final: once, when its window is over",
+            "changes: a group's result whenever it changes; final: once, when its window is over. Default changes, but "
+            "final for windows of relations of streams",
         ),
     },
     required=("compute",),
@@ -100,6 +101,10 @@ def read_step(
     return replace(rule.check(options), label=label, where=options.where, output=output)
 
 
+def _emit(text: str) -> Literal["", "changes", "final"]:
+    return "final" if text == "final" else "changes" if text else ""
+
+
 def read_aggregate(item: Item) -> Aggregate:
     """An aggregate. Raises PipelineError."""
     found = AGGREGATE.open(item)
@@ -127,7 +132,7 @@ def read_aggregate(item: Item) -> Aggregate:
         by=tuple(read_expression(by) for by in found["by"].items()) if "by" in found else (),
         compute=compute,
         late=late,
-        emit="final" if "emit" in found and found["emit"].text() == "final" else "changes",
+        emit=_emit(found["emit"].text() if "emit" in found else ""),
         label="aggregate",
         where=item.where,
     )

@@ -1,6 +1,9 @@
 package barnabas.tables;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
 import org.apache.spark.sql.Encoder;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
@@ -41,23 +44,31 @@ public class Join extends StatefulProcessor {
     ArrayList sorted = Change.sorted(rows);
     Out out = new Out();
     boolean alone = anyNull(((Row) key).getStruct(0));
-    for (int i = 0; i < sorted.size(); i++) {
-      Row row = (Row) sorted.get(i);
-      out.change = row.getStruct(Change.CHANGE);
-      boolean ofLeft = row.getInt(Change.SIDE) == 0;
-      int sign = row.getInt(Change.SIGN);
-      Row own = row.getStruct(ofLeft ? LEFT : RIGHT);
-      if (alone) {
-        if (ofLeft ? keepsLeft : keepsRight) out.pair(sign, own, null, ofLeft);
-      } else if (ofLeft && ofStream) {
-        pairs(out, 1, own, right, true, keepsLeft);
-      } else if (ofStream) {
-        store(right, (byte[]) row.get(ID), sign, own);
-      } else {
-        change(out, sign, (byte[]) row.get(ID), own, ofLeft);
-      }
+    for (int i = 0, end; i < sorted.size(); i = end) {
+      Row cause = ((Row) sorted.get(i)).getStruct(Change.CHANGE);
+      end = i + 1;
+      while (end < sorted.size() && Change.sameCause(cause, ((Row) sorted.get(end)).getStruct(Change.CHANGE))) end++;
+      out.begin(cause, end - i > 1 && !ofStream);
+      for (int j = i; j < end; j++) one(out, (Row) sorted.get(j), alone);
+      out.end();
     }
     return Change.scalaOf(out.rows);
+  }
+
+  private void one(Out out, Row row, boolean alone) {
+    boolean ofLeft = row.getInt(Change.SIDE) == 0;
+    int sign = row.getInt(Change.SIGN);
+    byte[] id = (byte[]) row.get(ID);
+    Row own = row.getStruct(ofLeft ? LEFT : RIGHT);
+    if (alone) {
+      if (ofLeft ? keepsLeft : keepsRight) out.pair(sign, id, own, null, null, ofLeft);
+    } else if (ofLeft && ofStream) {
+      pairs(out, 1, id, own, right, true, keepsLeft);
+    } else if (ofStream) {
+      store(right, id, sign, own);
+    } else {
+      change(out, sign, id, own, ofLeft);
+    }
   }
 
   private static boolean anyNull(Row key) {
@@ -81,37 +92,72 @@ public class Join extends StatefulProcessor {
     if (sign > 0 && known) change(out, -1, id, (Row) own.getValue(id), ofLeft);
     if (sign < 0) {
       own.removeKey(id);
-      pairs(out, -1, row, others, ofLeft, keepsOwn);
+      pairs(out, -1, id, row, others, ofLeft, keepsOwn);
       if (keepsOthers && !own.exists()) lone(out, 1, others, ofLeft);
     } else {
       if (keepsOthers && !own.exists()) lone(out, -1, others, ofLeft);
       own.updateValue(id, row);
-      pairs(out, 1, row, others, ofLeft, keepsOwn);
+      pairs(out, 1, id, row, others, ofLeft, keepsOwn);
     }
   }
 
-  private static void pairs(Out out, int sign, Row own, MapState others, boolean ofLeft, boolean keepsOwn) {
-    scala.collection.Iterator found = others.values();
-    if (!found.hasNext() && keepsOwn) out.pair(sign, own, null, ofLeft);
-    while (found.hasNext()) out.pair(sign, own, (Row) found.next(), ofLeft);
+  private static void pairs(
+      Out out, int sign, byte[] id, Row own, MapState others, boolean ofLeft, boolean keepsOwn) {
+    scala.collection.Iterator found = others.iterator();
+    if (!found.hasNext() && keepsOwn) out.pair(sign, id, own, null, null, ofLeft);
+    while (found.hasNext()) {
+      scala.Tuple2 other = (scala.Tuple2) found.next();
+      out.pair(sign, id, own, (byte[]) other._1(), (Row) other._2(), ofLeft);
+    }
   }
 
   private static void lone(Out out, int sign, MapState others, boolean ofLeft) {
-    scala.collection.Iterator found = others.values();
-    while (found.hasNext()) out.pair(sign, null, (Row) found.next(), ofLeft);
+    scala.collection.Iterator found = others.iterator();
+    while (found.hasNext()) {
+      scala.Tuple2 other = (scala.Tuple2) found.next();
+      out.pair(sign, null, null, (byte[]) other._1(), (Row) other._2(), ofLeft);
+    }
   }
 
+  /**
+   * The changes of pairs. Of all changes of a pair with the same cause, only what is left of them: the pair as it was
+   * before and as it is afterwards. In between, a row may have lost its partner and found it again.
+   */
   static final class Out {
     final ArrayList rows = new ArrayList(2);
-    Row change;
+    private Row change;
+    private LinkedHashMap gone, come;
 
-    void pair(int sign, Row own, Row other, boolean ofLeft) {
+    void begin(Row cause, boolean several) {
+      change = cause;
+      gone = several ? new LinkedHashMap() : null;
+      come = several ? new LinkedHashMap() : null;
+    }
+
+    void pair(int sign, byte[] id, Row own, byte[] otherId, Row other, boolean ofLeft) {
+      Row[] sides = ofLeft ? new Row[] {own, other} : new Row[] {other, own};
+      if (gone == null) {
+        add(sign, sides);
+        return;
+      }
+      String name = ofLeft ? text(id) + text(otherId) : text(otherId) + text(id);
+      if (sign > 0) come.put(name, sides);
+      else if (come.remove(name) == null) gone.put(name, sides);
+    }
+
+    void end() {
+      if (gone == null) return;
+      for (Iterator left = gone.values().iterator(); left.hasNext(); ) add(-1, (Row[]) left.next());
+      for (Iterator left = come.values().iterator(); left.hasNext(); ) add(1, (Row[]) left.next());
+    }
+
+    private static String text(byte[] id) {
+      return id == null ? "-" : id.length + ":" + new String(id, StandardCharsets.ISO_8859_1);
+    }
+
+    private void add(int sign, Row[] sides) {
       Row numbered = Change.numbered(change, change.getLong(Change.AT), rows.size());
-      rows.add(
-          RowFactory.create(
-              new Object[] {
-                Integer.valueOf(sign), numbered, ofLeft ? own : other, ofLeft ? other : own
-              }));
+      rows.add(RowFactory.create(new Object[] {Integer.valueOf(sign), numbered, sides[0], sides[1]}));
     }
   }
 }

@@ -7,19 +7,31 @@ two rows of a table have the same. Change.java says in which order the operators
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StructField,
+    StructType,
+)
 
+from barnabas.pipelines.plan.aggregates import RESULT
 from barnabas.pipelines.spark.frame import CHANGE, ID, SIGN, quoted
-from barnabas.pipelines.spark.private import by_key, row_encoder, with_state
+from barnabas.pipelines.spark.private import by_key, java_array, row_encoder, with_state
 from barnabas.pipelines.spark.tables.classes import made
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+BAD: Final = "_bad"
 RIGHT: Final = "_right."
 THERE: Final = "_there"
 """Whether a pair has a left row."""
@@ -80,6 +92,85 @@ def joined(
     columns += [F.col("r")[name].alias(RIGHT + name) for name in right.columns]
     marks = [] if stream else [F.col("sign").alias(SIGN), F.col("change").alias(CHANGE)]
     return pairs.select(*columns, F.col("l").isNotNull().alias(THERE), *marks)
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """An aggregate of groups. function: as Totals.java calls it. value: null counts for nothing. kind: the type of a sum or
+    an average. kept: which of the kept values are its own; None if it needs none. best: whether it is the least or the
+    greatest value."""
+
+    function: str
+    value: Column
+    kind: str
+    kept: int | None = None
+
+    @property
+    def best(self) -> bool:
+        """Whether it is the least or the greatest value."""
+        return self.function in ("min", "max")
+
+    def result(self, value: DataType) -> DataType:
+        """The type of the result. value: that of the value."""
+        if self.function in ("list", "set"):
+            return ArrayType(value)
+        if self.best:
+            return value
+        if self.function in ("count", "distinct"):
+            return LongType()
+        return DataType.fromDDL(self.kind)
+
+
+def totalled(
+    rows: DataFrame, groups: Mapping[str, Column], totals: Sequence[Total], *, each: bool
+) -> DataFrame:
+    """The results of the rows' groups, as a table with SIGN, CHANGE, the columns of the groups, `RESULT` with the number of
+    each aggregate, and BAD: the number of one whose result does not fit its type, else null. each: whether every change
+    makes a result, not only the last of a micro-batch."""
+    spark, signed = rows.sparkSession, SIGN in rows.columns
+    key = F.struct(
+        *[column.alias(f"g{i}") for i, column in enumerate(groups.values())] or [F.lit(0).alias("g")]
+    )
+    cause = F.col(CHANGE) if signed else _cause("_timestamp", "_topic", "_partition", "_offset")
+    given = rows.select(
+        key.alias("k"),
+        F.lit(0).alias("side"),
+        (F.col(SIGN) if signed else F.lit(1)).alias("sign"),
+        cause.alias("change"),
+        F.struct(*[total.value.alias(f"v{i}") for i, total in enumerate(totals)]).alias("values"),
+    )
+    kinds = [given.schema["values"].dataType[f"v{i}"].dataType for i in range(len(totals))]
+    kept = {total.kept: kind for total, kind in zip(totals, kinds, strict=True) if total.kept is not None}
+    encoders = [row_encoder(spark, StructType([StructField("v", kept[i])])) for i in range(len(kept))]
+    best = [StructField(f"b{i}", kind) for i, kind in enumerate(kinds) if totals[i].best]
+    state = [
+        StructField("rows", LongType()),
+        StructField("sums", BinaryType()),
+        StructField("best", StructType([*best, StructField("there", BooleanType())])),
+    ]
+    calls = " ".join(
+        f"{total.function}:{i}:{-1 if total.kept is None else total.kept}:{total.kind}"
+        for i, total in enumerate(totals)
+    )
+    operator = made(
+        spark,
+        "Totals",
+        row_encoder(spark, StructType(state)),
+        java_array(spark, "java.lang.Object", encoders),
+        calls,
+        each,
+    )
+    results = [StructField(f"r{i}", totals[i].result(kind)) for i, kind in enumerate(kinds)]
+    fields = [
+        StructField("key", given.schema["k"].dataType),
+        StructField("result", StructType([*results, StructField("bad", IntegerType())])),
+    ]
+    made_rows = with_state(given, "k", operator, _result(given, *fields))
+    columns = [F.col("key")[f"g{i}"].alias(name) for i, name in enumerate(groups)]
+    columns += [F.col("result")[f"r{i}"].alias(f"{RESULT}{i}") for i in range(len(totals))]
+    return made_rows.select(
+        F.col("sign").alias(SIGN), F.col("change").alias(CHANGE), *columns, F.col("result")["bad"].alias(BAD)
+    )
 
 
 def net(rows: DataFrame, key: Column, passes: Column) -> DataFrame:

@@ -1,0 +1,216 @@
+"""An interpreter of plans: records in, the rows of every relation out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.pipelines.plan.graph import Plan
+from barnabas.pipelines.plan.interpret.expressions import Failed, NotInterpreted
+from barnabas.pipelines.plan.interpret.groups import grouped
+from barnabas.pipelines.plan.interpret.steps import VALUE, worked
+from barnabas.pipelines.plan.relations import Derived, Join, Relation, Scan, Union
+
+Fields = Mapping[str, Any]
+NO_KEY = "a record of a table needs a key"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of a topic. at_us: its timestamp in microseconds since 1970."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    at_us: int = 0
+    partition: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A record that a relation could not process."""
+
+    relation: str
+    reason: str
+    record: Record
+
+
+@dataclass(slots=True)
+class Interpreter:
+    """The state of a plan after some records. letters: those that failed in the steps of a source, or of a stream."""
+
+    plan: Plan
+    letters: list[Letter] = field(default_factory=list)
+    _kept: dict[str, dict[bytes, Fields]] = field(default_factory=dict)
+    _streams: dict[str, list[Fields]] = field(default_factory=dict)
+    _tables: dict[str, dict[str, Fields]] = field(default_factory=dict)
+
+    def read(self, records: Iterable[Record]) -> None:
+        """Reads records that came together, in the order in which operators take them: by time, tables first. Of one key
+        of a table, records count in the order of their offsets, whatever their times say."""
+        latest: dict[tuple[str, str, int, bytes | None], int] = {}
+        turns: list[tuple[tuple[Any, ...], str, Record]] = []
+        for record in sorted(records, key=lambda r: (r.topic, r.partition, r.offset)):
+            for name, scan in self._scans(record.topic):
+                at = record.at_us
+                if scan.table:
+                    place = (name, record.topic, record.partition, record.key)
+                    at = latest[place] = max(at, latest.get(place, at))
+                order = (at, not scan.table, record.topic, record.partition, record.offset)
+                turns.append((order, name, record))
+        for _, name, record in sorted(turns, key=lambda turn: turn[:2]):
+            self._take(name, record)
+            self._tables.clear()
+
+    def _scans(self, topic: str) -> Iterator[tuple[str, Scan]]:
+        for name, relation in self.plan.relations.items():
+            if isinstance(relation.origin, Scan) and relation.origin.source.reads(topic):
+                yield name, relation.origin
+
+    def _take(self, name: str, record: Record) -> None:
+        relation = self.plan[name]
+        assert isinstance(relation.origin, Scan)
+        if relation.origin.table:
+            self._keep(relation, record)
+            return
+        self._flow(relation, {VALUE: record.value}, record)
+
+    def _keep(self, relation: Relation, record: Record) -> None:
+        kept = self._kept.setdefault(relation.name, {})
+        if record.key is None:
+            self.letters.append(Letter(relation.name, NO_KEY, record))
+            return
+        kept.pop(record.key, None)
+        if record.value is None:
+            return
+        try:
+            fields = worked(relation.operators, {VALUE: record.value})
+        except Failed as error:
+            self.letters.append(Letter(relation.name, str(error), record))
+            return
+        if fields is not None:
+            kept[record.key] = _plain(fields)
+
+    # --- streams ------------------------------------------------------------------------------------------
+
+    def stream(self, name: str) -> list[Fields]:
+        """The rows of a stream so far, before its aggregate if it has one."""
+        return self._streams.setdefault(name, [])
+
+    def _flow(self, relation: Relation, fields: dict[str, Any], record: Record) -> None:
+        """A row from the origin of a stream, through its steps, to the streams that read it."""
+        if relation.event_time is not None:
+            raise NotInterpreted("event times")
+        try:
+            made = worked(relation.operators, fields)
+        except Failed as error:
+            self.letters.append(Letter(relation.name, str(error), record))
+            return
+        if made is None:
+            return
+        row = _plain(made)
+        self.stream(relation.name).append(row)
+        if relation.aggregate is not None:
+            if relation.aggregate.emit == "final":
+                raise NotInterpreted("emit: final")
+            return
+        for below in self.plan.relations.values():
+            for pair in self._rows_for(below, relation.name, row):
+                self._flow(below, pair, record)
+
+    def _rows_for(self, below: Relation, name: str, row: Fields) -> Iterator[dict[str, Any]]:
+        origin = below.origin
+        if isinstance(origin, (Derived, Union)):
+            yield from (dict(row) for above in origin.inputs if above == name)
+        elif isinstance(origin, Join) and name in origin.inputs:
+            if not self.plan.is_table(origin.right):
+                raise NotInterpreted("joins of streams")
+            pairs = _pairs(origin, {"": row}, self.table(origin.right), self._names(origin.right))
+            yield from (dict(pair) for pair in pairs.values())
+
+    # --- tables -------------------------------------------------------------------------------------------
+
+    def table(self, name: str) -> Mapping[str, Fields]:
+        """The rows of a table now, by what identifies each."""
+        if name not in self._tables:
+            relation = self.plan[name]
+            self._tables[name] = self._computed(relation)
+        return self._tables[name]
+
+    def _computed(self, relation: Relation) -> dict[str, Fields]:
+        origin = relation.origin
+        if not self.plan.aggregates_table(relation):
+            rows: dict[str, Fields] = {str(i): row for i, row in enumerate(self.stream(relation.name))}
+        elif isinstance(origin, Scan):
+            rows = {repr(key): row for key, row in self._kept.get(relation.name, {}).items()}
+        elif isinstance(origin, Join):
+            tables = self.table(origin.left), self.table(origin.right)
+            names = self._names(origin.right), self._names(origin.left)
+            rows = self._steps(relation, _pairs(origin, *tables, *names))
+        else:
+            rows = self._steps(relation, self.table(origin.inputs[0]))
+        if relation.aggregate is None:
+            return rows
+        groups = relation.aggregate.groups
+        found = grouped(relation.aggregate, rows.values())
+        return {repr([group[name] for name in groups]): group for group in found}
+
+    @staticmethod
+    def _steps(relation: Relation, rows: Mapping[str, Fields]) -> dict[str, Fields]:
+        found: dict[str, Fields] = {}
+        for id, row in rows.items():
+            try:
+                made = worked(relation.operators, dict(row))
+            except Failed:
+                continue
+            if made is not None:
+                found[id] = _plain(made)
+        return found
+
+    def _names(self, name: str) -> tuple[str, ...]:
+        schema = self.plan[name].schema
+        if not schema.closed:
+            raise NotInterpreted(f"the fields of {name}, which only Spark knows")
+        return tuple(schema.fields)
+
+
+def _plain(fields: Fields) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name != VALUE}
+
+
+def _pairs(
+    join: Join,
+    left: Mapping[str, Fields],
+    right: Mapping[str, Fields],
+    right_names: tuple[str, ...],
+    left_names: tuple[str, ...] = (),
+) -> dict[str, Fields]:
+    """Pairs of rows whose fields are equal; a null equals nothing."""
+    both = {ours for ours, theirs in join.on.items() if ours == theirs and not join.prefix}
+    found: dict[str, Fields] = {}
+    met: set[str] = set()
+
+    def others(row: Fields | None) -> dict[str, Any]:
+        names = (name for name in right_names if name not in both)
+        return {join.prefix + name: None if row is None else row[name] for name in names}
+
+    for id, row in left.items():
+        wanted = [row[name] for name in join.on]
+        partners = {
+            other: fields
+            for other, fields in right.items()
+            if None not in wanted and [fields[name] for name in join.on.values()] == wanted
+        }
+        met |= set(partners)
+        for other, fields in partners.items():
+            found[f"{id}|{other}"] = {**row, **others(fields)}
+        if not partners and join.kind in ("left", "full"):
+            found[f"{id}|"] = {**row, **others(None)}
+    if join.kind in ("right", "full"):
+        for other, fields in right.items():
+            if other not in met:
+                own = {name: fields[name] if name in both else None for name in left_names}
+                found[f"|{other}"] = {**own, **others(fields)}
+    return found
