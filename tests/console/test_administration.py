@@ -102,7 +102,7 @@ def test_rules_are_added_and_removed_and_answer_who_may_what(
     }
     assert (who["User:alice"], who["User:eve"]) == (False, True)
     may = guarded.data("/access", principal="alice")["asked"]["may"]
-    assert may == [
+    assert [row for row in may if row["name"] == name] == [
         {"resource": "topic", "name": name, "pattern": "literal", "operations": ["read", "describe"]}
     ]
     assert "everybody else" in guarded.page("/access", name=name, operation="read")
@@ -126,7 +126,7 @@ def test_passwords_are_set_and_shown_to_nobody(guarded: ConsoleProcess, client: 
     assert secret not in refused.text
     assert secret not in guarded.log.read_text()
     guarded.send("/access/users/remove", {"user": "carol", "mechanism": "SCRAM-SHA-256"})
-    assert guarded.data("/access/users")["users"] == []
+    assert "carol" not in [user["name"] for user in guarded.data("/access/users")["users"]]
 
 
 def test_quotas_are_set_and_removed(guarded: ConsoleProcess) -> None:
@@ -135,11 +135,15 @@ def test_quotas_are_set_and_removed(guarded: ConsoleProcess) -> None:
     assert done["commands"][0].startswith(
         "barnabas quota set producer_byte_rate=1024 --user default --client batch"
     )
-    assert guarded.data("/access/users")["quotas"] == [
-        {"entity": {"client-id": "batch", "user": None}, "limits": {"producer_byte_rate": 1024.0}}
-    ]
+    entity = {"client-id": "batch", "user": None}
+
+    def mine() -> list[dict[str, float]]:
+        quotas = guarded.data("/access/users")["quotas"]
+        return [row["limits"] for row in quotas if row["entity"] == entity]
+
+    assert mine() == [{"producer_byte_rate": 1024.0}]
     guarded.send("/access/quotas", {**quota, "value": ""})
-    assert guarded.data("/access/users")["quotas"] == []
+    assert mine() == []
     assert "Name a user" in guarded.send("/access/quotas", {"limit": "producer_byte_rate"}, 400).text
 
 

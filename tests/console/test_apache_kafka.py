@@ -67,10 +67,12 @@ def test_every_page_shows_what_kafka_holds(beside: ConsoleProcess, kafka: str) -
         "", "/topics", "/topics/orders", "/topics/orders/options", "/topics/orders/changes",
         "/topics/orders/records", "/topics/orders/records/0/0", "/topics/orders/produce",
         "/topics/__consumer_offsets/records", "/groups", "/groups/billing", "/groups/billing/reset", "/brokers",
-        "/brokers/1", "/brokers/reassignments", "/access", "/access?name=orders", "/access/users",
+        "/brokers/1", "/brokers/reassignments", "/bin", "/access", "/access?name=orders", "/access/users",
     ):  # fmt: skip
         beside.page(path)
     assert beside.data("/topics/orders")["records"] == 30
+    assert beside.data("/bin")["has_bin"] is False
+    assert "Apache Kafka has no bin" in beside.page("/topics/orders/changes")
     assert beside.data("/topics/orders/records/0/0")["batch"]["producer_id"] is not None
     found = beside.data("/topics/orders/records", key="key-7")["records"]
     assert [r["value"]["document"] for r in found] == [{"number": 7}]

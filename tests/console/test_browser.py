@@ -24,7 +24,7 @@ PATHS = (
     "/topics/seen/records?key=a", "/topics/seen/records/0/0", "/topics/seen/produce", "/topics/absent",
     "/topics/hostile/records", "/topics/hostile/records/0/0", "/groups", "/groups/seen-group", "/groups/seen-group/reset",
     "/brokers", "/brokers/1", "/brokers/reassignments", "/schemas", "/schemas/seen-value", "/access", "/access?name=seen",
-    "/access?principal=alice", "/access/users",
+    "/access?principal=alice", "/access/users", "/bin",
 )  # fmt: skip
 
 
@@ -62,6 +62,9 @@ def filled(guarded: ConsoleProcess, browser: Any) -> ConsoleProcess:
         "/access/rules", {"resource": "topic", "name": "seen", "principal": "alice", "operation": "read"}
     )
     guarded.post("/access/users/set", {"user": "alice", "password": "secret"})
+    rests = {"retention.ms": "-1", "barnabas.topic.bin.ms": "3600000"}
+    guarded.post("/topics", {"name": "binned", "partitions": 1, "options": rests})
+    guarded.post("/topics/binned/delete", {"confirm": "binned"})
     guarded.post("/access/quotas", {"user": "alice", "limit": "producer_byte_rate", "value": 1000})
     return guarded
 

@@ -105,7 +105,7 @@ def test_every_change_is_a_record_of_the_audit_topic(console: ConsoleProcess, bo
     consumer.subscribe(["console-audit"])
     mine = []
     while len(mine) < 2:
-        for record in consumer.consume(100, WAIT_S):
+        for record in consumer.consume(100, 0.2):
             entry = json.loads(record.value())
             if entry["fields"].get("name") == "audited":
                 mine.append(entry)

@@ -114,6 +114,34 @@ def test_emptying_and_deleting_need_the_name(
     assert "unknown" in console.page(f"/topics/{name}", status=404).lower()
 
 
+def test_a_deleted_topic_is_restored_from_the_bin(
+    console: ConsoleProcess, bootstrap: str, client: AdminClient
+) -> None:
+    name = made(console, 1)
+    assert "This cannot be undone" in console.page(f"/topics/{name}/changes")
+    console.send(
+        f"/topics/{name}/options", {"option": "barnabas.topic.bin.ms", "value": "3600000", "was": "0"}
+    )
+    assert "for 3\u202f600 seconds" in console.page(f"/topics/{name}/changes")
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(name, b"kept")
+    producer.flush()
+    console.send(f"/topics/{name}/delete", {"confirm": name})
+    assert name not in client.list_topics().topics
+    [held] = [topic for topic in console.data("/bin")["topics"] if topic["name"] == name]
+    assert name in console.page("/bin")
+    console.post("/topics", {"name": name, "partitions": 1})  # somebody takes the name
+    assert "already exists" in console.send("/bin/restore", {"id": held["id"], "name": name}, status=409).text
+    assert "Not done" in console.send("/bin/purge", {"id": held["id"], "confirm": "other"}, status=400).text
+    console.send("/bin/restore", {"id": held["id"], "name": f"{name}-before"})
+    assert console.data(f"/topics/{name}-before/records")["records"][0]["value"]["text"] == "kept"
+    late = console.send("/bin/restore", {"id": held["id"], "name": f"{name}-again"}, status=404)
+    assert "not in the bin any more" in late.text
+    console.send(f"/topics/{name}-before/delete", {"confirm": f"{name}-before"})
+    console.send("/bin/purge", {"id": held["id"], "confirm": f"{name}-before"})
+    assert [topic for topic in console.data("/bin")["topics"] if topic["id"] == held["id"]] == []
+
+
 def test_the_list_is_found_sorted_and_cut(console: ConsoleProcess) -> None:
     mark = uuid.uuid4().hex[:6]
     for number, partitions in enumerate((3, 1, 2)):

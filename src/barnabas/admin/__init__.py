@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from barnabas.admin.families.replicas import Election, Reassignment
     from barnabas.admin.families.share_groups import ShareGroup, ShareMember, ShareOffset
     from barnabas.admin.families.tokens import Principal, Token
+    from barnabas.admin.families.topic_bin import DeletedTopic
     from barnabas.admin.families.topics import CreatedTopic, NewTopic, Partition, Topic
     from barnabas.admin.families.transactions import (
         Fenced,
@@ -98,6 +99,7 @@ _FAMILIES: Final = {
     "replicas": ("Election", "Reassignment"),
     "share_groups": ("ShareGroup", "ShareMember", "ShareOffset"),
     "tokens": ("Principal", "Token"),
+    "topic_bin": ("DeletedTopic",),
     "topics": ("CreatedTopic", "NewTopic", "Partition", "Topic"),
     "transactions": ("Fenced", "HangingTransaction", "ProducerState", "Transaction", "TransactionListing"),
     "users": ("Credential", "Mechanism", "NewCredential", "OldCredential"),
@@ -131,6 +133,7 @@ __all__ = [
     "CreatedTopic",
     "Credential",
     "DamagedPlace",
+    "DeletedTopic",
     "Election",
     "Feature",
     "Features",

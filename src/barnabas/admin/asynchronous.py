@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.admin.families.replicas import AsyncReplicas
     from barnabas.admin.families.share_groups import AsyncShareGroups
     from barnabas.admin.families.tokens import AsyncTokens
+    from barnabas.admin.families.topic_bin import AsyncTopicBin
     from barnabas.admin.families.topics import AsyncTopics
     from barnabas.admin.families.transactions import AsyncTransactions
     from barnabas.admin.families.users import AsyncUsers
@@ -143,3 +144,9 @@ class AsyncAdmin:
         from barnabas.admin.families.inspection import AsyncInspection
 
         return AsyncInspection(self.connections)
+
+    @cached_property
+    def topic_bin(self) -> AsyncTopicBin:
+        from barnabas.admin.families.topic_bin import AsyncTopicBin
+
+        return AsyncTopicBin(self.connections)

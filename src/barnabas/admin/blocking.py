@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.admin.families.replicas import Replicas
     from barnabas.admin.families.share_groups import ShareGroups
     from barnabas.admin.families.tokens import Tokens
+    from barnabas.admin.families.topic_bin import TopicBin
     from barnabas.admin.families.topics import Topics
     from barnabas.admin.families.transactions import Transactions
     from barnabas.admin.families.users import Users
@@ -142,3 +143,9 @@ class Admin:
         from barnabas.admin.families.inspection import Inspection
 
         return Inspection(self.thread, self.asynchronous.inspection)
+
+    @cached_property
+    def topic_bin(self) -> TopicBin:
+        from barnabas.admin.families.topic_bin import TopicBin
+
+        return TopicBin(self.thread, self.asynchronous.topic_bin)

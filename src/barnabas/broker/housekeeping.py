@@ -33,6 +33,7 @@ IDLE_CHECK_MS_MAX: Final = 60_000
 FLUSH_CHECK_MS: Final = 1_000
 METADATA_COPY_MS: Final = 60_000
 CERTIFICATES_CHECK_MS: Final = 5_000
+BIN_CHECK_MS: Final = 5_000
 
 Job = Callable[[], Awaitable[None]]
 
@@ -67,6 +68,7 @@ class Housekeeping:
         producers_ms = config.get(broker_share.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS)
         jobs.append(("idle producers", producers_ms, self._forget_producers))
         jobs.append(("metadata copies", METADATA_COPY_MS, self._services.controller.keep_copies))
+        jobs.append(("bin of topics", BIN_CHECK_MS, self._tend_bin))
         jobs.append(("silent clients", CLIENTS_CHECK_MS, self._expire_clients))
         tokens_ms = config.get(broker_security.DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS)
         jobs.append(("delegation tokens", tokens_ms, self._services.tokens.remove_expired))
@@ -116,6 +118,10 @@ class Housekeeping:
 
     async def _forget_producers(self) -> None:
         self._services.partitions.forget_idle_producers()
+
+    async def _tend_bin(self) -> None:
+        controller = self._services.controller
+        await controller.bin.tend(self._services.clock.now_ms(), in_office=controller.in_office)
 
     async def _expire_clients(self) -> None:
         self._services.quotas.core.expire(int(self._services.clock.monotonic_ms()))

@@ -38,7 +38,7 @@ COMMANDS: Final = (
         "topic",
         "barnabas.cli.topics.topic",
         "Create, list, describe, alter, delete and trim topics.",
-        also=("barnabas.cli.topics.topic_records",),
+        also=("barnabas.cli.topics.topic_records", "barnabas.cli.topics.topic_bin"),
     ),
     Command(
         "produce", "barnabas.cli.records.produce", "Send lines of standard input or of files to a topic."

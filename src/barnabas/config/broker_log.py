@@ -22,6 +22,24 @@ AUTO_CREATE_TOPICS_ENABLE: Final = LOG.boolean(
 DELETE_TOPIC_ENABLE: Final = LOG.boolean(
     "delete.topic.enable", True, "Whether topics may be deleted.", mark=WORKS
 )
+BARNABAS_TOPIC_BIN_MS: Final = LOG.long(
+    "barnabas.topic.bin.ms",
+    0,
+    "How long a deleted topic rests in the bin, from which `barnabas topic restore` brings it back with its records; 0 "
+    "deletes at once.",
+    lo=0,
+    mode=CLUSTER,
+    topic="barnabas.topic.bin.ms",
+    mark=WORKS,
+)
+BARNABAS_TOPIC_BIN_FREE_BYTES_MIN: Final = LOG.long(
+    "barnabas.topic.bin.free.bytes.min",
+    1 << 30,
+    "With less free space than this in a log dir, the topics that have rested longest in the bin are removed for good.",
+    lo=0,
+    mode=CLUSTER,
+    mark=WORKS,
+)
 NUM_PARTITIONS: Final = LOG.integer(
     "num.partitions",
     1,

@@ -289,6 +289,16 @@ CONFLUENT_VALUE_SUBJECT_NAME_STRATEGY: Final = TOPIC.string(
     mark=WORKS,
 )
 
+# Barnabas's own options.
+BARNABAS_TOPIC_BIN_MS: Final = TOPIC.long(
+    "barnabas.topic.bin.ms",
+    0,
+    "How long a deleted topic rests in the bin, from which `barnabas topic restore` brings it back with its records; 0 "
+    "deletes at once.",
+    lo=0,
+    mark=WORKS,
+)
+
 # For topics the mode is always CLUSTER in the broker's sense: a change needs no restart.
 TOPIC_MODE: Final = Mode.CLUSTER
 

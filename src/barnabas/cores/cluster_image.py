@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
-from barnabas.cores import acl
+from barnabas.cores import acl, topic_bin
 from barnabas.cores import znode_layout as layout
 from barnabas.cores.tokens import Token, decode_token, token_id_of
 from barnabas.cores.znode_layout import Assignment, Broker, PartitionState
@@ -90,7 +90,8 @@ class ClusterImage:
     """The whole cluster. configs: (kind, name) -> texts, for example ("topics", "orders").
 
     secret: random text that all brokers share; empty if the tree has none.
-    deleting: topics that are marked for deletion, whose remaining nodes are being removed. moves_asked, elections_asked:
+    deleting: topics that are marked for deletion, whose remaining nodes are being removed. marks: those of them that go to
+    the bin. bin: the deleted topics that can be restored. moves_asked, elections_asked:
     requests of older tools under /admin; their version is -1 if the node does not exist.
     """
 
@@ -109,6 +110,8 @@ class ClusterImage:
     tokens: dict[str, Token] = field(default_factory=dict)
     token_versions: dict[str, int] = field(default_factory=dict, compare=False)  # of their znodes
     deleting: set[str] = field(default_factory=set)
+    marks: dict[str, topic_bin.Mark] = field(default_factory=dict)
+    bin: dict[UUID, topic_bin.BinnedTopic] = field(default_factory=dict)
     moves_asked: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
     moves_asked_version: int = -1
     elections_asked: list[tuple[str, int]] = field(default_factory=list)
@@ -157,6 +160,10 @@ class ClusterImage:
         self.elections_asked = source.elections_asked
         self.elections_asked_version = source.elections_asked_version
 
+    def rests(self, topic_id: UUID) -> bool:
+        """Whether a deleted topic is in the bin, or on its way there."""
+        return topic_id in self.bin or any(mark.topic_id == topic_id for mark in self.marks.values())
+
     def draft(self, name: str) -> ClusterImage:
         """An image of one topic alone, as it is now. Changes are replayed there until `adopt` makes them visible."""
         draft = ClusterImage()
@@ -199,6 +206,13 @@ class ClusterImage:
             self.brokers[broker_id] = layout.decode_broker(broker_id, data, czxid)
         elif parts[:2] == ["admin", "delete_topics"] and len(parts) == 3:
             self.deleting.add(parts[2])
+            self.marks.pop(parts[2], None)
+            mark = topic_bin.decode_mark(path, data)
+            if mark is not None:
+                self.marks[parts[2]] = mark
+        elif parts[:2] == ["admin", "deleted_topics"] and len(parts) == 3:
+            binned = topic_bin.decode_binned(path, data)
+            self.bin[binned.topic_id] = binned
         elif path == layout.REASSIGN_PARTITIONS:
             self.moves_asked, self.moves_asked_version = {}, version
             self.moves_asked = layout.decode_reassignment(data)
@@ -261,6 +275,9 @@ class ClusterImage:
             self.brokers.pop(int(parts[2]), None)
         elif parts[:2] == ["admin", "delete_topics"] and len(parts) == 3:
             self.deleting.discard(parts[2])
+            self.marks.pop(parts[2], None)
+        elif parts[:2] == ["admin", "deleted_topics"] and len(parts) == 3:
+            self.bin.pop(layout.parse_uuid_text(parts[2]), None)
         elif path == layout.REASSIGN_PARTITIONS:
             self.moves_asked, self.moves_asked_version = {}, -1
         elif path == layout.PREFERRED_REPLICA_ELECTION:

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
-from barnabas.cores import placement, topic_names
+from barnabas.cores import placement, topic_bin, topic_names
 from barnabas.cores import znode_layout as layout
+from barnabas.cores.binning import restored_partition, restored_topic
 from barnabas.cores.cluster_image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from barnabas.cores.znode_layout import PartitionState
 from barnabas.cores.znode_ops import Check, Create, Delete, LazyOps, Op, Ops, Set
@@ -293,9 +294,14 @@ def decide_completion(
     }
     if not first and not lacking:
         return ()
-    ops = _followed_by_partitions(
-        fenced(image, first), lambda: (), topic.name, _new_partitions(image, lacking)
-    )
+    binned = image.bin.get(topic.topic_id)
+    if binned is None:
+        new = _new_partitions(image, lacking)
+    else:  # its restoration was interrupted: new states would lose its records
+        new = {
+            index: restored_partition(image, binned, index) for index in lacking if index in binned.replicas
+        }
+    ops = _followed_by_partitions(fenced(image, first), lambda: (), topic.name, new)
     return LazyOps(lambda: (op for op in ops if not isinstance(op, Create) or op.path not in existing))
 
 
@@ -309,13 +315,59 @@ def require_topic(image: ClusterImage, name: str) -> TopicImage:
     return topic
 
 
-def decide_deletion(image: ClusterImage, name: str) -> Ops:
+def decide_deletion(image: ClusterImage, name: str, now_ms: int = 0, bin_ms: int = 0) -> Ops:
     """Mark a topic for deletion: clients no longer see it from then on, and its remains are removed afterwards.
 
-    Raises ApiError UNKNOWN_TOPIC_OR_PARTITION.
+    bin_ms: how long it rests in the bin first; 0 for not at all. Internal topics never do. Raises ApiError
+    UNKNOWN_TOPIC_OR_PARTITION.
     """
-    require_topic(image, name)
-    return () if name in image.deleting else fenced(image, (Create(layout.deletion_path(name)),))
+    topic = require_topic(image, name)
+    if name in image.deleting:
+        return ()
+    data = b""
+    if bin_ms > 0 and topic.topic_id.int and not topic.internal:
+        data = topic_bin.encode_mark(topic_bin.Mark(topic.topic_id, now_ms, now_ms + bin_ms))
+    return fenced(image, (Create(layout.deletion_path(name), data),))
+
+
+def require_binned(image: ClusterImage, topic_id: UUID) -> topic_bin.BinnedTopic:
+    """The topic in the bin. Raises ApiError UNKNOWN_TOPIC_ID."""
+    found = image.bin.get(topic_id)
+    if found is None:
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_ID, f"no deleted topic has the id {layout.uuid_text(topic_id)}"
+        )
+    return found
+
+
+def decide_restoration(image: ClusterImage, topic_id: UUID, name: str) -> TopicDecision:
+    """Restore a topic from the bin under this name, which may be another one than before; its node there is removed
+    afterwards (`decide_emptying`), so that an interrupted restoration is completed.
+
+    Raises ApiError: UNKNOWN_TOPIC_ID, TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION.
+    """
+    own = image.by_id.get(topic_id)
+    if own is not None and own.name == name:
+        return TopicDecision((), own)  # restored already, only the answer was lost
+    binned = require_binned(image, topic_id)
+    if own is not None:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"the topic is being restored as '{own.name}'")
+    require_new_name(image, name)
+    topic = restored_topic(image, binned, name)
+    config = (_config_op(image, "topics", name, binned.config),) if binned.config else ()
+
+    def assignment() -> Ops:
+        data = layout.encode_assignment(topic.assignment())
+        return Create(layout.topic_path(name), data), Create(layout.partitions_path(name))
+
+    ops = _followed_by_partitions(fenced(image, config), assignment, name, topic.partitions)
+    return TopicDecision(ops, topic)
+
+
+def decide_emptying(image: ClusterImage, topic_ids: Iterable[UUID]) -> Ops:
+    """Remove topics from the bin: they have been restored, or are to go for good."""
+    gone = [Delete(layout.binned_path(topic_id)) for topic_id in topic_ids if topic_id in image.bin]
+    return fenced(image, gone) if gone else ()
 
 
 def decide_removal(image: ClusterImage, name: str, existing: Collection[str]) -> Iterable[Op]:

@@ -31,6 +31,8 @@ CLUSTER_SECRET: Final = "/cluster/secret"
 SEQUENCE_ID: Final = "/brokers/seqid"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 DELETE_TOPICS: Final = "/admin/delete_topics"
+DELETED_TOPICS: Final = "/admin/deleted_topics"
+"""Ours, not Kafka's: below it, one node per topic in the bin, named by the topic's id. See topic_bin.py."""
 REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
 ASKED: Final = (REASSIGN_PARTITIONS, PREFERRED_REPLICA_ELECTION)
@@ -57,6 +59,7 @@ PERSISTENT: Final = (
     CONFIG_CHANGES,
     "/admin",
     DELETE_TOPICS,
+    DELETED_TOPICS,
     SEQUENCE_ID,
     ISR_CHANGES,
     LOG_DIR_EVENTS,
@@ -113,17 +116,24 @@ def deletion_path(topic: str) -> str:
     return f"{DELETE_TOPICS}/{topic}"
 
 
+def binned_path(topic_id: UUID) -> str:
+    """The node of a topic in the bin."""
+    return f"{DELETED_TOPICS}/{uuid_text(topic_id)}"
+
+
 def entity_of(path: str) -> str | None:
     """The node to read again, with everything below it, after a change of `path`; None for nodes without metadata.
 
-    This is a topic with its partitions (also for its deletion mark), a broker, an entity's configs, the controller, or a
-    request of an older tool.
+    This is a topic with its partitions (also for its deletion mark), a topic in the bin, a broker, an entity's configs, the
+    controller, or a request of an older tool.
     """
     parts = path.split("/")[1:]
     if parts[:2] == ["brokers", "topics"] and len(parts) >= 3:
         return topic_path(parts[2])
     if parts[:2] == ["admin", "delete_topics"] and len(parts) == 3:
         return topic_path(parts[2])
+    if parts[:2] == ["admin", "deleted_topics"] and len(parts) == 3:
+        return path
     if parts[:2] in (["brokers", "ids"], ["brokers", "incarnations"]):
         return broker_path(int(parts[2])) if len(parts) == 3 and parts[2].isdecimal() else None
     if parts[0] == "config" and len(parts) >= 3 and parts[1] in CONFIG_TYPES:

@@ -17,6 +17,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from barnabas.storage import checkpoints
+from barnabas.storage.bin import Bin
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.config import LogConfig
@@ -88,6 +89,8 @@ class LogManager:
         self._unreadable: dict[TopicPartition, LogUnreadable] = {}
         self._checkpointing = threading.Lock()
         self._removing = threading.Lock()
+        self.bin = Bin(self)
+        """The logs of deleted topics that can still be restored."""
         self.moving = Moves(self)
         """The partitions that are being moved to another dir."""
         self.cleaner = LogCleaner(lambda: self._logs, on_offline=self._cleaner_failed)
@@ -128,6 +131,7 @@ class LogManager:
                 except (OSError, LogDirOffline) as error:
                     self._give_up(log_dir, error)
         self._require_online()
+        self.bin.scan(row.path for row in self._dirs if row.offline is None)
         for name, future in self._futures:
             self.moving.resume(name, future)
         self._futures.clear()
@@ -231,6 +235,20 @@ class LogManager:
             "a log that no topic claims was set aside", extra={"partition": str(name), "folder": target}
         )
 
+    def take_out(self, name: TopicPartition) -> Log | None:
+        """Take a log out of service, and end its move to another dir; its folder stays as it is."""
+        gone = self._logs.pop(name, None)
+        self._topic_ids.pop(name, None)
+        if gone is not None:
+            self.moving.cancel(name)
+            self.moving.retire(name)
+        return gone
+
+    def put_in(self, name: TopicPartition, opened: Log, topic_id: uuid.UUID) -> None:
+        """Put a log into service that was opened elsewhere."""
+        self._logs[name] = opened
+        self._topic_ids[name] = topic_id
+
     def get(self, topic: str, partition: int) -> Log | None:
         """The log of a partition, or None."""
         return self._logs.get(TopicPartition(topic, partition))
@@ -303,12 +321,9 @@ class LogManager:
         False if it does not exist. Raises LogDirOffline.
         """
         name = TopicPartition(topic, partition)
-        gone = self._logs.pop(name, None)
-        self._topic_ids.pop(name, None)
+        gone = self.take_out(name)
         if gone is None:
             return False
-        self.moving.cancel(name)
-        self.moving.retire(name)
         target = os.path.join(gone.log_dir, marked(name, DELETE_SUFFIX))
         try:
             os.rename(gone.folder, target)

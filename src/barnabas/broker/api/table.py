@@ -233,6 +233,10 @@ OWN_APIS: Final[tuple[Api, ...]] = (
     Api(30000, "ConnectedClients", versions(0, 0), HandledBy("clients.connected_clients"), (DESCRIBE_CLUSTER,)),
     Api(30001, "ClientMetrics", versions(0, 0), HandledBy("clients.client_metrics"), (DESCRIBE_CLUSTER,)),
     Api(30002, "DescribeDamage", versions(0, 0), HandledBy("records.describe_damage"), (DESCRIBE_CLUSTER,)),
+    Api(30003, "DescribeDeletedTopics", versions(0, 0), HandledBy("topics.describe_deleted_topics"), (DESCRIBE_TOPIC,)),
+    Api(30004, "RestoreTopic", versions(0, 0), HandledBy("topics.restore_topic"),
+        (Asked("CREATE", "TOPIC"), Asked("DELETE", "TOPIC"))),
+    Api(30005, "PurgeTopics", versions(0, 0), HandledBy("topics.purge_topics"), (Asked("DELETE", "TOPIC"),)),
 )
 """Not part of Kafka: announced only to our own client."""
 # fmt: on

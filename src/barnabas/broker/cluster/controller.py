@@ -19,6 +19,7 @@ from barnabas.broker.cluster.configs import Configs
 from barnabas.broker.cluster.executor import Executor
 from barnabas.broker.cluster.reassigning import Reassigning
 from barnabas.broker.cluster.registration import Registration
+from barnabas.broker.cluster.topic_bin import TopicBin
 from barnabas.broker.cluster.topics import TopicChanges, is_in_cluster
 from barnabas.broker.cluster.trees import copies_of, formatted_cluster_id, patience_s, tree_opener
 from barnabas.config import broker_identity, broker_log, broker_replication
@@ -100,6 +101,9 @@ class Controller:
         self.reassigning = Reassigning(self._executor, self.require_office)
         self.topics = TopicChanges(
             self._executor, config, self.configs, machine, self.require_office, lambda: self.in_office
+        )
+        self.bin = TopicBin(
+            self._executor, config, partitions, self.topics, lambda names: self.on_topics_deleted(names)
         )
         self._registration: Registration | None = None
         self._has_taken_up = False
@@ -389,15 +393,20 @@ class Controller:
             return
         if self.in_office and self.reassigning.has_ended_moves(topic):
             self._executor.settle_soon()
+        if topic.name not in self.image.topics and self.bin.is_another(topic):
+            # Groups have kept their offsets for the topic in the bin. In this one they mean nothing.
+            self.on_topics_deleted(frozenset((topic.name,)))
         large = len(topic.partitions) >= LARGE_TOPIC_PARTITIONS
         with lasting_objects() if large else contextlib.nullcontext():
             await self._partitions.create(topic)
 
     async def topic_gone(self, topic: TopicImage) -> None:
-        """A topic has been deleted."""
-        await self._partitions.delete(topic)
-        self.on_topics_deleted(frozenset((topic.name,)))
-        log.info("topic deleted", extra={"topic": topic.name})
+        """A topic has been deleted. Groups keep their offsets in a topic that can be restored."""
+        rests = self.image.rests(topic.topic_id)
+        await self._partitions.delete(topic, rests=rests)
+        if not rests:
+            self.on_topics_deleted(frozenset((topic.name,)))
+        log.info("topic deleted", extra={"topic": topic.name, "rests_in_bin": rests})
 
     def config_changed(self, kind: str, name: str) -> None:
         """The options of an entity have changed."""

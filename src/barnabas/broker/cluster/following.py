@@ -19,8 +19,9 @@ from barnabas.broker.cluster.reading import Nodes, read_node, replay, replayed
 from barnabas.coordination.tree import BadVersion, NodeExists, NoNode, NotEmpty
 from barnabas.cores import acl, tokens
 from barnabas.cores import znode_layout as layout
+from barnabas.cores.binning import into_the_bin, resting
 from barnabas.cores.cluster_image import ClusterImage, TopicImage
-from barnabas.cores.controller import decide_completion, decide_removal
+from barnabas.cores.controller import decide_completion, decide_emptying, decide_removal
 from barnabas.cores.znode_ops import Check, Op, chunks
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class ImageKeeper:
         image.controller_id = fresh.controller_id
         image.controller_epoch = fresh.controller_epoch
         image.controller_epoch_version = fresh.controller_epoch_version
-        image.deleting = fresh.deleting
+        image.deleting, image.marks, image.bin = fresh.deleting, fresh.marks, fresh.bin
         image.take_asked(fresh)
         image.changes += 1
         for kind, name in image.configs.keys() | fresh.configs.keys():
@@ -155,11 +156,22 @@ class ImageKeeper:
             await self.refresh(layout.topic_path(name))
         for topic in [topic for topic in self.image.topics.values() if not topic.is_complete]:
             await self.refresh(layout.topic_path(topic.name))
+        # What is visible has been restored: its node in the bin was left by a controller that died.
+        await self._empty_bin([topic_id for topic_id in self.image.bin if topic_id in self.image.by_id])
+
+    async def _empty_bin(self, topic_ids: Sequence[UUID]) -> None:
+        try:
+            for chunk in chunks(decide_emptying(self.image, topic_ids)):
+                await self._apply(chunk, self.image)
+        except OTHERS_WERE_QUICKER as error:
+            log.info("the bin is emptied by others as well", extra={"reason": str(error)})
 
     async def refresh(self, entity: str) -> None:
         """Read one entity (layout.entity_of) and apply the differences. Raises TreeError."""
         if entity.startswith(layout.TOPICS + "/"):
             await self._refresh_topic(entity.rpartition("/")[2])
+        elif entity.startswith(layout.DELETED_TOPICS + "/"):
+            await self._refresh_binned(entity)
         elif entity.startswith("/config/"):
             _, kind, name = entity[1:].split("/", 2)
             fresh = await replayed(await self._read(entity))
@@ -241,14 +253,17 @@ class ImageKeeper:
 
     async def _refresh_topic(self, name: str) -> None:
         nodes = await self.tree.subtree(layout.topic_path(name))
-        if await self.tree.exists(layout.deletion_path(name)) is not None:
+        mark = await self._read(layout.deletion_path(name))
+        if mark:
             self.image.deleting.add(name)
+            for path, (data, stat) in mark.items():
+                replay(self.image, path, data, stat)
             if self._in_office():
                 await self.remove_topic(name)
             elif name in self.image.topics:
                 await self._hide(self.image.topics[name])
             return
-        self.image.deleting.discard(name)
+        self._unmark(name)
         was = self.image.topics.get(name)
         topic = (await replayed(nodes)).topics.get(name)
         if topic is None:
@@ -293,9 +308,39 @@ class ImageKeeper:
         self.image.adopt(topic)
 
     async def _hide(self, topic: TopicImage) -> None:
+        # The logs of a topic that rests in the bin are kept. Its mark may be gone before this broker heard of it.
+        if topic.topic_id not in self.image.bin:
+            await self._refresh_binned(layout.binned_path(topic.topic_id))
         self.image.forget(topic.name)
         if self.followers is not None:
             await self.followers.topic_gone(topic)
+
+    async def _refresh_binned(self, path: str) -> None:
+        nodes = await self._read(path)
+        if not nodes:
+            self.image.remove(path)
+        for found, (data, stat) in nodes.items():
+            replay(self.image, found, data, stat)
+
+    def _unmark(self, name: str) -> None:
+        self.image.deleting.discard(name)
+        self.image.marks.pop(name, None)
+
+    def _removal(self, name: str, nodes: Nodes) -> Iterable[Op]:
+        """Remove the nodes of a topic that is marked for deletion; first copy them into the bin, if the mark says so."""
+        removal = decide_removal(self.image, name, nodes.keys())
+        mark = self.image.marks.get(name)
+        if mark is None:
+            return removal
+        versions = {path: (data, stat.version) for path, (data, stat) in nodes.items()}
+        try:
+            topic = resting(self.image, name, mark, versions)
+        except layout.BadPayload as error:
+            log.error(
+                "a deleted topic cannot be restored: its nodes are damaged", extra={"reason": str(error)}
+            )
+            return removal
+        return removal if topic is None else into_the_bin(self.image, topic, removal, versions)
 
     async def remove_topic(self, name: str) -> None:
         """Hide a topic that is marked for deletion, then remove its nodes, the mark last. Raises TreeError.
@@ -309,12 +354,12 @@ class ImageKeeper:
             nodes = await self.tree.subtree(layout.topic_path(name))
             await self._refresh_config("topics", name)
             try:
-                for chunk in chunks(decide_removal(self.image, name, nodes.keys())):
+                for chunk in chunks(self._removal(name, nodes)):
                     await self._apply(chunk, self.image)
                 return
             except OTHERS_WERE_QUICKER as error:
                 log.info("a topic is removed by others as well", extra={"reason": str(error)})
                 if await self.tree.exists(layout.deletion_path(name)) is None:
-                    self.image.deleting.discard(name)
+                    self._unmark(name)
                     return
         log.error("a deleted topic's nodes stay until the next start", extra={"topic": name})

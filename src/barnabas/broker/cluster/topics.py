@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.cluster.internal_topics import INTERNAL, creation
 from barnabas.broker.cluster.registration import REGISTER_POLL_S
-from barnabas.config import broker_log, broker_zookeeper
+from barnabas.config import broker_log, broker_zookeeper, topic_options
+from barnabas.config.dynamic import TopicConfig
 from barnabas.coordination.tree import TreeError
 from barnabas.cores import topic_names
 from barnabas.cores.cluster_image import TopicImage
@@ -19,6 +20,9 @@ from barnabas.cores.controller import (
     decide_create_partitions,
     decide_create_topic,
     decide_deletion,
+    decide_emptying,
+    decide_restoration,
+    require_binned,
     require_new_name,
     require_topic,
 )
@@ -209,7 +213,7 @@ class TopicChanges:
                 return ()  # the mark was made, only the answer was lost
             topic = require_topic(self._image, name)
             charge(len(topic.partitions))
-            return decide_deletion(self._image, name)
+            return decide_deletion(self._image, name, self._clock.now_ms(), self.bin_ms(name))
 
         async def remove() -> UUID:
             await self._executor.change(decide)
@@ -225,6 +229,49 @@ class TopicChanges:
             return topic.topic_id
 
         return await self._executor.run(remove)
+
+    def bin_ms(self, name: str) -> int:
+        """How long a topic rests in the bin when it is deleted; 0 for not at all."""
+        own = TopicConfig(self._config, self._image.config("topics", name))
+        return int(own[topic_options.BARNABAS_TOPIC_BIN_MS.name])
+
+    async def restore(self, topic_id: UUID, name: str, *, charge: Charge = no_charge) -> TopicImage:
+        """Bring a topic back from the bin, with its records, under this name. Raises ApiError."""
+        charge = _once(charge)
+        decided: TopicImage | None = None
+
+        def decide() -> Iterable[Op | None]:
+            nonlocal decided
+            self._require_office()
+            decision = decide_restoration(self._image, topic_id, name)
+            charge(len(decision.topic.partitions))
+            decided = decision.topic
+            return decision.ops
+
+        def emptied() -> Iterable[Op]:
+            self._require_office()
+            return decide_emptying(self._image, (topic_id,))
+
+        async def bring_back() -> TopicImage:
+            await self._executor.change_topic(name, decide)
+            await self._executor.change(emptied)
+            assert decided is not None
+            log.info("topic restored", extra={"topic": name, "partitions": len(decided.partitions)})
+            return decided
+
+        return await self._executor.run(bring_back)
+
+    async def purge(self, topic_ids: Sequence[UUID]) -> None:
+        """Remove topics from the bin for good. Any broker may. Raises ApiError UNKNOWN_TOPIC_ID."""
+        for topic_id in topic_ids:
+            require_binned(self._image, topic_id)
+
+        async def remove() -> None:
+            names = [found.name for topic_id in topic_ids if (found := self._image.bin.get(topic_id))]
+            await self._executor.change(lambda: decide_emptying(self._image, topic_ids))
+            log.info("topics removed from the bin", extra={"topics": names})
+
+        await self._executor.run(remove)
 
     async def add_partitions(
         self,

@@ -101,6 +101,10 @@ class Partitions:
         self.logs.claim(image.cluster_id, node_id)
         now_ms = self._clock.now_ms()
         await self._turn.loop.run_in_executor(None, self.logs.load, now_ms)
+        for topic_id in self.logs.bin.topic_ids & image.by_id.keys():
+            await self._bring_back(
+                image.by_id[topic_id]
+            )  # the broker died while the topic was being restored
 
     @property
     def recovered_unclean(self) -> bool:
@@ -135,7 +139,10 @@ class Partitions:
                 or kept_id not in (None, topic.topic_id)
                 or self._node_id not in topic.partitions[name.partition].replicas
             ):
-                self.logs.set_aside(name.topic, name.partition)
+                if kept_id is not None and kept_id in image.bin:
+                    self._lay_in_bin(name, kept_id)
+                else:
+                    self.logs.set_aside(name.topic, name.partition)
         for topic in image.topics.values():
             for _ in self._taking_up(topic, new=False):
                 pass
@@ -162,7 +169,10 @@ class Partitions:
         those already served; drop those that have moved to other brokers.
 
         Works on a few partitions at a time, so that requests run in between; all become visible at the end, in one turn.
+        The logs of a restored topic come from the bin.
         """
+        if topic.topic_id in self.logs.bin.topic_ids:
+            await self._bring_back(topic)
         for made, _ in enumerate(self._taking_up(topic, new=True), 1):
             if made % LOGS_MADE_PER_TURN == 0:
                 await asyncio.sleep(0)
@@ -246,8 +256,33 @@ class Partitions:
                 extra={"topic": topic.name, "partitions": without, "reason": str(reason)},
             )
 
-    async def delete(self, topic: TopicImage) -> None:
-        """Drop a topic's partitions, all in this turn; their files are removed after `file.delete.delay.ms`."""
+    async def _bring_back(self, topic: TopicImage) -> None:
+        """Take the logs of a restored topic from the bin."""
+        config, now_ms = self._log_config(topic.name), self._clock.now_ms()
+        logs = self.logs
+        try:
+            taken = await self._turn.loop.run_in_executor(
+                None, logs.bin.take, topic.name, topic.topic_id, config, now_ms
+            )
+        except LogDirOffline as error:
+            log.error(
+                "the logs of a restored topic stay away", extra={"topic": topic.name, "reason": str(error)}
+            )
+            logs.take_offline(error.log_dir, error)
+            return
+        logs.bin.bring_back(topic.topic_id, taken)
+
+    def _lay_in_bin(self, name: TopicPartition, topic_id: UUID) -> None:
+        """Keep the log of a deleted topic that can be restored; what it has not written yet is written in a thread."""
+        gone = self.logs.bin.lay(name.topic, name.partition, topic_id)
+        if gone is not None:
+            self._turn.loop.run_in_executor(None, self.logs.bin.close, gone)
+
+    async def delete(self, topic: TopicImage, *, rests: bool = False) -> None:
+        """Drop a topic's partitions, all in this turn; their files are removed after `file.delete.delay.ms`.
+
+        rests: they are kept, for the topic can be restored.
+        """
         self.topology += 1
         dropped = self._by_topic.pop(topic.name, {})
         self._names.pop(topic.topic_id, None)
@@ -257,7 +292,10 @@ class Partitions:
         for count, (index, partition) in enumerate(dropped.items(), 1):
             partition.close()
             try:
-                self.logs.delete(topic.name, index)
+                if rests:
+                    self._lay_in_bin(TopicPartition(topic.name, index), topic.topic_id)
+                else:
+                    self.logs.delete(topic.name, index)
             except LogDirOffline as error:
                 log.error("a deleted log stays on disk", extra={"topic": topic.name, "reason": str(error)})
             if count % LOGS_MADE_PER_TURN == 0:

@@ -21,10 +21,11 @@ from barnabas.admin import (
 )
 from barnabas.admin.families.topics import DEFAULT
 from barnabas.cli.admin import bounds_of, report
+from barnabas.client.errors import ClientError
 from barnabas.terminal.administering import administer, saying
 from barnabas.terminal.errors import EXIT_OK, CliError, UsageError
 from barnabas.terminal.options import AsJson, Bootstrap, Properties, Verbose
-from barnabas.terminal.output import count_of, print_json, print_table, show_details
+from barnabas.terminal.output import count_of, note, print_json, print_table, show_details
 from barnabas.terminal.properties import parse_pairs
 from barnabas.terminal.runner import example, new_app, say_missing
 from barnabas.terminal.units import topic_settings
@@ -269,8 +270,19 @@ def delete(
     verbose: Verbose = False,
     json: AsJson = False,
 ) -> int:
-    """Delete topics with all their records. This cannot be undone."""
+    """Delete topics with all their records. Undone by `topic restore` if the brokers have a bin, otherwise never."""
     with administer(bootstrap, properties, verbose) as admin:
         results = admin.topics.delete(dict.fromkeys(names))
+        for name in _resting(admin, [name for name in names if name in results.done]):
+            note(f"{name} rests in the bin; `barnabas topic restore {name}` brings it back")
     accept = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "absent"} if if_exists else {}
     return report(results, "deleted", accept, "topic delete", json)
+
+
+def _resting(admin: Admin, names: Sequence[str]) -> list[str]:
+    """Those of the deleted topics that can be restored."""
+    try:
+        held = {topic.name for topic in admin.topic_bin.list()} if names else set()
+    except ClientError:
+        return []  # Apache Kafka, or a broker that has gone meanwhile
+    return [name for name in names if name in held]

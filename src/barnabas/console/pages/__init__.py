@@ -6,6 +6,7 @@ from typing import Final
 
 from barnabas.console.pages import (
     access,
+    bin,
     brokers,
     group,
     groups,
@@ -22,6 +23,7 @@ from barnabas.console.site import Page, Section
 PAGES: Final[tuple[Page, ...]] = (
     *overview.PAGES,
     *topics.PAGES,
+    *bin.PAGES,
     *records.PAGES,
     *produce.PAGES,
     *topic.PAGES,

@@ -91,6 +91,9 @@ OWN: Final[Mapping[int, tuple[str, str, int | None]]] = {
     30000: ("ConnectedClients", "connected_clients", 0),
     30001: ("ClientMetrics", "client_metrics", 0),
     30002: ("DescribeDamage", "describe_damage", 0),
+    30003: ("DescribeDeletedTopics", "topic_bin", 0),
+    30004: ("RestoreTopic", "topic_bin", 0),
+    30005: ("PurgeTopics", "topic_bin", 0),
 }
 """APIs of our own, far from Kafka's keys, in the same form; announced to our own client only."""
 

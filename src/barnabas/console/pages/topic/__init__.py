@@ -14,6 +14,7 @@ from barnabas.admin.families.records import TO_THE_END, Bounds
 from barnabas.admin.families.topics import Topic
 from barnabas.admin.values import TopicPartition
 from barnabas.client.errors import ClientError
+from barnabas.config.topic_options import BARNABAS_TOPIC_BIN_MS
 from barnabas.console.asking import Ask, Done
 from barnabas.console.pages.topics import NAME, PARTITIONS_MAX, state_of
 from barnabas.console.rendering import encoded
@@ -21,6 +22,7 @@ from barnabas.console.roles import Role
 from barnabas.console.said import Refused, said
 from barnabas.console.site import Action, Data, Page
 
+BIN_MS: Final = BARNABAS_TOPIC_BIN_MS.name
 SOURCES: Final = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG: "set for the topic",
     ConfigSource.DYNAMIC_BROKER_CONFIG: "set for a broker",
@@ -226,6 +228,7 @@ async def read_changes(ask: Ask) -> Data:
         "topic": topic.name,
         "partitions": len(topic.partitions),
         "is_internal": topic.is_internal,
+        "rests_s": await _rests_s(ask, topic.name),
         "tab": "changes",
         "commands": [
             ask.command("topic", "alter", topic.name, "--partitions", str(len(topic.partitions) + 1)),
@@ -233,6 +236,13 @@ async def read_changes(ask: Ask) -> Data:
             ask.command("topic", "delete", topic.name),
         ],
     }
+
+
+async def _rests_s(ask: Ask, name: str) -> int | None:
+    """How long the topic can be restored after it has been deleted; None for a cluster that cannot do that."""
+    resource = ConfigResource(ConfigKind.TOPIC, name)
+    option = (await ask.admin.configs.describe([resource], names=[BIN_MS]))[resource].get(BIN_MS)
+    return None if option is None else int(option.value or 0) // 1000
 
 
 async def add_partitions(ask: Ask) -> Done:
@@ -277,10 +287,16 @@ async def empty(ask: Ask) -> Done:
 
 
 async def delete(ask: Ask) -> Done:
-    """Delete a topic with all its records; confirm: its name"""
+    """Delete a topic with all its records, into the bin if the cluster has one; confirm: its name"""
     name = ask.path["topic"]
     confirmed(ask, name)
+    rests_s = await _rests_s(ask, name)
     (await ask.admin.topics.delete([name])).require()
+    if rests_s:
+        return Done(
+            said("The topic {name} is deleted; it can be restored for {seconds} seconds", name=name, seconds=rests_s),
+            "/bin", {"topic": name, "rests_s": rests_s}, (ask.command("topic", "delete", name),),
+        )  # fmt: skip
     return Done(said("The topic {name} is deleted", name=name), "/topics", {"topic": name},
                 (ask.command("topic", "delete", name),))  # fmt: skip
 

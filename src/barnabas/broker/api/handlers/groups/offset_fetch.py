@@ -64,7 +64,7 @@ async def _single(context: Context, request: OffsetFetchRequest) -> OffsetFetchR
             for row in offsets
         )
     if request.topics is None:
-        offsets = tuple(row for row in offsets if context.sees_topic(row.topic))
+        offsets = tuple(row for row in offsets if _is_shown(context, row.topic))
     return OffsetFetchResponse(
         error_code=reply.error,
         topics=[
@@ -89,6 +89,16 @@ async def _single(context: Context, request: OffsetFetchRequest) -> OffsetFetchR
             )
         ],
     )
+
+
+def _is_shown(context: Context, name: str) -> bool:
+    """Whether the offsets of a topic belong to all offsets of a group: not those of a topic in the bin, which groups keep
+    for its return. Tools would ask for the ends of such a topic."""
+    image = context.services.controller.image
+    is_gone = (
+        image.bin and name not in image.topics and any(topic.name == name for topic in image.bin.values())
+    )
+    return not is_gone and context.sees_topic(name)
 
 
 async def _group(
@@ -125,7 +135,7 @@ async def _group(
     topics = [
         _topic(context, name, rows)
         for name, rows in _by_topic(reply.offsets, counts)
-        if counts is not None or context.sees_topic(name)
+        if counts is not None or _is_shown(context, name)
     ]
     return OffsetFetchResponseGroup(
         group_id=group.group_id, topics=topics + unknown + refused, error_code=reply.error
