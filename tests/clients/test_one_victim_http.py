@@ -20,8 +20,8 @@ import pytest
 
 from barnabas.client.options import ClientOptions
 from barnabas.client.urls import Address
+from barnabas.http.guard import Limits as HttpLimits
 from barnabas.http.server import HttpOptions, HttpServer, ServerThread
-from barnabas.pipelines.serving.api import LIMITS as PIPELINES_LIMITS
 from barnabas.pipelines.serving.api import make_service
 from barnabas.pipelines.serving.manager import Manager
 from barnabas.proxy import main as rest
@@ -32,6 +32,8 @@ from barnabas.registry.api.routes import OUTSIDE
 from barnabas.registry.api.routes import ROUTES as REGISTRY_ROUTES
 from barnabas.registry.service import RegistryOptions
 from barnabas.registry.worker import Limits
+from barnabas.services.option import MEGABYTE
+from barnabas.services.rows.pipelines import PIPELINES
 from barnabas.testing import Broker
 from tests.support.admin import create_topic
 from tests.support.heavy_http import LARGE_BYTES, HeavyRequest, heavy_requests
@@ -77,10 +79,10 @@ class AllServices:
             listen,
         )
         self.servers["reporting"] = reporting.make_server(reporting.ReportingOptions(client), listen)
-        no_spark: Any = None
-        manager = Manager(no_spark, folder, bootstrap)
+        manager = Manager(folder, client)
+        limits = HttpLimits(PIPELINES.body_mb * MEGABYTE, PIPELINES.timeout_s, PIPELINES.requests)
         self.servers["pipelines"] = HttpServer(
-            lambda: make_service(manager), HttpOptions("127.0.0.1:0", limits=PIPELINES_LIMITS)
+            lambda: make_service(manager), HttpOptions("127.0.0.1:0", limits=limits)
         )
         self.thread = ServerThread(list(self.servers.values()))
         self.thread.start()

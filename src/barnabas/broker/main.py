@@ -37,8 +37,8 @@ class Companion(Protocol):
     def start(self) -> None:
         """Return once the services answer. Raises an exception with a one-sentence message when they cannot start."""
 
-    def stop(self) -> None:
-        """Return once the services have ended."""
+    def stop(self) -> bool:
+        """Return once the services have ended. False: one of them hangs, and its threads may never end."""
 
     def registry(self) -> Address | None:
         """The address of the schema registry, if the services include one and have started."""
@@ -179,11 +179,13 @@ async def _serve(
             _say_alone(config)
         _say_ready(broker.ready_line())
     code = await ended
-    if beside is not None:
-        await asyncio.to_thread(beside.stop)
+    has_ended = beside is None or await asyncio.to_thread(beside.stop)
     await workers.stop()
     await broker.stop()
     watchdog.stop()
     dumps.stop()
     collections.stop()
+    if not has_ended:
+        logging.shutdown()
+        os._exit(code)  # Python would wait for the threads of the service that hangs
     return code

@@ -79,7 +79,7 @@ class Cluster:
         name: str,
         options: ClientOptions,
         registry: Callable[[], Address | None] = lambda: None,
-        pipelines: str | None = None,
+        pipelines: Callable[[], Address | None] = lambda: None,
     ) -> None:
         self.name = name
         self.options = options

@@ -29,7 +29,7 @@ class ClusterOptions:
     name: str
     client: ClientOptions
     registry: Callable[[], Address | None] = lambda: None
-    pipelines: str | None = None
+    pipelines: Callable[[], Address | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)

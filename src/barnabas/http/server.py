@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
@@ -82,6 +83,7 @@ class Service:
     start runs before the first request, with the service's own URL; stop after the last answer.
     health: the answer to `GET /health`, from memory.
     unready: why requests cannot be served right now, None when they can (`GET /ready`).
+    stop_s, kill: if `stop` takes longer, `kill` ends what the service runs outside of this process.
     raw_paths: handlers receive paths as they were sent, not decoded, so that a name may contain `%2F`.
     is_streaming: whether a request has no limits on body and time; its handler has limits of its own.
     media_type: of bodies. takes_forms: see Guard. is_page: see Visitors.
@@ -92,6 +94,8 @@ class Service:
     shape: ErrorShape
     start: Callable[[str], Awaitable[None]]
     stop: Callable[[], Awaitable[None]] = _nothing
+    stop_s: float | None = None
+    kill: Callable[[], None] = lambda: None
     health: Callable[[], Mapping[str, Any]] = lambda: {"status": "ok"}
     unready: Callable[[], str | None] = lambda: None
     raw_paths: bool = False
@@ -200,46 +204,64 @@ class HttpServer:
         self._build = build
         self.options = options
         self.url = ""
+        self._service: Service | None = None
         self._socket: socket.socket | None = None
         self._server: BoundedServer | None = None
         self._task: asyncio.Task[None] | None = None
+        self.hangs = False
+        """Whether the service has not stopped: its threads may never end."""
 
     async def start(self) -> None:
         """Listen, start the service, serve. Raises ServiceError."""
         self._socket = listen(self.options.listen)
-        self.service = self._build()
+        service = self._service = self._build()
         host, port = self._socket.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         scheme = "http" if self.options.tls is None else "https"
         self.url = f"{scheme}://{shown}:{port}"
         try:
-            config = self._config()
-            await self.service.start(self.url)
+            config = self._config(service)
+            await service.start(self.url)
         except BaseException:
             self._socket.close()
             raise
         self._server = BoundedServer(config, self.options.connections)
-        self._task = asyncio.create_task(self._server.serve([self._socket]), name=self.service.name)
+        self._task = asyncio.create_task(self._server.serve([self._socket]), name=service.name)
         await self._server.listening.wait()
         if self._task.done():
             await self._task
-        log.info("service started", extra={"service": self.service.name, "url": self.url})
+        log.info("service started", extra={"service": service.name, "url": self.url})
 
     async def stop(self) -> None:
         """Stop accepting requests, answer those in progress, and stop the service."""
-        if self._server is None or self._task is None:
+        service = self._service
+        if service is None or self._server is None or self._task is None:
             return
         self._server.should_exit = True
         try:
             await self._task
         finally:
-            await self.service.stop()
-        log.info("service stopped", extra={"service": self.service.name})
+            await self._stop_service(service)
+        if not self.hangs:
+            log.info("service stopped", extra={"service": service.name})
 
-    def _config(self) -> uvicorn.Config:
+    async def _stop_service(self, service: Service) -> None:
+        stopping = asyncio.ensure_future(service.stop())
+        done, _ = await asyncio.wait({stopping}, timeout=service.stop_s)
+        if done:
+            await stopping
+            return
+        log.error(
+            "a service does not stop: what it runs is killed, and cut off",
+            extra={"service": service.name, "waited_s": service.stop_s},
+        )
+        self.hangs = True
+        service.kill()
+
+    def _config(self, service: Service) -> uvicorn.Config:
         tls = self.options.tls
         config = uvicorn.Config(
-            make_app(self.service, self.options),
+            make_app(service, self.options),
             http=LimitedConnection,
             ws="none",
             lifespan="off",
@@ -254,6 +276,15 @@ class HttpServer:
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         return config
 
+    def kill(self) -> None:
+        """End what the service runs outside of this process, without waiting."""
+        if self._service is not None:
+            self._service.kill()
+
+    def health(self) -> Mapping[str, Any]:
+        """What the service says about itself, see Service; nothing before it has been made."""
+        return {} if self._service is None else self._service.health()
+
     async def __aenter__(self) -> HttpServer:
         await self.start()
         return self
@@ -263,20 +294,39 @@ class HttpServer:
 
 
 async def serve(servers: Sequence[HttpServer], ready: Callable[[], None]) -> int:
-    """Run servers until SIGTERM or SIGINT; returns 0. ready: called once all have started. Raises ServiceError."""
+    """Run servers until SIGTERM or SIGINT; returns 0. ready: called once all have started. Raises ServiceError.
+
+    Ends the process, with what the services run outside of it, at a second signal, and if a service does not stop.
+    """
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
+    signals: list[int] = []
+
+    def end(number: int) -> None:
+        signals.append(number)
+        ended.set()
+        if len(signals) > 1:
+            end_now(number)
+
+    def end_now(number: int) -> None:
+        for server in servers:
+            server.kill()
+        os._exit(128 + number)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
+        loop.add_signal_handler(number, end, number)
     started: list[HttpServer] = []
     try:
         for server in servers:
             await server.start()
             started.append(server)
-        ready()
+        if not ended.is_set():
+            ready()
         await ended.wait()
     finally:
         await asyncio.gather(*(server.stop() for server in reversed(started)))
+        if signals and any(server.hangs for server in started):
+            end_now(signals[0])
     return 0
 
 
@@ -308,6 +358,7 @@ class ServerThread:
         self._ended = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = threading.Event()
+        self._stopped = threading.Event()
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="http services", daemon=True)
 
@@ -318,12 +369,18 @@ class ServerThread:
         if self._failure is not None:
             raise ServiceError(str(self._failure)) from self._failure
 
-    def stop(self) -> None:
-        """Stop the servers; returns once requests in progress have been answered."""
+    def stop(self) -> bool:
+        """Stop the servers; returns once requests in progress have been answered. False: a service has not stopped, and
+        the process must not wait for its threads.
+        """
         if self._loop is not None and self._thread.is_alive():
             with contextlib.suppress(RuntimeError):  # the loop has just ended
                 self._loop.call_soon_threadsafe(self._ended.set)
+            self._stopped.wait()
+        if any(server.hangs for server in self.servers):
+            return False
         self._thread.join()
+        return True
 
     def registry(self) -> Address | None:
         """The address of the schema registry among them, once it has started; None without one."""
@@ -338,6 +395,7 @@ class ServerThread:
             self._failure = error
         finally:
             self._ready.set()
+            self._stopped.set()
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -353,6 +411,7 @@ class ServerThread:
         await self._ended.wait()
         for server in reversed(started):
             await server.stop()
+        self._stopped.set()
 
 
 def say(text: str) -> None:

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from barnabas.extras import how_to_install
 from barnabas.services.access import ACCESS, OPEN_HELP, Access, check_openness, exposed
-from barnabas.services.option import COMMON, ServiceOption, field_of, require_positive
-from barnabas.services.row import Given, Row
+from barnabas.services.option import COMMON, MEGABYTE, ServiceOption, field_of, require_positive
+from barnabas.services.row import Given, Row, needs_extra
 from barnabas.terminal import profiles
 from barnabas.terminal.connection import target
 from barnabas.terminal.errors import CliError
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.http")
 
-MEGABYTE: Final = 1 << 20
 Parameters = dict[str, tuple[Any, Any]]
 """Type with typer's option, and default, by the name of the parameter."""
 
@@ -37,6 +35,10 @@ def parameters_of(options: Mapping[str, ServiceOption]) -> Parameters:
     made: Parameters = {}
     for word, option in options.items():
         kind: Any = list[option.kind] if option.repeats else option.kind  # type: ignore[name-defined]
+        if option.is_argument:
+            argument = typer.Argument(metavar=option.metavar, help=option.help, show_default=False)
+            made[field_of(word)] = (Annotated[kind | None, argument], None)
+            continue
         declared = typer.Option(
             *option.names_of(word),
             metavar=option.metavar,
@@ -82,8 +84,14 @@ def access_in(given: Mapping[str, Any]) -> Access:
     )
 
 
+def limits_of(row: Row) -> dict[str, ServiceOption]:
+    """The options that every service has, with this one's defaults."""
+    mine = {"body-mb": row.body_mb, "timeout-s": row.timeout_s}
+    return {word: option._replace(default=mine[word]) for word, option in COMMON.items()}
+
+
 def add_start(app: typer.Typer, row: Row) -> None:
-    """Add the command `start` of a service to its app."""
+    """Add the command that runs a service to its app."""
 
     def start(bootstrap: Bootstrap = None, properties: Properties = None, **given: Any) -> int:
         return run_service(row, bootstrap, properties, given)
@@ -95,10 +103,10 @@ def add_start(app: typer.Typer, row: Row) -> None:
     parameters: Parameters = {
         "listen": (listen, row.listen),
         **parameters_of(row.options),
-        **parameters_of(COMMON),
+        **parameters_of(limits_of(row)),
         **access_parameters(),
     }
-    app.command(name="start", epilog=example(*row.examples))(with_parameters(start, parameters))
+    app.command(name=row.command, epilog=example(*row.examples))(with_parameters(start, parameters))
 
 
 def run_service(
@@ -110,7 +118,11 @@ def run_service(
     require_positive({**row.options, **COMMON}, given)
     access = access_in(given)
     values = {field_of(word): given[field_of(word)] for word in row.options}
-    with services_extra(row.who):
+    row.check(values, "--")
+    absent = row.missing()
+    if absent is not None:
+        raise CliError(absent)
+    with services_extra(row):
         set_up()
         where, client = target(bootstrap, properties)
         http = http_options(
@@ -118,23 +130,22 @@ def run_service(
             given["body_mb"],
             given["timeout_s"],
             access,
+            requests=row.requests,
             has_own_login=row.has_login(values),
             secret_files=row.secret_files(values),
         )
         whole = Given(values, {**client, "bootstrap.servers": where}, http, access)
         server = row.make(whole)
-    return serve(server, lambda: f"ready on {server.url} ({row.ready(whole)})")
+    return serve(server, lambda: f"ready on {server.url} ({row.ready(whole, server.health())})")
 
 
 @contextmanager
-def services_extra(who: str) -> Iterator[None]:
-    """To be put around the imports of a service; who: what needs them, for the CliError when they are not installed."""
+def services_extra(row: Row) -> Iterator[None]:
+    """To be put around the imports of a service. Raises CliError when one of them is not installed."""
     try:
         yield
     except ImportError as error:
-        raise CliError(
-            f"{who} needs an extra that is not installed ({error.name}); install it with {how_to_install('services')}"
-        ) from None
+        raise CliError(needs_extra(row.who, error.name, row.extra)) from None
 
 
 def warn_of_exposed(access: Access, more: Iterable[tuple[Path, str]] = ()) -> None:
@@ -152,6 +163,7 @@ def http_options(
     timeout_s: float,
     access: Access,
     *,
+    requests: int,
     has_own_login: bool = False,
     secret_files: Iterable[tuple[Path, str]] = (),
 ) -> HttpOptions:
@@ -167,7 +179,7 @@ def http_options(
     check_openness(listen, access, tls, has_login=has_own_login or authenticate is not None)
     return HttpOptions(
         listen,
-        Limits(body_mb * MEGABYTE, timeout_s),
+        Limits(body_mb * MEGABYTE, timeout_s, requests),
         access.origins(),
         access.names(),
         tls=tls,

@@ -14,6 +14,8 @@ class ServiceOption(NamedTuple):
 
     default: None if there is none; help then says what happens. repeats: whether it may be given several times.
     names: on the command line; `--` and the option's word if empty. env: the variable that it is read from.
+    is_argument: whether it is given without a name, and may be repeated. in_start: whether `barnabas start --with` has it
+    as well, as `--SERVICE-WORD`.
     """
 
     metavar: str
@@ -24,12 +26,15 @@ class ServiceOption(NamedTuple):
     names: tuple[str, ...] = ()
     env: str | None = None
     any_number: bool = False
+    is_argument: bool = False
+    in_start: bool = False
 
     def names_of(self, word: str) -> tuple[str, ...]:
         """Its names on the command line."""
         return self.names or (f"--{word}",)
 
 
+MEGABYTE: Final = 1 << 20
 COMMON: Final = {
     "body-mb": ServiceOption("MB", "The largest request body.", int, 16),
     "timeout-s": ServiceOption("SECONDS", "How long a request may take.", float, 60.0),

@@ -6,14 +6,12 @@ import argparse
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.services.access import ACCESS, INSIDE_USER, OPEN_HELP, Access, check_openness, exposed
-from barnabas.services.option import defaults
+from barnabas.services.option import MEGABYTE, ServiceOption, defaults, field_of, require_positive
 from barnabas.services.row import Given, Row
-from barnabas.services.rows.registry import REGISTRY
 from barnabas.services.table import ROWS
 from barnabas.terminal.errors import UsageError
 from barnabas.terminal.properties import require_known
@@ -44,6 +42,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             default=row.listen,
             help=f"Where {row.name} answers. Default: {row.listen}.",
         )
+        for word, option in _in_start(row).items():
+            parser.add_argument(
+                f"--{row.name}-{word}",
+                type=option.kind,
+                action="append" if option.repeats else "store",
+                default=option.default,
+                metavar=option.metavar,
+                help=f"Of {row.name}: {option.help}",
+            )
     parser.add_argument(
         f"{PREFIX}client",
         type=Path,
@@ -73,6 +80,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _in_start(row: Row) -> dict[str, ServiceOption]:
+    """The options of a service that `barnabas start` has as well."""
+    return {word: option for word, option in row.options.items() if option.in_start}
+
+
+def _values_of(row: Row, options: argparse.Namespace) -> dict[str, Any]:
+    """The values of a service's options, by field. Raises UsageError."""
+    values = defaults(row.options)
+    for word in _in_start(row):
+        values[field_of(word)] = getattr(options, field_of(f"{row.name}-{word}"))
+    if "registry" in values:
+        values["registry"] = options.schema_registry
+    require_positive(row.options, values)
+    row.check(values, f"--{row.name}-")
+    return values
+
+
 def service_names(options: argparse.Namespace) -> list[str]:
     """The services of --with, each once, in the order in which they start."""
     given = {name.strip() for name in options.services.split(",")}
@@ -100,12 +124,10 @@ def companion_of(options: argparse.Namespace) -> MakeCompanion | None:
             raise ValueError(f"--with {name!r} is not one of {', '.join(ROWS)}")
     if not names or options.worker:
         return None
-    if find_spec("starlette") is None or find_spec("uvicorn") is None:
-        from barnabas.extras import how_to_install
-
-        raise ValueError(
-            f"--with needs an extra that is not installed; install it with {how_to_install('services')}"
-        )
+    for name in names:
+        absent = ROWS[name].missing()
+        if absent is not None:
+            raise ValueError(f"--with {name}: {absent}")
     try:
         made = Made(options)
     except UsageError as error:
@@ -195,6 +217,7 @@ class Made:
     """The services of one command line, checked as far as possible before the broker runs. Raises UsageError."""
 
     def __init__(self, options: argparse.Namespace) -> None:
+        from barnabas.http.guard import Limits
         from barnabas.http.server import HttpOptions
 
         self._client = client_properties(options.services_client)
@@ -204,22 +227,19 @@ class Made:
         self._login = f"{INSIDE_USER}:{access.inside_password()}@" if users is not None else ""
         self._offered = []
         for name in service_names(options):
-            listen: str = getattr(options, f"{name}_listen")
+            row, listen = ROWS[name], getattr(options, f"{name}_listen")
             check_openness(listen, access, tls, has_login=users is not None, option=f"--{name}-listen")
             http = HttpOptions(
                 listen,
+                Limits(row.body_mb * MEGABYTE, row.timeout_s, row.requests),
                 cors_origins=access.origins(),
                 names=access.names(),
                 tls=tls,
                 authenticate=users,
                 connections=access.connections(),
             )
-            row = ROWS[name]
-            values = defaults(row.options)
-            if "registry" in values:
-                values["registry"] = options.schema_registry
-            self._offered.append(_Offered(row, values, http))
-        self._registry: HttpServer | None = None
+            self._offered.append(_Offered(row, _values_of(row, options), http))
+        self._servers: dict[str, HttpServer] = {}
 
     def companion(self, address_of: Callable[[str], str], measure: Measure) -> Companion:
         """See MakeCompanion. Raises ClientError."""
@@ -227,20 +247,17 @@ class Made:
 
         client = dict(self._client)
         client["bootstrap.servers"] = address_of(client.get("security.protocol", "PLAINTEXT").upper())
-        servers = []
         for offered in self._offered:
-            given = Given(offered.values, client, offered.http, self._access, self._inside_registry, measure)
-            server = offered.row.make(given)
-            servers.append(server)
-            if offered.row is REGISTRY:
-                self._registry = server
-        return ServerThread(servers, self._inside_registry)
+            given = Given(offered.values, client, offered.http, self._access, self._neighbour, measure)
+            self._servers[offered.row.name] = offered.row.make(given)
+        return ServerThread(list(self._servers.values()), lambda: self._neighbour("registry"))
 
-    def _inside_registry(self) -> Address | None:
-        """Where the registry of this process answers; it starts first."""
+    def _neighbour(self, name: str) -> Address | None:
+        """Where another service of this process answers, once it has started. See Given."""
         from barnabas.client.urls import Address
 
-        if self._registry is None:
+        server = self._servers.get(name)
+        if server is None or not server.url:
             return None
-        scheme, _, rest = self._registry.url.partition("://")
+        scheme, _, rest = server.url.partition("://")
         return Address(f"{scheme}://{self._login}{rest}", self._context)

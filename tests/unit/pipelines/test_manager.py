@@ -19,6 +19,7 @@ from barnabas.pipelines.serving.manager import Manager
 from barnabas.pipelines.serving.supervisor import Wanted
 
 DEADLINE_S = 20.0
+CLIENT = {"bootstrap.servers": "127.0.0.1:1"}
 
 
 def until(what):
@@ -122,8 +123,8 @@ def server(monkeypatch, tmp_path):
         sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None),
         conf=SimpleNamespace(get=lambda name: PLANNED_FOR[name]),
     )
-    made = Manager(spark, tmp_path, "127.0.0.1:1")
-    made.open()
+    made = Manager(tmp_path, CLIENT)
+    made.open(spark)
     yield made
     hung.set()
     made.close()
@@ -166,8 +167,8 @@ def test_failures_are_kept_over_a_restart_and_bounded(server, monkeypatch):
     kept = server.status("bad")["failures"]
     assert len(kept) == module.FAILURES_MAX
     assert {failure["reason"] for failure in kept} == {"the target does not answer"}
-    again = Manager(server.spark, server.folder, "127.0.0.1:1")
-    again.open()
+    again = Manager(server.folder, CLIENT)
+    again.open(server.spark)
     try:
         assert again.status("bad")["failures"] == kept
         (server.folder / "bad" / "failures.json").write_text("[{")
@@ -175,8 +176,8 @@ def test_failures_are_kept_over_a_restart_and_bounded(server, monkeypatch):
         assert again.status("bad")["failures"] == kept
     finally:
         again.close()
-    damaged = Manager(server.spark, server.folder, "127.0.0.1:1")
-    damaged.open()
+    damaged = Manager(server.folder, CLIENT)
+    damaged.open(server.spark)
     try:
         assert damaged.status("bad")["failures"] == []
     finally:
@@ -272,8 +273,8 @@ def test_the_log_of_a_pipeline_is_kept_over_a_restart(server):
     until(lambda: server.get("bad").work is None)
     line = server.logs("bad", 100).lines[0]
     assert (line.level, line.text.partition(", ")[0]) == ("ERROR", "failed: the target does not answer")
-    again = Manager(server.spark, server.folder, "127.0.0.1:1")
-    again.open()
+    again = Manager(server.folder, CLIENT)
+    again.open(server.spark)
     try:
         assert again.logs("bad", 100).lines[0] == line
     finally:

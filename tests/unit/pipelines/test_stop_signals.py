@@ -16,27 +16,21 @@ from barnabas.pipelines.serving.run import stop_signals
 
 java = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 SparkContext._gateway = SimpleNamespace(proc=java)
-if sys.argv[1] == "in the block":
-    with stop_signals(float(sys.argv[2])) as stopped:
-        print("ready", flush=True)
-        stopped.wait()
-        print("signalled", flush=True)
-        threading.Event().wait()
-with stop_signals(float(sys.argv[2]), whole_process=True) as stopped:
+with stop_signals(float(sys.argv[1])) as stopped:
     print("ready", flush=True)
     stopped.wait()
     print("signalled", flush=True)
-threading.Thread(target=threading.Event().wait).start()  # Python waits for it when it ends
+    threading.Event().wait()
 """
 
 
 @pytest.mark.parametrize(
-    ("where", "end_s", "times"),
-    [("in the block", 0.1, 1), ("after it", 0.1, 1), ("in the block", 600, 2)],
+    ("end_s", "times"),
+    [(0.1, 1), (600, 2)],
 )
-def test_a_signal_ends_it(where: str, end_s: float, times: int) -> None:
+def test_a_signal_ends_it(end_s: float, times: int) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", HANGS, where, str(end_s)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", HANGS, str(end_s)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert process.stdout is not None
     try:

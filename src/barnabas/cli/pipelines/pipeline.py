@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli.pipelines.pipelines import spark_settings
 from barnabas.extras import how_to_install
+from barnabas.services.rows.pipelines import spark_settings
 from barnabas.terminal.errors import CliError
 from barnabas.terminal.options import AsJson
 from barnabas.terminal.runner import example, new_app

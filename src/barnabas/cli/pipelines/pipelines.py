@@ -16,9 +16,8 @@ from urllib.parse import quote, urlencode, urlsplit
 import typer
 
 from barnabas.client.urls import login_of, without_login
-from barnabas.extras import how_to_install
-from barnabas.services.access import check_openness
-from barnabas.services.command import access_in, access_parameters, warn_of_exposed, with_parameters
+from barnabas.services.command import add_start
+from barnabas.services.rows.pipelines import PIPELINES
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError, UsageError
 from barnabas.terminal.options import AsJson
 from barnabas.terminal.output import note, print_json, print_table
@@ -30,7 +29,7 @@ FOLLOW_SECONDS: Final = 1.0
 LINES_MAX: Final = 10_000
 PAGE_MAX: Final = 10_000
 """How many rows the server gives at once."""
-DEFAULT_SERVER: Final = "http://127.0.0.1:8084"
+DEFAULT_SERVER: Final = f"http://{PIPELINES.listen}"
 Server = Annotated[
     str,
     typer.Option(
@@ -45,107 +44,7 @@ def pipelines() -> None:
     """Run many pipelines in one server; start, pause, resume and restart them."""
 
 
-def serve(
-    files: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILE.yaml", help="Pipelines to add.", show_default=False)
-    ] = None,
-    folder: Annotated[
-        Path,
-        typer.Option(
-            "--data", "--dir", metavar="DIR", help="Folder of the pipelines' files, states and checkpoints."
-        ),
-    ] = Path("data/pipelines"),
-    checkpoints: Annotated[
-        str | None,
-        typer.Option(
-            "--checkpoints",
-            metavar="DIR|URL",
-            help="Checkpoints of all pipelines, where Spark reaches it (hdfs://, s3a://). Default: below --data.",
-            show_default=False,
-        ),
-    ] = None,
-    listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="The HTTP API's address.")
-    ] = "127.0.0.1:8084",
-    master: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="The Spark cluster, e.g. spark://host:7077. Default: local[*].",
-            show_default=False,
-        ),
-    ] = None,
-    bootstrap: Annotated[
-        str | None,
-        typer.Option(
-            "-b",
-            "--bootstrap",
-            envvar="BARNABAS_BOOTSTRAP",
-            metavar="HOST:PORT,...",
-            help="The Kafka cluster of pipelines that name none.",
-            show_default=False,
-        ),
-    ] = None,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A setting of Spark; may be repeated.", show_default=False),
-    ] = None,
-    **given: Any,
-) -> int:
-    """Run a server in the foreground. It continues with all pipelines that an earlier server in DIR ran."""
-    for file in files or []:
-        if not file.is_file():
-            raise CliError(f"{file}: no such file")
-    try:
-        from barnabas.http.server import HttpOptions
-        from barnabas.observe.logs import set_up
-        from barnabas.pipelines.plan.errors import PipelineError
-        from barnabas.pipelines.serving.serve import serve as run_server
-    except ImportError as error:
-        raise CliError(
-            f"pipelines need an extra that is not installed ({error.name}); install it with {how_to_install('pipelines')}"
-        ) from None
-    access = access_in(given)
-    set_up()
-    warn_of_exposed(access)
-    tls, authenticate = access.tls(), access.authenticate()
-    check_openness(listen, access, tls, has_login=authenticate is not None)
-    try:
-        return run_server(
-            folder,
-            http=HttpOptions(
-                listen,
-                cors_origins=access.origins(),
-                names=access.names(),
-                tls=tls,
-                authenticate=authenticate,
-                connections=access.connections(),
-            ),
-            bootstrap=bootstrap,
-            master=master,
-            files=files or (),
-            checkpoints=checkpoints,
-            conf=spark_settings(conf),
-        )
-    except PipelineError as error:
-        raise CliError(str(error)) from None
-
-
-app.command(
-    "serve",
-    epilog=example(
-        "barnabas pipelines serve",
-        "barnabas pipelines serve --data /var/lib/barnabas/pipelines --master spark://host:7077 access.yaml",
-    ),
-)(with_parameters(serve, access_parameters()))
-
-
-def spark_settings(pairs: list[str] | None) -> dict[str, str]:
-    """The settings of `--conf NAME=VALUE`. Raises UsageError."""
-    for pair in pairs or []:
-        if not pair.startswith("spark.") or "=" not in pair:
-            raise UsageError(f"--conf {pair!r} is not of the form spark.name=value")
-    return {name: value for name, _, value in (pair.partition("=") for pair in pairs or [])}
+add_start(app, PIPELINES)
 
 
 def call(server: str, method: str, path: str, body: bytes | None = None, *, exact: bool = False) -> Any:
@@ -155,7 +54,7 @@ def call(server: str, method: str, path: str, body: bytes | None = None, *, exac
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(f"--url {shown!r} is not a URL like {DEFAULT_SERVER}")
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname, parts.port or 8084, timeout=120)
+    connection = kind(parts.hostname, parts.port or PIPELINES.port, timeout=120)
     try:
         headers = login_of(parts)
         if body is not None:

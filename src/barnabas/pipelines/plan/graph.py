@@ -45,6 +45,17 @@ class Plan:
         """The sources that are read, in order."""
         return tuple(r.origin.source for r in self.relations.values() if isinstance(r.origin, Scan))
 
+    def reaching(self, options: Mapping[str, str]) -> Plan:
+        """The plan whose sources of topics have these options too, unless they have others of the same names."""
+        relations = {}
+        for name, relation in self.relations.items():
+            origin = relation.origin
+            if isinstance(origin, Scan) and origin.source.of_topics:
+                source = replace(origin.source, options={**options, **origin.source.options})
+                relation = replace(relation, origin=replace(origin, source=source))
+            relations[name] = relation
+        return replace(self, relations=relations)
+
     def output(self, name: str) -> Output | None:
         """The output of this name."""
         return next((output for output in self.outputs if output.name == name), None)

@@ -61,6 +61,13 @@ class PipelineSpec:
     dead_topic: DeadLetters = field(default_factory=DeadLetters)
     secrets: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
+    def reaching(self, options: Mapping[str, str]) -> PipelineSpec:
+        """The pipeline with these options of the client (`kafka.*`) where its sources have none of their own."""
+        if not options:
+            return self
+        secrets = frozenset(value for name, value in options.items() if "password" in name or "jaas" in name)
+        return replace(self, plan=self.plan.reaching(options), secrets=self.secrets | secrets)
+
     @property
     def outputs(self) -> tuple[Output, ...]:
         """The outputs of its plan."""

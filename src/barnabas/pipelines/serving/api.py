@@ -36,11 +36,9 @@ from starlette.routing import Route
 
 from barnabas.http.bodies import json_object, read_body
 from barnabas.http.errors import HttpError
-from barnabas.http.guard import Limits
 from barnabas.http.server import Service
-from barnabas.pipelines.compiler.queries import address_of
 from barnabas.pipelines.entries.hiding import masked
-from barnabas.pipelines.fronts.yaml.spec import PIPELINE, parse_spec
+from barnabas.pipelines.fronts.yaml.spec import PIPELINE
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.serving.lookups import BadLookup, Lookups, asked_in
 from barnabas.pipelines.serving.manager import Manager
@@ -50,8 +48,6 @@ from barnabas.pipelines.views.lookup import NothingYet, TooSlow
 from barnabas.pipelines.views.store import ViewError
 
 Handler = Callable[[Request], Awaitable[Response]]
-LIMITS = Limits(body_bytes=1 << 20, request_s=600.0, requests=200)
-"""A preview may start a Spark job: it takes its time."""
 LINES_MAX = 10_000
 """How many lines of a log are in one answer."""
 ACTIONS = {
@@ -182,12 +178,12 @@ class Api:
         count = given.get("count", 5)
         if type(count) is not int or not 1 <= count <= 1000:
             raise BadRequest(f"count is {count!r}, not a number from 1 to 1000")
-        spec = await run_in_threadpool(parse_spec, str(given.get("pipeline", "")))
+        spec = await run_in_threadpool(self.manager.parsed, str(given.get("pipeline", "")))
         found = await run_in_threadpool(
             preview,
             self.manager.spark,
             spec,
-            address_of(spec, self.manager.bootstrap),
+            self.manager.address(spec),
             topic=given.get("topic"),
             count=count,
             output=given.get("output"),

@@ -37,21 +37,32 @@ JOURNAL: Final = "journal.jsonl"
 class Manager(Supervisor):
     """All pipelines of a server. Every method may be called from any thread."""
 
-    def __init__(
-        self, spark: SparkSession, folder: Path, bootstrap: str | None, checkpoints: str | None = None
-    ) -> None:
-        """checkpoints: a folder or URL for the checkpoints of all pipelines; default each pipeline's own folder."""
-        super().__init__(spark, bootstrap, folder / SPARK_LOG)
+    def __init__(self, folder: Path, client: Mapping[str, str], checkpoints: str | None = None) -> None:
+        """client: a client's properties, with bootstrap.servers: the cluster of pipelines that name none. checkpoints: a
+        folder or URL for the checkpoints of all pipelines; default each pipeline's own folder."""
+        super().__init__(client["bootstrap.servers"], folder / SPARK_LOG)
         self.folder = folder
         self.checkpoints = checkpoints
+        self._client = {
+            f"kafka.{name}": value for name, value in client.items() if name != "bootstrap.servers"
+        }
 
-    def open(self) -> None:
+    def address(self, spec: PipelineSpec) -> str:
+        """The brokers of a pipeline: those that it names itself, if any."""
+        return spec.bootstrap or address_of(spec, self.bootstrap)
+
+    def parsed(self, text: str, name: str = "pipeline") -> PipelineSpec:
+        """The pipeline of a file; one that names no cluster reaches that of the server. Raises PipelineError."""
+        spec = parse_spec(text, name)
+        return spec if spec.bootstrap is not None else spec.reaching(self._client)
+
+    def open(self, spark: SparkSession) -> None:
         """Loads the pipelines in the folder, and begins to run them."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(self.folder.glob("*/pipeline.yaml")):
             try:
                 text = path.read_text()
-                managed = self._managed(parse_spec(text, str(path)), text)
+                managed = self._managed(self.parsed(text, str(path)), text)
                 state = json.loads(path.with_name("state.json").read_text())
                 managed.wanted, managed.starting = Wanted(state["wanted"]), state.get("starting", {})
             except (PipelineError, OSError, ValueError, KeyError) as error:
@@ -59,7 +70,7 @@ class Manager(Supervisor):
                 continue
             managed.failures.extend(_stored_failures(path.with_name("failures.json")))
             self.watch(managed)
-        super().open()
+        super().open(spark)
 
     # --- requests ----------------------------------------------------------------------------------
 
@@ -72,8 +83,8 @@ class Manager(Supervisor):
             raise PipelineError(
                 f"the file holds {MASK} in place of a secret: write ${{env:NAME}}, or the secret"
             )
-        spec = parse_spec(text)
-        prepare(spec, address_of(spec, self.bootstrap))
+        spec = self.parsed(text)
+        prepare(spec, self.address(spec))
         managed = self._managed(spec, text, Wanted.RUNNING if start else Wanted.STOPPED)
         with managed.lock:  # so that nothing starts before the old one has stopped
             old = self._pipelines.get(spec.name)

@@ -219,12 +219,11 @@ def run_pipeline(
 
 
 @contextmanager
-def stop_signals(end_s: float = END_SECONDS, *, whole_process: bool = False) -> Iterator[threading.Event]:
+def stop_signals(end_s: float = END_SECONDS) -> Iterator[threading.Event]:
     """An event that Ctrl-C and SIGTERM set, so that micro-batches can be finished; a second signal ends the process at
     once. Outside of the main thread, signals are handled as before.
 
-    end_s: so many seconds after the signal, Java is killed and the process ends, whatever Spark does. whole_process:
-    that holds after the block too, when Python waits for threads that may hang in calls to Java.
+    end_s: so many seconds after the signal, Java is killed and the process ends, whatever Spark does.
     """
     stopped = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -247,9 +246,8 @@ def stop_signals(end_s: float = END_SECONDS, *, whole_process: bool = False) -> 
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        if not whole_process:
-            for timer in timers:
-                timer.cancel()
+        for timer in timers:
+            timer.cancel()
 
 
 def _end_late(end_s: float, code: int) -> None:
@@ -278,12 +276,12 @@ def _run(
     stopped: threading.Event,
 ) -> None:
     begun = time.monotonic()
-    supervisor = Supervisor(spark, bootstrap, Path(report.log))
+    supervisor = Supervisor(bootstrap, Path(report.log))
     reports: dict[str, QueryReport] = {}
     with tempfile.TemporaryDirectory(prefix="barnabas-") as folder:
         managed = Managed(spec, checkpoint, stop_file(Path(folder)), once=once, reports=reports)
         supervisor.watch(managed)
-        supervisor.open()
+        supervisor.open(spark)
         try:
             _watch(supervisor, managed, progress, shown, stopped)
         finally:

@@ -156,10 +156,10 @@ class Managed:
 class Supervisor:
     """Runs pipelines, with a thread that watches them and worker threads. Methods may be called by any thread."""
 
-    def __init__(self, spark: SparkSession, bootstrap: str | None, spark_log: Path | None = None) -> None:
-        """spark_log: the file that the session logs to."""
-        self.spark = spark
+    def __init__(self, bootstrap: str | None, spark_log: Path | None = None) -> None:
+        """bootstrap: the brokers of all pipelines; None: those that each names. spark_log: the file that Spark logs to."""
         self.bootstrap = bootstrap
+        self._spark: SparkSession | None = None
         self.spark_log = spark_log
         self._pipelines: dict[str, Managed] = {}
         # Held while the dictionary is read or changed, never while waiting for something.
@@ -175,14 +175,21 @@ class Supervisor:
         with self._lock:
             self._pipelines[managed.spec.name] = managed
 
-    def open(self) -> None:
-        """Starts the thread, which starts the pipelines."""
+    def open(self, spark: SparkSession) -> None:
+        """Starts the thread, which starts the pipelines in this session."""
+        self._spark = spark
         self._thread.start()
 
     @property
-    def opened(self) -> bool:
-        """Whether `open` was called."""
-        return self._thread.ident is not None
+    def spark(self) -> SparkSession:
+        """The session of all pipelines, once `open` was called. Raises PipelineError before."""
+        if self._spark is None:
+            raise PipelineError("Spark has not been started yet")
+        return self._spark
+
+    def address(self, spec: PipelineSpec) -> str:
+        """The brokers of a pipeline."""
+        return address_of(spec, self.bootstrap)
 
     def close(self) -> None:
         """Stops every query after its micro-batch, and the threads. The requested states are not changed."""
@@ -265,7 +272,7 @@ class Supervisor:
         managed.begun_at = time.monotonic()
         try:
             # This may take long, so it does not hold the lock: the pipeline can be paused meanwhile.
-            prepare(managed.spec, address_of(managed.spec, self.bootstrap))
+            prepare(managed.spec, self.address(managed.spec))
             with self._starts:
                 with managed.lock:
                     there = self._pipelines.get(managed.spec.name) is managed
@@ -326,7 +333,7 @@ class Supervisor:
             self.spark,
             managed.spec,
             query,
-            address_of(managed.spec, self.bootstrap),
+            self.address(managed.spec),
             managed.checkpoints,
             brake=managed.brake,
             once=managed.once,
@@ -425,7 +432,7 @@ class Supervisor:
             managed.asking = self._workers.submit(self._ask_lag, managed)
 
     def _ask_lag(self, managed: Managed) -> None:
-        settings = connection_options(managed.spec, address_of(managed.spec, self.bootstrap))
+        settings = connection_options(managed.spec, self.address(managed.spec))
         try:
             with BlockingClient(_impatient(client_options(settings))) as client:
                 for stream, report in list(managed.running):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.client.urls import Address
 from barnabas.services.option import ServiceOption
 from barnabas.services.row import Given, Row
 from barnabas.services.where import properties_of
 from barnabas.terminal.errors import UsageError
 
 if TYPE_CHECKING:
-    from barnabas.client.urls import Address
     from barnabas.console.main import ClusterOptions
     from barnabas.http.server import HttpServer
 
@@ -68,7 +68,6 @@ def _by_name(given: str | Iterable[str] | None, first: str, word: str) -> dict[s
 def _clusters(given: Given) -> Iterator[ClusterOptions]:
     from barnabas.client.errors import ClientError
     from barnabas.client.options import ClientOptions
-    from barnabas.client.urls import Address
     from barnabas.console.main import ClusterOptions
 
     values = given.values
@@ -96,11 +95,18 @@ def _clusters(given: Given) -> Iterator[ClusterOptions]:
             registry = _address(Address(url))
         else:
             registry = given.registry if name == first else lambda: None
-        yield ClusterOptions(name, client, registry, pipelines.get(name))
+        yield ClusterOptions(name, client, registry, _pipelines(given, pipelines.get(name), name == first))
 
 
-def _address(address: Address) -> Any:
+def _address(address: Address) -> Callable[[], Address | None]:
     return lambda: address
+
+
+def _pipelines(given: Given, url: str | None, is_first: bool) -> Callable[[], Address | None]:
+    """Where the server of a cluster's pipelines answers: at the URL, otherwise in this process for the first cluster."""
+    if url is not None:
+        return _address(Address(url))
+    return lambda: given.neighbour("pipelines") if is_first else None
 
 
 def make(given: Given) -> HttpServer:
@@ -137,7 +143,7 @@ CONSOLE: Final = Row(
         "barnabas console -b kafka1:9092 --registry http://schemas1:8081 --listen 0.0.0.0:8080 --secure DIR",
     ),
     make=make,
-    ready=lambda given: f"cluster {given.client['bootstrap.servers']}",
+    ready=lambda given, health: f"cluster {given.client['bootstrap.servers']}",
     options=OPTIONS,
     secret_files=secret_files,
 )

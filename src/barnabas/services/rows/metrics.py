@@ -15,14 +15,8 @@ def make(given: Given) -> HttpServer:
     """A server that is not started yet. Raises UsageError."""
     if given.measure is None:
         raise UsageError("metrics are those of a broker in the same process: barnabas start --with metrics")
-    try:
-        from barnabas.services.metrics_page import make_server
-    except ImportError as error:
-        from barnabas.extras import how_to_install
+    from barnabas.services.metrics_page import make_server
 
-        raise UsageError(
-            f"--with metrics needs {error.name}, which is not installed; install it with {how_to_install('services')}"
-        ) from None
     return make_server(given.measure, given.http)
 
 
@@ -33,5 +27,6 @@ METRICS: Final = Row(
     about="Serve the broker's metrics to Prometheus.",
     examples=("barnabas start --with metrics",),
     make=make,
-    ready=lambda given: "GET /metrics",
+    modules=("starlette", "uvicorn", "prometheus_client"),
+    ready=lambda given, health: "GET /metrics",
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.services.option import ServiceOption
 from barnabas.services.row import Given, Row
@@ -61,7 +62,7 @@ def make(given: Given) -> HttpServer:
     return make_server(options, given.http)
 
 
-def ready(given: Given) -> str:
+def ready(given: Given, health: Mapping[str, Any]) -> str:
     """See Row."""
     values = given.values
     return f"cluster {given.client['bootstrap.servers']}, topic {values['topic']}, group {values['group']}"

@@ -87,7 +87,7 @@ REPORTING: Final = Row(
         "barnabas reporting start -b kafka1:9092 --secrets keys --hooks hooks",
     ),
     make=make,
-    ready=lambda given: f"cluster {given.client['bootstrap.servers']}, topic {given.values['topic']}",
+    ready=lambda given, health: f"cluster {given.client['bootstrap.servers']}, topic {given.values['topic']}",
     options=OPTIONS,
     secret_files=secret_files,
     has_login=lambda values: values["secrets"] is not None or values["hooks"] is not None,

@@ -66,6 +66,6 @@ REST: Final = Row(
         "barnabas rest start -b kafka1:9092 --registry http://schemas1:8081 --listen 0.0.0.0:8082 --secure DIR",
     ),
     make=make,
-    ready=lambda given: f"cluster {given.client['bootstrap.servers']}",
+    ready=lambda given, health: f"cluster {given.client['bootstrap.servers']}",
     options=OPTIONS,
 )

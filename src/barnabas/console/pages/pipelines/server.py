@@ -8,7 +8,7 @@ import json
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from barnabas.client.urls import connect, login_of, without_login
+from barnabas.client.urls import Address, connect, login_of, without_login
 from barnabas.console.asking import Ask
 from barnabas.console.said import Refused, said
 
@@ -18,26 +18,30 @@ ANSWER_BYTES_MAX: Final = 16 << 20
 
 def server_url(ask: Ask) -> str:
     """Where the server is, without a login. Raises Refused."""
-    if ask.cluster.pipelines is None:
+    return without_login(_address(ask).url)
+
+
+def _address(ask: Ask) -> Address:
+    address = ask.cluster.pipelines()
+    if address is None:
         raise Refused(
             404,
             said("No server of pipelines is known for this cluster"),
             said("Start one with barnabas pipelines serve, and the console with --pipelines URL."),
         )
-    return without_login(ask.cluster.pipelines)
+    return address
 
 
 async def call(
     ask: Ask, method: str, path: str, body: Any = None, *, raw: bytes | None = None, text: bool = False
 ) -> Any:
     """The answer to a request: JSON, or text. Raises Refused."""
-    shown = server_url(ask)
-    url = ask.cluster.pipelines
-    assert url is not None
+    address = _address(ask)
+    shown = without_login(address.url)
     data = json.dumps(body).encode() if body is not None else raw
     try:
         media_type = "application/json" if raw is None else "application/yaml"
-        status, answer = await asyncio.to_thread(_exchange, url, method, path, data, media_type)
+        status, answer = await asyncio.to_thread(_exchange, address, method, path, data, media_type)
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise Refused(
@@ -57,9 +61,11 @@ async def call(
         raise Refused(502, said("{url} does not answer as a server of pipelines does", url=shown)) from None
 
 
-def _exchange(url: str, method: str, path: str, data: bytes | None, media_type: str) -> tuple[int, bytes]:
-    parts = urlsplit(url)
-    connection = connect(parts, None, TIMEOUT_S)
+def _exchange(
+    address: Address, method: str, path: str, data: bytes | None, media_type: str
+) -> tuple[int, bytes]:
+    parts = urlsplit(address.url)
+    connection = connect(parts, address.context, TIMEOUT_S)
     try:
         headers = {**login_of(parts), **({} if data is None else {"Content-Type": media_type})}
         connection.request(method, parts.path.rstrip("/") + path, data, headers)
