@@ -1,12 +1,16 @@
-"""What import-linter cannot see of the rule that wire, records and cores do no I/O and read neither clock nor chance."""
+"""What import-linter cannot see: that wire, records and cores do no I/O and read neither clock nor chance, and that no
+module imports itself through others."""
 
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+import grimp
 
 SOURCE: Final = Path(__file__).parents[2] / "src" / "barnabas"
 PURE: Final = ("wire", "records", "cores")
@@ -54,3 +58,10 @@ def test_compiled_modules_use_memory_only() -> None:
     used = {(path.name, name) for path in sources(".pyx") for name in CYTHON.findall(path.read_text())}
     assert used
     assert [found for found in sorted(used) if not CYTHON_MAY_USE.match(found[1])] == []
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """import-linter compares the packages within a package: there, modules of two may import each other."""
+    imports = grimp.build_graph("barnabas", cache_dir=None)
+    modules = {module: imports.find_modules_directly_imported_by(module) for module in imports.modules}
+    graphlib.TopologicalSorter(modules).prepare()  # raises CycleError, which names the modules

@@ -17,6 +17,7 @@ from barnabas.client.errors import BrokerError, ClientError, UnsupportedByBroker
 from barnabas.client.options import ClientOptions
 from barnabas.config.option import ConfigError
 from barnabas.config.properties import parse_properties
+from barnabas.kafka_tools.failures import ToolError as ToolError
 from barnabas.kafka_tools.parser import Parsed, Refused, Tool
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, describe_failure, discard_output
 from barnabas.terminal.output import MANNER
@@ -25,10 +26,6 @@ from barnabas.wire.errors import ErrorCode
 
 CONTACT_SECONDS: Final = 2.0
 """How long to try a server that refuses connections: it may be starting."""
-
-
-class ToolError(Exception):
-    """The tool failed; its message is printed as it is on standard error."""
 
 
 class HelpShown(Exception):

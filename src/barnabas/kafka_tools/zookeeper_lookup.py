@@ -12,8 +12,9 @@ from importlib.util import find_spec
 from typing import Final
 
 from barnabas.cores.znode_layout import BROKER_IDS, BadPayload, Broker, decode_broker
-from barnabas.kafka_tools.common import ToolError
-from barnabas.kafka_tools.zookeeper_trees import Refusal, Tree, open_tree
+from barnabas.kafka_tools.failures import ToolError
+from barnabas.kafka_tools.zookeeper_nodes import Refusal, Tree
+from barnabas.kafka_tools.zookeeper_trees import open_tree
 
 BROKER_PORT: Final = 9092
 ZOOKEEPER_PORT: Final = 2181

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.extras import how_to_install
-from barnabas.kafka_tools.common import ToolError
-from barnabas.kafka_tools.zookeeper_trees import CONNECT_SECONDS, Facts, Refusal
+from barnabas.kafka_tools.failures import ToolError
+from barnabas.kafka_tools.zookeeper_nodes import Facts, Refusal
 
+CONNECT_SECONDS: Final = 15.0
 PERMISSIONS: Final = (("c", 4), ("d", 8), ("r", 1), ("w", 2), ("a", 16))
 """The letters of ZooKeeper's ACLs in the order in which its shell prints them, and their bits."""
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.kafka_tools.common import guarded, say
-from barnabas.kafka_tools.zookeeper_trees import NO_VERSION, Facts, Refusal, Tree, open_tree
+from barnabas.kafka_tools.zookeeper_nodes import Facts, Refusal, Tree
+from barnabas.kafka_tools.zookeeper_trees import NO_VERSION, open_tree
 from barnabas.terminal.ending import end_process
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 

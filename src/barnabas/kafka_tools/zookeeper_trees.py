@@ -12,12 +12,13 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from barnabas.cores.znode_ops import ANY_VERSION, Create, Delete, Op, Set
-from barnabas.kafka_tools.common import ToolError
+from barnabas.kafka_tools.failures import ToolError
+from barnabas.kafka_tools.zookeeper_nodes import Facts, Refusal, Tree
+from barnabas.kafka_tools.zookeeper_served import ZooKeeper
 
-CONNECT_SECONDS: Final = 15.0
 COPY_ATTEMPTS: Final = 20
 WAL_HEADER_BYTES: Final = 32
 IN_USE: Final = "a broker uses {}, so it can only be read here; stop the broker first, or use kafka-configs and kafka-topics"
@@ -26,67 +27,11 @@ IN_USE: Final = "a broker uses {}, so it can only be read here; stop the broker 
 T = TypeVar("T")
 
 
-class Refusal(Exception):
-    """A command failed on its node. The message is the one of ZooKeeper's shell."""
-
-
-class Facts(NamedTuple):
-    """What is known about a node. The embedded tree keeps no pzxid, cversion and aversion: they are None."""
-
-    czxid: int
-    ctime_ms: int
-    mzxid: int
-    mtime_ms: int
-    pzxid: int | None
-    cversion: int | None
-    version: int
-    aversion: int | None
-    owner: int
-    data_length: int
-    children: int
-
-
-class Tree(Protocol):
-    """What the shell asks. Paths begin with a slash. Everything raises Refusal."""
-
-    def get(self, path: str) -> tuple[bytes | None, Facts]:
-        """Data and facts of a node."""
-
-    def children(self, path: str) -> list[str]:
-        """The names of its children, sorted."""
-
-    def create(self, path: str, data: bytes | None, ephemeral: bool, sequence: bool, acl: str | None) -> str:
-        """Create a node; its path."""
-
-    def set(self, path: str, data: bytes, version: int) -> Facts:
-        """Replace its data."""
-
-    def delete(self, path: str, version: int) -> None:
-        """Delete a node without children."""
-
-    def get_acl(self, path: str) -> list[tuple[str, str, str]]:
-        """(scheme, id, permissions as in cdrwa) of each entry."""
-
-    def set_acl(self, path: str, acl: str, version: int) -> Facts:
-        """Replace its ACL."""
-
-    def add_auth(self, scheme: str, credential: str) -> None:
-        """Log this session in."""
-
-    def sync(self, path: str) -> None:
-        """Wait until this server knows what all others know."""
-
-    def close(self) -> None:
-        """End the session."""
-
-
 def open_tree(address: str, tls_file: str | None) -> Tree:
     """The tree at HOST:PORT[/chroot], in a data dir or file, or at a socket. Raises ToolError, OSError."""
     place = Path(address.removeprefix("sqlite:"))
     if address.startswith("sqlite:") or place.exists():
         return _embedded(place)
-    from barnabas.kafka_tools.zookeeper_served import ZooKeeper
-
     return ZooKeeper.connect(address, tls_file)
 
 

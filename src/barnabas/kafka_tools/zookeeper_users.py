@@ -12,7 +12,8 @@ from barnabas.kafka_tools import quotas, scram
 from barnabas.kafka_tools.common import ToolError, names_servers
 from barnabas.kafka_tools.parser import Parsed
 from barnabas.kafka_tools.zookeeper_lookup import is_there
-from barnabas.kafka_tools.zookeeper_trees import NO_VERSION, Refusal, Tree, open_tree
+from barnabas.kafka_tools.zookeeper_nodes import Refusal, Tree
+from barnabas.kafka_tools.zookeeper_trees import NO_VERSION, open_tree
 from barnabas.security.sasl.scram import decode_credential, encode_credential, new_credential
 
 CHANGE_PREFIX: Final = f"{CONFIG_CHANGES}/config_change_"

@@ -18,6 +18,7 @@ from barnabas.registry.subjects import parse_subject
 from barnabas.registry.tasks import TOO_LONG, Asks, Desk, Outcome, Source, Task
 from barnabas.schemas.errors import InvalidSchema, SchemaError
 from barnabas.schemas.formats.base import Dependency, Parsed, Problem, TooDeep
+from barnabas.schemas.formats.comparing import problems_reading
 from barnabas.schemas.formats.pairs import OverBudget, Steps
 from barnabas.schemas.formats.reading import read_schema
 from barnabas.schemas.formats.tags import change_tags
@@ -252,7 +253,7 @@ class Schema:
 
 
 def _compared(reader: Parsed, writer: Parsed, steps: Steps | None) -> list[Any]:
-    found = [tuple(problem) for problem in reader.problems_reading(writer, steps)]
+    found = [tuple(problem) for problem in problems_reading(reader, writer, steps)]
     if steps is not None and any(kind == "NESTED_TOO_DEEPLY" for kind, *_ in found):
         raise OverBudget  # how deep is too deep depends on who calls
     return found

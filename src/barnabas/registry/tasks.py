@@ -14,6 +14,7 @@ from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.requests import Wanted, read_wanted
 from barnabas.schemas.errors import InvalidSchema, SchemaError
 from barnabas.schemas.formats.base import Dependency, Parsed
+from barnabas.schemas.formats.comparing import problems_reading
 from barnabas.schemas.formats.pairs import OverBudget
 from barnabas.schemas.formats.reading import read_schema
 from barnabas.schemas.formats.tags import change_tags
@@ -140,7 +141,7 @@ class Desk:
             case Asks.FIELDS:
                 return list(first.field_names())
             case _:
-                return [tuple(problem) for problem in first.problems_reading(others[0])]
+                return [tuple(problem) for problem in problems_reading(first, others[0])]
 
     def _read(self, source: Source) -> Parsed:
         digest = source.digest()

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 from barnabas.schemas.errors import InvalidSchema
 from barnabas.schemas.formats.base import Dependency
+from barnabas.schemas.formats.comparing import problems_reading
 from barnabas.schemas.formats.json_schema import read_json_schema
 from barnabas.schemas.model import Reference
 
 
 def kinds(reader: Any, writer: Any) -> list[tuple[str, str]]:
     new, old = (read_json_schema(json.dumps(schema)) for schema in (reader, writer))
-    return [(p.kind, p.path) for p in new.problems_reading(old)]
+    return [(p.kind, p.path) for p in problems_reading(new, old)]
 
 
 def obj(closed: bool = False, /, required: Any = (), **properties: Any) -> dict[str, Any]:
@@ -189,8 +190,8 @@ def test_references_to_other_subjects() -> None:
         name = "http://x/item.json"
         return read_json_schema(text, [Dependency(name, Reference(name, "item", 1), held)])
 
-    assert not read(N).problems_reading(read(I))
-    assert [p.kind for p in read(I).problems_reading(read(S))] == ["TYPE_CHANGED"]
+    assert not problems_reading(read(N), read(I))
+    assert [p.kind for p in problems_reading(read(I), read(S))] == ["TYPE_CHANGED"]
     with pytest.raises(InvalidSchema, match="cannot be resolved"):
         read_json_schema(text)
 

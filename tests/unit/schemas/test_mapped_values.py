@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.schemas.codecs.schemas import ProtobufCodec, make_codec, mapped_value
+from barnabas.schemas.codecs.protobuf import ProtobufCodec
+from barnabas.schemas.codecs.schemas import make_codec, mapped_value
 
 FIELDS = """ message M {{
   {0} int32 my_num = 1; {0} string other_text = 2; repeated int64 big_ones = 3; {0} M in_side = 4;

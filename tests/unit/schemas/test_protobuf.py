@@ -11,6 +11,7 @@ from google.protobuf import descriptor_pb2
 
 from barnabas.schemas.errors import InvalidSchema
 from barnabas.schemas.formats.base import Dependency
+from barnabas.schemas.formats.comparing import problems_reading
 from barnabas.schemas.formats.protobuf import read_protobuf
 from barnabas.schemas.model import Reference
 
@@ -31,7 +32,7 @@ def file(body: str, syntax: str = "proto3", package: str = "p") -> str:
 
 
 def kinds(reader: str, writer: str) -> list[tuple[str, str]]:
-    return [(p.kind, p.path) for p in read_protobuf(reader).problems_reading(read_protobuf(writer))]
+    return [(p.kind, p.path) for p in problems_reading(read_protobuf(reader), read_protobuf(writer))]
 
 
 @pytest.mark.parametrize(
@@ -106,8 +107,8 @@ def test_a_type_of_a_reference_is_compared() -> None:
         held = f'syntax = "proto3"; package q; message I {{ {kind} a = 1; }}'
         return read_protobuf(text, [Dependency("i.proto", Reference("i.proto", "i", 1), held)])
 
-    assert not read("int32").problems_reading(read("int64"))
-    (found,) = read("int32").problems_reading(read("string"))
+    assert not problems_reading(read("int32"), read("int64"))
+    (found,) = problems_reading(read("int32"), read("string"))
     assert (found.kind, found.path) == ("FIELD_SCALAR_KIND_CHANGED", "#/M/1/I/1")
 
 
@@ -137,8 +138,8 @@ def test_the_stored_form_is_stable(text: str) -> None:
     assert read_protobuf(once.canonical).canonical == once.canonical
     assert read_protobuf(once.normalized()).normalized() == once.normalized()
     for other in (read_protobuf(once.normalized()), read_protobuf(once.formatted("serialized"))):
-        assert not other.problems_reading(once)
-        assert not once.problems_reading(other)
+        assert not problems_reading(other, once)
+        assert not problems_reading(once, other)
 
 
 def test_what_was_written_is_kept() -> None:

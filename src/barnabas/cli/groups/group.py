@@ -99,7 +99,7 @@ def add_lag(admin: Admin, details: list[dict[str, Any]]) -> None:
     consumer_groups = {shown["group"]: shown for shown in details if shown["type"] != SHARE}
     if not consumer_groups:
         return
-    from barnabas.cli.groups.lag import looked, seconds_of
+    from barnabas.cli.groups.lag_now import looked, seconds_of
 
     look = looked(admin, list(consumer_groups))
     for group in look.groups:

@@ -12,6 +12,7 @@ import typer
 
 from barnabas.admin import Admin
 from barnabas.cli.groups.group import app, state_word
+from barnabas.cli.groups.lag_now import looked, seconds_of
 from barnabas.monitor.lag.by import By, Counts, readable
 from barnabas.monitor.lag.forecast import caught_up_ms
 from barnabas.monitor.lag.model import GroupLag, PartitionLag
@@ -93,18 +94,6 @@ def lag_of_groups(
         say_error(COMMAND, f"{name}: {explain_error(error)}")
     code = say_missing(COMMAND, "group", list(look.missing))
     return EXIT_FAILED if look.failed else code
-
-
-def looked(admin: Admin, names: list[str] | None, reader: LagReader | None = None) -> Look:
-    """The lag of these groups now, None: all. Raises CliError."""
-    reader = reader or LagReader(admin.asynchronous)
-    with saying("cannot read the lag"):
-        return admin.thread.run(reader.look(names, time.time_ns() // 1_000_000))
-
-
-def seconds_of(seconds: float | None) -> float | None:
-    """Rounded to tenths."""
-    return None if seconds is None else round(seconds, 1)
 
 
 def shown_group(group: GroupLag, now_ms: int) -> dict[str, Any]:

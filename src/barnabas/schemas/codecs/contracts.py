@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol
 
 from barnabas.schemas.codecs import Mismatch
 from barnabas.schemas.codecs.json_shape import JsonShape
+from barnabas.schemas.codecs.protobuf import ProtobufCodec
 from barnabas.schemas.codecs.rules import READ, WRITE, Rules, Shape, rules_of
-from barnabas.schemas.codecs.schemas import ProtobufCodec
 from barnabas.schemas.codecs.shapes import AvroShape, ProtobufShape, bare
 from barnabas.schemas.errors import InvalidSchema
 from barnabas.schemas.expressions import cel

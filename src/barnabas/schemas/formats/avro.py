@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from barnabas.schemas.errors import InvalidSchema
-from barnabas.schemas.formats.base import Dependency, Parsed, Problem, TooDeep
+from barnabas.schemas.formats.base import Dependency, TooDeep
 from barnabas.schemas.formats.pairs import STEPS_MAX, Steps
 from barnabas.schemas.json_text import BadJson, parse_json
+from barnabas.schemas.model import AVRO
 
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 NAMED: Final = ("record", "error", "enum", "fixed")
@@ -124,6 +125,8 @@ def digits_of(size: int) -> int:
 class AvroSchema:
     """A parsed schema. root: its type. foreign: full names of the types that its references define."""
 
+    language: Final = AVRO
+
     def __init__(self, root: AvroType, foreign: frozenset[str] = frozenset()) -> None:
         self.root = root
         self.foreign = foreign
@@ -136,13 +139,6 @@ class AvroSchema:
     def field_names(self) -> list[str]:
         """The names of the fields of a record."""
         return [field.name for field in self.root.fields]
-
-    def problems_reading(self, writer: Parsed, steps: Steps | None = None) -> Sequence[Problem]:
-        """Why this schema cannot read data written with `writer`. Raises OverBudget."""
-        from barnabas.schemas.formats.avro_compatibility import problems
-
-        assert isinstance(writer, AvroSchema)
-        return problems(self.root, writer.root, steps or Steps(STEPS_MAX))
 
     def formatted(self, style: str) -> str:
         """The text in a format: `resolved` contains the types of references; empty or `default` is the stored form.

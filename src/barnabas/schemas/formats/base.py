@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from barnabas.schemas.errors import InvalidSchema
-from barnabas.schemas.formats.pairs import Steps
 from barnabas.schemas.model import Reference
 
 
@@ -42,6 +41,11 @@ class Parsed(Protocol):
     """A parsed schema. canonical: its text in the form that is stored and compared."""
 
     @property
+    def language(self) -> str:
+        """AVRO, JSON or PROTOBUF."""
+        ...
+
+    @property
     def canonical(self) -> str:
         """The text that is stored."""
         ...
@@ -52,13 +56,6 @@ class Parsed(Protocol):
 
     def field_names(self) -> Sequence[str]:
         """Names of the fields of the outermost record, object or message."""
-        ...
-
-    def problems_reading(self, writer: Parsed, steps: Steps | None = None) -> Sequence[Problem]:
-        """Why this schema cannot read data written with `writer`, of the same language; empty if it can.
-
-        Raises OverBudget if finding out takes more steps.
-        """
         ...
 
     def formatted(self, style: str) -> str:

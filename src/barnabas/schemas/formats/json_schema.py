@@ -9,10 +9,10 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from barnabas.schemas.errors import InvalidSchema
 from barnabas.schemas.formats.avro import sort_names
-from barnabas.schemas.formats.base import Dependency, Parsed, Problem, TooDeep
-from barnabas.schemas.formats.pairs import STEPS_MAX, Steps
+from barnabas.schemas.formats.base import Dependency, TooDeep
 from barnabas.schemas.json_text import BadJson, parse_json
 from barnabas.schemas.json_validators import check_draft
+from barnabas.schemas.model import JSON
 
 Schema = Any
 """An object or a boolean, as JSON."""
@@ -22,6 +22,8 @@ ROOT: Final = ""
 
 class JsonSchema:
     """A parsed schema. documents: the schemas that it refers to, by their names in `references`."""
+
+    language: Final = JSON
 
     def __init__(self, tree: Schema, documents: dict[str, Schema]) -> None:
         self.tree = tree
@@ -36,13 +38,6 @@ class JsonSchema:
         """The names of the properties of an object."""
         properties = self.tree.get("properties") if isinstance(self.tree, dict) else None
         return list(properties) if isinstance(properties, dict) else []
-
-    def problems_reading(self, writer: Parsed, steps: Steps | None = None) -> Sequence[Problem]:
-        """Why this schema rejects values that `writer` accepts. Raises OverBudget."""
-        from barnabas.schemas.formats.json_compatibility import problems
-
-        assert isinstance(writer, JsonSchema)
-        return problems(self, writer, steps or Steps(STEPS_MAX))
 
     def formatted(self, style: str) -> str:
         """The text in a format: empty or `default`, the stored form. Raises InvalidSchema for any other."""

@@ -16,9 +16,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from barnabas.schemas.errors import InvalidSchema
-from barnabas.schemas.formats.base import Dependency, Parsed, Problem, TooDeep
+from barnabas.schemas.formats.base import Dependency, TooDeep
 from barnabas.schemas.formats.known_files import GOOGLE_TYPES
-from barnabas.schemas.formats.pairs import STEPS_MAX, Steps
 from barnabas.schemas.formats.proto_options import (
     META,
     META_FILE,
@@ -29,6 +28,7 @@ from barnabas.schemas.formats.proto_options import (
 )
 from barnabas.schemas.formats.proto_parser import parse_proto
 from barnabas.schemas.formats.proto_printer import UNINTERPRETED, print_proto
+from barnabas.schemas.model import PROTOBUF
 
 FILE_NAME: Final = "default"
 GOOGLE: Final = (
@@ -64,6 +64,8 @@ CONFLUENT: Final = {
 class ProtobufSchema:
     """A parsed file. held: its descriptor as it was written. descriptor: the one with all names resolved."""
 
+    language: Final = PROTOBUF
+
     def __init__(self, held: Any, dependencies: dict[str, Any]) -> None:
         self.descriptor, self._imported = _resolved(held, dependencies)
         uninterpret(held, self.descriptor.pool)
@@ -83,13 +85,6 @@ class ProtobufSchema:
     def field_names(self) -> list[str]:
         """The names of the fields of the first message."""
         return [field.name for message in self.held.message_type[:1] for field in message.field]
-
-    def problems_reading(self, writer: Parsed, steps: Steps | None = None) -> Sequence[Problem]:
-        """Why this schema cannot read data written with `writer`. Raises OverBudget."""
-        from barnabas.schemas.formats.protobuf_compatibility import problems
-
-        assert isinstance(writer, ProtobufSchema)
-        return problems(self.descriptor, writer.descriptor, steps or Steps(STEPS_MAX))
 
     def formatted(self, style: str) -> str:
         """The text in a format: `serialized` is the descriptor in base64, `ignore_extensions` lacks custom options.

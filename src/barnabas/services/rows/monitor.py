@@ -53,7 +53,7 @@ def make(given: Given) -> HttpServer:
     return make_server(MonitorOptions(dict(_clusters(given)), given.values["interval_s"]), given.http)
 
 
-def ready(given: Given) -> str:
+def ready(given: Given, health: Mapping[str, Any]) -> str:
     """See Row."""
     names = [given.values["name"], *(text.partition("=")[0] for text in given.values["also"] or ())]
     return f"clusters {', '.join(names)}"
