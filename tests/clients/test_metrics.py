@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
@@ -102,6 +102,7 @@ def test_logs_partitions_and_the_controller_are_as_clients_left_them(watched: Wa
         assert values["kafka_log_log_logstartoffset", labels] == 0
         assert values["kafka_log_log_size", labels] > RECORDS
     assert values["kafka_server_brokertopicmetrics_messagesin_total", ("orders",)] == RECORDS * PARTITIONS
+    assert values["kafka_server_brokertopicmetrics_messagesin_total", ("",)] >= RECORDS * PARTITIONS
     replicas = values["kafka_server_replicamanager_partitioncount", ()]
     assert replicas == values["kafka_server_replicamanager_leadercount", ()] >= PARTITIONS
     assert replicas == values["kafka_controller_kafkacontroller_globalpartitioncount", ()]
@@ -169,3 +170,98 @@ def test_a_web_page_of_another_origin_reads_nothing(watched: Watched) -> None:
     answer = requests.get(watched.url, headers={"Host": "evil.example.com"}, timeout=WAIT_S)
     assert answer.status_code in (400, 403, 421)
     assert "kafka_" not in answer.text
+
+
+def read_all(watched: Watched, topic: str, records: int) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": watched.bootstrap,
+            "group.id": f"readers of {topic}",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([topic])
+    try:
+        for _ in range(records):
+            message = consumer.poll(WAIT_S)
+            assert message is not None
+            assert message.error() is None
+    finally:
+        consumer.close()
+
+
+def test_requests_are_counted_and_measured_on_all_paths(watched: Watched) -> None:
+    """What a real producer and a real consumer do: the numbers of the fast paths and of the general one together."""
+    topic = "measured"
+    before = watched.values()
+    produce(watched, topic)
+    produce_one_by_one(watched, topic)
+    read_all(watched, topic, RECORDS * PARTITIONS + RECORDS)
+    values = watched.values()
+
+    def grown(name: str, *labels: str) -> float:
+        return values[name, labels] - before.get((name, labels), 0)
+
+    produced = sum(
+        grown(name, *labels)
+        for name, labels in values
+        if name == "kafka_network_requestmetrics_requests_total" and labels[0] == "Produce"
+    )
+    assert produced >= RECORDS + 1
+    topics = "kafka_server_brokertopicmetrics"
+    assert grown(f"{topics}_totalproducerequests_total", topic) >= RECORDS + PARTITIONS
+    written, read = grown(f"{topics}_bytesin_total", topic), grown(f"{topics}_bytesout_total", topic)
+    sizes = sum(values["kafka_log_log_size", (str(number), topic)] for number in range(PARTITIONS))
+    assert written == sizes
+    assert read >= sizes
+    assert grown(f"{topics}_totalfetchrequests_total", topic) >= 1
+    for request in ("Produce", "FetchConsumer", "Fetch", "Metadata", "JoinGroup"):
+        assert values["kafka_network_requestmetrics_totaltimems_count", (request,)] > 0
+        for part in ("totaltimems", "localtimems", "responsesendtimems"):
+            percentiles = [
+                values[f"kafka_network_requestmetrics_{part}", (q, request)]
+                for q in ("0.50", "0.99", "0.999")
+            ]
+            assert percentiles == sorted(percentiles)
+    assert values["kafka_network_requestmetrics_remotetimems_sum", ("JoinGroup",)] > 0
+    assert values["kafka_coordinator_group_groupmetadatamanager_numgroups", ()] >= 1
+    assert 0 <= values["kafka_network_socketserver_networkprocessoravgidle_percent", ()] <= 1
+
+
+def test_refused_writes_are_counted(watched: Watched) -> None:
+    topic = "small"
+    admin = AdminClient({"bootstrap.servers": watched.bootstrap})
+    for done in admin.create_topics([NewTopic(topic, 1, 1, config={"max.message.bytes": "100"})]).values():
+        done.result(WAIT_S)
+    producer = Producer({"bootstrap.servers": watched.bootstrap})
+    producer.produce(topic, b"x" * 1000)
+    assert producer.flush(WAIT_S) == 0
+    values = watched.values()
+    assert values["kafka_server_brokertopicmetrics_failedproducerequests_total", (topic,)] >= 1
+    assert values["kafka_server_brokertopicmetrics_bytesin_total", (topic,)] == 0
+
+
+def test_totals_do_not_fall_when_a_topic_is_deleted(watched: Watched) -> None:
+    produce(watched, "short-lived")
+    name = "kafka_server_brokertopicmetrics_bytesin_total"
+    before = watched.values()
+    admin = AdminClient({"bootstrap.servers": watched.bootstrap})
+    for done in admin.delete_topics(["short-lived"]).values():
+        done.result(WAIT_S)
+    after = watched.values()
+    assert (name, ("short-lived",)) in before
+    assert (name, ("short-lived",)) not in after
+    assert after[name, ("",)] == before[name, ("",)]
+
+
+def test_clients_are_seen_by_their_software(watched: Watched) -> None:
+    producer = Producer({"bootstrap.servers": watched.bootstrap})
+    producer.produce("seen", "x")
+    assert producer.flush(WAIT_S) == 0
+    found = {
+        labels[0]
+        for name, labels in watched.values()
+        if name == "kafka_server_socket_server_metrics_connections"
+    }
+    assert any("kafka" in software for software in found), found
+    assert producer.list_topics(timeout=WAIT_S).topics

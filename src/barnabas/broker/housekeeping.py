@@ -32,6 +32,9 @@ CLIENTS_CHECK_MS: Final = 60_000
 IDLE_CHECK_MS_MAX: Final = 60_000
 FLUSH_CHECK_MS: Final = 1_000
 METADATA_COPY_MS: Final = 60_000
+AGEING_MS: Final = 60_000
+AGEING_FACTOR: Final = 0.4
+"""Percentiles are of the last five minutes above all, as those of Kafka's decaying samples (alpha 0.015 a second)."""
 CERTIFICATES_CHECK_MS: Final = 5_000
 BIN_CHECK_MS: Final = 5_000
 
@@ -69,6 +72,7 @@ class Housekeeping:
         jobs.append(("idle producers", producers_ms, self._forget_producers))
         jobs.append(("metadata copies", METADATA_COPY_MS, self._services.controller.keep_copies))
         jobs.append(("bin of topics", BIN_CHECK_MS, self._tend_bin))
+        jobs.append(("ageing of times", AGEING_MS, self._age_times))
         jobs.append(("silent clients", CLIENTS_CHECK_MS, self._expire_clients))
         tokens_ms = config.get(broker_security.DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS)
         jobs.append(("delegation tokens", tokens_ms, self._services.tokens.remove_expired))
@@ -126,6 +130,11 @@ class Housekeeping:
     async def _expire_clients(self) -> None:
         self._services.quotas.core.expire(int(self._services.clock.monotonic_ms()))
         self._services.telemetry.expire()
+
+    async def _age_times(self) -> None:
+        for stats in self._services.times.all:
+            stats.age(AGEING_FACTOR)
+        self._services.partitions.logs.flushes.age(AGEING_FACTOR)
 
     async def _refresh_certificates(self) -> None:
         self._services.listeners.refresh_tls()

@@ -16,13 +16,14 @@ from barnabas.observe import logs
 from barnabas.open_files import allow_all_files
 from barnabas.runtime import stacks
 from barnabas.runtime.garbage import ShortCollections
+from barnabas.runtime.turns import Turns
 from barnabas.runtime.watchdog import SLOW_TURN_MS, Watchdog
 from barnabas.runtime.workers import Workers, call_when_input_ends
 
 if TYPE_CHECKING:
     from barnabas.client.urls import Address
     from barnabas.config.loader import BrokerConfig
-    from barnabas.observe.metrics import Sample
+    from barnabas.observe.metric import Sample
 
 log = logging.getLogger("barnabas.main")
 
@@ -157,10 +158,12 @@ async def _serve(
     watchdog = Watchdog(loop, _slow_turn_ms())
     watchdog.start()
     dumps.start()
+    turns = Turns(loop)
+    turns.start()
     beside = None
 
     def measured() -> Future[list[Sample]]:
-        return asyncio.run_coroutine_threadsafe(measure(broker.services), loop)
+        return asyncio.run_coroutine_threadsafe(measure(broker.services, turns), loop)
 
     try:
         await workers.start()
@@ -183,6 +186,7 @@ async def _serve(
     await workers.stop()
     await broker.stop()
     watchdog.stop()
+    turns.stop()
     dumps.stop()
     collections.stop()
     if not has_ended:

@@ -52,6 +52,7 @@ from barnabas.config.option import ConfigError
 from barnabas.cores.fetch import SessionCache
 from barnabas.cores.znode_layout import sanitize
 from barnabas.runtime.machine import Machine
+from barnabas.runtime.timing import RequestTimes
 from barnabas.security.between import BetweenBrokers
 from barnabas.security.exposed import exposed, open_log_dirs, said
 from barnabas.security.folder import FIRST_USERS, FolderError, read_users
@@ -203,6 +204,7 @@ class BrokerServer:
         groups = GroupCoordinator(config, loop, clock, controller, partitions)
         producer_ids = ProducerIds(lambda: controller.tree, controller.node_id)
         conversions = Conversions()
+        times = RequestTimes()
         pushed_metrics = telemetry.Telemetry(config, clock)
         listeners = Listeners(
             turn,
@@ -248,6 +250,9 @@ class BrokerServer:
             tokens=Tokens(config, controller, clock, self.machine.entropy),
             authorizer=self._authorizer(controller, listeners, partitions, peers),
             fetch_bytes_max=config.get(broker_network.FETCH_MAX_BYTES),
+            times=times,
+            consumer_fetches=times.of("FetchConsumer"),
+            follower_fetches=times.of("FetchFollower"),
         )
 
     def _new_between(self) -> BetweenBrokers:

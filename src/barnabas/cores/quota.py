@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -194,6 +194,12 @@ class QuotaCore:
         """The current rate of the client of `use` (whose amount is ignored)."""
         limit = self._limit(use)
         return 0.0 if limit is None else self._rate(use.quota, limit).rate(use.now_ms)
+
+    def uses(self, now_ms: int) -> Iterator[tuple[Quota, str, str, float]]:
+        """(quota, user, client id, present rate) of those whose use is recorded; an address stands for the user of a
+        connection quota."""
+        for (quota, user, client_id), rates in list(self._rates.items()):
+            yield quota, user, client_id, rates.rate(now_ms)
 
     def expire(self, now_ms: int) -> None:
         """Forget silent clients, unless that would change any result."""

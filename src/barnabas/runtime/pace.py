@@ -33,7 +33,10 @@ class Pace:
 
 
 def in_pieces(
-    loop: asyncio.AbstractEventLoop, clock: Clock, pieces: Iterator[object]
+    loop: asyncio.AbstractEventLoop,
+    clock: Clock,
+    pieces: Iterator[object],
+    turn_ms_max: float = TURN_MS_MAX,
 ) -> asyncio.Future[None]:
     """Run a generator to its end: as much as one turn allows now, the rest in later turns. The future gets its exception.
 
@@ -47,7 +50,7 @@ def in_pieces(
         begun_ms = clock.monotonic_ms()
         try:
             for _ in pieces:
-                if clock.monotonic_ms() - begun_ms >= TURN_MS_MAX:
+                if clock.monotonic_ms() - begun_ms >= turn_ms_max:
                     loop.call_soon(go_on)
                     return
         except Exception as error:

@@ -4,50 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.process_collector import ProcessCollector
-from prometheus_client.registry import CollectorRegistry
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from barnabas.http.errors import HttpError
 from barnabas.http.server import HttpOptions, HttpServer, Service
-from barnabas.observe.metrics import METRICS, Metric, Sample
+from barnabas.observe.metric import Sample
+from barnabas.services.metrics_text import written
 
 Measure = Callable[[], Future[list[Sample]]]
 """Asks the broker's loop for the values of its metrics."""
-
-
-class _Measured:
-    """Values that have been read, for the library that writes them."""
-
-    def __init__(self, samples: Sequence[Sample]) -> None:
-        self._by_metric: dict[Metric, list[Sample]] = {}
-        for sample in samples:
-            self._by_metric.setdefault(sample.metric, []).append(sample)
-
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """Called once for each answer."""
-        for metric in METRICS:
-            of_kind = CounterMetricFamily if metric.name.endswith("_total") else GaugeMetricFamily
-            family = of_kind(metric.name, metric.help, labels=metric.labels)
-            for sample in self._by_metric.get(metric, ()):
-                family.add_metric(sample.labels, sample.value)
-            yield family
-
-
-def written(samples: Sequence[Sample], accept: str) -> tuple[bytes, str]:
-    """The values as text, in the format that `accept` prefers, and its media type."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Measured(samples))
-    ProcessCollector(registry=registry)
-    encode, media_type = choose_encoder(accept)
-    return encode(registry), media_type
 
 
 def error_shape(error: HttpError, request_id: str) -> tuple[bytes, str]:

@@ -15,7 +15,7 @@ from barnabas.services.option import ServiceOption
 if TYPE_CHECKING:
     from barnabas.client.urls import Address
     from barnabas.http.server import HttpOptions, HttpServer
-    from barnabas.observe.metrics import Sample
+    from barnabas.observe.metric import Sample
     from barnabas.services.access import Access
 
 

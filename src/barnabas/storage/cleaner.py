@@ -141,6 +141,8 @@ class LogCleaner:
         self.uncleanable: dict[TopicPartition, str] = {}
         """Logs that failed, with the reason; they are not compacted until the broker is restarted."""
         self.last_stats: CleanerStats | None = None
+        self.passes = 0
+        """How many logs have been compacted."""
 
     def filthiest(self, now_ms: int) -> tuple[TopicPartition, Log, Cleanable] | None:
         """The log to compact next: of those that are due, the one with the largest dirty share."""
@@ -188,6 +190,7 @@ class LogCleaner:
 
     def _succeeded(self, name: TopicPartition, state: Cleanable, cleaning: Cleaning) -> None:
         self.last_stats = cleaning.stats
+        self.passes += 1
         self._retry_at_ms.pop(name, None)
         self._reasons.pop(name, None)
         log.info(

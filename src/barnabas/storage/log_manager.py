@@ -14,8 +14,10 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from typing import Final, NamedTuple
 
+from barnabas.runtime.timing import Histogram, now_us
 from barnabas.storage import checkpoints
 from barnabas.storage.bin import Bin
 from barnabas.storage.checkpoints import TopicPartition
@@ -95,6 +97,8 @@ class LogManager:
         """The partitions that are being moved to another dir."""
         self.cleaner = LogCleaner(lambda: self._logs, on_offline=self._cleaner_failed)
         """Compaction; replaced by the result of `new_cleaner` for other options."""
+        self.flushes = Histogram()
+        """How long flushing a log takes, in µs."""
         self.on_offline: Callable[[str, list[TopicPartition]], None] = lambda _reason, _logs: None
         """Called with the reason and the partitions that have become unusable, in any thread."""
 
@@ -378,6 +382,13 @@ class LogManager:
                     log.remove_doomed(elapsed_ms)
             remove_due(self._doomed_folders, elapsed_ms, _remove_folder)
 
+    def flush_timed(self, flush: Callable[[], object]) -> object:
+        """The result of `flush`, which flushes one log, and whose time is counted. Any thread."""
+        begun_us = now_us()
+        done = flush()
+        self.flushes.add(now_us() - begun_us)
+        return done
+
     def flush_due(self, elapsed_ms: float) -> int:
         """Flush the logs that are due; returns how many. elapsed_ms: the monotonic clock. Any one thread."""
         count = 0
@@ -389,7 +400,8 @@ class LogManager:
                 continue
             try:
                 # After a roll, only the rolled segments have to be made durable.
-                log.flush(elapsed_ms if is_due else None, upto_active=not is_due)
+                flush = partial(log.flush, elapsed_ms if is_due else None, upto_active=not is_due)
+                self.flush_timed(flush)
                 count += 1
             except LogDirOffline as error:
                 self.log_failed(name, log, error)

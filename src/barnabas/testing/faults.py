@@ -18,6 +18,7 @@ from barnabas.broker.api.dispatch import HEAD, Dispatcher
 from barnabas.broker.api.table import APIS, BY_KEY, Api
 from barnabas.records.units import ProducerEpoch
 from barnabas.runtime.clock import ManualClock
+from barnabas.runtime.timing import now_us
 from barnabas.wire.header import Encoded, decode_request_header
 
 if TYPE_CHECKING:
@@ -199,7 +200,8 @@ class _FaultyDispatcher(Dispatcher):
         api = BY_KEY[key]
         header, position = decode_request_header(frame)
         request: Any = api.request.decode(frame, version, position)
-        context = Context(self._services, connection, version, correlation_id, header.client_id)
+        timing = self.stats_of(api, request).begin(now_us(), version, len(frame), request)
+        context = Context(self._services, connection, version, correlation_id, header.client_id, timing)
         self._dropped.add((id(connection), correlation_id))
         self._run(api, context, request)
 

@@ -26,6 +26,7 @@ from barnabas.cores.group.share.state import ShareKey
 from barnabas.records.batch import Record, build_batch, read_records
 from barnabas.runtime.clock import ManualClock
 from barnabas.runtime.machine import Machine
+from barnabas.runtime.timing import RequestTimes
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -41,6 +42,7 @@ from barnabas.wire.messages.share_fetch import FetchPartition, FetchTopic, Share
 from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.support.connections import admitted
 
+TIMING = RequestTimes().of("test").begin(0, 0, 0, None)
 GROUP = "g"
 
 
@@ -78,7 +80,7 @@ class Stage:
         return ShareKey(GROUP, self.topic_id, 0)
 
     def context(self, version: int = 2) -> Context:
-        return Context(self.broker.services, self.connection, version, 1, "test")
+        return Context(self.broker.services, self.connection, version, 1, "test", TIMING)
 
     async def option(self, name: str, value: str) -> None:
         changes = [(name, int(Operation.SET), value)]

@@ -20,11 +20,13 @@ from barnabas.records.batch import Record, build_batch
 from barnabas.records.compression import Codec
 from barnabas.records.control import build_marker
 from barnabas.records.message_set import build_message_set, read_message_set
+from barnabas.runtime.timing import RequestTimes
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.support.connections import admitted
 
+TIMING = RequestTimes().of("test").begin(0, 0, 0, None)
 TIME = 1_600_000_000_000
 LONG_MS = 30_000
 
@@ -91,7 +93,7 @@ def test_a_consumer_waits_behind_a_marker_instead_of_asking_for_ever(tmp_path: P
             build_marker(commit=True, coordinator_epoch=0, producer_id=5, producer_epoch=0, timestamp=TIME)
         )
         assert partition.high_watermark == 2
-        context = Context(broker.services, connection, 2, 1, "old")
+        context = Context(broker.services, connection, 2, 1, "old", TIMING)
         answer = await legacy_fetch.handle(context, fetch_request(1, wait_ms=20))
         assert answer.responses[0].partitions[0].records == b""
         waiting = asyncio.ensure_future(legacy_fetch.handle(context, fetch_request(1, wait_ms=LONG_MS)))
@@ -115,7 +117,7 @@ def test_every_partition_gets_its_turn(tmp_path: Path, monkeypatch: pytest.Monke
             append(partition_of(broker, index), build_batch([Record(0, TIME, None, b"%d" % index)] * 3))
         served = set()
         for correlation_id in range(4):
-            context = Context(broker.services, connection, 1, correlation_id, "old")
+            context = Context(broker.services, connection, 1, correlation_id, "old", TIMING)
             answer = await legacy_fetch.handle(context, fetch_request(0, 0, 0, 0))
             partitions = answer.responses[0].partitions
             assert [partition.partition_index for partition in partitions] == [0, 1, 2, 3]
@@ -139,11 +141,15 @@ def test_conversions_are_counted_by_client(tmp_path: Path, monkeypatch: pytest.M
             acks=1, timeout_ms=10, topic_data=[TopicProduceData(name="t", partition_data=[data])]
         )
         connection.client_software = ("sarama", "1.23")
-        answer = await legacy_produce.handle(Context(broker.services, connection, 2, 1, "writer"), produce)
+        answer = await legacy_produce.handle(
+            Context(broker.services, connection, 2, 1, "writer", TIMING), produce
+        )
         assert answer is not None
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
         for name in ("a", "b", "c", "d"):
-            await legacy_fetch.handle(Context(broker.services, connection, 2, 1, name), fetch_request(0))
+            await legacy_fetch.handle(
+                Context(broker.services, connection, 2, 1, name, TIMING), fetch_request(0)
+            )
         counts = broker.services.conversions.counts
         up = counts[conversion.Converting("writer", "sarama 1.23", "up")]
         assert (up.requests, up.records) == (1, 100)
@@ -163,11 +169,11 @@ def test_a_large_set_is_converted_beside_the_loop(tmp_path: Path) -> None:
         produce = ProduceRequest(
             acks=1, timeout_ms=10, topic_data=[TopicProduceData(name="t", partition_data=[data])]
         )
-        answering = legacy_produce.handle(Context(broker.services, connection, 2, 1, "old"), produce)
+        answering = legacy_produce.handle(Context(broker.services, connection, 2, 1, "old", TIMING), produce)
         frame[:] = bytes(len(frame))
         assert await answering is not None
         answer = await legacy_fetch.handle(
-            Context(broker.services, connection, 2, 1, "old"), fetch_request(0)
+            Context(broker.services, connection, 2, 1, "old", TIMING), fetch_request(0)
         )
         assert list(read_message_set(answer.responses[0].partitions[0].records)) == sent
 
@@ -187,7 +193,7 @@ def test_damage_on_the_disk_is_an_error_not_a_record(tmp_path: Path) -> None:
         append(partition, build_batch([Record(0, TIME, None, b"intact" * 10)]))
         damage(Path(partition.log.folder))
         answer = await legacy_fetch.handle(
-            Context(broker.services, connection, 2, 1, "old"), fetch_request(0)
+            Context(broker.services, connection, 2, 1, "old", TIMING), fetch_request(0)
         )
         one = answer.responses[0].partitions[0]
         assert (one.error_code, one.records) == (ErrorCode.CORRUPT_MESSAGE, b"")

@@ -11,16 +11,18 @@ from barnabas.broker.partitions.partition import Partition
 from barnabas.broker.server import BrokerServer
 from barnabas.config.loader import load
 from barnabas.observe import metrics
-from barnabas.observe.metrics import Metric
+from barnabas.observe.metric import Metric
 from barnabas.records.batch import Record, build_batch
+from barnabas.runtime.turns import Turns
 
 OTHER = 99
 ODD = "odd.topic_name-1"
 RECORDS = 3
+TURNS = Turns(asyncio.new_event_loop())
 
 
 async def values(broker: BrokerServer) -> dict[tuple[Metric, tuple[str, ...]], float]:
-    return {(sample.metric, sample.labels): sample.value for sample in await measure(broker.services)}
+    return {(sample.metric, sample.labels): sample.value for sample in await measure(broker.services, TURNS)}
 
 
 def lead(broker: BrokerServer, partition: Partition, leader: int, epoch: int, isr: tuple[int, ...]) -> None:

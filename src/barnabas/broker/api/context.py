@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from barnabas.broker.api.services import Services
     from barnabas.broker.net.connection import Connection
     from barnabas.broker.partitions.fetching import ParkedFetch
+    from barnabas.runtime.timing import Timing
 
 R = TypeVar("R")
 
@@ -18,7 +19,7 @@ class Context:
     """The context of one request: the client, its connection and the version it speaks."""
 
     __slots__ = (
-        "begun_s", "client_id", "connection", "correlation_id", "services", "throttle_ms", "version",
+        "begun_s", "client_id", "connection", "correlation_id", "services", "throttle_ms", "timing", "version",
     )  # fmt: skip
 
     def __init__(
@@ -28,12 +29,14 @@ class Context:
         version: int,
         correlation_id: int,
         client_id: str | None,
+        timing: Timing,
     ) -> None:
         self.services = services
         self.connection = connection
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
+        self.timing = timing
         self.begun_s = 0.0
         """When the broker's thread began to work on the request, in s; 0 while it does not, and when time is not counted."""
         self.throttle_ms = 0

@@ -22,6 +22,7 @@ from barnabas.broker.api.table import BY_KEY, Answer, Api
 from barnabas.broker.cluster.loggers import REQUESTS
 from barnabas.broker.net.transports import ANSWERS_QUEUED_MAX
 from barnabas.cores.acl import Operation, ResourceType
+from barnabas.runtime.timing import now_us
 from barnabas.wire.errors import ApiError, ErrorCode, shortened
 from barnabas.wire.header import Encoded, RequestHeader, decode_request_header, encode_response
 from barnabas.wire.messages.api_versions import ApiVersionsResponse
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from barnabas.broker.api.quotas import Quotas
     from barnabas.broker.api.services import Services
     from barnabas.broker.net.connection import Connection
+    from barnabas.runtime.timing import RequestStats
 
 log = logging.getLogger("barnabas.dispatch")
 
@@ -70,6 +72,7 @@ class Dispatcher:
         self._partitions = services.partitions
         self._tasks: set[asyncio.Future[Any]] = set()
         self._thread: ThreadPoolExecutor | None = None
+        self._produces = services.times.of("Produce")
         self.quotas: Quotas | None = None
         """None while no quota is set, so that nothing needs to be counted."""
         self.fast_path = True
@@ -91,7 +94,7 @@ class Dispatcher:
         if lanes is None or not self.fast_path:
             return 0
         plain = lanes.produce.plain(self._partitions.topology)
-        return 0 if plain is None else plain.take(connection, buffer, end, ANSWERS_QUEUED_MAX)
+        return 0 if plain is None else plain.take(connection, buffer, end, ANSWERS_QUEUED_MAX, self._produces)
 
     def may_overlap(self, frame: memoryview) -> bool:
         """See FrameHandler: the produce requests of a connection wait for followers together."""
@@ -106,7 +109,9 @@ class Dispatcher:
         if key == PRODUCE_KEY and self.fast_path:
             lanes: Lanes = connection.kept or _lanes_of(connection)
             found = lanes.produce.find(frame, version, self._partitions.topology)
-            if found is not None and found[0].take(connection, found[1], found[2], correlation_id):
+            if found is not None and found[0].take(
+                connection, found[1], found[2], correlation_id, self._produces
+            ):
                 return
         if key == FETCH_KEY and self.short_fetches:
             lanes = connection.kept or _lanes_of(connection)
@@ -116,9 +121,10 @@ class Dispatcher:
         if api is None or version not in api.versions:
             self._refuse_version(connection, api, key, version, correlation_id)
             return
+        begun_us = connection.since_us or now_us()
         if len(frame) >= (LARGE_PRODUCE_BYTES if key == PRODUCE_KEY else LARGE_FRAME_BYTES):
             # A bytearray, because appends patch base offsets in place.
-            self._beside(connection, self._handle_large(connection, api, version, bytearray(frame)))
+            self._beside(connection, self._handle_large(connection, api, version, bytearray(frame), begun_us))
             return
         try:
             header, position = decode_request_header(frame)
@@ -126,16 +132,23 @@ class Dispatcher:
         except WireError as error:
             connection.close(f"{api.name} v{version} cannot be read: {error}")
             return
-        self._handle(connection, api, header, request, frame)
+        self._handle(connection, api, header, request, frame, begun_us)
 
     def _handle(
-        self, connection: Connection, api: Api, header: RequestHeader, request: Message, frame: Buffer
+        self,
+        connection: Connection,
+        api: Api,
+        header: RequestHeader,
+        request: Message,
+        frame: Buffer,
+        begun_us: int,
     ) -> None:
         """Handle a request that has been decoded."""
         key, version, correlation_id = api.key, header.request_api_version, header.correlation_id
         connection.client_id = header.client_id
         connection.api_versions[key] = version
-        context = Context(self._services, connection, version, correlation_id, header.client_id)
+        timing = self.stats_of(api, request).begin(begun_us, version, len(frame), request)
+        context = Context(self._services, connection, version, correlation_id, header.client_id, timing)
         if self._services.authorizer is not None:
             connection.request_name = api.name
         if key == PRODUCE_KEY:
@@ -174,7 +187,9 @@ class Dispatcher:
             self._thread = ThreadPoolExecutor(1, "wire")
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    async def _handle_large(self, connection: Connection, api: Api, version: int, frame: bytearray) -> None:
+    async def _handle_large(
+        self, connection: Connection, api: Api, version: int, frame: bytearray, begun_us: int
+    ) -> None:
         """Decode a request of tens of thousands of rows in a thread, then handle it."""
         connection.keep_room()
         try:
@@ -190,7 +205,7 @@ class Dispatcher:
         if connection.closed and not (api.key == PRODUCE_KEY and not request.acks):
             return
         connection.handle_now()
-        self._handle(connection, api, header, request, frame)
+        self._handle(connection, api, header, request, frame, begun_us)
         if not connection.is_waiting:
             connection.resume()
 
@@ -203,7 +218,7 @@ class Dispatcher:
             return
         if context.connection.closed:
             return
-        context.connection.respond(parts)
+        self._respond(context, parts)
         if context.throttle_ms:
             self._mute(context)
         else:
@@ -270,6 +285,7 @@ class Dispatcher:
     # --- running a handler -----------------------------------------------------------------------------
 
     def _run(self, api: Api, context: Context, request: Message) -> None:
+        context.timing.handle()
         try:
             if self._services.authorizer is None:
                 answer = api.handler_of(context.version)(context, request)
@@ -288,6 +304,7 @@ class Dispatcher:
         if future.done():
             self._finish(api, context, request, future)
             return
+        context.timing.wait()
         context.connection.wait()
         self._tasks.add(future)
         future.add_done_callback(lambda done: self._finish_later(api, context, request, done))
@@ -317,6 +334,7 @@ class Dispatcher:
     ) -> None:
         """Called by the loop when a handler that had to wait has finished."""
         self._tasks.discard(future)
+        context.timing.finish()
         context.connection.release_room()
         if future.cancelled():
             return
@@ -374,6 +392,10 @@ class Dispatcher:
                 context.begun_s = now_s
             if context.throttle_ms and "throttle_time_ms" in api.response.FIELDS:
                 answer.throttle_time_ms = context.throttle_ms  # type: ignore[attr-defined]
+        if isinstance(answer, Message):
+            code = getattr(answer, "error_code", 0)
+            if code:
+                context.timing.stats.failed(ErrorCode(code).name)
         if isinstance(answer, Message) and has_many_rows(answer, LARGE_ANSWER_ROWS):
             self._beside(context.connection, self._answer_large(api, context, answer))
             return True
@@ -382,8 +404,26 @@ class Dispatcher:
         except WireError as error:
             self._fail_encoding(api, context, error)
             return False
-        context.connection.respond(parts)
+        self._respond(context, parts)
         return False
+
+    def stats_of(self, api: Api, request: Message) -> RequestStats:
+        """Where requests of this kind are counted."""
+        if isinstance(request, FetchRequest):
+            services = self._services
+            state = request.replica_state
+            replica = request.replica_id if state is None else state.replica_id
+            return services.consumer_fetches if replica < 0 else services.follower_fetches
+        return self._services.times.of(api.name)
+
+    @staticmethod
+    def _respond(context: Context, parts: list[Any]) -> None:
+        connection = context.connection
+        if connection.closed:
+            return
+        connection.respond(parts)
+        context.timing.answer(context.throttle_ms)
+        connection.timings.append(context.timing)
 
     @staticmethod
     def _fail_encoding(api: Api, context: Context, error: WireError) -> None:

@@ -21,6 +21,8 @@ from barnabas.broker.api.handlers.records.fetch import (
     find_partition,
 )
 from barnabas.cores.fetch import FINAL_EPOCH, FetchPartition
+from barnabas.runtime.slow import topics_of
+from barnabas.runtime.timing import now_us
 from barnabas.storage.files import FileSlice
 from barnabas.wire.header import REQUEST_FLEXIBLE_FROM, encode_request, encode_response
 from barnabas.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -58,7 +60,8 @@ class FetchLane:
 
     __slots__ = (
         "_after", "_asked", "_before", "_flexible", "_frame_bytes", "_from_follower", "_key_and_version", "_max_bytes",
-        "_min_bytes", "_offset_at", "_prefix", "_read_committed", "_rest_at", "_suffix", "_tail", "_zstd",
+        "_min_bytes", "_offset_at", "_prefix", "_read_committed", "_rest_at", "_suffix", "_tail", "_topics", "_version",
+        "_zstd",
     )  # fmt: skip
 
     def __init__(self, data: bytes, offset_at: int, version: int, request: FetchRequest) -> None:
@@ -66,6 +69,8 @@ class FetchLane:
         topic = request.topics[0]
         asked = topic.partitions[0]
         self._frame_bytes = len(data)
+        self._version = version
+        self._topics = topics_of(request)
         self._offset_at = offset_at
         self._rest_at = offset_at + INT64.size
         self._key_and_version = data[:CORRELATION_AT]
@@ -123,6 +128,7 @@ class FetchLane:
 
     def take(self, services: Services, connection: Connection, offset: int, correlation_id: int) -> bool:
         """Answer a fetch from `offset`; False leaves it to the general path."""
+        begun_us = now_us()
         asked = self._asked
         asked.fetch_offset = offset
         partition, error = find_partition(services, asked, zstd=self._zstd)
@@ -140,6 +146,10 @@ class FetchLane:
             return False
         numbers = NUMBERS.pack(read.high_watermark, read.last_stable_offset, read.log_start_offset)
         connection.respond(self._answer(correlation_id, numbers, records))
+        partition.note_fetched(records.size)
+        timing = services.consumer_fetches.quick(begun_us, 1, self._version, self._frame_bytes, self._topics)
+        if timing is not None:
+            connection.timings.append(timing)
         return True
 
     def _answer(self, correlation_id: int, numbers: bytes, records: FileSlice) -> list[Any]:

@@ -46,6 +46,8 @@ class LoginGate:
         self.listener = listener
         self.dispatcher = dispatcher
         self.clock = clock
+        self.logins = self.failed_logins = 0
+        """Since the start; renewals are logins, too."""
 
     def welcome(self, connection: Connection) -> None:
         """Called before the first frame of a connection is read. Until the login, only small frames are accepted."""
@@ -235,6 +237,7 @@ class Login:
         self.takes_raw_tokens = False
         self.is_open = True
         connection.principal = USER_PREFIX + outcome.user
+        self._gate.logins += 1
         connection.frame_bytes_max = self._frame_bytes_after
         connection.handler = self._gate.dispatcher()
         if self._expiry is not None:
@@ -253,6 +256,7 @@ class Login:
     async def _fail(self, why: str) -> None:
         """Wait, to slow down guessing, then close after the answer."""
         exchange, self.has_failed, self.is_open = self._exchange, True, False
+        self._gate.failed_logins += 1
         claimed = "" if exchange is None else exchange.claimed
         self._exchange = None
         self._connection.handler = self._gate

@@ -9,6 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from barnabas.broker.partitions.plain_append cimport PartitionState
 from barnabas.cores.partition_offsets cimport PartitionOffsets
+from barnabas.runtime.timing cimport RequestStats, Timing, clock_us
 from barnabas.wire.big_endian cimport big16, big32
 from barnabas.wire.produce_shape cimport ProduceShape
 
@@ -24,23 +25,26 @@ cdef class PlainLane:
     cdef ProduceShape shape
     cdef dict served
     cdef bint acks_all, zstd_allowed
+    cdef tuple topics
 
-    def __init__(self, ProduceShape shape, dict served, bint acks_all, bint zstd_allowed):
+    def __init__(self, ProduceShape shape, dict served, bint acks_all, bint zstd_allowed, str topic):
         self.shape = shape
         self.served = served
         self.acks_all = acks_all
         self.zstd_allowed = zstd_allowed
+        self.topics = (topic,)
 
-    def take(self, connection, buffer, Py_ssize_t end, Py_ssize_t frames_max):
+    def take(self, connection, buffer, Py_ssize_t end, Py_ssize_t frames_max, RequestStats stats):
         """Serve the frames at the beginning of buffer[:end] while they are whole and plain, but at most `frames_max`.
 
         Returns where the first other frame begins, for which nothing has changed. The answers are queued in one piece,
-        also when a later frame meets a bug.
+        also when a later frame meets a bug. stats: of produce requests.
         """
         cdef Py_buffer view
         cdef Py_ssize_t position = 0, bytes_max = connection.frame_bytes_max
-        cdef int64_t size
+        cdef int64_t size, begun_us = clock_us()
         cdef list answers = []
+        cdef Timing timing
         PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
         try:
             while end - position >= SIZE_BYTES and len(answers) < frames_max:
@@ -56,6 +60,9 @@ cdef class PlainLane:
             PyBuffer_Release(&view)
             if answers:
                 connection.respond(answers if len(answers) == 1 else [b"".join(answers)])
+                timing = stats.quick(begun_us, len(answers), self.shape.version, position, self.topics)
+                if timing is not None:
+                    connection.timings.append(timing)
         return position
 
     cdef bytes serve(self, uint8_t* frame, Py_ssize_t size):

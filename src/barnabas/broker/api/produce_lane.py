@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.api.plain_lane import PlainLane
 from barnabas.records.batch import ATTRIBUTES_POS, TRANSACTIONAL_BIT
+from barnabas.runtime.timing import now_us
 from barnabas.wire.header import encode_response
 from barnabas.wire.messages.produce import (
     PartitionProduceResponse,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from barnabas.broker.partitions.acknowledgement import Acknowledgement
     from barnabas.broker.partitions.partition import Partition
     from barnabas.broker.partitions.registry import Partitions
+    from barnabas.runtime.timing import RequestStats, Timing
 
 BATCHES_FROM: Final = 3
 START_OFFSET_FROM: Final = 5
@@ -51,7 +53,17 @@ MARKS: Final = (0x5EED5EED, 0, 0x7A11E57A11E57A11, 0x0FF5E70FF5E70FF5, 0x5EA15EA
 class ProduceLane:
     """One producer's requests to one topic."""
 
-    __slots__ = ("_acks_all", "_served", "_timeout_s", "_transactional", "_zstd", "plain", "shape")
+    __slots__ = (
+        "_acks_all",
+        "_served",
+        "_timeout_s",
+        "_transactional",
+        "_version",
+        "_zstd",
+        "plain",
+        "shape",
+        "topic",
+    )
 
     def __init__(
         self,
@@ -59,9 +71,13 @@ class ProduceLane:
         prefix: bytes,
         request: ProduceRequest,
         served: Mapping[int, Partition],
+        name: str,
     ) -> None:
-        """prefix: the bytes that the requests have in common. served: the topic's partitions, until lanes become stale."""
+        """prefix: the bytes that the requests have in common. served: the partitions of the topic `name`, until lanes become
+        stale."""
         self._served = served
+        self._version = version
+        self.topic = name
         self._acks_all = request.acks == -1
         self._timeout_s = max(request.timeout_ms, 0) / 1000
         self._transactional = request.transactional_id is not None
@@ -90,9 +106,16 @@ class ProduceLane:
         before, found, after = frame.partition(numbers)
         assert found, "the numbers of an answer follow each other in every version"
         self.shape = ProduceShape(version, prefix, version >= FLEXIBLE_FROM, before, after, with_start)
-        self.plain = PlainLane(self.shape, served, self._acks_all, self._zstd)
+        self.plain = PlainLane(self.shape, served, self._acks_all, self._zstd, name)
 
-    def take(self, connection: Connection, index: int, records: memoryview, correlation_id: int) -> bool:
+    def take(
+        self,
+        connection: Connection,
+        index: int,
+        records: memoryview,
+        correlation_id: int,
+        stats: RequestStats,
+    ) -> bool:
         """Append `records` to partition `index`, and answer; False leaves the frame to the general path.
 
         False is also returned when anything goes wrong before something was appended.
@@ -100,7 +123,7 @@ class ProduceLane:
         partition = self._served.get(index)
         if partition is None:
             return False
-        end = partition.log.core.log_end_offset
+        begun_us, end = now_us(), partition.log.core.log_end_offset
         try:
             if records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL_BIT and not self._transactional:
                 return False
@@ -114,12 +137,22 @@ class ProduceLane:
             return True
         if appended.is_ready:
             connection.respond([self._answer(appended, index, correlation_id)])
+            timing = stats.quick(begun_us, 1, self._version, len(records), (self.topic,))
+            if timing is not None:
+                connection.timings.append(timing)
         else:
-            self._answer_later(connection, appended, index, correlation_id)
+            timing = stats.begin(begun_us, self._version, len(records), (self.topic,))
+            timing.wait()
+            self._answer_later(connection, appended, index, correlation_id, timing)
         return True
 
     def _answer_later(
-        self, connection: Connection, appended: Acknowledgement, index: int, correlation_id: int
+        self,
+        connection: Connection,
+        appended: Acknowledgement,
+        index: int,
+        correlation_id: int,
+        timing: Timing,
     ) -> None:
         """Answer when the append is committed, has failed, or takes longer than the producer's timeout. The connection's
         next produce requests are handled meanwhile.
@@ -132,7 +165,10 @@ class ProduceLane:
         def ready(appended: Acknowledgement) -> None:
             timer.cancel()
             try:
+                timing.finish()
                 connection.pay(owed, [self._answer(appended, index, correlation_id)])
+                timing.answer(0)
+                connection.timings.append(timing)
             except Exception as error:
                 connection.fail(error)
 
@@ -210,7 +246,7 @@ class ProduceLanes:
         data = topic.partition_data[0]
         name = partitions.name_of(topic.topic_id) if version >= TOPIC_IDS_FROM else topic.name
         served = {} if name is None else partitions.of_topic(name)
-        if data.index not in served or served[data.index].config.is_internal:
+        if name is None or data.index not in served or served[data.index].config.is_internal:
             return
         if not data.records or self._count >= LANES_PER_CONNECTION_MAX:
             return
@@ -228,7 +264,7 @@ class ProduceLanes:
         lanes = self._by_length.setdefault(end - PREFIX_AT, {})
         prefix = bytes(frame[PREFIX_AT:end])
         if prefix not in lanes:
-            lanes[prefix] = ProduceLane(version, prefix, request, served)
+            lanes[prefix] = ProduceLane(version, prefix, request, served, name)
             self._count += 1
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from barnabas.cores.fetch import SessionCache
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.entropy import Entropy
+    from barnabas.runtime.timing import RequestStats, RequestTimes
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +68,10 @@ class Services:
     """None when everybody may do everything."""
     fetch_bytes_max: int
     """fetch.max.bytes; held here because every fetch reads it."""
+    times: RequestTimes
+    """How many requests there were, and how long they took."""
+    consumer_fetches: RequestStats
+    follower_fetches: RequestStats
 
     @property
     def image(self) -> ClusterImage:

@@ -43,6 +43,7 @@ class _Wish(NamedTuple):
     partition: Replica
     in_sync: tuple[int, ...]
     event: AlterIsr
+    grows: bool
 
 
 class InSync:
@@ -53,6 +54,8 @@ class InSync:
         self._controller = controller
         self._partitions = partitions
         self._waiting: dict[Replica, None] = {}
+        self.shrinks = self.expands = 0
+        """How many in-sync sets this broker has made smaller and larger."""
         self._woken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -137,7 +140,7 @@ class InSync:
             in_sync,
             epochs=partition.epochs_of(in_sync),
         )
-        return _Wish(partition, in_sync, event)
+        return _Wish(partition, in_sync, event, len(in_sync) > len(partition.image.isr))
 
     async def _change_all(self, partitions: Sequence[Replica]) -> None:
         wishes: dict[Replica, _Wish] = {}
@@ -174,6 +177,8 @@ class InSync:
                 refused.setdefault(partition, error)
         for partition, wish in wishes.items():
             if partition not in refused:
+                self.expands += wish.grows
+                self.shrinks += not wish.grows
                 log.info(
                     "in-sync replicas changed",
                     extra={"partition": str(partition), "in_sync": list(wish.in_sync)},

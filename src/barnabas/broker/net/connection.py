@@ -30,6 +30,7 @@ from barnabas.broker.net.outgoing import Outgoing, Part
 from barnabas.broker.net.owed import Owed, OwedAnswers
 from barnabas.broker.net.shared import Shared
 from barnabas.broker.net.transports import ANSWERS_QUEUED_MAX, V4_IN_V6, Transport
+from barnabas.runtime.timing import Timing, begin_sending, now_us, settle
 from barnabas.storage.files import FileSlice
 from barnabas.wire.frame import what_begins
 
@@ -75,7 +76,7 @@ class Connection(Outgoing):
         "_owed", "_paused", "_reads_soon", "_recv_into", "_room_bytes", "_room_wanted", "_to_flush",
         "_waiting", "_writer_armed", "api_versions", "client_id", "client_software", "closed", "connected_s",
         "frame_bytes_max", "handler", "kept", "last_active_s", "listener", "parked", "principal",
-        "request_name", "rights", "sasl", "serial",
+        "request_name", "rights", "sasl", "serial", "since_us", "timings",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, listener: str, handler: FrameHandler, shared: Shared) -> None:
@@ -101,6 +102,10 @@ class Connection(Outgoing):
         self.sasl: Any = None
         """The login state of the peer; None on listeners without a login."""
         self.frame_bytes_max = shared.request_bytes_max
+        self.timings: list[Timing] = []
+        """The requests whose answers are queued, as far as they are measured."""
+        self.since_us = 0
+        """Since when requests wait to be handled, because one before them waits for its answer; 0 while none does."""
         self.kept: Any = None
         """Belongs to the frame handler; not used here."""
         self.closed = False
@@ -219,6 +224,7 @@ class Connection(Outgoing):
         if not received:
             return
         self._carry = bytes(self._carry) + bytes(buffer[:received])
+        self.since_us = self.since_us or now_us()
         if len(self._carry) >= SHARED_BUFFER_BYTES:
             self._loop.remove_reader(self._fd)
 
@@ -283,6 +289,7 @@ class Connection(Outgoing):
         """Handle nothing more until answers that are owed are known."""
         self._holds = self._waiting = True
         self._carry = bytes(left)
+        self.since_us = self.since_us or now_us()
         if len(left) >= SHARED_BUFFER_BYTES:
             self._loop.remove_reader(self._fd)
 
@@ -386,6 +393,8 @@ class Connection(Outgoing):
                 self._watch()
             # A bytearray, because appends patch base offsets in place.
             self._take_frames(memoryview(bytearray(carry)), len(carry))
+            if not self._waiting:
+                self.since_us = 0
         except Exception as error:
             self.fail(error)
 
@@ -409,6 +418,8 @@ class Connection(Outgoing):
         """Write what is queued, as far as the socket accepts it."""
         if self.closed or self._writer_armed or self._slice_away:
             return
+        if self.timings:
+            begin_sending(self.timings)
         try:
             self._write_queued()
         except BlockingIOError:
@@ -418,6 +429,8 @@ class Connection(Outgoing):
         except Exception as error:
             self._fail_writing(error)
         else:
+            if self.timings and not self._slice_away:
+                settle(self.timings, self)
             if self._paused and not self._slice_away:
                 self._paused = False
                 if self._closing is not None:
@@ -455,6 +468,8 @@ class Connection(Outgoing):
     def _on_writable(self) -> None:
         try:
             self._write_queued()
+            if self.timings and not self._slice_away:
+                settle(self.timings, self)
             self._loop.remove_writer(self._fd)
             self._writer_armed = False
             self._paused = False
@@ -528,6 +543,7 @@ class Connection(Outgoing):
                 self._write_queued()
         self._out.clear()
         self._owed.clear()
+        self.timings.clear()
         self._carry = b""
         if self._room_wanted:
             self._room_wanted = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import resource
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import takewhile
@@ -92,6 +93,10 @@ class Listeners:
         self.connections: dict[Connection, None] = {}
         """In the order in which they were accepted."""
         self.connections_max = 1 << 31
+        self.accepted: Counter[str] = Counter()
+        self.logins: Counter[str] = Counter()
+        self.failed_logins: Counter[str] = Counter()
+        """By listener, since the start: connections, logins, failed logins and TLS handshakes."""
         self.tls: dict[str, TlsListener] = {}
         """The TLS listeners, by name."""
         self.gates: dict[str, Gate] = {}
@@ -289,6 +294,9 @@ class Listeners:
         if principal is not None:
             connection.principal = principal
         self.connections[connection] = None
+        self.accepted[name] += 1
+        if principal is not None:
+            self.logins[name] += 1
         self.limits.opened(name, connection.host)
         connection.call_when_closed(self, partial(self._forget, connection))
         connection.start()
@@ -352,6 +360,7 @@ class Listeners:
         """Log a failed handshake; at most REFUSALS_PER_SECOND lines per second."""
         if not why:
             return
+        self.failed_logins[name] += 1
         now_s = self._loop.time()
         if now_s - self._refusals_s < ACCEPT_REST_S and self._refusals >= REFUSALS_PER_SECOND:
             self._refusals += 1
@@ -365,6 +374,11 @@ class Listeners:
             self._refusals_s, self._refusals = now_s, 0
         self._refusals += 1
         log.warning("connection closed", extra={"listener": name, "peer": host, "reason": why})
+
+    @property
+    def room_taken_bytes(self) -> int:
+        """Memory of large requests that are being received or handled."""
+        return self._shared.room.taken_bytes
 
     def refresh_tls(self) -> None:
         """Apply changed certificates and TLS options."""

@@ -104,6 +104,7 @@ class Partition(Replica):
             raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or newer")
         if not schemas_checked and config.checks_schemas and converted_for is not config:
             raise NotPrepared(self.topic)
+        self.produce_requests += 1
         seen = core.decide_append(header)
         if seen is not None:
             return self._promise(seen.first_offset, seen.first_offset + header.record_count, -1, acks_all)
@@ -116,6 +117,7 @@ class Partition(Replica):
         if not config.is_plain:
             header, append_time_ms = stamped(records, config, now_ms)
         base_offset = self._write(records, header, now_ms)
+        self.bytes_in += header.size_bytes
         return self._promise(base_offset, core.log_end_offset, append_time_ms, acks_all)
 
     def append_built(self, batch: bytes) -> Acknowledgement:
@@ -233,6 +235,11 @@ class Partition(Replica):
             read.error = ErrorCode.KAFKA_STORAGE_ERROR
             read.records = None
         return read
+
+    def note_fetched(self, size_bytes: int) -> None:
+        """A consumer gets records of this size."""
+        self.bytes_out += size_bytes
+        self.fetch_requests += 1
 
     def note_idle_fetch(self, follower: int, last: PartitionRead, epoch: int, now_ms: float) -> bool:
         """A follower in sync fetches again from this log's end, as in its previous request, which was answered with `last`:

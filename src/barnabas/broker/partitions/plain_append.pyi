@@ -16,3 +16,11 @@ class PartitionState:
     _flushing: asyncio.Future[object] | None
     _pending: list[Acknowledgement]
     waiters: dict[Waiter, None]
+    bytes_in: int
+    produce_requests: int
+    failed_produces: int
+    bytes_out: int
+    fetch_requests: int
+    failed_fetches: int
+    replicated_in: int
+    replicated_out: int

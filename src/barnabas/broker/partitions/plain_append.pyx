@@ -88,6 +88,8 @@ cdef class PartitionState:
             core.high_watermark = last_offset + 1
         if self.waiters:
             self._surroundings.wake(self)
+        self.bytes_in += size
+        self.produce_requests += 1
         return base_offset
 
     cdef bint is_plain(self, bint acks_all) except -1:

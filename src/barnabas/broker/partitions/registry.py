@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from barnabas.broker.partitions.partition import Partition
@@ -39,6 +39,13 @@ def no_transactions(partition: Replica, header: BatchHeader) -> bool:
     raise ApiError(ErrorCode.INVALID_TXN_STATE, f"{partition}: the broker does not serve transactions yet")
 
 
+COUNTED: Final = (
+    "messages_in", "bytes_in", "produce_requests", "failed_produces", "bytes_out", "fetch_requests", "failed_fetches",
+    "replicated_in", "replicated_out",
+)  # fmt: skip
+"""What each partition counts since the broker's start; see PartitionState."""
+
+
 class Partitions:
     """See the module."""
 
@@ -65,6 +72,8 @@ class Partitions:
         self._is_taken_up = False
         self.topology = 0
         """Counts changes to the set of partitions, and to which of them are online."""
+        self.retired = dict.fromkeys(COUNTED, 0)
+        """What the partitions have counted that are no longer here, so that the broker's totals never fall."""
         self.checking = asyncio.Lock()
         """Held while a log is checked for damage: one at a time, since that takes disk time from clients."""
         self._log_config: Callable[[str], LogConfig] = lambda topic: LogConfig()
@@ -92,7 +101,7 @@ class Partitions:
             node_id,
             self._clock,
             self._turn.to_wake,
-            lambda work: loop.run_in_executor(None, work),
+            lambda work: loop.run_in_executor(None, self.logs.flush_timed, work),
             self.write_failed,
             lambda partition, header: self.check_transaction(partition, header),
             lambda partition: self.in_sync_changed(partition),
@@ -226,10 +235,15 @@ class Partitions:
     def _drop(self, partition: Partition) -> None:
         """A partition has moved to other brokers: its log is no longer needed here."""
         partition.move_away()
+        self._retire(partition)
         try:
             self.logs.delete(partition.topic, partition.index)
         except LogDirOffline as error:
             log.error("a log that has moved stays on disk", extra={"reason": str(error)})
+
+    def _retire(self, partition: Partition) -> None:
+        for name in COUNTED:
+            self.retired[name] += getattr(partition, name)
 
     def _publish(
         self,
@@ -291,6 +305,7 @@ class Partitions:
         self._counts.pop(topic.name, None)
         for count, (index, partition) in enumerate(dropped.items(), 1):
             partition.close()
+            self._retire(partition)
             try:
                 if rests:
                     self._lay_in_bin(TopicPartition(topic.name, index), topic.topic_id)

@@ -148,6 +148,11 @@ class Replica(PartitionState):
         """How many messages this replica has appended as leader since the broker's start, those of coordinators included."""
         return self._led_before + (self.log_end_offset - self._epoch_start if self.is_leader else 0)
 
+    @property
+    def waiting_writes(self) -> int:
+        """How many writes wait for followers or for the disk."""
+        return len(self._pending)
+
     def _forget_missing(self) -> None:
         """Only this replica is in sync: the records missing in its log are lost, and its log is now authoritative."""
         try:

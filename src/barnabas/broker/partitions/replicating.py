@@ -389,6 +389,7 @@ class Fetcher:
                 if throttle.limits(partition, self._replication.node_id):
                     throttle.note(len(records))
                 partition.log.append_replicated(records, now_ms)
+                partition.replicated_in += len(records)
             partition.follow_leader(Offset(row.high_watermark), Offset(row.log_start_offset))
 
     def _begin_again(self, partition: Partition, row: PartitionData, now_ms: int) -> bool:

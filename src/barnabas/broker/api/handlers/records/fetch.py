@@ -267,12 +267,27 @@ def _respond(services: Services, plan: FetchPlan, reading: Reading, by_topic_id:
         if topic is None:
             topic = topics[asked.topic] = _topic(asked.topic, by_topic_id)
         topic.partitions.append(_partition(read))
+        note_read(read, by_replica=reading.by_replica)
         if read.records is not None:
             served.append((asked.topic, asked.partition))
     if plan.session is not None:
         served_last(plan.session, served)
     session_id = plan.session.session_id if plan.session is not None else 0
     return FetchResponse(session_id=session_id, responses=list(topics.values()))
+
+
+def note_read(read: PartitionRead, *, by_replica: bool) -> None:
+    """Count what a reader gets of a partition."""
+    partition, records = read.partition, read.records
+    if partition is None:
+        return
+    if read.error:
+        partition.failed_fetches += 1
+    size_bytes = 0 if records is None else len(records) if isinstance(records, bytes) else records.size
+    if by_replica:
+        partition.replicated_out += size_bytes
+    else:
+        partition.note_fetched(size_bytes)
 
 
 def _is_news(read: PartitionRead) -> bool:

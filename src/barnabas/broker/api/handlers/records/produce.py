@@ -252,6 +252,7 @@ def _append(
     prepared: Prepared | None = None,
 ) -> PartitionProduceResponse:
     """Raises NotPrepared, unless the records are prepared."""
+    partition = None
     try:
         partition = find_partition(context, topic, data.index)
         if refusals and (partition.topic, data.index) in refusals:
@@ -269,6 +270,8 @@ def _append(
     except NotPrepared:
         raise
     except ApiError as error:
+        if partition is not None:
+            partition.failed_produces += 1
         return _refused_for(context, data, error)
     return accepted(data, appended, pending)
 

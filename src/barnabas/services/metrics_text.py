@@ -1,0 +1,117 @@
+"""Metrics as text for Prometheus: prometheus-client writes it, except for the values of single partitions and topics.
+
+Of these a broker may have tens of thousands, whose lines are all alike. They are written here, a few hundred at a time: the
+thread lets the broker's loop have the interpreter after each piece.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import CollectorRegistry
+
+from barnabas.observe.metric import PERCENTILE_NAMES, Metric, Sample
+
+LINES_PER_PIECE: Final = 250
+MANY: Final = 500
+"""From so many samples on, the lines of a metric are written here."""
+END: Final = b"# EOF\n"
+
+
+class _Measured:
+    """Values that have been read, for the library that writes them."""
+
+    def __init__(self, by_metric: dict[Metric, list[Sample]]) -> None:
+        self._by_metric = by_metric
+
+    def collect(self) -> Iterator[Family]:
+        """Called once for each answer."""
+        for metric, samples in self._by_metric.items():
+            if metric.has_parts:
+                yield from _distributions(metric, samples)
+                continue
+            of_kind = CounterMetricFamily if metric.only_grows else GaugeMetricFamily
+            family = of_kind(metric.name, metric.help, labels=metric.labels)
+            for sample in samples:
+                family.add_metric(sample.labels, sample.value)
+            yield family
+
+
+def _distributions(metric: Metric, samples: Sequence[Sample]) -> Iterator[Family]:
+    """Percentiles, counts and sums with the names that the JMX exporter gives them."""
+    percentiles = Family(metric.name, metric.help, "unknown")
+    counts = Family(f"{metric.name}_count", f"{metric.help} How many.", "unknown")
+    sums = Family(f"{metric.name}_sum", f"{metric.help} Their sum.", "unknown")
+    for sample in samples:
+        labels = dict(zip(metric.labels, sample.labels, strict=True))
+        assert sample.parts is not None
+        for quantile, value in zip(PERCENTILE_NAMES, sample.parts.quantiles, strict=True):
+            percentiles.add_sample(metric.name, {**labels, "quantile": quantile}, value)
+        counts.add_sample(counts.name, labels, sample.parts.number)
+        sums.add_sample(sums.name, labels, sample.parts.sum)
+    yield from (percentiles, counts, sums)
+
+
+def by_metric(samples: Sequence[Sample]) -> dict[Metric, list[Sample]]:
+    """The samples of each metric, in the order in which metrics came first."""
+    found: dict[Metric, list[Sample]] = {}
+    for number, sample in enumerate(samples, 1):
+        found.setdefault(sample.metric, []).append(sample)
+        if number % (8 * LINES_PER_PIECE) == 0:
+            _let_others_run()
+    return found
+
+
+def written(samples: Sequence[Sample], accept: str) -> tuple[bytes, str]:
+    """The values as text, in the format that `accept` prefers, and its media type. Runs in a thread beside the loop."""
+    found = by_metric(samples)
+    many = {metric: found.pop(metric) for metric in list(found) if len(found[metric]) >= MANY}
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Measured(found))
+    ProcessCollector(registry=registry)
+    encode, media_type = choose_encoder(accept)
+    text = encode(registry)
+    if not many:
+        return text, media_type
+    is_open = text.endswith(END)
+    pieces = [text.removesuffix(END)]
+    for metric, of_metric in many.items():
+        assert not metric.has_parts, "requests have few kinds"
+        pieces += _lines(metric, of_metric, is_open=is_open)
+    return b"".join((*pieces, END) if is_open else pieces), media_type
+
+
+def _lines(metric: Metric, samples: Sequence[Sample], *, is_open: bool) -> Iterator[bytes]:
+    """The lines of a metric. is_open: in OpenMetrics, where the name of a counter has no _total in what is said about it."""
+    family = metric.name.removesuffix("_total") if is_open else metric.name
+    kind = "counter" if metric.only_grows else "gauge"
+    help = metric.help.replace("\\", "\\\\").replace("\n", "\\n")
+    yield f"# HELP {family} {help}\n# TYPE {family} {kind}\n".encode()
+    start = f"{metric.name}{{" + metric.labels[0] + '="'
+    between = [f'",{label}="' for label in metric.labels[1:]]
+    for begin in range(0, len(samples), LINES_PER_PIECE):
+        lines = []
+        for sample in samples[begin : begin + LINES_PER_PIECE]:
+            line = start + escaped(sample.labels[0])
+            for text, value in zip(between, sample.labels[1:], strict=True):
+                line += text + escaped(value)
+            lines.append(f'{line}"}} {float(sample.value)!r}\n')
+        yield "".join(lines).encode()
+        _let_others_run()
+
+
+def escaped(value: str) -> str:
+    """The value of a label between its quotation marks."""
+    if "\\" in value or '"' in value or "\n" in value:
+        return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return value
+
+
+def _let_others_run() -> None:
+    time.sleep(0)  # releases the interpreter's lock
