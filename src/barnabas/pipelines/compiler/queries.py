@@ -25,6 +25,7 @@ from barnabas.pipelines.direct.slots import NeedsSpark
 from barnabas.pipelines.kinds.sources import SOURCES, Reading
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
+from barnabas.pipelines.plan.processing import Process
 from barnabas.pipelines.plan.relations import Relation
 from barnabas.pipelines.plan.sources import Source
 from barnabas.pipelines.spark.connect import is_remote
@@ -104,6 +105,13 @@ def stop_file(folder: Path) -> Path:
     """The path of the stop file, on the driver's machine: while it exists, queries finish their present micro-batch and
     begin no other one."""
     return (folder / "stopping").absolute()
+
+
+def keeps_on_disk(spec: PipelineSpec, query: Query) -> bool:
+    """Whether a query's state is kept on disk: tables are too large for memory, and Spark keeps user code's only there."""
+    operators = [operator for relation in spec.plan.needed(query.relation) for operator in relation.operators]
+    operators += [operator for output in query.outputs for operator in output.operators]
+    return spec.plan.keeps_tables(query.relation) or any(isinstance(one, Process) for one in operators)
 
 
 def takes_replays(spec: PipelineSpec, query: Query) -> bool:
@@ -271,11 +279,11 @@ def begun(
     rows: int | None,
     *,
     local: bool | None = None,
-    tables: bool = False,
+    on_disk: bool = False,
 ) -> StreamingQuery:
     """Start a query with settings of its own: the session has one value for all queries, and a query keeps the one that is
     set when it starts. rows: see `batch_rows`. local: whether its checkpoint is on a local disk; None leaves that setting
-    alone. tables: whether it keeps tables."""
+    alone. on_disk: whether its state is kept on disk, not in Java's memory."""
     from barnabas.pipelines.spark.session.start import choose_file_manager
 
     with _starting:
@@ -283,7 +291,7 @@ def begun(
             choose_file_manager(spark, local=local)
         if rows is not None:
             spark.conf.set(ROWS_OPTION, str(rows))
-        if not tables:
+        if not on_disk:
             return writer.start()
         before = spark.conf.get(STATE_OPTION)
         spark.conf.set(STATE_OPTION, ON_DISK)
@@ -316,8 +324,8 @@ def start_query(
     program = session_program(spark, spec, query)
     bound = batch_rows(spark, spec, bootstrap, packed=program is not None)
     place = join(checkpoint, query.name)
-    tables = spec.plan.keeps_tables(query.relation)
-    begin = partial(begun, spark, rows=bound, local=is_local(spark, place), tables=tables)
+    on_disk = keeps_on_disk(spec, query)
+    begin = partial(begun, spark, rows=bound, local=is_local(spark, place), on_disk=on_disk)
     load = source_loader(
         spark, spec, query, bootstrap, place, brake=brake, starting=starting, program=program
     )

@@ -20,7 +20,7 @@ with the pipeline's name in place of the line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
@@ -147,6 +147,11 @@ class Builder:
                 made._hide(item, STEPS[kind].shape)
             made._operators = (*self._operators, read_step(kind, item, len(self._operators) + 1))
         return made
+
+    def process(self, code: Any, *, key: str | Sequence[str], **options: Any) -> Self:
+        """Adds a step of user code: a class derived from `processing.Processor`, or a function, which gets each row and what
+        is kept for its key. options: time, state, returns, as in a file."""
+        return self.step("process", with_=code, key=key, **options)
 
     def __getattr__(self, name: str) -> Callable[..., Self]:
         if name in STEPS:

@@ -18,6 +18,7 @@ from barnabas.pipelines.plan.graph import Plan
 from barnabas.pipelines.plan.operators import Deduplicate, Operator
 from barnabas.pipelines.plan.outputs import Output
 from barnabas.pipelines.plan.pipeline import Query
+from barnabas.pipelines.plan.processing import Process
 from barnabas.pipelines.plan.relations import Aggregate, Join, Relation, Scan
 
 UNNAMED: Final = frozenset({"id", "label", "output"})
@@ -132,6 +133,9 @@ def _meaning(operator: Operator) -> Iterator[tuple[str, Any]]:
     """What the state of an operator means. How long it is kept, and what results are called, may change."""
     if isinstance(operator, Deduplicate):
         yield operator.id, ["deduplicate", list(operator.names)]
+    elif isinstance(operator, Process):
+        kept = [[name, state.kind, state.type, state.key] for name, state in operator.states.items()]
+        yield operator.id, ["process", [key.text for key in operator.key], operator.time, kept]
     elif isinstance(operator, Aggregate):
         window = operator.window
         times = None if window is None else [_plain(window.of), window.every, window.slide, window.gap]

@@ -37,12 +37,20 @@ JOURNAL: Final = "journal.jsonl"
 class Manager(Supervisor):
     """All pipelines of a server. Every method may be called from any thread."""
 
-    def __init__(self, folder: Path, client: Mapping[str, str], checkpoints: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        client: Mapping[str, str],
+        checkpoints: str | None = None,
+        code: Path | None = None,
+    ) -> None:
         """client: a client's properties, with bootstrap.servers: the cluster of pipelines that name none. checkpoints: a
-        folder or URL for the checkpoints of all pipelines; default each pipeline's own folder."""
+        folder or URL for the checkpoints of all pipelines; default each pipeline's own folder. code: the folder with
+        the code that pipelines may name; None: they may name none."""
         super().__init__(client["bootstrap.servers"], folder / SPARK_LOG)
         self.folder = folder
         self.checkpoints = checkpoints
+        self.code = code
         self._client = {
             f"kafka.{name}": value for name, value in client.items() if name != "bootstrap.servers"
         }
@@ -53,7 +61,7 @@ class Manager(Supervisor):
 
     def parsed(self, text: str, name: str = "pipeline") -> PipelineSpec:
         """The pipeline of a file; one that names no cluster reaches that of the server. Raises PipelineError."""
-        spec = parse_spec(text, name)
+        spec = parse_spec(text, name, self.code)
         return spec if spec.bootstrap is not None else spec.reaching(self._client)
 
     def open(self, spark: SparkSession) -> None:

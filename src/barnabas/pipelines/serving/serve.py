@@ -28,7 +28,7 @@ SETTINGS: Final = {"spark.scheduler.mode": "FAIR", "spark.sql.streaming.numRecen
 class ServerOptions:
     """folder: of the pipelines' files and states. client: librdkafka's properties, with bootstrap.servers: the cluster of
     pipelines that name none. checkpoints: a folder or URL for those of all pipelines. conf: settings of Spark. texts:
-    pipeline files to add.
+    pipeline files to add. code: see Manager.
     """
 
     folder: Path
@@ -37,6 +37,7 @@ class ServerOptions:
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     texts: Sequence[str] = ()
+    code: Path | None = None
 
 
 def make_server(options: ServerOptions, http: HttpOptions) -> HttpServer:
@@ -44,7 +45,8 @@ def make_server(options: ServerOptions, http: HttpOptions) -> HttpServer:
 
     def build() -> Service:
         folder = options.folder.absolute()
-        manager = Manager(folder, options.client, options.checkpoints)
+        code = None if options.code is None else options.code.absolute()
+        manager = Manager(folder, options.client, options.checkpoints, code)
 
         async def start(url: str) -> None:
             try:

@@ -74,10 +74,12 @@ def identified(rows: DataFrame, identity: str | None) -> DataFrame:
     """Rows with a column for their document's id, ready for `deliver_batch`.
 
     identity: Spark SQL for the id; default topic, partition and offset (and the index in each array that was exploded),
-    which are the same whenever the record is delivered. A row that comes from no single record has its key as id.
+    which are the same whenever the record is delivered. A row that comes from no single record has its key as id,
+    with the time of the timer that made it, if one did.
     """
     exploded = [ROW] if ROW in rows.columns else []
     place = F.concat_ws("-", "_topic", "_partition", "_offset", *exploded)
     if "_offset" in rows.columns:  # the output's own aggregate leaves none
-        place = F.when(F.col("_offset").isNull(), F.col("_key").cast("string")).otherwise(place)
+        own = F.concat_ws("-", F.col("_key").cast("string"), *exploded)
+        place = F.when(F.col("_offset").isNull(), own).otherwise(place)
     return rows.withColumn(IDENTITY, place if identity is None else F.expr(identity).cast("string"))

@@ -213,6 +213,29 @@ def _by_key(data: DataFrame, key: str) -> Any:
     )
 
 
+# --- user code -----------------------------------------------------------------------------------------
+
+
+def pickled(code: Any, modules: Sequence[Any]) -> bytes:
+    """An object as bytes, with all that it uses of these modules, which a worker may not have."""
+    from pyspark import cloudpickle
+
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        return bytes(cloudpickle.dumps(code))
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def unpickled(data: bytes) -> Any:
+    """The object of `pickled`."""
+    from pyspark import cloudpickle
+
+    return cloudpickle.loads(data)
+
+
 # --- sessions and queries -----------------------------------------------------------------------------
 
 

@@ -22,6 +22,12 @@ OPTIONS: Final = {
         names=("--data", "--dir"),
         in_start=True,
     ),
+    "code": ServiceOption(
+        "DIR",
+        "Folder of the Python modules that process steps may name. Default: pipelines run no code of their own.",
+        str,
+        in_start=True,
+    ),
     "checkpoints": ServiceOption(
         "DIR|URL",
         "Checkpoints of all pipelines, where Spark reaches it (hdfs://, s3a://). Default: below the folder.",
@@ -53,7 +59,13 @@ def make(given: Given) -> HttpServer:
     from barnabas.pipelines.serving.serve import ServerOptions, make_server
 
     options = ServerOptions(
-        values["data"].expanduser(), given.client, values["checkpoints"], values["master"], settings, texts
+        values["data"].expanduser(),
+        given.client,
+        values["checkpoints"],
+        values["master"],
+        settings,
+        texts,
+        None if values["code"] is None else Path(values["code"]).expanduser(),
     )
     return make_server(options, given.http)
 

@@ -51,6 +51,7 @@ from barnabas.pipelines.plan.graph import plan_of
 from barnabas.pipelines.plan.outputs import DeadLetters
 from barnabas.pipelines.plan.pipeline import PipelineSpec, checked
 from barnabas.pipelines.plan.relations import SOURCE, Relation, Scan
+from barnabas.pipelines.processing.code import code_folder
 
 PIPELINE: Final = Group(
     {
@@ -74,13 +75,16 @@ PIPELINE: Final = Group(
 
 
 def load_spec(path: Path | str) -> PipelineSpec:
-    """Reads and checks a pipeline file. Raises PipelineError."""
-    return read_spec(load(Path(path)), str(path))
+    """Reads and checks a pipeline file, whose `process` steps name code in the file's folder. Raises PipelineError."""
+    with code_folder(Path(path).absolute().parent):
+        return read_spec(load(Path(path)), str(path))
 
 
-def parse_spec(text: str, name: str = "pipeline") -> PipelineSpec:
-    """Reads and checks YAML text. name: of the file, in messages. Raises PipelineError."""
-    return read_spec(parse(text, name), name)
+def parse_spec(text: str, name: str = "pipeline", code: Path | None = None) -> PipelineSpec:
+    """Reads and checks YAML text. name: of the file, in messages. code: the folder with the code that `process` steps may
+    name; None: they may name none. Raises PipelineError."""
+    with code_folder(code):
+        return read_spec(parse(text, name), name)
 
 
 def read_spec(document: Item, where: str) -> PipelineSpec:

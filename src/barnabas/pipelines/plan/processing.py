@@ -1,0 +1,43 @@
+"""Steps of user code: what they keep for each key, and what they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from barnabas.pipelines.plan.expressions import Expression
+from barnabas.pipelines.plan.operators import Operator
+from barnabas.pipelines.plan.places import ASIDE
+from barnabas.pipelines.plan.schema import Schema
+
+Times = Literal["none", "event", "clock"]
+"""What a step's timers go by: nothing, so that there are none; the event time of its rows; or the clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is kept for each key under a name. key: the type of a map's keys. ttl_ms: how long after the last change an
+    entry is kept, by the clock; None: until it is removed."""
+
+    kind: Literal["value", "list", "map"]
+    type: str
+    key: str | None = None
+    ttl_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process(Operator):
+    """Calls user code for each row. called: how the pipeline names the code. code: a subclass of processing.Processor."""
+
+    kind: ClassVar[str] = "process"
+    stateful: ClassVar[bool] = True
+    called: str
+    key: tuple[Expression, ...]
+    states: Mapping[str, State]
+    returns: Mapping[str, str]
+    time: Times = "none"
+    code: Any = field(default=None, compare=False, repr=False, metadata=ASIDE)
+
+    def after(self, schema: Schema) -> Schema:
+        return Schema().put(self.returns)

@@ -1,0 +1,111 @@
+"""Runs a processor over the rows and timers of one key after the other."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from barnabas.pipelines.plan.processing import State
+from barnabas.pipelines.processing.cells import CELLS, Store, TimerChanges, Undo
+from barnabas.pipelines.processing.processor import Processor, Timers
+from barnabas.pipelines.processing.values import EPOCH, BadValue, type_named
+
+REASON_MAX: Final = 500
+OWN: Final = __package__
+
+
+class StateLost(BaseException):
+    """The state cannot be read or written. Not an Exception: user code must not handle it, and it is no fault of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What became of a row or timer: rows that were made of it, or the reason why it failed."""
+
+    rows: tuple[dict[str, Any], ...] = ()
+    reason: str | None = None
+
+
+class Engine:
+    """One processor object with the state of one key at a time."""
+
+    def __init__(
+        self, code: type[Processor], states: Mapping[str, State], returns: Mapping[str, str], store: Store
+    ) -> None:
+        """store: of the present key, whichever that is."""
+        self.processor = code()
+        self.processor.timers = Timers()  # its own __init__ need not call that of Processor
+        self.states, self.store = states, store
+        self.types = {name: type_named(kind) for name, kind in returns.items()}
+        self._undo: Undo = []
+        self.processor.init()
+
+    def begin(self, key: Any, now_ms: int, watermark_ms: int | None, *, timed: bool) -> None:
+        """Goes to another key. watermark_ms: None if there is none."""
+        user = self.processor
+        user.key = key
+        user.now = EPOCH + timedelta(milliseconds=now_ms)
+        user.watermark = None if watermark_ms is None else EPOCH + timedelta(milliseconds=watermark_ms)
+        user.cells = {
+            name: CELLS[state.kind](name, state, self.store, self._undo)
+            for name, state in self.states.items()
+        }
+        user.timers.changes = TimerChanges(self.store, self._undo) if timed else None
+
+    def process(self, row: dict[str, Any]) -> Made:
+        """Processes a row of the present key."""
+        return self._called(self.processor.process, row)
+
+    def fire(self, at_ms: int) -> Made:
+        """Calls the processor for a timer of the present key."""
+        return self._called(self.processor.on_timer, EPOCH + timedelta(milliseconds=at_ms))
+
+    def end(self) -> None:
+        """Writes what has changed for the present key."""
+        user = self.processor
+        for cell in user.cells.values():
+            cell.flush()
+        if user.timers.changes is not None:
+            user.timers.changes.flush()
+
+    def _called(self, method: Callable[[Any], Any], given: dict[str, Any] | datetime) -> Made:
+        self._undo.clear()
+        try:
+            return Made(tuple(self._checked(method(given))))
+        except Exception as error:
+            for back in reversed(self._undo):
+                back()
+            return Made(reason=reason_of(error))
+
+    def _checked(self, made: Iterable[Mapping[str, Any]] | None) -> Iterator[dict[str, Any]]:
+        if made is None:
+            return
+        if isinstance(made, Mapping):
+            made = (made,)
+        for row in made:
+            if not isinstance(row, Mapping):
+                raise BadValue(f"{row!r:.80} is a {type(row).__name__}, not a row as a dict")
+            if unknown := [str(name) for name in row if name not in self.types]:
+                raise BadValue(f"returns does not declare the field {unknown[0]!r}")
+            yield {name: self._field(name, row.get(name)) for name in self.types}
+
+    def _field(self, name: str, value: Any) -> Any:
+        try:
+            return self.types[name].check(value)
+        except BadValue as error:
+            raise BadValue(f"field {name}: {error}") from None
+
+
+def reason_of(error: Exception) -> str:
+    """What user code raised, in one line with its own place."""
+    said = " ".join(str(error).split())
+    text = f"{type(error).__name__}: {said}" if said and not isinstance(error, BadValue) else said
+    text = text or type(error).__name__
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if f"{OWN.replace('.', '/')}/" not in f.filename
+    ]
+    place = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
+    return text[: REASON_MAX - len(place)] + place

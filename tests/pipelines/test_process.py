@@ -1,0 +1,174 @@
+"""Steps of user code in real queries: states, timers by event time, dead letters, and what a restart keeps.
+
+What a history has to become is said by the same processor with its state in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar
+
+import pytest
+
+from barnabas.pipelines import Pipeline
+from barnabas.pipelines.fronts.yaml.spec import load_spec
+from barnabas.pipelines.processing import ListState, MapState, Processor, ValueState
+from barnabas.pipelines.processing.testing import ProcessorFailed, ProcessorTest
+from barnabas.pipelines.serving.run import run_pipeline
+from tests.pipelines.conftest import send
+from tests.pipelines.readers import consumed
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+class Totals(Processor):
+    """Counts, sums and remembers; fails for some rows after it has changed everything."""
+
+    returns: ClassVar = {
+        "k": "string",
+        "n": "bigint",
+        "names": "array<string>",
+        "best": "map<string,int>",
+        "at": "timestamp",
+    }
+    count = ValueState("bigint")
+    names = ListState("string")
+    best = MapState("string", "int")
+
+    def process(self, row):
+        self.count.set(self.count.get(0) + 1)
+        self.names.append(row["name"])
+        self.best[row["name"]] = max(row["x"], self.best.get(row["name"], row["x"]))
+        if row["x"] == 7:
+            self.best.clear()
+            raise ValueError("seven")
+        yield {
+            "k": self.key,
+            "n": self.count.get(),
+            "names": list(self.names),
+            "best": dict(self.best),
+            "at": row["at"],
+        }
+        if row["x"] == 8:
+            yield {"k": self.key, "n": -8}
+
+
+def history(seed: int, count: int, keys: str = "abc") -> list[dict]:
+    chance = random.Random(seed)
+    return [
+        {
+            "k": chance.choice(keys),
+            "name": chance.choice("xyz"),
+            "x": chance.randrange(10),
+            "at": (NOON + timedelta(minutes=n)).isoformat(),
+        }
+        for n in range(count)
+    ]
+
+
+def test_states_are_those_of_the_model_through_restarts(spark, bootstrap, client, new_topic, tmp_path):
+    t = new_topic()
+    pipeline = (
+        Pipeline(t)
+        .source(t, options={"maxOffsetsPerTrigger": 20})
+        .parse(json={"k": "string", "name": "string", "x": "int", "at": "timestamp"})
+        .process(Totals, key="k")
+        .to_topic(f"{t}-out", key="k")
+    )
+    model = ProcessorTest(Totals, key="k")
+    wanted, failed = [], 0
+    rows = history(1, 60)
+    for part in (rows[:35], rows[35:]):
+        values = [json.dumps(row).encode() for row in part]
+        send(client, t, [*values, b'{"k": null}', b"{"])
+        for row in part:
+            try:
+                wanted += model.send({**row, "at": datetime.fromisoformat(row["at"])})
+            except ProcessorFailed:
+                failed += 1
+        report = run_pipeline(pipeline.spec(), once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path)
+    assert failed
+    assert report.rows
+    found = [json.loads(record.value) for record in consumed(bootstrap, f"{t}-out")]
+    plain = [
+        {**row, "at": row.get("at") and row["at"].isoformat(timespec="milliseconds").replace("+00:00", "Z")}
+        for row in wanted
+    ]
+    for key in "abc":
+        mine = [{n: v for n, v in row.items() if v is not None} for row in plain if row["k"] == key]
+        assert [{n: v for n, v in row.items() if v is not None} for row in found if row["k"] == key] == mine
+    letters = consumed(bootstrap, f"{t}-dead-letters")
+    reasons = [(letter.told("step"), letter.told("reason").split(" (")[0]) for letter in letters]
+    assert reasons.count(("2 process", "ValueError: seven")) == failed
+    assert reasons.count(("2 process", "the key k is null")) == 2
+    assert len(reasons) == failed + 4
+    assert all(json.loads(x.value)["x"] == 7 for x in letters if "seven" in x.told("reason"))
+
+
+CODE = '''
+from datetime import timedelta
+from barnabas.pipelines.processing import ListState, Processor
+
+class Quiet(Processor):
+    """Tells of a key from which nothing came for ten minutes."""
+
+    returns = {"k": "string", "events": "int"}
+    recent = ListState("timestamp")
+
+    def process(self, row):
+        self.recent.append(row["at"])
+        self.timers.clear()
+        self.timers.set(max(self.recent) + timedelta(minutes=10))
+
+    def on_timer(self, at):
+        if self.key == "bad":
+            raise RuntimeError("no timer for this one")
+        yield {"k": self.key, "events": len(self.recent)}
+        self.recent.clear()
+'''
+PIPELINE = """
+pipeline: {t}
+sources:
+  events:
+    topic: {t}
+    steps: [parse: {{json: {{k: string, at: timestamp}}}}]
+    time: {{of: at, late: 1 minute}}
+relations:
+  quiet: {{from: events, steps: [process: {{with: code:Quiet, key: k, time: event}}]}}
+  hours:
+    from: quiet
+    aggregate: {{window: {{every: 1 hour, as: hour}}, by: [k], compute: {{sum: sum(events)}}, emit: final}}
+outputs:
+  - {{from: quiet, topic: {t}-quiet}}
+  - {{from: hours, topic: {t}-hours}}
+"""
+
+
+def test_timers_by_event_time(spark, bootstrap, client, new_topic, tmp_path):
+    t = new_topic()
+    (tmp_path / "code.py").write_text(CODE)
+    (tmp_path / "p.yaml").write_text(PIPELINE.format(t=t))
+    spec = load_spec(tmp_path / "p.yaml")
+
+    def run(*events: tuple[str, float]) -> None:
+        rows = [{"k": k, "at": (NOON + timedelta(minutes=minute)).isoformat()} for k, minute in events]
+        send(client, t, [json.dumps(row).encode() for row in rows])
+        run_pipeline(spec, once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path / "checkpoints")
+
+    run(("a", 0), ("b", 3), ("a", 5), ("bad", 1))
+    assert consumed(bootstrap, f"{t}-quiet") == []
+    run(("c", 14.5))
+    quiet = [(record.key, json.loads(record.value)) for record in consumed(bootstrap, f"{t}-quiet")]
+    assert quiet == [(b'{"k": "b"}', {"k": "b", "events": 1})]
+    run(("c", 200), ("a", 1))  # the last one is late, and is processed nevertheless
+    quiet = [json.loads(record.value) for record in consumed(bootstrap, f"{t}-quiet")]
+    assert sorted((row["k"], row["events"]) for row in quiet) == [("a", 3), ("b", 1)]
+    hours = [json.loads(record.value) for record in consumed(bootstrap, f"{t}-hours")]
+    assert sorted((row["k"], row["sum"]) for row in hours) == [("a", 3), ("b", 1)]
+    (letter,) = consumed(bootstrap, f"{t}-dead-letters")
+    assert (letter.key, letter.value, letter.told("step")) == (b'{"k": "bad"}', None, "quiet: 1 process")
+    assert letter.told("reason") == "RuntimeError: no timer for this one (code.py:19)"
