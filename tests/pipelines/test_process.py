@@ -145,6 +145,9 @@ relations:
 outputs:
   - {{from: quiet, topic: {t}-quiet}}
   - {{from: hours, topic: {t}-hours}}
+  - from: events
+    topic: {t}-minutes
+    aggregate: {{window: {{every: 1 minute}}, by: [k], compute: {{n: count(*)}}, emit: final}}
 """
 
 
@@ -154,21 +157,23 @@ def test_timers_by_event_time(spark, bootstrap, client, new_topic, tmp_path):
     (tmp_path / "p.yaml").write_text(PIPELINE.format(t=t))
     spec = load_spec(tmp_path / "p.yaml")
 
-    def run(*events: tuple[str, float]) -> None:
+    def run(*events: tuple[str, float]) -> dict[str, int]:
         rows = [{"k": k, "at": (NOON + timedelta(minutes=minute)).isoformat()} for k, minute in events]
         send(client, t, [json.dumps(row).encode() for row in rows])
-        run_pipeline(spec, once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path / "checkpoints")
+        report = run_pipeline(spec, once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path / "checkpoints")
+        return {query.name: query.late for query in report.queries if query.late}
 
-    run(("a", 0), ("b", 3), ("a", 5), ("bad", 1))
+    assert run(("a", 0), ("b", 3), ("a", 5), ("bad", 1)) == {}
     assert consumed(bootstrap, f"{t}-quiet") == []
-    run(("c", 14.5))
+    assert run(("c", 14.5)) == {}
     quiet = [(record.key, json.loads(record.value)) for record in consumed(bootstrap, f"{t}-quiet")]
     assert quiet == [(b'{"k": "b"}', {"k": "b", "events": 1})]
-    run(("c", 200), ("a", 1))  # the last one is late, and is processed nevertheless
+    # The last one is late: the step processes it nevertheless, but its minute is over.
+    assert run(("c", 200), ("a", 1)) == {f"{t}-minutes": 1}
     quiet = [json.loads(record.value) for record in consumed(bootstrap, f"{t}-quiet")]
     assert sorted((row["k"], row["events"]) for row in quiet) == [("a", 3), ("b", 1)]
     hours = [json.loads(record.value) for record in consumed(bootstrap, f"{t}-hours")]
     assert sorted((row["k"], row["sum"]) for row in hours) == [("a", 3), ("b", 1)]
     (letter,) = consumed(bootstrap, f"{t}-dead-letters")
     assert (letter.key, letter.value, letter.told("step")) == (b'{"k": "bad"}', None, "quiet: 1 process")
-    assert letter.told("reason") == "RuntimeError: no timer for this one (code.py:19)"
+    assert letter.told("reason") == "RuntimeError: no timer for this one (code.py:18)"

@@ -289,11 +289,16 @@ def test_lookups_of_a_server_that_is_killed(bootstrap, client, new_topic, tmp_pa
         assert "totals" in server.command("get", f"{topic}/other", "x").stderr
         ranged = server.command("get", topic, "--from", "C10", "--to", "C12", "--limit", "3", "--json")
         assert len(json.loads(ranged.stdout)["rows"]) == 3
+        assert all(
+            len(row["total"].partition(".")[2]) == 2
+            for row in json.loads(ranged.stdout, parse_float=str)["rows"]
+        )
         assert server.command("views", topic).stdout.splitlines()[1].split()[0] == f"{topic}/totals"
 
         # Stopped, the view can still be looked up.
         assert server.call("POST", f"/pipelines/{topic}/stop")[0] == 200
         assert server.call("GET", f"{base}/totals?key=C5")[1]["as_of"]["state"] == "stopped"
+        assert "(the pipeline is stopped, " in server.command("get", topic, "C5").stderr
         assert "Traceback" not in server.log.read_text()
     finally:
         server.stop(signal.SIGKILL)

@@ -7,7 +7,9 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
+from uuid import uuid4
 
 
 @dataclass(slots=True)
@@ -34,8 +36,22 @@ MANNER: Final = Manner()
 
 
 def print_json(value: Any) -> None:
-    """One JSON document, indented on a terminal and on one line in a pipe."""
-    print(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+    """One JSON document, indented on a terminal and on one line in a pipe. Decimals are numbers with all of their digits."""
+    print(exact_json(value, indent=2 if sys.stdout.isatty() else None))
+
+
+def exact_json(value: Any, indent: int | None = None) -> str:
+    """The value as JSON text. The standard library writes no decimals: each becomes a text with a mark, which is then taken
+    away with its quotes."""
+    mark = uuid4().hex
+
+    def marked(other: Any) -> str:
+        if isinstance(other, Decimal):
+            return f"{mark}{other}{mark}"
+        raise TypeError(f"{type(other).__name__} is nothing that JSON has")
+
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=marked)
+    return text.replace(f'"{mark}', "").replace(f'{mark}"', "")
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

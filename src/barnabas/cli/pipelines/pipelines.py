@@ -6,6 +6,7 @@ import http.client
 import json
 import sys
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from json import dumps as encode_json
@@ -226,7 +227,7 @@ def get(
     given = [("key", value) for value in key or ()]
     bounds = (("from", low), ("to", high), ("window", window))
     given += [(option, value) for option, value in bounds if value is not None]
-    found = looked_up(server, name, given, limit, exact=not json)
+    found = looked_up(server, name, given, limit)
     if json:
         print_json(found)
     else:
@@ -236,8 +237,23 @@ def get(
             print_table(names, [[_cell(row[field]) for field in names] for row in rows])
         as_of = found["as_of"]
         more = "; there are more: raise --limit" if found["next"] else ""
-        note(f"{len(rows)} rows of {found['view']} as of {as_of['time']}, micro-batch {as_of['batch']}{more}")
+        told = f"as of {as_of['time']}, micro-batch {as_of['batch']}{_behind(as_of)}"
+        note(f"{len(rows)} rows of {found['view']} {told}{more}")
     return EXIT_OK if found["rows"] else EXIT_FAILED
+
+
+def _behind(as_of: Mapping[str, Any]) -> str:
+    """What a reader should know if the rows may be older than the records in the topics; nothing if they are not."""
+    said = []
+    if as_of["state"] != "running":
+        said.append(f"the pipeline is {as_of['state']}")
+    if as_of["lag"] or said:
+        said.append(f"{float(as_of['seconds_ago']):,.0f} s ago")
+    if as_of["lag"]:
+        said.append(f"{as_of['lag']:,} records behind")
+    elif as_of["lag"] is None and said:
+        said.append("how many records have come since is not known yet")
+    return f" ({', '.join(said)})" if said else ""
 
 
 def _cell(value: Any) -> Any:
@@ -250,10 +266,9 @@ def _cell(value: Any) -> Any:
     )
 
 
-def looked_up(
-    server: str, name: str, given: list[tuple[str, str]], limit: int, *, exact: bool
-) -> dict[str, Any]:
-    """Rows of a view, page by page until there are `limit`, with what the last page said about them. exact: see `call`."""
+def looked_up(server: str, name: str, given: list[tuple[str, str]], limit: int) -> dict[str, Any]:
+    """Rows of a view, page by page until there are `limit`, with what the last page said about them. Numbers with a point
+    are decimals."""
     pipeline, _, view = name.partition("/")
     if not view:
         there = [row["name"] for row in call(server, "GET", f"/pipelines/{quote(pipeline)}/views")]
@@ -266,7 +281,7 @@ def looked_up(
     after: list[tuple[str, str]] = []
     while True:
         asked = [*given, ("limit", str(min(limit - len(rows), PAGE_MAX))), *after]
-        found: dict[str, Any] = call(server, "GET", f"{path}?{urlencode(asked)}", exact=exact)
+        found: dict[str, Any] = call(server, "GET", f"{path}?{urlencode(asked)}", exact=True)
         rows += found["rows"]
         if found["next"] is None or len(rows) >= limit:
             return found | {"rows": rows}

@@ -75,14 +75,17 @@ _starting = threading.Lock()
 
 @dataclass(slots=True)
 class QueryReport:
-    """What one query has done. rows: read and not filtered out. failed: of these, sent to the dead letters. batches:
-    the number of its next micro-batch. latest: when the last micro-batch seen here began (ISO 8601, UTC). rate: its records
-    per second. way: see `way_of`."""
+    """What one query has done. rows: read and not filtered out. failed: of these, sent to the dead letters. late: rows that
+    Spark dropped because their windows, or the bound of their join, were over; of one group in a micro-batch it counts one.
+    state_rows: what it keeps now. batches: the number of its next micro-batch. latest: when the last micro-batch seen here
+    began (ISO 8601, UTC). rate: its records per second. way: see `way_of`."""
 
     name: str
     topic: str
     rows: int = 0
     failed: int = 0
+    late: int = 0
+    state_rows: int = 0
     batches: int = 0
     busy_seconds: float = 0.0
     latest: str = ""
@@ -464,11 +467,13 @@ def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
         line.latest, line.rate = raw["timestamp"], records_per_second(raw)
         batch = int(raw["batchId"])
         counts = (raw.get("observedMetrics") or {}).get(METRICS)
+        line.state_rows = sum(int(kept["numRowsTotal"]) for kept in raw.get("stateOperators") or ())
         if batch < line.batches or not counts or not raw.get("numInputRows"):
             continue
         line.batches = batch + 1
         line.rows += int(counts.get("rows") or 0)
         line.failed += int(counts.get("failed") or 0)
+        line.late += sum(int(kept["numRowsDroppedByWatermark"]) for kept in raw.get("stateOperators") or ())
         line.busy_seconds += raw["durationMs"].get("triggerExecution", 0) / 1000
         found = True
     return found

@@ -248,6 +248,13 @@ def metrics_text(rows: list[dict[str, Any]]) -> str:
     kinds = (
         ("records", "barnabas_pipeline_records_total", "counter", "Records read since the query started."),
         ("failed", "barnabas_pipeline_dead_letters_total", "counter", "Dead letters since the query began."),
+        (
+            "late",
+            "barnabas_pipeline_late_rows_total",
+            "counter",
+            "Rows dropped since the query began: too late.",
+        ),
+        ("state_rows", "barnabas_pipeline_state_rows", "gauge", "Rows that the query keeps in its state."),
         ("records_per_second", "barnabas_pipeline_records_per_second", "gauge", "Rate of the last batch."),
         ("lag", "barnabas_pipeline_lag_records", "gauge", "Records waiting in the source."),
     )

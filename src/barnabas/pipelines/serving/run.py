@@ -156,6 +156,8 @@ def summary(report: RunReport) -> str:
         lines.append(f"{query.name:<24} {query.rows:>10,} {query.failed:>8,} {shown:>10}  {query.topic}")
     if report.failed:
         lines.append(f"{report.failed:,} records could not be handled: see topic {report.dead_letters}")
+    if late := sum(query.late for query in report.queries):
+        lines.append(f"{late:,} rows came too late for their windows or joins, and were dropped")
     if report.interrupted:
         lines.append("stopped; the next run continues from here")
     elif not report.rows:

@@ -560,6 +560,8 @@ class Supervisor:
             "way": report.way,
             "records": report.rows,
             "failed": report.failed,
+            "late": report.late,
+            "state_rows": report.state_rows,
             "records_per_second": report.rate,
             "lag": managed.lags.get(report.name),
             "seconds_left": None if gauge is None else gauge.seconds_left(),
