@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import subprocess
@@ -265,3 +266,64 @@ def test_clients_are_seen_by_their_software(watched: Watched) -> None:
     }
     assert any("kafka" in software for software in found), found
     assert producer.list_topics(timeout=WAIT_S).topics
+
+
+def tool(*arguments: str) -> str:
+    """What a command prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "barnabas", *arguments], capture_output=True, text=True, timeout=WAIT_S
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_metrics_by_the_names_of_kafkas_mbeans(watched: Watched) -> None:
+    produce(watched, "by.bean")
+    url = watched.url.removesuffix("/metrics")
+    pattern = "kafka.server:type=BrokerTopicMetrics,topic=by.bean,name=*PerSec"
+    found = json.loads(tool("metrics", pattern, "-u", url, "--json"))
+    name = "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec,topic=by.bean"
+    assert found[name]["Count"] == RECORDS * PARTITIONS
+    assert found[name]["OneMinuteRate"] > 0
+    assert all("topic=by.bean" in one for one in found)
+    shown = tool("metrics", "messagesinpersec,topic=by.bean", "-u", url)
+    assert re.search(rf"{re.escape(name)} +Count +{RECORDS * PARTITIONS}\n", shown)
+    times = json.loads(tool("metrics", "kafka.network:name=TotalTimeMs,*", "-u", url, "--json"))
+    produced = times["kafka.network:type=RequestMetrics,name=TotalTimeMs,request=Produce"]
+    assert produced["50thPercentile"] <= produced["99thPercentile"] <= produced["999thPercentile"]
+    assert produced["Count"] >= 1
+
+
+def test_kafka_jmx(watched: Watched) -> None:
+    produce(watched, "by.jmx")
+    address = watched.url.removesuffix("/metrics").removeprefix("http://")
+    name = "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec,topic=by.jmx"
+    ask = ["kafka", "jmx", "--object-name", name, "--attributes", "Count", "--one-time", "true", "--jmx-url"]
+    header, values = tool(*ask, address).splitlines()
+    assert header == f'"time","{name}:Count"'
+    assert values.split(",")[1] == str(RECORDS * PARTITIONS)
+    of_java = f"service:jmx:rmi:///jndi/rmi://{address}/jmxrmi"
+    lines = tool(*ask, of_java, "--report-format", "properties", "--date-format", "yyyy-MM-dd").splitlines()
+    assert re.fullmatch(r"time=\d{4}-\d\d-\d\d", lines[0])
+    assert lines[1:] == [f"{name}:Count={RECORDS * PARTITIONS}"]
+    assert (
+        tool(*ask, address, "--report-format", "tsv").splitlines()[1]
+        == f"{name}:Count\t{RECORDS * PARTITIONS}"
+    )
+
+
+def test_a_command_without_a_metrics_service(watched: Watched) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "barnabas", "metrics", "-u", "http://127.0.0.1:9"],
+        capture_output=True, text=True, timeout=WAIT_S,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "no broker shows its metrics at http://127.0.0.1:9" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_slow_requests(watched: Watched) -> None:
+    answer = requests.get(watched.url.replace("/metrics", "/slow"), timeout=WAIT_S)
+    for request in answer.json()["requests"]:  # a busy machine makes some
+        assert request["total_ms"] >= 100
+        assert request["peer"]

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.observe import logs
 from barnabas.open_files import allow_all_files
@@ -21,9 +21,10 @@ from barnabas.runtime.watchdog import SLOW_TURN_MS, Watchdog
 from barnabas.runtime.workers import Workers, call_when_input_ends
 
 if TYPE_CHECKING:
+    from barnabas.broker.server import BrokerServer
     from barnabas.client.urls import Address
     from barnabas.config.loader import BrokerConfig
-    from barnabas.observe.metric import Sample
+    from barnabas.observe.metric import Measure, Sample
 
 log = logging.getLogger("barnabas.main")
 
@@ -45,9 +46,7 @@ class Companion(Protocol):
         """The address of the schema registry, if the services include one and have started."""
 
 
-Measure = Callable[[], "Future[list[Sample]]"]
-"""Asks the broker's loop, from another thread, for the values of its metrics."""
-MakeCompanion = Callable[[Callable[[str], str], Measure], Companion]
+MakeCompanion = Callable[[Callable[[str], str], "Measure"], Companion]
 """Makes a companion from two functions: security protocol -> the broker's address, which may raise StartError; and
 what reads the broker's metrics.
 """
@@ -120,10 +119,24 @@ def _say_alone(config: BrokerConfig) -> None:
         )
 
 
+class _Measuring:
+    """See Measure."""
+
+    def __init__(self, broker: BrokerServer, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:
+        self._broker, self._loop, self._turns = broker, loop, turns
+
+    def __call__(self) -> Future[list[Sample]]:
+        from barnabas.broker.api.measuring import measure
+
+        return asyncio.run_coroutine_threadsafe(measure(self._broker.services, self._turns), self._loop)
+
+    def slow(self) -> list[dict[str, Any]]:
+        return [request._asdict() for request in list(self._broker.services.times.slow)]
+
+
 async def _serve(
     config: BrokerConfig, workers: Workers, is_worker: bool, companion: MakeCompanion | None
 ) -> int:
-    from barnabas.broker.api.measuring import measure
     from barnabas.broker.server import BrokerServer, StartError
 
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -162,9 +175,7 @@ async def _serve(
     turns.start()
     beside = None
 
-    def measured() -> Future[list[Sample]]:
-        return asyncio.run_coroutine_threadsafe(measure(broker.services, turns), loop)
-
+    measured = _Measuring(broker, loop, turns)
     try:
         await workers.start()
         if companion is not None:

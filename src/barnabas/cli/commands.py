@@ -62,6 +62,7 @@ COMMANDS: Final = (
         "barnabas.cli.administration.clients",
         "Show connected clients and the versions they speak.",
     ),
+    Command("metrics", "barnabas.cli.administration.metrics", "Show a broker's metrics by Kafka's names."),
     Command(
         "config",
         "barnabas.cli.administration.config",

@@ -63,6 +63,7 @@ TOOLS: Final = (
         ("BrokerApiVersionsCommand",),
     ),
     Tool("kafka-cluster", "cluster", "Cluster id and endpoints.", ("ClusterTool",)),
+    Tool("kafka-jmx", "operations.jmx", "Metrics of a broker by their MBeans.", ("JmxTool",)),
     Tool("kafka-groups", "groups", "List groups of every type.", ("GroupsCommand",)),
     Tool(
         "kafka-share-groups",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from concurrent.futures import Future
+from typing import Any, Final, NamedTuple, Protocol
 
 PERCENTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 PERCENTILE_NAMES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
@@ -60,6 +61,16 @@ class Sample(NamedTuple):
     value: float
     labels: tuple[str, ...] = ()
     parts: Distribution | None = None
+
+
+class Measure(Protocol):
+    """Asks a broker for its numbers, from another thread than the broker's."""
+
+    def __call__(self) -> Future[list[Sample]]:
+        """The values of its metrics."""
+
+    def slow(self) -> list[dict[str, Any]]:
+        """Its last slow requests with the parts of their time, the newest last (see runtime/slow.py)."""
 
 
 def quoted(value: str) -> str:

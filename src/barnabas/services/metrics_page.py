@@ -1,23 +1,21 @@
-"""`GET /metrics`: the broker's metrics as Prometheus text or OpenMetrics."""
+"""`GET /metrics`: the broker's metrics as Prometheus text or OpenMetrics; `GET /beans`: as JMX shows them; `GET /slow`: the
+requests that took long."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
-from concurrent.futures import Future
+import time
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from barnabas.http.errors import HttpError
 from barnabas.http.server import HttpOptions, HttpServer, Service
-from barnabas.observe.metric import Sample
+from barnabas.observe.beans import Rates, beans
+from barnabas.observe.metric import Measure, Sample
 from barnabas.services.metrics_text import written
-
-Measure = Callable[[], Future[list[Sample]]]
-"""Asks the broker's loop for the values of its metrics."""
 
 
 def error_shape(error: HttpError, request_id: str) -> tuple[bytes, str]:
@@ -30,18 +28,34 @@ class Page:
 
     def __init__(self, measure: Measure) -> None:
         self._measure = measure
+        self._rates = Rates(time.monotonic())
         self._reading: asyncio.Future[list[Sample]] | None = None
         self._writing = asyncio.Lock()
 
-    async def answer(self, request: Request) -> Response:
-        """The answer to one scrape."""
+    async def _samples(self) -> list[Sample]:
         reading = self._reading
         if reading is None or reading.done():
             self._reading = reading = asyncio.wrap_future(self._measure())
-        samples = await asyncio.shield(reading)
+        return await asyncio.shield(reading)
+
+    async def answer(self, request: Request) -> Response:
+        """The answer to one scrape."""
+        samples = await self._samples()
         async with self._writing:
             body, media_type = await asyncio.to_thread(written, samples, request.headers.get("accept", ""))
         return Response(body, headers={"content-type": media_type})
+
+    async def beans(self, request: Request) -> Response:
+        """The MBeans that the parameters `name` mean, or all."""
+        samples, patterns = await self._samples(), request.query_params.getlist("name")
+        async with self._writing:
+            now_s = time.monotonic()
+            found = await asyncio.to_thread(beans, samples, self._rates, now_s, patterns)
+        return JSONResponse({"time_ms": time.time_ns() // 1_000_000, "beans": found})
+
+    async def slow(self, request: Request) -> Response:
+        """The last slow requests, the newest first, with the parts of their time in ms."""
+        return JSONResponse({"requests": self._measure.slow()[::-1]})
 
 
 async def _start(url: str) -> None:
@@ -53,8 +67,11 @@ def make_server(measure: Measure, http: HttpOptions) -> HttpServer:
 
     def build() -> Service:
         page = Page(measure)
-        return Service(
-            "metrics", [Route("/metrics", page.answer, methods=["GET"])], error_shape, start=_start
-        )
+        routes = [
+            Route("/metrics", page.answer, methods=["GET"]),
+            Route("/beans", page.beans, methods=["GET"]),
+            Route("/slow", page.slow, methods=["GET"]),
+        ]
+        return Service("metrics", routes, error_shape, start=_start)
 
     return HttpServer(build, http)

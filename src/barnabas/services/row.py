@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +14,7 @@ from barnabas.services.option import ServiceOption
 if TYPE_CHECKING:
     from barnabas.client.urls import Address
     from barnabas.http.server import HttpOptions, HttpServer
-    from barnabas.observe.metric import Sample
+    from barnabas.observe.metric import Measure
     from barnabas.services.access import Access
 
 
@@ -35,7 +34,7 @@ class Given:
     http: HttpOptions
     access: Access
     neighbour: Callable[[str], Address | None] = _no_neighbour
-    measure: Callable[[], Future[list[Sample]]] | None = None
+    measure: Measure | None = None
 
     def registry(self) -> Address | None:
         """The address of the schema registry in this process, once it has started; None without one."""

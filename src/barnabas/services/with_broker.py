@@ -17,9 +17,10 @@ from barnabas.terminal.errors import UsageError
 from barnabas.terminal.properties import require_known
 
 if TYPE_CHECKING:
-    from barnabas.broker.main import Companion, MakeCompanion, Measure
+    from barnabas.broker.main import Companion, MakeCompanion
     from barnabas.client.urls import Address
     from barnabas.http.server import HttpOptions, HttpServer
+    from barnabas.observe.metric import Measure
 
 PREFIX: Final = "--services-"
 NOT_GIVEN: Final = "secure"
