@@ -22,8 +22,10 @@ from barnabas.pipelines.compiler.totals import Places, table_of_groups
 from barnabas.pipelines.formats.columns import DDL_TYPES
 from barnabas.pipelines.kinds.steps import STEPS
 from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.plan.expressions import Expression
 from barnabas.pipelines.plan.graph import Plan
 from barnabas.pipelines.plan.operators import Operator
+from barnabas.pipelines.plan.own_aggregates import BadCall, expanded
 from barnabas.pipelines.plan.places import Place
 from barnabas.pipelines.plan.relations import Aggregate, Derived, Join, Relation, Scan, Union
 from barnabas.pipelines.spark.exact_json import json_object
@@ -429,7 +431,8 @@ def aggregated(frame: Frame, wanted: Aggregate, place: Places) -> Frame:
     frame, groups = grouped(frame, wanted, place)
     results = []
     for name, computation in wanted.compute.items():
-        frame, column = expression(frame, computation, place(f"aggregate.compute.{name}"))
+        known = _known_to_spark(computation, place)
+        frame, column = expression(frame, known, place(f"aggregate.compute.{name}"))
         results.append(column.alias(name))
     counted = frame.data.groupBy(*groups).agg(*results)
     fields = [by.text for by in wanted.by]
@@ -440,6 +443,16 @@ def aggregated(frame: Frame, wanted: Aggregate, place: Places) -> Frame:
         counted = counted.drop("_window")
         fields[:0] = wanted.window.names
     return _of_groups(Frame(counted, (*fields, *wanted.compute)), wanted)
+
+
+def _known_to_spark(wanted: Expression, place: Places) -> Expression:
+    try:
+        return replace(wanted, text=expanded(wanted.text))
+    except BadCall as error:
+        fail(
+            replace(place("aggregate.compute"), where=wanted.where or place("aggregate.compute").where),
+            str(error),
+        )
 
 
 def grouped(frame: Frame, wanted: Aggregate, place: Places) -> tuple[Frame, list[Column]]:

@@ -34,10 +34,10 @@ OTHERS: Final = frozenset(
     last_value listagg median mode percentile percentile_approx percentile_cont percentile_disc regr_avgx
     regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy skewness some std stddev
     stddev_pop stddev_samp string_agg sum_distinct try_avg try_sum var_pop var_samp variance schema_of_json_agg
-    schema_of_variant_agg
+    schema_of_variant_agg earliest latest top_k top_k_distinct
     """.split()  # noqa: SIM905
 )
-"""Spark's other aggregate functions."""
+"""Other aggregate functions, of Spark and of own_aggregates.py."""
 _TOKEN: Final = re.compile(
     r"(?P<text>'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\")|(?P<quoted>`(?:[^`]|``)*`)|(?P<name>[A-Za-z_]\w*)|(?P<blank>\s+)|(?P<sign>.)",
     re.DOTALL,
