@@ -66,7 +66,8 @@ def locked(
 ) -> Iterator[ConsoleProcess]:
     folder = tmp_path_factory.mktemp("locked")
     (folder / "roles").write_text(ROLES)
-    options = ("--users", str(users[0]), "--roles", str(folder / "roles"))
+    (folder / "masks").write_text("mine-* value.secret hide admin\nmine-* headers.token hide admin\n")
+    options = ["--users", str(users[0]), "--roles", str(folder / "roles"), "--masks", str(folder / "masks")]
     with running(bootstrap, folder / "log", *options) as console:
         yield console
 
@@ -144,6 +145,34 @@ def test_roles_decide_who_sees_and_changes_what(
     assert "Create a topic" not in ben.get("/clusters/local/topics").text
     assert carl.get("/clusters/local/topics").status_code == 404
     assert carl.get("/api/v1/clusters").json() == {"clusters": []}
+
+
+def test_masked_fields_are_shown_and_found_by_nobody_else(
+    locked: ConsoleProcess, users: tuple[Path, dict[str, str]]
+) -> None:
+    anna, ben = (Person(locked, user, users[1][user]) for user in ("anna", "ben"))
+    assert anna.post("/topics", {"name": "mine-masked", "partitions": 1}).status_code == 200
+    record = {"value": {"id": 7, "secret": "4711"}, "headers": {"token": "4712", "source": "shop"}}
+    assert anna.post("/topics/mine-masked/produce", record).status_code == 200
+    records = "/clusters/local/topics/mine-masked/records"
+    for path in ("", "?value_as=text", "?value_as=hex", "/0/0", "/0/0?value_as=base64", "/export", "/search"):
+        shown = ben.get(f"/api/v1{records}{path}")
+        assert shown.status_code == 200
+        assert "4711" not in shown.text, path
+        assert "4712" not in shown.text, path
+        assert "34 37 31 31" not in shown.text, path
+    assert "4711" not in ben.get(records).text
+    assert "4711" in anna.get(records).text
+
+    def found(who: Person, filter_: str) -> int:
+        return len(who.get(f"/api/v1{records}?filter={filter_}").json()["records"])
+
+    for filter_ in ("secret = '4711'", "value LIKE '%254711%25'", "headers['token'] = '4712'"):
+        assert (found(anna, filter_), found(ben, filter_)) == (1, 0), filter_
+    assert found(ben, "id = 7") == 1
+    again = ben.get("/clusters/local/topics/mine-masked/produce?partition=0&offset=0")
+    assert again.status_code == 403
+    assert "cannot be sent again" in again.text
 
 
 def test_a_program_logs_in_with_each_request(

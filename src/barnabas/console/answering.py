@@ -18,6 +18,7 @@ from barnabas.console.clusters import Cluster
 from barnabas.console.failures import refusal_of
 from barnabas.console.login import COOKIE, LOGIN, SESSION_S, Sessions, safe_target
 from barnabas.console.pages import PAGES, SECTIONS
+from barnabas.console.records.masking import Masking
 from barnabas.console.rendering import (
     asset_version,
     encoded,
@@ -69,12 +70,14 @@ class Console:
         sessions: Sessions,
         roles: Roles,
         audit: str | None,
+        masking: Masking,
         *,
         is_secure: bool,
     ) -> None:
         self.clusters = clusters
         self.sessions = sessions
         self.roles = roles
+        self.masking = masking
         self.audit = Audit(audit)
         self.is_secure = is_secure
         self.templates = make_environment()
@@ -116,7 +119,14 @@ class Exchange:
         path = {name: _name(text) for name, text in self.request.path_params.items() if name != "cluster"}
         roles, user = self.console.roles, self.user
         cluster.visited()
-        return Ask(cluster, path, fields, user, lambda name: roles.role(user, cluster.name, name))
+        return Ask(
+            cluster,
+            path,
+            fields,
+            user,
+            lambda name: roles.role(user, cluster.name, name),
+            self.console.masking,
+        )
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page. Its cookies tell language and theme."""

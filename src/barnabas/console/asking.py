@@ -8,6 +8,7 @@ from typing import Any
 
 from barnabas.admin import AsyncAdmin
 from barnabas.console.clusters import Cluster
+from barnabas.console.records.masking import NO_MASKING, Masking, Masks
 from barnabas.console.roles import Role
 from barnabas.console.said import Refused, Said, said
 from barnabas.console.shell import command
@@ -26,6 +27,12 @@ class Ask:
     fields: Mapping[str, Any] = field(default_factory=dict)
     user: str | None = None
     role_for: Callable[[str | None], Role] = lambda name: Role.ADMIN
+    masking: Masking = NO_MASKING
+
+    def masks(self) -> Masks:
+        """What the user may not see of the records of the path's topic."""
+        topic = self.path["topic"]
+        return self.masking.of(topic, self.role_for(topic))
 
     def sees(self, name: str) -> bool:
         """Whether the user may see a topic, group or subject of this name."""

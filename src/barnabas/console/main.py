@@ -14,6 +14,7 @@ from barnabas.client.urls import Address
 from barnabas.console.answering import Console, routes
 from barnabas.console.clusters import Cluster
 from barnabas.console.login import Sessions
+from barnabas.console.records.masking import NO_MASKING, Masking
 from barnabas.console.roles import Roles
 from barnabas.http.errors import HttpError
 from barnabas.http.server import HttpOptions, HttpServer, Service
@@ -39,6 +40,7 @@ class ConsoleOptions:
     clusters: Sequence[ClusterOptions]
     roles: Roles = field(default_factory=Roles)
     audit: str | None = None
+    masking: Masking = NO_MASKING
 
 
 def make_server(options: ConsoleOptions, http: HttpOptions) -> HttpServer:
@@ -55,7 +57,9 @@ def make_server(options: ConsoleOptions, http: HttpOptions) -> HttpServer:
             given.name: Cluster(given.name, given.client, given.registry, given.pipelines)
             for given in options.clusters
         }
-        console = Console(clusters, sessions, options.roles, options.audit, is_secure=http.tls is not None)
+        console = Console(
+            clusters, sessions, options.roles, options.audit, options.masking, is_secure=http.tls is not None
+        )
 
         async def start(url: str) -> None:
             """The console starts without its clusters: it says on its pages that they do not answer."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from barnabas.client.registry import Registry, RegistryError
 from barnabas.client.urls import Address
+from barnabas.console.records.formats import DECODERS, Undecodable, guessed
 from barnabas.schemas.codecs import Mismatch
 from barnabas.schemas.errors import InvalidSchema
 from barnabas.schemas.formats.base import Dependency
@@ -19,7 +21,7 @@ from barnabas.schemas.model import Reference
 from barnabas.wire.primitives import UnsupportedVersion, WireError
 from barnabas.wire.records_schemas.as_json import INTERNAL_TOPICS, record_json
 
-FORMATS: Final = ("auto", "schema", "json", "text", "hex", "base64")
+FORMATS: Final = ("auto", "schema", "json", "msgpack", "cbor", "xml", "text", "hex", "base64")
 """What a reader may ask for. schema: by the registry, and nothing else."""
 CODECS_MAX: Final = 500
 UNKNOWN_ID_MAX: Final = 1_000
@@ -29,7 +31,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A key or value. kind: null, json, text, hex, base64, the kind of its schema, or internal.
+    """A key or value. kind: null, json, msgpack, cbor, xml, text, hex, base64, the kind of its schema, internal, or masked.
 
     text: as people read it. document: the JSON value, None if it is none. schema: id or GUID. error: why it could not be
     decoded as asked; text is hex then.
@@ -62,11 +64,20 @@ class Decoder:
             if found is not None:
                 return found
         if how in ("auto", "json"):
-            document, is_json = _json(data)
+            document, is_json = json_value(data)
             if is_json and (how == "json" or isinstance(document, (dict, list))):
                 return Shown("json", pretty(document), len(data), document)
             if how == "json":
                 return Shown("hex", data.hex(" "), len(data), error="it is not JSON")
+        if how in DECODERS:
+            try:
+                return _decoded(how, DECODERS[how](data), data)
+            except Undecodable as error:
+                return Shown("hex", data.hex(" "), len(data), error=str(error))
+        if how == "auto":
+            guess = guessed(data)
+            if guess is not None:
+                return _decoded(*guess, data)
         if how == "hex":
             return Shown("hex", data.hex(" "), len(data))
         if how == "base64":
@@ -153,12 +164,22 @@ class Decoder:
             self._unknown[schema_id] = f"schema {schema_id}: {reason}"
 
 
+def _decoded(kind: str, document: Any, data: bytes) -> Shown:
+    """XML is shown as it is, if it is UTF-8; its document is for filters."""
+    text = pretty(document)
+    if kind == "xml":
+        with contextlib.suppress(UnicodeDecodeError):
+            text = data.decode()
+    return Shown(kind, text, len(data), document)
+
+
 def pretty(document: Any) -> str:
     """A JSON value as text. Objects and lists have a line for each entry."""
     return json.dumps(document, indent=2, ensure_ascii=False, default=str)
 
 
-def _json(data: bytes) -> tuple[Any, bool]:
+def json_value(data: bytes) -> tuple[Any, bool]:
+    """(the value, whether it is JSON)."""
     try:
         return json.loads(data), True
     except (ValueError, RecursionError):
@@ -178,97 +199,3 @@ def _text(data: bytes, *, must: bool) -> Shown:
     if not must and controls > len(text[:4096]) // 10:
         return Shown("hex", data.hex(" "), len(data))
     return Shown("text", text, len(data))
-
-
-class Source(Protocol):
-    """Where a filter's record comes from: rows of one partition, in columns or one by one."""
-
-    @property
-    def partition(self) -> int: ...
-    def key(self, row: int) -> bytes | None:
-        """The key of a row."""
-        ...
-
-    def value(self, row: int) -> bytes | None:
-        """The value of a row."""
-        ...
-
-    def headers(self, row: int) -> Headers:
-        """The headers of a row."""
-        ...
-
-
-_UNREAD: Final = object()
-
-
-class Lazy:
-    """A record for filters: key and value are read and decoded when a filter asks for them. `move` makes it the next one."""
-
-    __slots__ = (
-        "_decoder",
-        "_documents",
-        "_how",
-        "_row",
-        "_source",
-        "_topic",
-        "offset",
-        "partition",
-        "timestamp",
-    )
-
-    def __init__(self, decoder: Decoder, topic: str, how: tuple[str, str], source: Source) -> None:
-        """how: the formats of key and value."""
-        self._decoder = decoder
-        self._topic = topic
-        self._how = {"key": how[0], "value": how[1]}
-        self._source = source
-        self.partition = source.partition
-        self.move(0, 0, 0)
-
-    def move(self, row: int, offset: int, timestamp: int) -> None:
-        """Become the record in this row."""
-        self._row = row
-        self.offset = offset
-        self.timestamp = timestamp
-        self._documents: dict[str, Any] = {}
-
-    def _data(self, part: str) -> bytes | None:
-        return self._source.key(self._row) if part == "key" else self._source.value(self._row)
-
-    def text(self, part: str) -> str | None:
-        """See filters.Readable. Of what is decoded by a schema, its JSON text."""
-        data, how = self._data(part), self._how[part]
-        if data is None:
-            return None
-        if how in ("auto", "json", "text") and (data[:1] not in (b"\0", b"\1") or how != "auto"):
-            return data.decode("utf-8", "replace")
-        return self._shown(part, data).text
-
-    def document(self, part: str) -> Any:
-        """See filters.Readable."""
-        found = self._documents.get(part, _UNREAD)
-        if found is not _UNREAD:
-            return found
-        data, how = self._data(part), self._how[part]
-        found = None
-        if data is not None and how in ("auto", "json") and data[:1] in (b"{", b"["):
-            found, _ = _json(data)
-        elif data is not None and how in ("auto", "json", "schema"):
-            found = self._shown(part, data).document
-        self._documents[part] = found
-        return found
-
-    def _shown(self, part: str, data: bytes) -> Shown:
-        if self._topic in INTERNAL_TOPICS:
-            pair = self._decoder.internal(self._topic, self._data("key"), self._data("value"))
-            if pair is not None:
-                return pair[0 if part == "key" else 1]
-        return self._decoder.shown(self._topic, part, data, self._how[part], self._source.headers(self._row))
-
-    def header(self, name: str) -> str | None:
-        """See filters.Readable."""
-        found = None
-        for held_name, held in self._source.headers(self._row):
-            if held_name == name:
-                found = held
-        return None if found is None else found.decode("utf-8", "replace")

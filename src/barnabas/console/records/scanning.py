@@ -15,7 +15,7 @@ from typing import Final
 
 from barnabas.admin.values import TopicPartition
 from barnabas.client.async_cluster import AsyncCluster
-from barnabas.console.records.decoding import Decoder, Lazy
+from barnabas.console.records.decoding import Decoder
 from barnabas.console.records.fetching import (
     FETCH_BYTES,
     Columns,
@@ -27,6 +27,8 @@ from barnabas.console.records.fetching import (
     fetch,
 )
 from barnabas.console.records.filters import Filter
+from barnabas.console.records.lazy import Lazy
+from barnabas.console.records.masking import NOTHING, Masks
 
 SMALL_BYTES: Final = 256 << 10
 """What is fetched at first: a page of 50 records seldom needs more."""
@@ -34,11 +36,15 @@ SMALL_BYTES: Final = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a record has to be. key: exactly these bytes. fits: a filter. how: formats of key and value, for filters."""
+    """What a record has to be. key: exactly these bytes. fits: a filter. how: formats of key and value, for filters.
+
+    masks: what filters may not compare.
+    """
 
     key: bytes | None = None
     fits: Filter | None = None
     how: tuple[str, str] = ("auto", "auto")
+    masks: Masks = NOTHING
 
     @property
     def is_everything(self) -> bool:
@@ -132,7 +138,7 @@ class Scan:
         rows: list[Row] = []
         at, scanned = 0, 0
         for part in columns_of(piece, end):
-            record = Lazy(self._decoder, self.topic, self.wanted.how, part)
+            record = Lazy(self._decoder, self.topic, self.wanted.how, part, self.wanted.masks)
             if isinstance(part, Rows):
                 for index, row in enumerate(part.held):
                     if len(rows) >= room:

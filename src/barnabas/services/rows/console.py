@@ -43,6 +43,10 @@ OPTIONS: Final = {
         "FILE", "Who may do what: lines USER ROLE [CLUSTER [NAME]], ROLE one of none, read, operate, admin."
     ),
     "role": ServiceOption("ROLE", "What users without a line in --roles may do.", str, "admin"),
+    "masks": ServiceOption(
+        "FILE",
+        "What readers may not see of records: lines TOPIC FIELD [HOW [ROLE]], HOW one of hide, last4, mark.",
+    ),
     "audit-topic": ServiceOption(
         "TOPIC", "The topic that gets a record for each change. Default: only the log.", str
     ),
@@ -112,6 +116,7 @@ def _pipelines(given: Given, url: str | None, is_first: bool) -> Callable[[], Ad
 def make(given: Given) -> HttpServer:
     """A server that is not started yet. Raises UsageError."""
     from barnabas.console.main import ConsoleOptions, make_server
+    from barnabas.console.records.masking import NO_MASKING, MasksError, read_masks
     from barnabas.console.roles import Role, Roles, RolesError, read_roles
 
     values = given.values
@@ -122,7 +127,12 @@ def make(given: Given) -> HttpServer:
         roles = Roles((), otherwise) if values["roles"] is None else read_roles(values["roles"], otherwise)
     except RolesError as error:
         raise UsageError(str(error)) from None
-    return make_server(ConsoleOptions(list(_clusters(given)), roles, values["audit_topic"]), given.http)
+    try:
+        masking = NO_MASKING if values["masks"] is None else read_masks(values["masks"])
+    except MasksError as error:
+        raise UsageError(str(error)) from None
+    options = ConsoleOptions(list(_clusters(given)), roles, values["audit_topic"], masking)
+    return make_server(options, given.http)
 
 
 def secret_files(values: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:

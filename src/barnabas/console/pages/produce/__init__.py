@@ -33,7 +33,14 @@ async def read(ask: Ask) -> Data:
     }  # fmt: skip
     if ask.text("partition") and ask.text("offset"):
         ask.path = {**ask.path, "partition": ask.text("partition"), "offset": ask.text("offset")}
-        filled |= _copied((await read_one(ask))["record"])
+        record = (await read_one(ask))["record"]
+        if record["is_masked"]:
+            raise Refused(
+                403,
+                said("Fields of this record are masked for you, so it cannot be sent again"),
+                said("Its masks would be written in place of what they hide."),
+            )
+        filled |= _copied(record)
     return {
         "topic": topic.name,
         "partitions": len(topic.partitions),

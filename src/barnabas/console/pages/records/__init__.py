@@ -150,7 +150,10 @@ def wanted_of(ask: Ask) -> tuple[Wanted, tuple[str, str]]:
             ) from None
     text = ask.raw("key")
     key = bytes_of(text, ask.text("key_format", "text"), "key") if text else None
-    return Wanted(key, fits, how), how
+    masks = ask.masks()
+    if key is not None and masks.touches("key"):
+        raise Refused(403, said("Keys of this topic are masked for you, and cannot be searched for"))
+    return Wanted(key, fits, how, masks), how
 
 
 def _partitions(ask: Ask, count: int, wanted: Wanted) -> tuple[list[int], list[Said]]:

@@ -30,13 +30,15 @@ def shown_rows(
 def shown_row(ask: Ask, row: Row, how: tuple[str, str], length_max: int) -> dict[str, Any]:
     """One record. Key and value: kind, text, size_bytes, is_cut; document only if it is whole."""
     topic, decoder = ask.path["topic"], ask.cluster.decoder
+    masks = ask.masks()
     pair = decoder.internal(topic, row.key, row.value) if how == ("auto", "auto") else None
     if pair is None:
         pair = (
-            decoder.shown(topic, "key", row.key, how[0], row.headers),
-            decoder.shown(topic, "value", row.value, how[1], row.headers),
+            decoder.shown(topic, "key", row.key, masks.how("key", how[0]), row.headers),
+            decoder.shown(topic, "value", row.value, masks.how("value", how[1]), row.headers),
         )
-    key, value = pair
+    key, value = masks.shown("key", pair[0]), masks.shown("value", pair[1])
+    headers = masks.headers(row.headers)
     return {
         "partition": row.partition,
         "offset": row.offset,
@@ -45,8 +47,9 @@ def shown_row(ask: Ask, row: Row, how: tuple[str, str], length_max: int) -> dict
         "timestamp_type": "broker" if row.timestamp_type else "producer",
         "key": _cut(key, length_max),
         "value": _cut(value, length_max),
-        "headers": [{"name": name, **_header(held, length_max)} for name, held in row.headers[:HEADERS_MAX]],
+        "headers": [{"name": name, **_header(held, length_max)} for name, held in headers[:HEADERS_MAX]],
         "headers_left_out": max(len(row.headers) - HEADERS_MAX, 0),
+        "is_masked": any(map(masks.touches, ("key", "value", "headers"))),
         "command": ask.command(
             "consume", topic, "-p", str(row.partition), "-o", f"{row.offset}:{row.offset + 1}", "-J"
         ),
