@@ -63,3 +63,12 @@ def test_a_launcher_is_not_what_a_session_on_a_cluster_is_given(tmp_path: Path) 
         assert python_of_workers(given, tmp_path, local=False) == sys.executable
     for given in ("python3", "/usr/bin/python-3.12"):
         assert {python_of_workers(given, tmp_path, local=local) for local in (True, False)} == {given}
+
+
+def test_workers_of_all_kinds_are_forked_from_our_daemon(tmp_path: Path) -> None:
+    script = launcher(tmp_path)
+    assert script is not None
+    command = [script, "-m", "pyspark.daemon", "no.such.module"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "barnabas/pipelines/spark/daemon.py" in done.stderr
+    assert "No module named 'no'" in done.stderr

@@ -10,13 +10,13 @@ from types import MappingProxyType, SimpleNamespace
 import pytest
 
 from barnabas.client.errors import BrokerUnavailable
-from barnabas.pipelines.compiler.queries import PLANNED_FOR
+from barnabas.pipelines.compiler.queries import PLANNED_FOR, reached_in
 from barnabas.pipelines.plan.errors import BrokerAway, PipelineError, TargetAway
-from barnabas.pipelines.serving import manager
+from barnabas.pipelines.serving import lags, manager
 from barnabas.pipelines.serving import supervisor as module
 from barnabas.pipelines.serving.api import metrics_text
+from barnabas.pipelines.serving.managed import FAILURES_MAX, Wanted
 from barnabas.pipelines.serving.manager import Manager
-from barnabas.pipelines.serving.supervisor import Wanted
 
 DEADLINE_S = 20.0
 CLIENT = {"bootstrap.servers": "127.0.0.1:1"}
@@ -32,7 +32,7 @@ def until(what):
 class Stream:
     """A query that runs until it is stopped."""
 
-    isActive, lastProgress, id = True, None, "2ba2faee-1686"
+    isActive, lastProgress, id, runId = True, None, "2ba2faee-1686", "fd0b8d1c-24c7"
     status = MappingProxyType({"isTriggerActive": False, "isDataAvailable": False, "message": "Waiting"})
 
     def exception(self):
@@ -116,9 +116,9 @@ def server(monkeypatch, tmp_path):
     monkeypatch.setattr(Refused, "target", True)
     monkeypatch.setattr(Stuck, "hung", hung)
     monkeypatch.setattr(module, "take_progress", lambda *_: False)
-    monkeypatch.setattr(module, "BlockingClient", Refused)
+    monkeypatch.setattr(lags, "lent_client", Refused)
     monkeypatch.setattr(module, "TICK_SECONDS", 0.01)
-    monkeypatch.setattr(module, "LAG_SECONDS", 0.05)
+    monkeypatch.setattr(lags, "LAG_SECONDS", 0.05)
     spark = SimpleNamespace(
         sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None),
         conf=SimpleNamespace(get=lambda name: PLANNED_FOR[name]),
@@ -161,11 +161,11 @@ def test_pauses_grow_while_preparing_fails(server, monkeypatch):
 def test_failures_are_kept_over_a_restart_and_bounded(server, monkeypatch):
     monkeypatch.setattr(module, "BACKOFF_SECONDS", 0.0)
     server.put(text("bad"))
-    until(lambda: server.status("bad")["restarts"] > module.FAILURES_MAX + 2)
+    until(lambda: server.status("bad")["restarts"] > FAILURES_MAX + 2)
     server.want("bad", Wanted.STOPPED)
     until(lambda: server.get("bad").work is None)
     kept = server.status("bad")["failures"]
-    assert len(kept) == module.FAILURES_MAX
+    assert len(kept) == FAILURES_MAX
     assert {failure["reason"] for failure in kept} == {"the target does not answer"}
     again = Manager(server.folder, CLIENT)
     again.open(server.spark)
@@ -253,8 +253,10 @@ def test_a_query_that_stands_still_is_named_with_what_spark_logged(server, monke
     ]
     assert len(told) == 1
 
-    progress = {"batchId": 0, "sources": [{"endOffset": {"a": {"0": 5, "id": "x"}}}]}
-    monkeypatch.setattr(Stream, "lastProgress", progress)
+    def seen(_, report):
+        report.positions, report.reached = {("a", 0): 5}, reached_in({"batchId": 0})
+
+    monkeypatch.setattr(module, "take_progress", seen)
     until(lambda: any(line.text == "goes on" for line in server.logs("well", 100).lines))
     until(lambda: server.status("well")["stuck"] is None)
 

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -78,7 +78,8 @@ class QueryReport:
     """What one query has done. rows: read and not filtered out. failed: of these, sent to the dead letters. late: rows that
     Spark dropped because their windows, or the bound of their join, were over; of one group in a micro-batch it counts one.
     state_rows: what it keeps now. batches: the number of its next micro-batch. latest: when the last micro-batch seen here
-    began (ISO 8601, UTC). rate: its records per second. way: see `way_of`."""
+    began (ISO 8601, UTC). rate: its records per second. way: see `way_of`. run: Spark's id of its present run. positions:
+    the offsets that it has reached, empty before its first report. reached: see `reached_in`."""
 
     name: str
     topic: str
@@ -91,6 +92,9 @@ class QueryReport:
     latest: str = ""
     rate: float = 0.0
     way: str = ""
+    run: str = ""
+    positions: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    reached: str | None = None
 
 
 def address_of(spec: PipelineSpec, bootstrap: str | None) -> str:
@@ -465,6 +469,7 @@ def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
     found = False
     for raw in progress_since(stream, line.latest):
         line.latest, line.rate = raw["timestamp"], records_per_second(raw)
+        line.positions, line.reached = positions_in(raw), reached_in(raw)
         batch = int(raw["batchId"])
         counts = (raw.get("observedMetrics") or {}).get(METRICS)
         line.state_rows = sum(int(kept["numRowsTotal"]) for kept in raw.get("stateOperators") or ())
@@ -488,12 +493,8 @@ def records_per_second(raw: Mapping[str, Any]) -> float:
     return round(1000 * rows / ms, 1) if ms else 0.0
 
 
-def positions_of(stream: StreamingQuery) -> Mapping[tuple[str, int], int]:
-    """The offsets that a query has reached; empty before its first micro-batch."""
-    last = stream.lastProgress
-    if last is None:
-        return {}
-    raw = json.loads(last.json) if hasattr(last, "json") else last
+def positions_in(raw: Mapping[str, Any]) -> Mapping[tuple[str, int], int]:
+    """The offsets that a query has reached, from Spark's progress report."""
     positions: dict[tuple[str, int], int] = {}
     for source in raw.get("sources") or ():
         end = source.get("endOffset")
@@ -503,10 +504,6 @@ def positions_of(stream: StreamingQuery) -> Mapping[tuple[str, int], int]:
     return positions
 
 
-def reached_by(stream: StreamingQuery) -> str | None:
-    """How far a query has come, as text; None before Spark's first report."""
-    last = stream.lastProgress
-    if last is None:
-        return None
-    raw = json.loads(last.json) if hasattr(last, "json") else last
+def reached_in(raw: Mapping[str, Any]) -> str:
+    """How far a query has come, from Spark's progress report, as text."""
     return json.dumps([raw.get("batchId"), [source.get("endOffset") for source in raw.get("sources") or ()]])

@@ -41,9 +41,9 @@ from barnabas.pipelines.entries.hiding import masked
 from barnabas.pipelines.fronts.yaml.spec import PIPELINE
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.serving.lookups import BadLookup, Lookups, asked_in
+from barnabas.pipelines.serving.managed import Wanted
 from barnabas.pipelines.serving.manager import Manager
 from barnabas.pipelines.serving.preview import preview
-from barnabas.pipelines.serving.supervisor import Wanted
 from barnabas.pipelines.views.lookup import NothingYet, TooSlow
 from barnabas.pipelines.views.store import ViewError
 

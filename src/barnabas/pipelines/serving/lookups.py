@@ -23,8 +23,8 @@ from barnabas.pipelines.views.store import Note, ViewShape, file_bytes, shape_an
 
 if TYPE_CHECKING:
     from barnabas.pipelines.plan.outputs import Output
+    from barnabas.pipelines.serving.managed import Managed
     from barnabas.pipelines.serving.manager import Manager
-    from barnabas.pipelines.serving.supervisor import Managed
 
 PARAMETERS: Final = ("key", "from", "to", "window", "limit", "after")
 READERS_MAX: Final = 256

@@ -21,8 +21,9 @@ from barnabas.pipelines.fronts.yaml.spec import parse_spec
 from barnabas.pipelines.plan.errors import PipelineError, suggestion
 from barnabas.pipelines.plan.pipeline import PipelineSpec
 from barnabas.pipelines.serving.logs import Line, Page, read_page, write_line
+from barnabas.pipelines.serving.managed import Managed, Wanted
 from barnabas.pipelines.serving.preparing import prepare
-from barnabas.pipelines.serving.supervisor import Managed, Supervisor, Wanted
+from barnabas.pipelines.serving.supervisor import Supervisor
 from barnabas.pipelines.spark.folders import Folder, join
 
 if TYPE_CHECKING:

@@ -29,9 +29,10 @@ from barnabas.pipelines.compiler.queries import POLL_SECONDS, STOP_SECONDS, Quer
 from barnabas.pipelines.fronts.yaml.spec import load_spec
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.plan.pipeline import PipelineSpec
+from barnabas.pipelines.serving.managed import Managed
 from barnabas.pipelines.serving.preparing import prepare
 from barnabas.pipelines.serving.rates import progress_line
-from barnabas.pipelines.serving.supervisor import Managed, Shown, Supervisor
+from barnabas.pipelines.serving.supervisor import Shown, Supervisor
 from barnabas.pipelines.spark.folders import join, local_path
 
 if TYPE_CHECKING:

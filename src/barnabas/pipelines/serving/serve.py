@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +23,10 @@ from barnabas.pipelines.spark.session.start import start_session
 log = logging.getLogger(__name__)
 
 SETTINGS: Final = {"spark.scheduler.mode": "FAIR", "spark.sql.streaming.numRecentProgressUpdates": "100"}
+SLOTS: Final = 2 * max(os.cpu_count() or 1, 2)
+"""How many tasks run at the same time: more than cores, because a task keeps its slot until it ends. With one slot for each
+core, two tasks of a query with a backlog would make all others wait for seconds."""
+MASTER: Final = f"local[{SLOTS},4]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,7 @@ def _open(manager: Manager, options: ServerOptions) -> None:
     log.info("Spark is starting")
     spark = start_session(
         "barnabas pipelines",
-        master=options.master,
+        master=options.master or options.conf.get("spark.master") or MASTER,
         log_file=manager.folder / SPARK_LOG,
         conf={**SETTINGS, **options.conf},
         archive=archive,

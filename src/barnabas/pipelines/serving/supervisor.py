@@ -18,25 +18,16 @@ import math
 import os
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.client.blocking import LATEST, BlockingClient
-from barnabas.client.errors import BrokerUnavailable
-from barnabas.client.options import ClientOptions
 from barnabas.pipelines.compiler.queries import (
     QueryReport,
     address_of,
-    connection_options,
     planned_queries,
-    positions_of,
-    reached_by,
     start_query,
     take_progress,
     wait_until_idle,
@@ -46,13 +37,17 @@ from barnabas.pipelines.entries.document import duration_seconds
 from barnabas.pipelines.entries.hiding import hide
 from barnabas.pipelines.plan.errors import BrokerAway, PipelineError, TargetAway
 from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
+from barnabas.pipelines.serving.lags import Lags
 from barnabas.pipelines.serving.logs import Line, last_trouble
+from barnabas.pipelines.serving.managed import Managed, Running, Wanted
 from barnabas.pipelines.serving.preparing import prepare
-from barnabas.pipelines.serving.rates import Gauge, duration_text
+from barnabas.pipelines.serving.rates import duration_text
 from barnabas.pipelines.serving.standstill import PATIENCE_SECONDS, Seen, Standstill
+from barnabas.pipelines.spark.feeds.feed import ring_feeds
+from barnabas.pipelines.spark.feeds.pulse import Pulse, asked_pulse, pulses_of
 from barnabas.pipelines.spark.frame import spark_reason
 from barnabas.pipelines.spark.session.log import failure_reason
-from barnabas.pipelines.spark.topics.options import client_options, delay_seconds
+from barnabas.pipelines.spark.topics.options import delay_seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,8 +60,6 @@ BACKOFF_SECONDS: Final = 1.0
 BACKOFF_SECONDS_MAX: Final = 300.0
 TARGET_SECONDS: Final = 5.0
 """How often a target that does not answer is tried again."""
-LAG_SECONDS: Final = 2.0
-"""How often a pipeline's lag is requested from its broker, and the timeout of that request."""
 THREADS_MAX: Final = 512
 """Enough for 256 pipelines that hang, each with two threads. Threads are started when they are needed."""
 WELL_SECONDS: Final = 60.0
@@ -75,10 +68,7 @@ WORKER_LATE: Final = "Python worker failed to connect back"
 """The error when Python has not started after ten seconds, which may be too short on an overloaded machine."""
 WORKER_LATE_MAX: Final = 20
 STARTS_AT_ONCE: Final = max(os.cpu_count() or 1, 2)
-"""Each query starts Python processes; if too many start at once, none of them is ready in time."""
-SETTLED_SECONDS: Final = 30.0
-FAILURES_MAX: Final = 20
-"""How many failures of a pipeline are kept."""
+"""Planning a query takes a core for a moment."""
 LOOK_SECONDS: Final = 30.0
 """How often Spark's log is searched for the reason of a standstill."""
 SILENT_SECONDS: Final = 60.0
@@ -86,71 +76,6 @@ SILENT_SECONDS: Final = 60.0
 PIPELINE_MARK: Final = "mdc.pipeline"
 QUERY_MARK: Final = "mdc.query"
 """Properties that Spark hands from the thread that starts a query to its tasks, and to their entries in its log."""
-
-
-class Wanted(StrEnum):
-    """The requested state of a pipeline. Paused and stopped differ only for users: both keep its offsets."""
-
-    RUNNING = "running"
-    PAUSED = "paused"
-    STOPPED = "stopped"
-
-
-@dataclass(slots=True)
-class Managed:
-    """One pipeline.
-
-    brake: see `stop_file`. restarts: since it last ran well. retry_at: when to start again, in monotonic seconds.
-    lags, gauges: the newest ones, by query. ends: the ends of the sources' partitions when the lag was asked for, by
-    query. waiting_since, target_since: when (seconds since 1970) the broker, or a target, stopped answering. lock:
-    held while the pipeline starts and stops. once: it ends when all present records are processed, or at its first
-    failure; `ended` is set then. reports: numbers by query, which are kept when it restarts; None: each start counts
-    from zero. failures: the last ones, each with its time and reason, oldest first. stands, stuck: by query, whether
-    it moves, and a line about each that does not. query_ids: Spark's ids of its queries. begun_at: when the start in
-    progress began, in monotonic seconds.
-    """
-
-    spec: PipelineSpec
-    checkpoints: str
-    brake: Path
-    wanted: Wanted = Wanted.RUNNING
-    text: str = ""
-    once: bool = False
-    ended: bool = False
-    running: list[tuple[StreamingQuery, QueryReport]] = field(default_factory=list)
-    queries: tuple[Query, ...] = ()
-    reports: dict[str, QueryReport] | None = None
-    started_at: float = 0.0
-    last_error: str | None = None
-    error_at: float = 0.0
-    failures: deque[dict[str, str]] = field(default_factory=lambda: deque(maxlen=FAILURES_MAX))
-    restarts: int = 0
-    late_workers: int = 0
-    retry_at: float = 0.0
-    starting: dict[str, str] = field(default_factory=dict)
-    lags: dict[str, int] = field(default_factory=dict)
-    ends: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
-    gauges: dict[str, Gauge] = field(default_factory=dict)
-    stands: dict[str, Standstill] = field(default_factory=dict)
-    stuck: dict[str, str] = field(default_factory=dict)
-    looked_at: float = 0.0
-    query_ids: set[str] = field(default_factory=set)
-    begun_at: float | None = None
-    waiting_since: float | None = None
-    target_since: float | None = None
-    lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
-    work: Future[None] | None = None
-    asking: Future[None] | None = None
-    asked_at: float = 0.0
-
-    @property
-    def state(self) -> str:
-        """For display: starting, running, stopping, paused, stopped, failed or ended."""
-        if self.running:
-            return "running" if self.wanted is Wanted.RUNNING else "stopping"
-        if self.wanted is Wanted.RUNNING:
-            return "ended" if self.ended else "failed" if self.last_error else "starting"
-        return self.wanted.value
 
 
 class Supervisor:
@@ -168,6 +93,9 @@ class Supervisor:
         self._starts = threading.Semaphore(STARTS_AT_ONCE)
         self._closing = threading.Event()
         self._turned_at = math.inf
+        self._lags = Lags(self.address, self._workers.submit, self._note_standstill)
+        self._pulses: dict[str, Pulse] = {}
+        self._pulses_of: Callable[[], dict[str, Pulse]] | None = None
         self._thread = threading.Thread(target=self._supervise, name="pipelines")
 
     def watch(self, managed: Managed) -> None:
@@ -212,6 +140,7 @@ class Supervisor:
         for managed in pipelines:
             if managed.running:
                 managed.brake.touch()
+                ring_feeds(managed.brake)
         wait_until_idle([stream for managed in pipelines for stream, _ in managed.running])
         for managed in pipelines:
             for stream, report in managed.running:
@@ -229,8 +158,9 @@ class Supervisor:
             self._turned_at = time.monotonic()
             with self._lock:
                 pipelines = list(self._pipelines.values())
+            self._take_pulses()
+            self._lags.keep(pipelines)
             for managed in pipelines:
-                self._keep_lag(managed)
                 if not managed.lock.acquire(blocking=False):
                     continue  # it is starting or stopping
                 try:
@@ -240,11 +170,25 @@ class Supervisor:
                 finally:
                     managed.lock.release()
 
+    def _take_pulses(self) -> None:
+        try:
+            if self._pulses_of is None:
+                self._pulses_of = pulses_of(self.spark)
+            self._pulses = self._pulses_of()
+        except Exception as error:  # each query is asked by itself then
+            self._pulses = {}
+            log.debug("no pulses: %s", error)
+
     def _tick(self, managed: Managed) -> None:
         if managed.work is not None:
             return
         for place, (stream, report) in enumerate(managed.running):
+            pulse = self._pulses.get(report.run)
+            if pulse is not None and pulse.latest in ("", report.latest):
+                continue
             take_progress(stream, report)
+            if pulse is not None:
+                continue
             error = stream.exception()
             if error is not None and WORKER_LATE in str(error) and managed.late_workers < WORKER_LATE_MAX:
                 self._start_again_later(managed, place)
@@ -257,7 +201,7 @@ class Supervisor:
                 return
         now = time.monotonic()
         if managed.running:
-            if managed.once and not any(stream.isActive for stream, _ in managed.running):
+            if managed.once and not any(r.run in self._pulses or s.isActive for s, r in managed.running):
                 for stream, report in managed.running:
                     take_progress(stream, report)  # micro-batches that ended since the last call
                 managed.running, managed.ended = [], True
@@ -273,13 +217,11 @@ class Supervisor:
         try:
             # This may take long, so it does not hold the lock: the pipeline can be paused meanwhile.
             prepare(managed.spec, self.address(managed.spec))
-            with self._starts:
-                with managed.lock:
-                    there = self._pipelines.get(managed.spec.name) is managed
-                    wanted = managed.wanted is Wanted.RUNNING and not self._closing.is_set()
-                    if there and wanted and not managed.running:
-                        self._start(managed)
-                self._settle(managed)
+            with self._starts, managed.lock:
+                there = self._pipelines.get(managed.spec.name) is managed
+                wanted = managed.wanted is Wanted.RUNNING and not self._closing.is_set()
+                if there and wanted and not managed.running:
+                    self._start(managed)
         except BrokerAway as error:
             managed.waiting_since = managed.waiting_since or time.time()
             reason = str(error)
@@ -305,7 +247,8 @@ class Supervisor:
             if managed.reports is not None:
                 report = managed.reports.setdefault(query.name, report)
             report.way = way_of(self.spark, spec, query)
-            managed.running.append((self._start_query(managed, query), report))
+            report.positions, report.reached = {}, None
+            managed.running.append((self._start_query(managed, query, report), report))
             if managed.wanted is not Wanted.RUNNING:
                 break  # another thread waits for the lock to stop it
         managed.waiting_since, managed.target_since, managed.asked_at = None, None, 0.0
@@ -314,16 +257,7 @@ class Supervisor:
         managed.started_at = time.monotonic()
         self._tell(managed, "started", restarts=managed.restarts)
 
-    def _settle(self, managed: Managed) -> None:
-        """Waits until the queries have started their Python processes or ended, at most SETTLED_SECONDS."""
-        give_up = time.monotonic() + SETTLED_SECONDS
-        waiting = [stream for stream, _ in list(managed.running)]
-        while waiting and managed.wanted is Wanted.RUNNING and not self._closing.wait(TICK_SECONDS):
-            if time.monotonic() > give_up:
-                return
-            waiting = [stream for stream in waiting if _is_starting(stream)]
-
-    def _start_query(self, managed: Managed, query: Query) -> StreamingQuery:
+    def _start_query(self, managed: Managed, query: Query, report: QueryReport) -> StreamingQuery:
         context = self.spark.sparkContext
         # Each pipeline has its own scheduler pool, so that a busy one leaves task slots to the others.
         context.setLocalProperty("spark.scheduler.pool", managed.spec.name)
@@ -340,6 +274,7 @@ class Supervisor:
             starting=managed.starting,
         )
         managed.query_ids.add(str(stream.id))
+        report.run = str(stream.runId)
         return stream
 
     def _start_again_later(self, managed: Managed, place: int) -> None:
@@ -352,7 +287,7 @@ class Supervisor:
                     if managed.running and managed.wanted is Wanted.RUNNING and not self._closing.is_set():
                         _, report = managed.running[place]
                         query = next(query for query in managed.queries if query.name == report.name)
-                        managed.running[place] = (self._start_query(managed, query), report)
+                        managed.running[place] = (self._start_query(managed, query, report), report)
                 except PipelineError as error:
                     reason = str(error)
                 except Exception as error:
@@ -422,64 +357,15 @@ class Supervisor:
 
     # --- numbers --------------------------------------------------------------------------------------
 
-    def _keep_lag(self, managed: Managed) -> None:
-        """Requests the lag of a pipeline every LAG_SECONDS, in a worker thread."""
-        now = time.monotonic()
-        idle = managed.asking is None or managed.asking.done()
-        asks = bool(managed.running) or managed.waiting_since is not None
-        if asks and idle and now - managed.asked_at >= LAG_SECONDS:
-            managed.asked_at = now
-            managed.asking = self._workers.submit(self._ask_lag, managed)
-
-    def _ask_lag(self, managed: Managed) -> None:
-        settings = connection_options(managed.spec, self.address(managed.spec))
-        try:
-            with BlockingClient(_impatient(client_options(settings))) as client:
-                for stream, report in list(managed.running):
-                    positions = positions_of(stream) or self._committed(client, managed, report.name)
-                    if not positions:
-                        managed.lags.pop(report.name, None)  # unknown: the query has processed nothing yet
-                        self._note_standstill(managed, stream, report.name, None)
-                        continue
-                    ends = client.list_offsets(dict.fromkeys(positions, LATEST))
-                    lag = sum(
-                        max(ends[pair].offset - at, 0) for pair, at in positions.items() if pair in ends
-                    )
-                    managed.lags[report.name] = lag
-                    managed.ends[report.name] = _by_topic({pair: e.offset for pair, e in ends.items()})
-                    gauge = managed.gauges.setdefault(report.name, Gauge())
-                    gauge.note(time.monotonic(), report.rows, lag)
-                    self._note_standstill(managed, stream, report.name, lag)
-                client.describe([topic for source in managed.spec.sources for topic in source.topics])
-            if managed.waiting_since is not None:
-                managed.waiting_since = None
-                # The broker was the reason of the failure, so the pipeline can start at once.
-                managed.retry_at, managed.restarts = 0.0, 0
-        except BrokerUnavailable:
-            if managed.running or managed.waiting_since is not None:
-                managed.waiting_since = managed.waiting_since or time.time()
-            for numbers in (managed.lags, managed.ends, managed.stands, managed.stuck):
-                numbers.clear()
-        except Exception as error:  # only numbers are missing: if something is wrong, the query itself fails
-            managed.lags.clear()
-            log.debug("lag is unknown", extra={"pipeline": managed.spec.name, "reason": str(error)})
-
-    def _committed(
-        self, client: BlockingClient, managed: Managed, name: str
-    ) -> Mapping[tuple[str, int], int]:
-        """The offsets of a query's consumer group, for a query without a micro-batch since its start."""
-        query = next((query for query in managed.queries if query.name == name), None)
-        return {} if query is None else client.committed(managed.spec.group(query))
-
-    def _note_standstill(self, managed: Managed, stream: StreamingQuery, name: str, lag: int | None) -> None:
+    def _note_standstill(self, managed: Managed, running: Running, lag: int | None) -> None:
         """Notes whether a query has moved. Logs when it begins to stand still for too long, and when it goes on."""
-        now = time.monotonic()
+        stream, report = running
+        now, name = time.monotonic(), report.name
         stand = managed.stands.get(name)
         if stand is None:
             stand = managed.stands[name] = Standstill(now, self._patience(managed, name))
-        doing = stream.status
-        is_busy = doing["isTriggerActive"] and doing["isDataAvailable"]
-        stand.note(Seen(now, reached_by(stream), lag, is_busy))
+        pulse = self._pulses.get(report.run) or asked_pulse(stream)
+        stand.note(Seen(now, report.reached, lag, pulse.is_triggered and pulse.has_data))
         seconds = stand.seconds(now)
         if seconds is None:
             if managed.stuck.pop(name, None) is not None:
@@ -489,7 +375,7 @@ class Supervisor:
         if name in managed.stuck and now - managed.looked_at < LOOK_SECONDS:
             return
         managed.looked_at = now
-        managed.stuck[name] = hide(self._standing(managed, doing, seconds, lag), managed.spec.secrets)
+        managed.stuck[name] = hide(self._standing(managed, pulse.message, seconds, lag), managed.spec.secrets)
         if not stand.is_told:
             self._tell(managed, "stands still", name, logging.WARNING, reason=managed.stuck[name])
             stand.is_told = True
@@ -502,11 +388,11 @@ class Supervisor:
         held_back = delay_seconds(given) if "minoffsetspertrigger" in given else 0.0
         return PATIENCE_SECONDS + held_back + (duration_seconds(trigger) if trigger else 0.0)
 
-    def _standing(self, managed: Managed, doing: Mapping[str, Any], seconds: float, lag: int | None) -> str:
+    def _standing(self, managed: Managed, doing: str, seconds: float, lag: int | None) -> str:
         """A line about a query that stands still: since when, what waits, what Spark does and what it logged."""
         since = time.time() - seconds
         waits = "" if lag is None else f", and {lag:,} {'record waits' if lag == 1 else 'records wait'}"
-        line = f"no micro-batch has ended since {_clock(since)}{waits}; Spark: {doing['message']}"
+        line = f"no micro-batch has ended since {_clock(since)}{waits}; Spark: {doing}"
         begin = datetime.fromtimestamp(since, UTC).isoformat()
         trouble = last_trouble(self.spark_log, managed.spec.name, managed.query_ids, begin)
         return line if trouble is None else f"{line}; the last in its log: {trouble}"
@@ -567,31 +453,6 @@ class Supervisor:
             "seconds_left": None if gauge is None else gauge.seconds_left(),
             "stuck": managed.stuck.get(report.name),
         }
-
-
-def _is_starting(stream: StreamingQuery) -> bool:
-    """Whether a query is still waiting for the first answer from its source's Python process."""
-    begins = stream.status["message"].startswith(("Initializing", "Getting offsets"))
-    return bool(begins and stream.isActive and stream.lastProgress is None)
-
-
-def _impatient(options: ClientOptions) -> ClientOptions:
-    """The client's options with short timeouts, for requests that are repeated soon."""
-    return replace(
-        options,
-        deadline_s=LAG_SECONDS,
-        contact_timeout_s=LAG_SECONDS,
-        connect_timeout_s=LAG_SECONDS,
-        request_timeout_s=LAG_SECONDS,
-    )
-
-
-def _by_topic(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[str, int]]:
-    """Offsets of partitions, by topic and by the partition's number as text."""
-    found: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in offsets.items():
-        found.setdefault(topic, {})[str(partition)] = offset
-    return found
 
 
 def _clock(seconds: float) -> str:

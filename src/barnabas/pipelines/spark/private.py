@@ -156,11 +156,13 @@ def java_class(spark: SparkSession, name: str) -> Any | None:
 
 
 def java_object(spark: SparkSession, name: str, *arguments: Any) -> Any:
-    """A new object of such a class, by its only constructor."""
+    """A new object of such a class, by its only constructor. arguments: also Python objects that Java may call."""
     found = java_class(spark, name)
     assert found is not None, f"{name} was not added to the session"
-    given = java_array(spark, "java.lang.Object", arguments)
-    return found.getConstructors()[0].newInstance(given)
+    given = spark._jvm.java.util.ArrayList()
+    for argument in arguments:
+        given.add(argument)
+    return found.getConstructors()[0].newInstance(given.toArray())
 
 
 def java_array(spark: SparkSession, kind: str, values: Sequence[Any]) -> Any:
@@ -213,6 +215,21 @@ def _by_key(data: DataFrame, key: str) -> Any:
     )
 
 
+def read_limit(spark: SparkSession, rows: int | None) -> Any:
+    """The most rows of a micro-batch; None for all that there are."""
+    limits: Any = spark._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
+    return limits.allAvailable() if rows is None else limits.maxRows(rows)
+
+
+def streamed_by(spark: SparkSession, feed: Any) -> DataFrame:
+    """The rows of a source that is a Java object with a method `open`; Python is made ready to be called by Java."""
+    from pyspark.java_gateway import ensure_callback_server_started
+    from pyspark.sql import DataFrame as SparkDataFrame
+
+    ensure_callback_server_started(spark.sparkContext._gateway)
+    return SparkDataFrame(feed.open(spark._jsparkSession), spark)
+
+
 # --- user code -----------------------------------------------------------------------------------------
 
 
@@ -237,6 +254,11 @@ def unpickled(data: bytes) -> Any:
 
 
 # --- sessions and queries -----------------------------------------------------------------------------
+
+
+def java_session(spark: SparkSession) -> Any:
+    """The session as a Java object."""
+    return spark._jsparkSession
 
 
 def set_active_session(spark: SparkSession) -> None:

@@ -173,6 +173,7 @@ def _check_table(item: Item, found: Mapping[str, Item]) -> Source:
 
 def _rows(spark: SparkSession, source: Source, reading: Reading) -> DataFrame:
     """A stream that begins at the first offsets in its checkpoint, or all records that exist now."""
+    from barnabas.pipelines.spark.feeds.feed import feed_rows
     from barnabas.pipelines.spark.topics.first import first_offsets
 
     settings = dict(reading.settings)
@@ -184,7 +185,7 @@ def _rows(spark: SparkSession, source: Source, reading: Reading) -> DataFrame:
     first = first_offsets(spark, reading.checkpoint, settings, reading.number)
     if first is not None:
         settings["firstOffsets"] = json.dumps(first)
-    return spark.readStream.format("barnabas").options(**settings).load()
+    return feed_rows(spark, settings)
 
 
 def _empty(spark: SparkSession, source: Source) -> DataFrame:

@@ -2,8 +2,8 @@
 
 Spark puts a zip with PySpark and one of its jars in front of PYTHONPATH. Python caches no compiled modules for a zip,
 so each process, one per streaming query and several per session, would compile PySpark again: 0.6 s of the 1.1 s of CPU
-time that its start takes. A script of three lines, stored beside the class archive, removes both from PYTHONPATH and
-runs Python.
+time that its start takes. A script of a few lines, stored beside the class archive, removes both from PYTHONPATH and
+runs Python. It also replaces PySpark's daemon by ours (daemon.py).
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ log = logging.getLogger(__name__)
 
 SCRIPT: Final = """#!/bin/sh
 rest="${{PYTHONPATH#*/jars/spark-core*.jar:}}"
+[ "$1 $2" = "-m pyspark.daemon" ] && shift 2 && set -- -m {daemon} "$@"
 PYTHONPATH="${{rest:+$rest:}}"{packages} exec {python} "$@"
 """
-"""The part that Spark puts in front ends with the jar. The folder of PySpark comes last, as installed packages do."""
+"""The part that Spark puts in front ends with the jar. The folder of PySpark comes last, as installed packages do. Spark has
+a setting for the daemon from which it forks the workers of tasks, but none for those that plan data sources."""
+DAEMON: Final = "barnabas.pipelines.spark.daemon"
 
 
 def launcher(folder: Path) -> Path | None:
@@ -33,7 +36,7 @@ def launcher(folder: Path) -> Path | None:
     packages = installed_in()
     if packages is None or os.name != "posix":
         return None
-    text = SCRIPT.format(packages=shlex.quote(packages), python=shlex.quote(sys.executable))
+    text = SCRIPT.format(packages=shlex.quote(packages), python=shlex.quote(sys.executable), daemon=DAEMON)
     path = folder / f"python-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     if not os.access(path, os.X_OK):
         try:

@@ -87,6 +87,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
 LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "barnabas.pipelines.spark.daemon",
 }
 OWN_PACKAGE: Final = "pyspark_barnabas"
 FILE_OPTIONS: Final = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -18,6 +19,7 @@ from uuid import UUID
 from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient
 from barnabas.client.cluster import TopicView
 from barnabas.client.errors import UnknownTopic
+from barnabas.client.options import ClientOptions
 from barnabas.client.patterns import java_pattern
 from barnabas.client.watching import Watch
 from barnabas.pipelines.spark.topics.options import (
@@ -76,19 +78,37 @@ def build_offset(positions: Mapping[TopicPartition, int], ids: Mapping[str, str]
     return offset
 
 
+def planner_clients(options: SourceOptions) -> tuple[ClientOptions, ClientOptions]:
+    """The options of a planner's clients: for all else, and for commits to the consumer group. These only show progress, so
+    they give up early and do not delay the query."""
+    return (
+        replace(options.client, retries_max=options.offset_retries_max),
+        replace(options.client, deadline_s=COMMIT_SECONDS),
+    )
+
+
 class Planner:
     """Finds out which records exist and plans what to read next. Has connections, so it cannot be pickled."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, *, is_lent: bool = False) -> None:
+        """is_lent: it has no clients of its own, but uses those of `lent`."""
         self.options = options
-        self.client = BlockingClient(replace(options.client, retries_max=options.offset_retries_max))
-        # Commits to the consumer group only show progress, so they give up early and do not delay the query.
-        self._commits = BlockingClient(replace(options.client, deadline_s=COMMIT_SECONDS))
+        if not is_lent:
+            self.client, self._commits = (BlockingClient(o) for o in planner_clients(options))
         self._ids: dict[str, str] = {}
         self._ends_seen: dict[TopicPartition, int] = {}
         """The newest ends of partitions that this process has seen, to know how much of a deleted topic was unread."""
-        self._watch = Watch(self.client.cluster, read_committed=options.read_committed)
+        self._watch: Watch | None = None
         self._news_at = time.monotonic()
+
+    @contextmanager
+    def lent(self, client: BlockingClient, commits: BlockingClient) -> Iterator[None]:
+        """Uses these clients meanwhile. They have the options of `planner_clients`."""
+        self.client, self._commits = client, commits
+        try:
+            yield
+        finally:
+            del self.client, self._commits
 
     def close(self) -> None:
         """Closes the connections."""
@@ -237,6 +257,8 @@ class Planner:
         """
         if time.monotonic() - self._news_at < QUIET_SECONDS:
             return False
+        if self._watch is None:
+            self._watch = Watch(self.client.cluster, read_committed=self.options.read_committed)
         heard = self._watch.wait(parse_offset(start)[0], WAIT_SECONDS, stopped)
         if heard:
             self.note_news()  # even if it turns out to be nothing new, so as not to wait again at once

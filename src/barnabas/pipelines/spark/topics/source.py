@@ -144,9 +144,26 @@ def _read_from(
             position, at = decoded.position, decoded.next_offset
 
 
+def tasks_of(ranges: list[Range], options: SourceOptions) -> list[tuple[Range, ...]]:
+    """The ranges of each task: at least two tasks if there are two ranges, because two small tasks run in parallel."""
+    return gather(ranges, max(options.partitions_min, 2))
+
+
 def _tasks(ranges: list[Range], options: SourceOptions) -> list[InputPartition]:
-    """The tasks for these ranges: at least two if there are two ranges, because two small tasks run in parallel."""
-    return [RangePartition(parts) for parts in gather(ranges, max(options.partitions_min, 2))]
+    return [RangePartition(parts) for parts in tasks_of(ranges, options)]
+
+
+def rows_ddl(options: SourceOptions) -> str | StructType:
+    """The schema of the rows, for Spark. options: if they name schemas, from `typed.looked_up`."""
+    if options.direct is not None:
+        from barnabas.pipelines.direct.parcels import PARCEL_DDL
+
+        return f"{ddl_schema(options.columns)}, {PARCEL_DDL}"
+    if not options.schemas:
+        return ddl_schema(options.columns)
+    from barnabas.pipelines.spark.topics.typed import source_schema
+
+    return source_schema(options)
 
 
 class BatchReader(DataSourceReader):
@@ -171,9 +188,10 @@ class BatchReader(DataSourceReader):
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """`spark.readStream`. The driver's object lives as long as the query; tasks get a pickled copy."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, planner: Planner | None = None) -> None:
+        """planner: None makes one on first use: only the driver needs it."""
         self.options = options
-        self._planner: Planner | None = None
+        self._planner = planner
         self._target: StreamOffset | None = None
         self._newest: StreamOffset | None = None
         self._committed: StreamOffset | None = None
@@ -185,7 +203,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def planner(self) -> Planner:
-        """The planner, made on first use: only the driver needs it."""
+        """The planner of this query."""
         if self._planner is None:
             self._planner = Planner(self.options)
         return self._planner
@@ -206,23 +224,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self.planner.newest()
 
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
+        reached = self.looked(start, limit)
+        if reached != start:
+            self.planner.note_news()
+        elif self.is_patient() and self.planner.await_news(start, self._is_stopped):
+            reached = self.looked(start, limit)
+        return reached
+
+    def looked(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
+        """Where the next micro-batch ends; `start` if there is nothing new. Does not wait."""
         # Spark calls this only when all records before `start` are processed. It calls `commit` for them one
         # micro-batch later, and never for the last micro-batch of a run, so they are committed here.
         self.commit(start)
-        if self._is_stopped():
-            return start
-        reached = self._looked(start, limit)
-        if reached != start:
-            self.planner.note_news()
-        elif self._wait_for_news(start) and not self._is_stopped():
-            reached = self._looked(start, limit)
-        return reached
+        return start if self._is_stopped() else self._looked(start, limit)
 
-    def _wait_for_news(self, start: StreamOffset) -> bool:
-        """Waits for new records, unless the query is not to wait here; returns whether there may be some."""
-        if self._target is not None or self.options.rows_per_trigger_min is not None:
-            return False
-        return self.planner.await_news(start, self._is_stopped)
+    def is_patient(self) -> bool:
+        """Whether the query may wait here for new records."""
+        return self._target is None and self.options.rows_per_trigger_min is None and not self._is_stopped()
 
     def _is_stopped(self) -> bool:
         return self.options.stop_file is not None and os.path.exists(self.options.stop_file)
@@ -289,16 +307,7 @@ class BarnabasSource(DataSource):
         return "barnabas"
 
     def schema(self) -> str | StructType:
-        options = self._source_options()
-        if options.direct is not None:
-            from barnabas.pipelines.direct.parcels import PARCEL_DDL
-
-            return f"{ddl_schema(options.columns)}, {PARCEL_DDL}"
-        if not options.schemas:
-            return ddl_schema(options.columns)
-        from barnabas.pipelines.spark.topics.typed import source_schema
-
-        return source_schema(options)
+        return rows_ddl(self._source_options())
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(batch_options(self._source_options()))
