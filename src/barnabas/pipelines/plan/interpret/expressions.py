@@ -26,6 +26,8 @@ class Failed(Exception):
 
 def evaluated(text: str, fields: Mapping[str, Value]) -> Value:
     """The value of an expression. Raises NotInterpreted, or Failed where Spark's would raise an error."""
+    if (name := text.strip().strip("`")) in fields:
+        return fields[name]  # it may be a word of SQL, like `at`
     formula = formula_of(text)
     if formula is None:
         raise NotInterpreted(f"the expression {text!r}")
