@@ -92,10 +92,12 @@ def schema(json: AsJsonAlready = False) -> int:
 def check(file: File, json: AsJson = False) -> int:
     """Check a pipeline file without running it or asking a broker: Spark plans it over no records.
 
-    It also says how the records of each query are processed, and why, if not the direct way.
+    It also says how the records of each query are processed, and why, if not the direct way, and which state grows without
+    a bound.
     """
     with opened(file) as spec:
         from barnabas.pipelines.compiler.checking import check_options, check_plan, ways
+        from barnabas.pipelines.plan.growth import growing_state
 
         check_options(spec)
         with session(spec) as spark:
@@ -105,12 +107,21 @@ def check(file: File, json: AsJson = False) -> int:
         steps = sum(len(relation.operators) for relation in spec.plan.relations.values())
         if json:
             print_json(
-                {"file": str(file), "pipeline": spec.name, "steps": steps, "writes": outputs, "ways": found}
+                {
+                    "file": str(file),
+                    "pipeline": spec.name,
+                    "steps": steps,
+                    "writes": outputs,
+                    "ways": found,
+                    "grows": growing_state(spec.plan),
+                }
             )
             return EXIT_OK
         print(f"{file}: pipeline {spec.name}, {count_of(steps, 'step')}, writes {', '.join(outputs)}")
         for name, way in found.items():
             print(f"  {name}: {way}")
+        for name, told in growing_state(spec.plan).items():
+            print(f"  {name}: {told}")
     return EXIT_OK
 
 

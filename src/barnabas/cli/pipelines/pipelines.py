@@ -98,9 +98,24 @@ def show(rows: list[dict[str, Any]], as_json: bool) -> int:
                         query.get("failed", "-"),
                         query.get("records_per_second", "-"),
                         "-" if lag is None else lag,
+                        query.get("state_rows", "-"),
+                        query.get("state_bytes", "-"),
                     )
                 )
-        print_table(("pipeline", "state", "query", "records", "failed", "records/s", "lag"), lines)
+        print_table(
+            (
+                "pipeline",
+                "state",
+                "query",
+                "records",
+                "failed",
+                "records/s",
+                "lag",
+                "state rows",
+                "state bytes",
+            ),
+            lines,
+        )
         for row in rows:
             if row.get("waiting"):
                 print(f"{row['name']}: {row['waiting']}", file=sys.stderr)

@@ -77,9 +77,9 @@ _starting = threading.Lock()
 class QueryReport:
     """What one query has done. rows: read and not filtered out. failed: of these, sent to the dead letters. late: rows that
     Spark dropped because their windows, or the bound of their join, were over; of one group in a micro-batch it counts one.
-    state_rows: what it keeps now. batches: the number of its next micro-batch. latest: when the last micro-batch seen here
-    began (ISO 8601, UTC). rate: its records per second. way: see `way_of`. run: Spark's id of its present run. positions:
-    the offsets that it has reached, empty before its first report. reached: see `reached_in`."""
+    state_rows, state_bytes: what it keeps now. batches: the number of its next micro-batch. latest: when the last
+    micro-batch seen here began (ISO 8601, UTC). rate: its records per second. way: see `way_of`. run: Spark's id of its
+    present run. positions: the offsets that it has reached, empty before its first report. reached: see `reached_in`."""
 
     name: str
     topic: str
@@ -87,6 +87,7 @@ class QueryReport:
     failed: int = 0
     late: int = 0
     state_rows: int = 0
+    state_bytes: int = 0
     batches: int = 0
     busy_seconds: float = 0.0
     latest: str = ""
@@ -470,9 +471,9 @@ def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
     for raw in progress_since(stream, line.latest):
         line.latest, line.rate = raw["timestamp"], records_per_second(raw)
         line.positions, line.reached = positions_in(raw), reached_in(raw)
+        line.state_rows, line.state_bytes = state_of(raw)
         batch = int(raw["batchId"])
         counts = (raw.get("observedMetrics") or {}).get(METRICS)
-        line.state_rows = sum(int(kept["numRowsTotal"]) for kept in raw.get("stateOperators") or ())
         if batch < line.batches or not counts or not raw.get("numInputRows"):
             continue
         line.batches = batch + 1
@@ -482,6 +483,16 @@ def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
         line.busy_seconds += raw["durationMs"].get("triggerExecution", 0) / 1000
         found = True
     return found
+
+
+def state_of(raw: Mapping[str, Any]) -> tuple[int, int]:
+    """Rows and bytes of the state that a query keeps, from Spark's progress report: in memory, and in RocksDB's files."""
+    rows = size = 0
+    for operator in raw.get("stateOperators") or ():
+        rows += int(operator.get("numRowsTotal") or 0)
+        files = (operator.get("customMetrics") or {}).get("rocksdbSstFileSize") or 0
+        size += int(operator.get("memoryUsedBytes") or 0) + int(files)
+    return rows, size
 
 
 def records_per_second(raw: Mapping[str, Any]) -> float:

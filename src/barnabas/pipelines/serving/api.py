@@ -256,6 +256,7 @@ def metrics_text(rows: list[dict[str, Any]]) -> str:
         ),
         ("state_rows", "barnabas_pipeline_state_rows", "gauge", "Rows that the query keeps in its state."),
         ("records_per_second", "barnabas_pipeline_records_per_second", "gauge", "Rate of the last batch."),
+        ("state_bytes", "barnabas_pipeline_state_bytes", "gauge", "Bytes of what the operators keep."),
         ("lag", "barnabas_pipeline_lag_records", "gauge", "Records waiting in the source."),
     )
     for name, metric, kind, doc in kinds:

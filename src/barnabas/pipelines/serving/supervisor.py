@@ -448,6 +448,7 @@ class Supervisor:
             "failed": report.failed,
             "late": report.late,
             "state_rows": report.state_rows,
+            "state_bytes": report.state_bytes,
             "records_per_second": report.rate,
             "lag": managed.lags.get(report.name),
             "seconds_left": None if gauge is None else gauge.seconds_left(),

@@ -1,0 +1,40 @@
+"""State that grows without a bound: named when a pipeline is checked, because it is found out only after weeks otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barnabas.pipelines.plan.aggregates import divided
+from barnabas.pipelines.plan.graph import Plan
+from barnabas.pipelines.plan.relations import Aggregate
+
+
+def growing_state(plan: Plan) -> dict[str, str]:
+    """By the id of an operator, what it keeps for ever. State that a table's topic bounds, by its keys, is not named."""
+    found: dict[str, str] = {}
+    for relation in plan.relations.values():
+        aggregate = relation.aggregate
+        if aggregate is not None and plan.is_table(relation.name) and not plan.aggregates_table(relation):
+            found[aggregate.id] = _told(aggregate, [*_groups(aggregate), *_values(aggregate)])
+    for output in plan.outputs:
+        aggregate = output.aggregate
+        if aggregate is not None and (aggregate.window is None or aggregate.late is None):
+            timed = aggregate.window is not None and aggregate.window.of is None
+            if not timed:
+                found[aggregate.id] = _told(aggregate, list(_groups(aggregate)))
+    return {id: told for id, told in found.items() if told}
+
+
+def _told(aggregate: Aggregate, kept: list[str]) -> str:
+    return f"keeps {' and '.join(kept)} for ever" if kept else ""
+
+
+def _groups(aggregate: Aggregate) -> Iterator[str]:
+    if aggregate.groups:
+        yield f"a result for each {' and '.join(aggregate.groups)}"
+
+
+def _values(aggregate: Aggregate) -> Iterator[str]:
+    for name, expression in aggregate.compute.items():
+        if any(call.grows for call in divided(expression.text).calls):
+            yield f"every value of {name}"
