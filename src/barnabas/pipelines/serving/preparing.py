@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from typing import TYPE_CHECKING, Final
 
 from barnabas.client.blocking import BlockingClient, NewTopic
@@ -12,11 +13,13 @@ from barnabas.pipelines.compiler.queries import connection_options, source_setti
 from barnabas.pipelines.entries.hiding import hide
 from barnabas.pipelines.kinds.targets import TARGETS
 from barnabas.pipelines.plan.errors import BrokerAway, PipelineError
+from barnabas.pipelines.plan.relations import Scan
 from barnabas.pipelines.spark.topics.options import OptionError, client_options, source_options
 
 if TYPE_CHECKING:
     from barnabas.pipelines.plan.pipeline import PipelineSpec
 
+log = logging.getLogger(__name__)
 CONTACT_SECONDS: Final = 3.0
 
 
@@ -59,6 +62,7 @@ def _prepare(spec: PipelineSpec, bootstrap: str) -> None:
                     )
             client.create_topics(new_topics(spec), exist_ok=True)
             _check_changelogs(client, spec)
+            _check_tables(client, spec)
     except BrokerUnavailable as error:
         raise BrokerAway(f"{error}: start a broker with `barnabas start`, or name another with -b") from error
     except ClientError as error:
@@ -76,6 +80,29 @@ def _check_changelogs(client: BlockingClient, spec: PipelineSpec) -> None:
                 f"{output.at('view')}: the changelog topic {output.changelog} has cleanup.policy={policy}, so it would lose "
                 f"the oldest rows: `barnabas config set topic {output.changelog} cleanup.policy=compact`, or name another"
             )
+
+
+def _check_tables(client: BlockingClient, spec: PipelineSpec) -> None:
+    """Logs a warning for each topic of a table that loses old records without regard to their keys."""
+    for relation in spec.plan.relations.values():
+        origin = relation.origin
+        if not isinstance(origin, Scan) or not origin.table:
+            continue
+        for topic in origin.source.topics:
+            configs = client.topic_configs(topic)
+            limits = (configs.get("retention.ms"), configs.get("retention.bytes"))
+            if "delete" in (configs.get("cleanup.policy") or "") and limits != ("-1", "-1"):
+                log.warning(
+                    "table topic deletes old records",
+                    extra={
+                        "pipeline": spec.name,
+                        "table": relation.name,
+                        "topic": topic,
+                        "cleanup.policy": configs.get("cleanup.policy"),
+                        "consequence": "a table that is read anew will lack the keys of deleted records",
+                        "remedy": f"barnabas config set topic {topic} cleanup.policy=compact",
+                    },
+                )
 
 
 def new_topics(spec: PipelineSpec) -> list[NewTopic]:
