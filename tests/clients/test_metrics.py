@@ -327,3 +327,74 @@ def test_slow_requests(watched: Watched) -> None:
     for request in answer.json()["requests"]:  # a busy machine makes some
         assert request["total_ms"] >= 100
         assert request["peer"]
+
+
+def started(folder: Path, *options: str) -> tuple[subprocess.Popen[bytes], Path]:
+    """A broker that is ready, and its log."""
+    log = folder / "log"
+    command = [
+        sys.executable,
+        "-m",
+        "barnabas",
+        "start",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        str(folder / "data"),
+    ]
+    with log.open("wb") as opened:
+        process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=opened)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith(b"ready"), log.read_text()
+    return process, log
+
+
+def ended(process: subprocess.Popen[bytes]) -> int:
+    process.terminate()
+    assert process.stdout is not None
+    process.stdout.close()
+    return process.wait(WAIT_S)
+
+
+def test_metrics_are_served_without_asking_for_the_service(tmp_path: Path) -> None:
+    process, log = started(tmp_path, "--metrics", "127.0.0.1:0")
+    try:
+        url = re.search(r"metrics are served url=(\S+)", log.read_text())
+        assert url is not None
+        with ThreadPoolExecutor(5) as pool:  # the first ones find a server that is still being loaded
+            answers = list(pool.map(lambda _: requests.get(url[1], timeout=WAIT_S), range(5)))
+        assert [answer.status_code for answer in answers] == [200] * 5
+        assert "kafka_server_replicamanager_partitioncount" in answers[0].text
+    finally:
+        assert ended(process) == 0
+    assert "Traceback" not in log.read_text()
+
+
+def test_a_broker_of_which_nobody_asks_anything_stops_at_once(tmp_path: Path) -> None:
+    process, log = started(tmp_path, "--metrics", "127.0.0.1:0")
+    assert ended(process) == 0
+    assert "Traceback" not in log.read_text()
+
+
+def test_a_port_that_is_taken_stops_no_broker(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        process, log = started(tmp_path, "--metrics", address)
+        assert ended(process) == 0
+    line = next(line for line in log.read_text().splitlines() if "metrics are not served" in line)
+    assert address in line
+    assert "--metrics off" in line
+
+
+def test_no_metrics_when_they_are_switched_off_or_misspelt(tmp_path: Path) -> None:
+    process, log = started(tmp_path, "--metrics", "off")
+    assert ended(process) == 0
+    assert "metrics" not in log.read_text()
+    done = subprocess.run(
+        [sys.executable, "-m", "barnabas", "start", "--metrics", "9644"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    assert done.returncode == 2
+    assert "--metrics '9644' is not HOST:PORT or off" in done.stderr

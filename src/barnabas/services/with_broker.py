@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.services.access import ACCESS, INSIDE_USER, OPEN_HELP, Access, check_openness, exposed
+from barnabas.services.metrics_door import MetricsDoor, is_of_this_machine
 from barnabas.services.option import MEGABYTE, ServiceOption, defaults, field_of, require_positive
 from barnabas.services.row import Given, Row
 from barnabas.services.table import ROWS
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from barnabas.observe.metric import Measure
 
 PREFIX: Final = "--services-"
+METRICS_OFF: Final = "off"
 NOT_GIVEN: Final = "secure"
 """What the services share with the broker: its --secure."""
 
@@ -52,6 +54,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                 metavar=option.metavar,
                 help=f"Of {row.name}: {option.help}",
             )
+    parser.add_argument(
+        "--metrics",
+        dest="metrics_address",
+        metavar="HOST:PORT",
+        help=f"Where metrics are served, or {METRICS_OFF}. Default: {ROWS['metrics'].listen}, for this machine alone, "
+        "unless that is taken, or with --secure.",
+    )
     parser.add_argument(
         f"{PREFIX}client",
         type=Path,
@@ -115,10 +124,63 @@ def access_of(options: argparse.Namespace) -> Access:
     return Access(**given, secure=secure, is_open=options.services_open, prefix=PREFIX, is_inside=True)
 
 
+class Beside:
+    """The metrics that a broker serves in any case, and the services of --with. See Companion."""
+
+    def __init__(self, door: MetricsDoor, services: Companion | None) -> None:
+        self._door, self._services = door, services
+
+    def start(self) -> None:
+        """See Companion."""
+        if self._services is not None:
+            self._services.start()
+        self._door.start()
+
+    def stop(self) -> bool:
+        """See Companion."""
+        has_ended = self._door.stop()
+        return (self._services is None or self._services.stop()) and has_ended
+
+    def registry(self) -> Address | None:
+        """See Companion."""
+        return None if self._services is None else self._services.registry()
+
+
 def companion_of(options: argparse.Namespace) -> MakeCompanion | None:
-    """A function that makes the services of --with from the broker's addresses; None without services. Raises
+    """A function that makes what runs beside the broker from the broker's addresses; None if there is nothing. Raises
     ValueError for a service that is unknown or not installed, and for wrong options.
     """
+    address = _door_of(options)
+    services = _services_of(options)
+    if address is None or options.worker:
+        return services
+
+    def companion(address_of: Callable[[str], str], measure: Measure) -> Companion:
+        made = None if services is None else services(address_of, measure)
+        return Beside(MetricsDoor(address, measure), made)
+
+    return companion
+
+
+def _door_of(options: argparse.Namespace) -> str | None:
+    """Where metrics are served besides --with; None if that is nowhere, or if --with does it. Metrics for other machines,
+    or of a broker with --secure, are those of --with, which has TLS and users. Raises ValueError.
+    """
+    address: str | None = options.metrics_address
+    row = ROWS["metrics"]
+    if address == METRICS_OFF or row.name in service_names(options):
+        return None
+    if address is None:
+        return None if options.secure is not None or row.missing() else row.listen
+    if is_of_this_machine(address) and options.secure is None and not row.missing():
+        return address
+    options.services = ",".join(filter(None, (options.services, row.name)))
+    options.metrics_listen = address
+    return None
+
+
+def _services_of(options: argparse.Namespace) -> MakeCompanion | None:
+    """The services of --with; see companion_of."""
     names = [name.strip() for name in options.services.split(",") if name.strip()]
     for name in names:
         if name not in ROWS:
