@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -21,10 +22,11 @@ WAIT_S = 120
 
 
 @pytest.fixture(scope="module")
-def monitor(bootstrap: str) -> Iterator[str]:
+def monitor(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A monitor that looks twice a second; its address."""
     process = Cli(bootstrap).start(
         "monitor", "--name", "blue", "--also", "away=127.0.0.1:1", "--listen", "127.0.0.1:0", "--interval-s", "0.5",
+        "--data", str(tmp_path_factory.mktemp("history")),
         stdout=subprocess.PIPE,
     )  # fmt: skip
     try:
@@ -110,3 +112,36 @@ def test_what_does_not_exist_and_a_cluster_that_is_away(monitor: str) -> None:
     with urllib.request.urlopen(f"{monitor}/burrow/admin", timeout=WAIT_S) as answer:
         assert answer.read() == b"GOOD"
     assert ask(f"{monitor}/health")["clusters"]["blue"] == "ok"
+
+
+def test_the_history_is_read_in_every_format(bootstrap: str, monitor: str, tmp_path: Path) -> None:
+    pytest.importorskip("plotext")
+    pytest.importorskip("matplotlib")
+    cli = Cli(bootstrap)
+    until(lambda: ask(f"{monitor}/v1/series?name=cluster_brokers&cluster=blue")["series"])
+    rows = cli.json("metrics", "history", "--monitor", monitor, "--label", "cluster=blue")
+    assert {"cluster_brokers", "cluster_partitions", "disk_used_bytes"} <= {row["name"] for row in rows}
+    where = ("metrics", "history", "cluster_brokers", "--monitor", monitor, "--label", "cluster=blue")
+    (series,) = cli.json(*where)["series"]
+    assert series["labels"] == {"cluster": "blue"}
+    assert all(mean >= 1 and time.time() - at_s < 3600 for at_s, mean, _ in series["points"])
+    plot = cli.out(*where).decode()
+    assert "cluster_brokers, brokers" in plot
+    assert "┤" in plot
+    assert cli.out(*where, "--output", "csv").decode().splitlines()[0] == "time,name,cluster,mean,max"
+    assert "from 1 to 1" in cli.out(*where, "--output", "table").decode().replace(",", "")
+    picture = tmp_path / "brokers.png"
+    cli(*where, "--output", "png", "--file", str(picture))
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    for bad, word in (
+        (("--since", "yesterday"), "duration"),
+        (("--label", "x"), "NAME=VALUE"),
+    ):
+        assert word in cli(*where, *bad, code=2 if "x" in bad else 1).stderr.decode()
+    assert (
+        "nothing is kept" in cli("metrics", "history", "none", "--monitor", monitor, code=1).stderr.decode()
+    )
+    assert (
+        "no monitor answers"
+        in cli("metrics", "history", "--monitor", "http://127.0.0.1:1", code=1).stderr.decode()
+    )

@@ -39,11 +39,11 @@ except Exception as error:
 def test_the_extras_are_those_of_the_documents() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     page = (ROOT / "docs" / "installation.md").read_text()
-    for name in ("pipelines", "cluster", "security", "services", "rules", "telemetry", "all"):
+    for name in ("pipelines", "cluster", "security", "services", "rules", "telemetry", "plots", "all"):
         assert name in declared
         assert f"| `{name}` |" in page
     everything = set(declared["all"][0].partition("[")[2].rstrip("]").split(","))
-    assert everything == {"pipelines", "cluster", "security", "services", "rules", "telemetry"}
+    assert everything == {"pipelines", "cluster", "security", "services", "rules", "telemetry", "plots"}
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,12 @@ COMMANDS: Final = (
         "barnabas.cli.administration.clients",
         "Show connected clients and the versions they speak.",
     ),
-    Command("metrics", "barnabas.cli.administration.metrics", "Show a broker's metrics by Kafka's names."),
+    Command(
+        "metrics",
+        "barnabas.cli.administration.metrics",
+        "Show a broker's metrics by Kafka's names, and what a monitor has kept.",
+        also=("barnabas.cli.monitoring.history",),
+    ),
     Command(
         "config",
         "barnabas.cli.administration.config",

@@ -5,21 +5,31 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from barnabas.client.options import ClientOptions
 from barnabas.http.errors import HttpError
+from barnabas.http.listening import ServiceError
 from barnabas.http.server import HttpOptions, HttpServer, Service
-from barnabas.monitor.burrow.api import routes
+from barnabas.monitor import api
+from barnabas.monitor.burrow import api as burrow
+from barnabas.monitor.history.store import HistoryError
+from barnabas.monitor.recording import Recorder
+from barnabas.monitor.snapshot import Snapshot
 from barnabas.monitor.watching import ClusterWatch, wall_ms
 
 
 @dataclass(frozen=True, slots=True)
 class MonitorOptions:
-    """clusters: how each is reached, by name. refresh_s: time between looks."""
+    """clusters: how each is reached, by name. refresh_s: time between looks. data: the folder of the history, which is no
+    larger than size_max_bytes; 0: no history is kept.
+    """
 
     clusters: Mapping[str, ClientOptions]
     refresh_s: float
+    data: Path
+    size_max_bytes: int
 
 
 def error_shape(error: HttpError, request_id: str) -> tuple[bytes, str]:
@@ -31,17 +41,31 @@ def make_server(options: MonitorOptions, http: HttpOptions) -> HttpServer:
     """A server that is not started yet."""
 
     def build() -> Service:
+        recorder = Recorder(options.data, options.size_max_bytes) if options.size_max_bytes else None
+
+        def on_look(cluster: str, seen: Snapshot) -> None:
+            if recorder is not None:
+                recorder.note(cluster, seen)
+
         watches = {
-            name: ClusterWatch(name, client, options.refresh_s) for name, client in options.clusters.items()
+            name: ClusterWatch(name, client, options.refresh_s, on_look)
+            for name, client in options.clusters.items()
         }
 
         async def start(url: str) -> None:
+            if recorder is not None:
+                try:
+                    await recorder.start()
+                except HistoryError as error:
+                    raise ServiceError(str(error)) from None
             for watch in watches.values():
                 watch.start()
 
         async def stop() -> None:
             for watch in watches.values():
                 await watch.stop()
+            if recorder is not None:
+                await recorder.stop()
 
         def unready() -> str | None:
             """Clusters that come and go are the monitor's business: it is ready when each was looked at once."""
@@ -56,7 +80,7 @@ def make_server(options: MonitorOptions, http: HttpOptions) -> HttpServer:
 
         return Service(
             "monitor",
-            [*routes(watches, wall_ms)],
+            [*burrow.routes(watches, wall_ms), *api.routes(recorder, lambda: wall_ms() // 1000)],
             error_shape,
             start=start,
             stop=stop,

@@ -32,7 +32,7 @@ class PartitionSeen(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """brokers: host:port by node id. partitions: by topic and number. sizes_bytes: of each topic's logs on all brokers, by
-    topic; empty if the disks were not asked at this look. failures: what could not be seen, as sentences.
+    topic. disks and sizes_bytes are those of the last minute. failures: what could not be seen, as sentences.
     """
 
     now_ms: int

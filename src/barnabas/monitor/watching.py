@@ -53,6 +53,8 @@ class ClusterWatch:
         self._on_look = on_look
         self._now_ms = now_ms
         self._disks_ms = 0
+        self._disks: tuple[Disk, ...] = ()
+        self._sizes: Mapping[str, int] = {}
         self._first: dict[tuple[str, tuple[str, int]], int] = {}
         """What groups had committed at the first look. Commits of the last hour are read after it, so what has not been seen
         then is older."""
@@ -146,19 +148,22 @@ class ClusterWatch:
         ]
         ends = (await admin.records.offsets(dict.fromkeys(keys, LATEST))).done
         found = {(key.topic, key.partition): int(row.offset or 0) for key, row in ends.items()}
-        self.board.note_ends({key: end for key, end in found.items() if not topics[key[0]].is_internal})
+        self.board.note_ends(
+            {key: end for key, end in found.items() if not topics[key[0]].is_internal},
+            {(topic.name, row.number) for topic in topics.values() for row in topic.partitions},
+        )
         now_ms = self._now_ms()
         look = await reader.look(None, now_ms)
         self._note_groups(look, follower)
-        disks, sizes, failures = await self._disks(admin, now_ms)
+        failures = await self._read_disks(admin, now_ms)
         failures += [f"group {name}: {error}" for name, error in look.failed.items()]
         return Snapshot(
             now_ms,
             brokers,
             _partitions(topics, found),
             look.groups,
-            tuple(disks),
-            sizes,
+            self._disks,
+            self._sizes,
             tuple(failures),
         )
 
@@ -179,29 +184,22 @@ class ClusterWatch:
             self.board.note_readers(group.name, readers)
         self.board.keep_groups((group.name for group in look.groups), look.now_ms)
 
-    async def _disks(self, admin: AsyncAdmin, now_ms: int) -> tuple[list[Disk], dict[str, int], list[str]]:
-        """Log dirs and the sizes of topics, once a minute; nothing between, or where this user may not ask."""
+    async def _read_disks(self, admin: AsyncAdmin, now_ms: int) -> list[str]:
+        """Log dirs and the sizes of topics, once a minute; nothing where this user may not ask. Says what failed."""
         if now_ms - self._disks_ms < DISKS_EVERY_MS:
-            return [], {}, []
+            return []
         self._disks_ms = now_ms
         results = await admin.log_dirs.describe()
         disks, sizes = [], dict[str, int]()
         for node, dirs in results.done.items():
             for row in dirs:
-                disks.append(
-                    Disk(
-                        node,
-                        row.path,
-                        row.size_bytes,
-                        row.total_bytes,
-                        row.usable_bytes,
-                        row.error is not None,
-                    )
-                )
+                offline = row.error is not None
+                disks.append(Disk(node, row.path, row.size_bytes, row.total_bytes, row.usable_bytes, offline))
                 for replica in row.replicas:
                     topic = replica.partition.topic
                     sizes[topic] = sizes.get(topic, 0) + replica.size_bytes
-        return disks, sizes, [f"log dirs of broker {node}: {error}" for node, error in results.failed.items()]
+        self._disks, self._sizes = tuple(disks), sizes
+        return [f"log dirs of broker {node}: {error}" for node, error in results.failed.items()]
 
 
 def _partitions(

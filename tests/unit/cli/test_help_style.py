@@ -77,6 +77,7 @@ SEVERAL_MEANINGS = {
     "--state": "of groups and transactions; agent: the folder of what it remembers",
     "--from": "where to begin: a place in topics, or a key of a view",
     "--to": "where to end: a place of a group, or a key of a view",
+    "--output": "an output of a pipeline, or the format of a plot",
     "--schema": "produce may also name a file",
 }
 """Options whose values differ from command to command, and why."""

@@ -45,6 +45,7 @@ ASK_NO_CLUSTER = {
 ASK_ANOTHER_SERVER = (
     "pipelines ",
     "schema ",
+    "metrics ",
     *(f"reporting {word}" for word in ("create", "list", "pause", "resume", "delete")),
 )
 SETTINGS_IN_THE_FILE = "pipeline "

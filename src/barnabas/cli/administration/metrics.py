@@ -6,6 +6,7 @@ import time
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from barnabas.terminal.beans import DEFAULT_URL, ask
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
@@ -13,19 +14,33 @@ from barnabas.terminal.options import AsJson
 from barnabas.terminal.output import print_json, print_table
 from barnabas.terminal.runner import example, new_app
 
-app = new_app("Show a broker's metrics by Kafka's names.")
+
+class WithPatterns(TyperGroup):
+    """`barnabas metrics PATTERN` is `barnabas metrics show PATTERN`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `show` where no subcommand is named."""
+        if not args or (args[0] not in self.commands and args[0] not in HELP):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+HELP: Final = ("-h", "--help")
+app = new_app("Show a broker's metrics by Kafka's names, and what a monitor has kept.")
+app.info.cls = WithPatterns
 CLEAR: Final = "\x1b[H\x1b[2J"
 MAIN_ATTRIBUTES: Final = ("Count", "OneMinuteRate", "Value", "50thPercentile", "99thPercentile")
 """Those that are shown of MBeans with many attributes, unless all are wanted."""
 
 
 @app.command(
+    "show",
     epilog=example(
         "barnabas metrics",
-        "barnabas metrics MessagesIn --watch",
+        "barnabas metrics show MessagesIn --watch",
         "barnabas metrics 'kafka.network:type=RequestMetrics,name=TotalTimeMs,*' --all",
         "barnabas metrics UnderReplicated -u http://broker2:9644 --json",
-    )
+    ),
 )
 def metrics(
     patterns: Annotated[

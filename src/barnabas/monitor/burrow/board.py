@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,6 +11,7 @@ from barnabas.monitor.burrow.window import COMMITS_MAX, Commit, Status, Window, 
 
 EXPIRE_MS: Final = 7 * 24 * 3_600_000
 """Burrow's `expire-group`: a group that has not committed for so long is not listed."""
+LISTED_MS: Final = 60_000
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -63,13 +64,16 @@ class Board:
     ends: dict[Key, deque[int]] = field(default_factory=dict)
     groups: dict[str, dict[Key, Window]] = field(default_factory=dict)
 
-    def note_ends(self, ends: Mapping[Key, int]) -> None:
-        """A look at all logs; a partition that is not among them is gone, with what groups have committed there."""
-        self.ends = {key: self.ends.get(key) or deque(maxlen=COMMITS_MAX) for key in ends}
+    def note_ends(self, ends: Mapping[Key, int], there: Collection[Key] | None = None) -> None:
+        """A look at all logs. there: all partitions, those without a leader, too (None: those of `ends`); one that
+        is not among them is gone, with what groups have committed there."""
+        there = ends if there is None else there
         for key, end in ends.items():
-            self.ends[key].append(end)
+            self.ends.setdefault(key, deque(maxlen=COMMITS_MAX)).append(end)
+        for key in [key for key in self.ends if key not in there]:
+            del self.ends[key]
         for windows in self.groups.values():
-            for key in [key for key in windows if key not in ends]:
+            for key in [key for key in windows if key not in there]:
                 del windows[key]
 
     def note_commit(self, group: str, key: Key, offset: int, timestamp_ms: int) -> None:
@@ -104,11 +108,12 @@ class Board:
             window.owner, window.client = readers.get(key, ("", ""))
 
     def keep_groups(self, names: Iterable[str], now_ms: int) -> None:
-        """Forget groups that do not exist any more, or have not committed for a week."""
+        """Forget groups that do not exist any more, or have not committed for a week. One that is not among the names may
+        have been created after they were listed, and stays for a minute."""
         there = set(names)
         for group, windows in list(self.groups.items()):
             last_ms = max((w.commits[-1].timestamp_ms for w in windows.values() if w.commits), default=0)
-            if group not in there or now_ms - last_ms > EXPIRE_MS:
+            if now_ms - last_ms > (EXPIRE_MS if group in there else LISTED_MS):
                 del self.groups[group]
 
     def end(self, key: Key) -> int | None:

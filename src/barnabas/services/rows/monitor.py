@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from barnabas.client.options import ClientOptions
     from barnabas.http.server import HttpServer
 
+MEGABYTE: Final = 1 << 20
+SIZE_MB_MAX: Final = 1 << 20
 OPTIONS: Final = {
     "name": ServiceOption("NAME", "What the cluster is called in answers.", str, "local"),
     "also": ServiceOption(
@@ -23,7 +26,17 @@ OPTIONS: Final = {
         str,
         repeats=True,
     ),
-    "interval-s": ServiceOption("SECONDS", "Time between looks at a cluster.", float, 10.0),
+    "data": ServiceOption(
+        "DIR", "Where the history is kept. Default: ~/.local/share/barnabas/monitor.", in_start=True
+    ),
+    "size-mb": ServiceOption(
+        "MB",
+        "The largest size of the history; the oldest goes first. 0: keep none.",
+        int,
+        100,
+        any_number=True,
+    ),
+    "interval-s": ServiceOption("SECONDS", "Time between looks at a cluster.", float, 10.0, in_start=True),
 }
 
 
@@ -50,7 +63,21 @@ def make(given: Given) -> HttpServer:
     """A server that is not started yet. Raises UsageError."""
     from barnabas.monitor.service import MonitorOptions, make_server
 
-    return make_server(MonitorOptions(dict(_clusters(given)), given.values["interval_s"]), given.http)
+    values = given.values
+    if not 0 <= values["size_mb"] <= SIZE_MB_MAX:
+        raise UsageError(f"--size-mb {values['size_mb']} is not between 0 and {SIZE_MB_MAX}")
+    options = MonitorOptions(
+        dict(_clusters(given)), values["interval_s"], _folder(values["data"]), values["size_mb"] * MEGABYTE
+    )
+    return make_server(options, given.http)
+
+
+def _folder(given: Path | None) -> Path:
+    """The folder of the history."""
+    if given is not None:
+        return given.expanduser().absolute()
+    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(base) / "barnabas" / "monitor"
 
 
 def ready(given: Given, health: Mapping[str, Any]) -> str:
