@@ -87,16 +87,26 @@ class Seen:
         self.problems.append(f"a script opened a dialog: {dialog.message}")
         dialog.dismiss()
 
+    def turn(self, width: int, theme: str) -> None:
+        """The same page in a window of another width, in other colours."""
+        self.width = width
+        self.page.set_viewport_size({"width": width, "height": 900})
+        self.page.emulate_media(color_scheme=theme)
+
     def check(self) -> None:
         """No script failed, nothing was blocked, and nothing is wider than the window."""
         assert self.problems == [], (self.page.url, self.problems)
         width = self.page.evaluate("document.documentElement.scrollWidth")
         assert width <= self.width, (self.page.url, width)
 
-    def check_rules(self, axe: str) -> None:
-        """axe finds nothing serious."""
-        self.page.evaluate(axe)
-        found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    def check_rules(self, axe: str, *rules: str) -> None:
+        """axe finds nothing serious. rules: only these."""
+        if not self.page.evaluate("'axe' in window"):
+            self.page.evaluate(axe)
+        options: dict[str, object] = {"resultTypes": ["violations"]}
+        if rules:
+            options["runOnly"] = {"type": "rule", "values": list(rules)}
+        found = self.page.evaluate("options => axe.run(document, options)", options)["violations"]
         serious = [
             (rule["id"], node["target"], node["html"][:200])
             for rule in found

@@ -65,6 +65,20 @@ def test_brokers_show_their_disks_and_change_their_options(
     assert "There is no broker 77" in guarded.page("/brokers/77", 404)
 
 
+def test_log_levels_are_changed_while_the_broker_runs(guarded: ConsoleProcess, client: AdminClient) -> None:
+    node = guarded.data("/brokers")["brokers"][0]["id"]
+    path, logger = f"/brokers/{node}/levels", "barnabas.requests"
+    before = next(r["level"] for r in guarded.data(path, q=logger)["loggers"] if r["name"] == logger)
+    guarded.send(path, {"logger": logger, "level": "ERROR", "was": before})
+    assert [r["level"] for r in guarded.data(path, q=logger)["loggers"] if r["name"] == logger] == ["ERROR"]
+    late = guarded.send(path, {"logger": logger, "level": "DEBUG", "was": before}, 409)
+    assert "Somebody else has set" in late.text
+    assert logger in guarded.page(path)
+    guarded.send(path, {"logger": logger, "level": ""})
+    assert [r["level"] for r in guarded.data(path, q=logger)["loggers"] if r["name"] == logger] == [before]
+    assert "is not one of" in guarded.send(path, {"logger": logger, "level": "LOUD"}, 400).text
+
+
 def test_a_partition_that_cannot_move_is_refused_with_the_reason(guarded: ConsoleProcess) -> None:
     name = f"moves-{uuid.uuid4().hex[:8]}"
     guarded.post("/topics", {"name": name, "partitions": 1})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import requests
@@ -13,7 +14,7 @@ from tests.support.process import BrokerProcess, free_port
 
 def test_a_console_starts_without_its_cluster_and_says_so(tmp_path: Path) -> None:
     with running(f"127.0.0.1:{free_port()}", tmp_path / "log") as console:
-        for path in (
+        paths = (
             "",
             "/topics",
             "/topics/x",
@@ -22,10 +23,11 @@ def test_a_console_starts_without_its_cluster_and_says_so(tmp_path: Path) -> Non
             "/groups/x",
             "/brokers",
             "/access",
-        ):
-            page = console.page(path, 503)
-            assert "The cluster does not answer" in page, path
-            assert "Try again" in page
+        )
+        with ThreadPoolExecutor(len(paths)) as pool:  # each waits for seconds
+            for page in pool.map(lambda path: console.page(path, 503), paths):
+                assert "The cluster does not answer" in page
+                assert "Try again" in page
         refused = requests.get(f"{console.api}/topics", timeout=WAIT_S)
         assert (refused.status_code, refused.json()["error_code"]) == (503, 503)
 

@@ -293,3 +293,36 @@ def test_damaged_bytes_of_a_schema_are_shown_with_the_reason(console: ConsolePro
     found = console.data(f"/topics/{name}/records", value_as="schema")["records"][0]["value"]
     assert found["text"] == "00 00 00 00 4d 61 62 63"
     assert found["error"]
+
+
+def test_dead_letters_go_back_as_they_are(console: ConsoleProcess, bootstrap: str) -> None:
+    mark = uuid.uuid4().hex[:8]
+    dead, orders = f"dead-{mark}", f"orders-{mark}"
+    for name, partitions in ((dead, 1), (orders, 3)):
+        console.post("/topics", {"name": name, "partitions": partitions, "options": {"retention.ms": "-1"}})
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(12):
+        headers = [("barnabas.reason", b"late" if number % 2 else b"broken"), ("source", b"shop")]
+        value = bytes((0, 255, number))
+        producer.produce(dead, value, f"key-{number}", headers=headers, timestamp=1_700_000_000_000 + number)
+    producer.flush()
+    fields = {"filter": "headers['barnabas.reason'] = 'late'", "to": orders, "without": "barnabas."}
+    done = console.post(f"/topics/{dead}/records/copy", fields)
+    assert (done["copied"], done["next"]) == (6, None)
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": mark})
+    consumer.assign([TopicPartition(orders, n, 0) for n in range(3)])
+    found = []
+    while len(found) < 6:
+        found += consumer.consume(6 - len(found), 1.0)
+    consumer.close()
+    assert sorted(record.value() for record in found) == [bytes((0, 255, n)) for n in range(1, 12, 2)]
+    for record in found:
+        assert record.headers() == [("source", b"shop")]
+        assert record.timestamp()[1] == 1_700_000_000_000 + record.value()[2]
+        assert record.partition() == partition_for_key(record.key(), 3)
+    refused = console.post(f"/topics/{dead}/records/copy", {"to": f"absent-{mark}"}, status=404)
+    assert f"absent-{mark}" in refused["message"]
+    console.send(
+        f"/topics/{dead}/records/copy", {"to": orders, "limit": "1", "from": "offset", "offset": "4"}
+    )
+    assert console.data(f"/topics/{orders}")["records"] == 7

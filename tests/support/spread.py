@@ -25,13 +25,20 @@ try:
 except ImportError:  # without pytest-xdist the tests run one after another
     LoadScopeScheduling = object
 
-COSTLY: Final = {"spark": "spark", "zookeeper": "zookeeper", "zookeeper_server": "zookeeper"}
-"""Session fixtures (or parameters that stand for them) that few processes start, since each is a JVM; their group."""
+COSTLY: Final = {
+    "spark": "spark",
+    "zookeeper": "zookeeper",
+    "zookeeper_server": "zookeeper",
+    "guarded": "console-guarded",
+    "console": "console",
+}
+"""Session fixtures (or parameters that stand for them) that few processes start, since each is a JVM, or several processes;
+their group."""
 
 SPARKS: Final = 2
 """How many processes have a Spark session; one alone would be what the whole run waits for. A file stays in one."""
 
-FIRST: Final = ("tests/pipelines/", "tests/clients/", "tests/cluster/", "tests/sim/")
+FIRST: Final = ("tests/pipelines/", "tests/clients/", "tests/cluster/", "tests/sim/", "tests/console/")
 """Where the tests are that take seconds; what is not below these comes last."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from barnabas.admin import AsyncAdmin
@@ -19,6 +19,8 @@ from barnabas.wire.messages.produce import (
 
 ACKS_ALL: Final = -1
 TIMEOUT_MS: Final = 10_000
+BATCH_BYTES: Final = 500_000
+BATCH_RECORDS: Final = 500
 
 
 async def produce(
@@ -34,7 +36,32 @@ async def produce(
     It is not repeated after a lost answer: there could be two records then.
     """
     when_ms = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
-    batch = build_batch([Record(0, when_ms, key, value, tuple(headers))])
+    return await _append(admin, place, [Record(0, when_ms, key, value, tuple(headers))])
+
+
+async def produce_all(
+    admin: AsyncAdmin, place: TopicPartition, records: Sequence[Record]
+) -> AsyncIterator[int]:
+    """Write records in their order, in batches; yields how many each batch has. Raises ClientError."""
+    batch: list[Record] = []
+    size = 0
+    for record in records:
+        more = (
+            len(record.key or b"") + len(record.value or b"") + sum(len(v or b"") for _, v in record.headers)
+        )
+        if batch and (size + more > BATCH_BYTES or len(batch) >= BATCH_RECORDS):
+            await _append(admin, place, batch)
+            yield len(batch)
+            batch, size = [], 0
+        batch.append(record._replace(offset=len(batch)))
+        size += more
+    if batch:
+        await _append(admin, place, batch)
+        yield len(batch)
+
+
+async def _append(admin: AsyncAdmin, place: TopicPartition, records: Sequence[Record]) -> int:
+    batch = build_batch(records)
     leader = (await admin.connections.leaders([place]))[place]
     if isinstance(leader, ClientError):
         raise leader

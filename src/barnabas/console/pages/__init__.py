@@ -17,6 +17,7 @@ from barnabas.console.pages import (
     schemas,
     topic,
     topics,
+    transactions,
 )
 from barnabas.console.site import Page, Section
 
@@ -26,6 +27,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *bin.PAGES,
     *records.PAGES,
     *produce.PAGES,
+    *transactions.PAGES,
     *topic.PAGES,
     *groups.PAGES,
     *group.PAGES,
@@ -38,6 +40,7 @@ SECTIONS: Final = (
     Section("overview", "Overview", ""),
     Section("topics", "Topics", "/topics"),
     Section("groups", "Groups", "/groups"),
+    Section("transactions", "Transactions", "/transactions"),
     Section("schemas", "Schemas", "/schemas"),
     Section("pipelines", "Pipelines", "/pipelines"),
     Section("brokers", "Brokers", "/brokers"),

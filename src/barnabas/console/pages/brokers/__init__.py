@@ -8,6 +8,7 @@ from typing import Any, Final
 from barnabas.admin import ConfigKind, ConfigResource, back_to_default, set_to
 from barnabas.client.errors import ClientError
 from barnabas.console.asking import Ask, Done
+from barnabas.console.pages.brokers.levels import PAGE as LEVELS
 from barnabas.console.pages.brokers.moving import PAGE as MOVING
 from barnabas.console.pages.topic import option_row
 from barnabas.console.said import Refused, said
@@ -149,6 +150,7 @@ async def set_option(ask: Ask) -> Done:
 PAGES: Final = (
     Page("brokers", "/brokers", "brokers", read, actions=(Action("/brokers/elect", elect),)),
     MOVING,
+    LEVELS,
     Page(
         "brokers", "/brokers/{broker}", "brokers", read_one, template="one.html",
         actions=(Action("/brokers/{broker}/options", set_option),),

@@ -83,11 +83,13 @@ async def _views(ask: Ask, name: str) -> list[dict[str, Any]]:
 
 async def _dead_letters(ask: Ask, topic: str | None) -> dict[str, Any] | None:
     """How many of the newest dead letters have which reason; None where there is no such topic to be seen."""
-    from barnabas.console.pages.records import question
+    from barnabas.console.pages.records.asked import question
 
     if not topic or not ask.sees(topic):
         return None
-    inner = Ask(ask.cluster, {"topic": topic}, {"limit": str(DEAD_LETTERS)}, ask.user, ask.role_for)
+    inner = Ask(
+        ask.cluster, {"topic": topic}, {"limit": str(DEAD_LETTERS)}, ask.user, ask.role_for, ask.masking
+    )
     counts: dict[str, int] = {}
     seen = 0
     try:

@@ -1,0 +1,164 @@
+"""What a request for records asks for: which partitions, from where, which records, how they are decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from barnabas.admin.values import TopicPartition
+from barnabas.console.asking import Ask
+from barnabas.console.pages.records.showing import bytes_of
+from barnabas.console.pages.topic import topic_of
+from barnabas.console.records.decoding import FORMATS
+from barnabas.console.records.filters import BadFilter, compile_filter
+from barnabas.console.records.scanning import Wanted
+from barnabas.console.records.searching import PARTITIONERS, Search, parse_cursor
+from barnabas.console.said import Refused, Said, said
+
+PLACES: Final = ("newest", "oldest", "offset", "time")
+
+
+class Question:
+    """What a request for records asks for. notes: what a reader has to know about the answer."""
+
+    def __init__(
+        self, search: Search, wanted: Wanted, how: tuple[str, str], partitions: int, notes: list[Said]
+    ) -> None:
+        self.search = search
+        self.wanted = wanted
+        self.how = how
+        self.partitions = partitions
+        self.notes = notes
+
+
+async def question(ask: Ask, limit: int) -> Question:
+    """The search that a request asks for. Raises Refused, ClientError."""
+    topic = await topic_of(ask)
+    count = len(topic.partitions)
+    wanted, how = wanted_of(ask)
+    numbers, notes = partitions_of(ask, count, wanted)
+    starts, ends, failures = await _bounds(ask, topic.name, numbers)
+    notes += failures
+    place = ask.text("from", "newest")
+    if place not in PLACES:
+        raise Refused(400, said("{name} must be one of {choices}", name="from", choices=", ".join(PLACES)))
+    backward = place == "newest"
+    if ask.text("at"):
+        _go_on(ask, starts, ends, backward=backward)
+    elif place == "offset":
+        offset = ask.number("offset", 0, 0, 1 << 62)
+        for number in starts:
+            if len(numbers) == 1 and not starts[number] <= offset <= ends[number]:
+                notes.append(
+                    said("Partition {partition} holds the offsets {start} to {end}", partition=number,
+                         start=starts[number], end=ends[number])
+                )  # fmt: skip
+            starts[number] = min(max(starts[number], offset), ends[number])
+    elif place == "time":
+        await _from_time(ask, topic.name, starts, ends)
+    search = Search(
+        ask.cluster.reading, ask.cluster.decoder, topic.name, wanted, starts, ends, limit, backward=backward
+    )
+    return Question(search, wanted, how, count, notes)
+
+
+def wanted_of(ask: Ask) -> tuple[Wanted, tuple[str, str]]:
+    """What records have to be, and how they are decoded. Raises Refused."""
+    how = ask.text("key_as", "auto"), ask.text("value_as", "auto")
+    for one in how:
+        if one not in FORMATS:
+            raise Refused(
+                400, said("{name} is not one of {choices}", name=one[:40], choices=", ".join(FORMATS))
+            )
+    fits = None
+    if ask.text("filter"):
+        try:
+            fits = compile_filter(ask.text("filter"))
+        except BadFilter as error:
+            raise Refused(
+                400,
+                said("The filter cannot be understood: {reason}", reason=str(error)),
+                said("For example: value.country = 'DE' AND amount > 100"),
+            ) from None
+    text = ask.raw("key")
+    key = bytes_of(text, ask.text("key_format", "text"), "key") if text else None
+    masks = ask.masks()
+    if key is not None and masks.touches("key"):
+        raise Refused(403, said("Keys of this topic are masked for you, and cannot be searched for"))
+    return Wanted(key, fits, how, masks), how
+
+
+def partitions_of(ask: Ask, count: int, wanted: Wanted) -> tuple[list[int], list[Said]]:
+    """The partitions to look at, and what a reader has to know about the choice. Raises Refused."""
+    if ask.text("partition"):
+        number = ask.number("partition", 0, 0, count - 1)
+        return [number], []
+    how = ask.text("partitioner", "java")
+    if wanted.key is None or how == "all":
+        return list(range(count)), []
+    choose = PARTITIONERS.get(how)
+    if choose is None:
+        known = ", ".join((*PARTITIONERS, "all"))
+        raise Refused(400, said("{name} is not one of {choices}", name=how[:40], choices=known))
+    number = choose(wanted.key, count)
+    return [number], [
+        said(
+            "Only partition {partition} of {count} was searched: {client} sends this key there. "
+            "Records that were written otherwise, or before partitions were added, are in others.",
+            partition=number, count=count, client="Java" if how == "java" else how,
+        )
+    ]  # fmt: skip
+
+
+async def _bounds(
+    ask: Ask, topic: str, numbers: list[int]
+) -> tuple[dict[int, int], dict[int, int], list[Said]]:
+    keys = [TopicPartition(topic, number) for number in numbers]
+    found = await ask.admin.records.bounds(keys, read_committed=True)
+    if not found.done:
+        for error in found.failed.values():
+            raise error
+    starts = {key.partition: int(bound.start) for key, bound in found.done.items()}
+    ends = {key.partition: int(bound.end) for key, bound in found.done.items()}
+    notes = [
+        said("Partition {partition} was not searched: {reason}", partition=key.partition, reason=str(error))
+        for key, error in found.failed.items()
+    ]
+    return starts, ends, notes
+
+
+def _go_on(ask: Ask, starts: dict[int, int], ends: dict[int, int], *, backward: bool) -> None:
+    try:
+        places = parse_cursor(ask.text("at"))
+    except ValueError:
+        raise Refused(400, said("{name} must look like {example}", name="at", example="0:15,1:20")) from None
+    for number in list(starts):
+        if number not in places:
+            continue
+        at = min(max(places[number], starts[number]), ends[number])
+        if backward:
+            ends[number] = at
+        else:
+            starts[number] = at
+
+
+async def _from_time(ask: Ask, topic: str, starts: dict[int, int], ends: Mapping[int, int]) -> None:
+    given = ask.required("time")
+    try:
+        when_ms = int(given) if given.isdecimal() else _milliseconds(given)
+    except ValueError:
+        raise Refused(
+            400, said("{value} is not a time like 2026-01-31T12:00 (UTC) or 1767225600000", value=given[:60])
+        ) from None
+    found = await ask.admin.records.offsets({TopicPartition(topic, number): when_ms for number in starts})
+    for key, place in found.done.items():
+        number = key.partition
+        starts[number] = (
+            ends[number] if place.offset is None else min(max(place.offset, starts[number]), ends[number])
+        )
+
+
+def _milliseconds(text: str) -> int:
+    found = datetime.fromisoformat(text)
+    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
