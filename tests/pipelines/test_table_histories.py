@@ -85,7 +85,7 @@ TABLES = {
 }
 STREAMS = ("met", "knew")
 EVERYTHING = (*TABLES, *STREAMS)
-QUICK = ("deep", "sizes", "both", "knew")
+QUICK = ("ranks", "sizes", "knew", "visited")
 TYPES = {
     "key": pa.binary(),
     "value": pa.binary(),
@@ -230,7 +230,7 @@ def test_histories(spark, tmp_path, monkeypatch, seed, names, runs, batches):
         rows = [query_rows(spec, query, load).select("topic", "key", "value") for query in queries]
         sink = reduce(lambda one, other: one.union(other), rows).writeStream.foreachBatch(written)
         sink = sink.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
-        query = begun(spark, sink, None, tables=True)
+        query = begun(spark, sink, None, on_disk=True)
         query.awaitTermination()
         assert query.exception() is None
         assert len(written.batches) == batches
