@@ -104,6 +104,9 @@ COMMANDS: Final = (
     Command("pipelines", "barnabas.cli.pipelines.pipelines", "Run many pipelines in one server."),
     Command("console", "barnabas.cli.http.console", "See and change clusters in a browser."),
     Command(
+        "alerts", "barnabas.cli.monitoring.alerts", "Check rules of alerts; list alerts; test receivers."
+    ),
+    Command(
         "monitor", "barnabas.cli.http.monitor", "Show how clusters and groups do, over HTTP, as Burrow does."
     ),
     Command("rest", "barnabas.cli.http.rest", "Serve topics over HTTP: the REST proxy."),

@@ -1,7 +1,8 @@
-"""The monitor's own HTTP API: series of the history, and their values.
+"""The monitor's own HTTP API: series of the history, their values, and alerts.
 
 GET /v1/series[?name=NAME&LABEL=VALUE...]                         names, labels, units
 GET /v1/history?name=NAME[&LABEL=VALUE...][&since=2d][&until=]    [seconds, mean, maximum] of each series
+GET /v1/alerts                                                    what is wrong, the rules, what became of messages
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from barnabas.http.errors import HttpError
+from barnabas.monitor.alerts.watch import Alerts
 from barnabas.monitor.history.series import BY_NAME
 from barnabas.monitor.history.store import HistoryError, Series
 from barnabas.monitor.recording import Recorder
@@ -66,6 +68,17 @@ def routes(recorder: Recorder | None, now_s: Callable[[], int]) -> list[BaseRout
         )
 
     return [Route("/v1/series", series), Route("/v1/history", history)]
+
+
+def alerts_route(alerts: Alerts | None) -> BaseRoute:
+    """The request about alerts. alerts: None where there are no rules."""
+
+    async def answer(_: Request) -> Response:
+        if alerts is None:
+            raise HttpError(404, "there are no alerts: the monitor was started without --rules")
+        return JSONResponse(alerts.shown())
+
+    return Route("/v1/alerts", answer)
 
 
 async def _read(reading: Any) -> Any:

@@ -13,6 +13,8 @@ from barnabas.http.errors import HttpError
 from barnabas.http.listening import ServiceError
 from barnabas.http.server import HttpOptions, HttpServer, Service
 from barnabas.monitor import api
+from barnabas.monitor.alerts.rules import AlertFile
+from barnabas.monitor.alerts.watch import Alerts
 from barnabas.monitor.burrow import api as burrow
 from barnabas.monitor.history.store import HistoryError
 from barnabas.monitor.recording import Recorder
@@ -23,13 +25,14 @@ from barnabas.monitor.watching import ClusterWatch, wall_ms
 @dataclass(frozen=True, slots=True)
 class MonitorOptions:
     """clusters: how each is reached, by name. refresh_s: time between looks. data: the folder of the history, which is no
-    larger than size_max_bytes; 0: no history is kept.
+    larger than size_max_bytes; 0: no history is kept. rules: of alerts; None without.
     """
 
     clusters: Mapping[str, ClientOptions]
     refresh_s: float
     data: Path
     size_max_bytes: int
+    rules: AlertFile | None = None
 
 
 def error_shape(error: HttpError, request_id: str) -> tuple[bytes, str]:
@@ -43,9 +46,14 @@ def make_server(options: MonitorOptions, http: HttpOptions) -> HttpServer:
     def build() -> Service:
         recorder = Recorder(options.data, options.size_max_bytes) if options.size_max_bytes else None
 
+        alerts = None if options.rules is None else Alerts(options.rules, options.clusters)
+
         def on_look(cluster: str, seen: Snapshot) -> None:
             if recorder is not None:
                 recorder.note(cluster, seen)
+            if alerts is not None:
+                watch = watches[cluster]
+                alerts.note(cluster, seen, watch.board, watch.trouble)
 
         watches = {
             name: ClusterWatch(name, client, options.refresh_s, on_look)
@@ -58,12 +66,16 @@ def make_server(options: MonitorOptions, http: HttpOptions) -> HttpServer:
                     await recorder.start()
                 except HistoryError as error:
                     raise ServiceError(str(error)) from None
+            if alerts is not None:
+                alerts.start()
             for watch in watches.values():
                 watch.start()
 
         async def stop() -> None:
             for watch in watches.values():
                 await watch.stop()
+            if alerts is not None:
+                await alerts.stop()
             if recorder is not None:
                 await recorder.stop()
 
@@ -80,7 +92,11 @@ def make_server(options: MonitorOptions, http: HttpOptions) -> HttpServer:
 
         return Service(
             "monitor",
-            [*burrow.routes(watches, wall_ms), *api.routes(recorder, lambda: wall_ms() // 1000)],
+            [
+                *burrow.routes(watches, wall_ms),
+                *api.routes(recorder, lambda: wall_ms() // 1000),
+                api.alerts_route(alerts),
+            ],
             error_shape,
             start=start,
             stop=stop,

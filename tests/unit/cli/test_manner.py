@@ -27,6 +27,7 @@ OTHER_GRAMMAR = {"kafka", "completion"}
 """Kafka's own tools take Kafka's options; completion prints a script."""
 ASK_NO_CLUSTER = {
     "stop",
+    "alerts check",
     "cluster stop",
     "cluster status",
     "cluster kill",
@@ -46,6 +47,7 @@ ASK_ANOTHER_SERVER = (
     "pipelines ",
     "schema ",
     "metrics ",
+    "alerts list",
     *(f"reporting {word}" for word in ("create", "list", "pause", "resume", "delete")),
 )
 SETTINGS_IN_THE_FILE = "pipeline "

@@ -15,6 +15,7 @@ from barnabas.terminal.errors import UsageError
 if TYPE_CHECKING:
     from barnabas.client.options import ClientOptions
     from barnabas.http.server import HttpServer
+    from barnabas.monitor.alerts.rules import AlertFile
 
 MEGABYTE: Final = 1 << 20
 SIZE_MB_MAX: Final = 1 << 20
@@ -35,6 +36,9 @@ OPTIONS: Final = {
         int,
         100,
         any_number=True,
+    ),
+    "rules": ServiceOption(
+        "FILE", "Rules of alerts; `barnabas alerts check FILE` explains mistakes.", in_start=True
     ),
     "interval-s": ServiceOption("SECONDS", "Time between looks at a cluster.", float, 10.0, in_start=True),
 }
@@ -67,9 +71,31 @@ def make(given: Given) -> HttpServer:
     if not 0 <= values["size_mb"] <= SIZE_MB_MAX:
         raise UsageError(f"--size-mb {values['size_mb']} is not between 0 and {SIZE_MB_MAX}")
     options = MonitorOptions(
-        dict(_clusters(given)), values["interval_s"], _folder(values["data"]), values["size_mb"] * MEGABYTE
+        dict(_clusters(given)),
+        values["interval_s"],
+        _folder(values["data"]),
+        values["size_mb"] * MEGABYTE,
+        None if values["rules"] is None else read_rules(values["rules"]),
     )
     return make_server(options, given.http)
+
+
+def read_rules(file: Path) -> AlertFile:
+    """The rules of a file. Raises UsageError that names each mistake with its line."""
+    try:
+        from barnabas.monitor.alerts.rules import RulesError, parse_rules
+    except ImportError as error:
+        from barnabas.extras import how_to_install
+
+        raise UsageError(
+            f"rules of alerts need {error.name}, which is not installed; install it with {how_to_install('services')}"
+        ) from None
+    try:
+        return parse_rules(file.expanduser().read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
+    except RulesError as error:
+        raise UsageError(f"{file}: {error}") from None
 
 
 def _folder(given: Path | None) -> Path:
@@ -92,6 +118,8 @@ def secret_files(values: Mapping[str, Any]) -> Iterable[tuple[Path, str]]:
         path = Path(text.partition("=")[2]).expanduser()
         if path.is_file():
             yield path, "passwords"
+    if values["rules"] is not None:
+        yield values["rules"].expanduser(), "passwords of receivers"
 
 
 MONITOR: Final = Row(
