@@ -75,9 +75,9 @@ def test_pipelines_share_processes_and_one_fault_has_one_victim(server, client, 
 
     # A pipeline whose topic is deleted fails; a worker that is killed costs an attempt of its task, nothing else.
     client.delete_topics([sources[0]])
-    for process in pythons(server):
-        if "pyspark.worker" in " ".join(process.cmdline()):
-            os.kill(process.pid, signal.SIGKILL)
+    workers = [process for process in pythons(server) if "pyspark.worker" in process.cmdline()]
+    daemons = {process.ppid() for process in workers}
+    os.kill(next(process.pid for process in workers if process.pid not in daemons), signal.SIGKILL)
     for source in sources[1:]:
         send(client, source, [b'{"n": 2}', b'{"n": 3}'])
     for name in names[1:]:
