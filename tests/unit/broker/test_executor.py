@@ -47,7 +47,7 @@ class NotedPartitions:
     async def create(self, topic: TopicImage) -> None:
         self.served[topic.name] = len(topic.partitions)
 
-    async def delete(self, topic: TopicImage) -> None:
+    async def delete(self, topic: TopicImage, *, rests: bool = False) -> None:
         self.served.pop(topic.name, None)
 
     def reconfigure(self, topic: str) -> None:
