@@ -111,7 +111,7 @@ def test_states_are_those_of_the_model_through_restarts(spark, bootstrap, client
 
 CODE = '''
 from datetime import timedelta
-from barnabas.pipelines.processing import ListState, Processor
+from barnabas.pipelines.processing import Aggregator, ListState, Processor
 
 class Quiet(Processor):
     """Tells of a key from which nothing came for ten minutes."""
@@ -129,6 +129,28 @@ class Quiet(Processor):
             raise RuntimeError("no timer for this one")
         yield {"k": self.key, "events": len(self.recent)}
         self.recent.clear()
+
+class Longest(Aggregator):
+    """The largest number of a window, and how many there are."""
+
+    accumulator = "array<double>"
+    takes = {"x": "double"}
+    returns = {"n": "int", "largest": "double"}
+
+    def init(self):
+        return []
+
+    def add(self, accumulator, row):
+        return [*accumulator, row["x"]]
+
+    def result(self, accumulator):
+        return {"n": len(accumulator), "largest": max(accumulator)}
+
+def count(row, kept):
+    kept.n.set(kept.n.get(0) + 1)
+    if row["x"] < 0:
+        raise ValueError("negative")
+    yield {"k": kept.key[0], "n": kept.n.get()}
 '''
 PIPELINE = """
 pipeline: {t}
@@ -177,3 +199,84 @@ def test_timers_by_event_time(spark, bootstrap, client, new_topic, tmp_path):
     (letter,) = consumed(bootstrap, f"{t}-dead-letters")
     assert (letter.key, letter.value, letter.told("step")) == (b'{"k": "bad"}', None, "quiet: 1 process")
     assert letter.told("reason") == "RuntimeError: no timer for this one (code.py:18)"
+
+
+WINDOWS = """
+pipeline: {t}
+sources:
+  events:
+    topic: {t}
+    steps: [parse: {{json: {{k: string, at: timestamp, x: double}}}}]
+    time: {{of: at, late: 1 minute}}
+relations:
+  minutes:
+    from: events
+    steps:
+      - process: {{with: code:Longest, key: k, window: {{every: 2 minutes, as: start, end: end}}}}
+  sliding:
+    from: events
+    steps:
+      - process: {{with: code:Longest, key: k, window: {{sliding: 3 minutes, end: end}}, emit: changes}}
+  counted:
+    from: events
+    steps:
+      - process:
+          with: code:count
+          key: [k, date(at)]
+          state: {{n: {{value: long, ttl: 1 hour}}}}
+          returns: {{k: string, n: long}}
+outputs:
+  - {{from: minutes, topic: {t}-minutes, key: k}}
+  - {{from: sliding, topic: {t}-sliding}}
+  - {{from: counted, topic: {t}-counted}}
+"""
+
+
+def test_aggregates_and_functions_of_users(spark, bootstrap, client, new_topic, tmp_path):
+    t = new_topic()
+    (tmp_path / "code.py").write_text(CODE)
+    (tmp_path / "p.yaml").write_text(WINDOWS.format(t=t))
+    spec = load_spec(tmp_path / "p.yaml")
+
+    def at(minute: float) -> str:
+        return (NOON + timedelta(minutes=minute)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    def run(*events: tuple[str, float, float]) -> None:
+        send(client, t, [json.dumps({"k": k, "at": at(m), "x": x}).encode() for k, m, x in events])
+        run_pipeline(spec, once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path / "checkpoints")
+
+    run(("a", 0, 1.0), ("a", 1.5, 3.0), ("b", 1, 2.0))
+    run(("a", 1, 2.5), ("a", 4, -1.0))
+    run(("b", 0.5, 9.0), ("a", 30, 1.0))
+
+    def found(name: str) -> list[dict]:
+        return [json.loads(record.value) for record in consumed(bootstrap, f"{t}-{name}")]
+
+    def result(k: str, start: float, end: float, n: int, largest: float) -> dict:
+        return {"k": k, "start": at(start), "end": at(end), "n": n, "largest": largest}
+
+    # The window of the last row of b was over when it came.
+    assert sorted(found("minutes"), key=lambda row: (row["k"], row["start"])) == [
+        result("a", 0, 2, 3, 3.0),
+        result("a", 4, 6, 1, -1.0),
+        result("b", 0, 2, 1, 2.0),
+    ]
+    newest = {(row["k"], row["end"]): (row["window"], row["n"], row["largest"]) for row in found("sliding")}
+    assert newest == {
+        ("a", at(0)): (at(-3), 1, 1.0),
+        ("a", at(1)): (at(-2), 2, 2.5),
+        ("a", at(1.5)): (at(-1.5), 3, 3.0),
+        ("a", at(4)): (at(1), 3, 3.0),
+        ("a", at(30)): (at(27), 1, 1.0),
+        ("b", at(1)): (at(-2), 1, 2.0),
+    }
+    counted = [(row["k"], row["n"]) for row in found("counted")]
+    assert [n for k, n in counted if k == "a"] == [1, 2, 3, 4]
+    assert [n for k, n in counted if k == "b"] == [1, 2]
+    letters = consumed(bootstrap, f"{t}-dead-letters")
+    reasons = sorted((letter.told("step"), letter.told("reason").split(",")[0]) for letter in letters)
+    assert reasons == [
+        ("counted: 1 process", "ValueError: negative (code.py:41)"),
+        ("minutes: 1 process", "TooLate: its window ended at 2026-01-31T12:02:00+00:00"),
+        ("sliding: 1 process", "TooLate: its window ended at 2026-01-31T12:00:30+00:00"),
+    ]

@@ -4,6 +4,7 @@ kills. They are read over HTTP, by the command, and by SQLite itself."""
 from __future__ import annotations
 
 import json
+import random
 import signal
 import sqlite3
 from pathlib import Path
@@ -200,6 +201,39 @@ def test_the_newest_row_of_each_key_with_deletes_and_rows_without_a_key(
     person(b"1", None)
     run(text)
     assert [row["id"] for row in looked_up(path)] == ["3"]
+
+
+KEPT = """
+pipeline: {t}
+sources:
+  customers:
+    table: {t}
+    options: {{maxOffsetsPerTrigger: 7}}
+    steps: [parse: {{json: {{id: string, name: string, rank: int}}}}]
+relations:
+  good: {{from: customers, steps: [filter: rank > 1]}}
+outputs:
+  - {{name: good, from: good, view: {{key: [id], changelog: {t}-changes}}}}
+"""
+
+
+def test_a_view_of_a_kept_table(run, bootstrap, client, new_topic, tmp_path):
+    """Rows that are deleted, or that the filter no longer lets pass, leave the view and its changelog."""
+    topic = new_topic(cleanup_policy="compact")
+    chance, table = random.Random(1), {}
+    for _ in range(2):
+        for number in range(20):
+            key = f"c{chance.randrange(6)}"
+            table[key] = {"id": key, "name": f"at {number}", "rank": chance.randrange(4)}
+            if chance.random() < 0.25:
+                table[key] = None
+            value = None if table[key] is None else json.dumps(table[key]).encode()
+            send(client, topic, [value], key=key.encode())
+        run(KEPT.format(t=topic))
+        wanted = sorted((row for row in table.values() if row and row["rank"] > 1), key=lambda row: row["id"])
+        assert looked_up(tmp_path / topic / "good" / "view.sqlite") == wanted
+        left = newest(bootstrap, f"{topic}-changes").values()
+        assert sorted(left, key=lambda row: row["id"]) == wanted
 
 
 def test_topics_and_keys_that_do_not_fit_are_refused(run, spark, client, new_topic):

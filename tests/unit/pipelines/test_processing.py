@@ -9,8 +9,11 @@ from typing import ClassVar
 
 import pytest
 
+from barnabas.pipelines.compiler.queries import ON_DISK, STATE_OPTION, own_settings
 from barnabas.pipelines.fronts.yaml.spec import load_spec, parse_spec
 from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.plan.processing import Windows
+from barnabas.pipelines.plan.schema import Schema
 from barnabas.pipelines.processing import ListState, MapState, Processor, ValueState
 from barnabas.pipelines.processing.processor import declared_states
 from barnabas.pipelines.processing.testing import ProcessorFailed, ProcessorTest
@@ -193,7 +196,7 @@ steps:
 outputs: [{topic: out}]
 """
 CODE = """
-from barnabas.pipelines.processing import Processor, ValueState
+from barnabas.pipelines.processing import Aggregator, Processor, ValueState
 import beside
 
 class Count(Processor):
@@ -205,6 +208,10 @@ class Count(Processor):
 
 class Nothing(Processor):
     pass
+
+class Sum(Aggregator):
+    accumulator = "bigint"
+    returns = {"n": "long"}
 
 def one(row, kept):
     kept.seen.set(True)
@@ -240,6 +247,11 @@ def test_code_beside_the_pipeline_file(tmp_path):
         ).time
         == "clock"
     )
+    made = step(
+        "{with: code:Sum, key: k, window: {every: 1 hour, slide: 20 minutes, as: from}, emit: changes}"
+    )
+    assert made.windows == Windows("every", 3_600_000, 1_200_000, "from", "", False)
+    assert made.after(Schema({"k": "string"})).fields == {"k": "string", "from": "timestamp", "n": "bigint"}
     for text, reason in [
         ("{with: code:Cuont, key: k}", "has no 'Cuont'; did you mean 'Count'?"),
         ("{with: coed:Count, key: k}", "there is no module coed"),
@@ -252,6 +264,16 @@ def test_code_beside_the_pipeline_file(tmp_path):
             "cannot be called 'timers'",
         ),
         ("{with: code:one, key: k, returns: {n: integre}}", "integre is none of"),
+        ("{with: code:Sum, key: k}", "code:Sum aggregates, which needs a window"),
+        (
+            "{with: code:Sum, key: k, window: {sliding: 1 hour}}",
+            "code:Sum needs takes for windows of this kind",
+        ),
+        ("{with: code:Sum, key: k, window: {session: 1 hour}}", "code:Sum needs merge"),
+        ("{with: code:Sum, key: k, time: clock, window: {every: 1 hour}}", "windows go by event time"),
+        ("{with: code:Sum, key: k, window: {every: 1 hour, slide: 2 hours}}", "slides by at most its length"),
+        ("{with: code:Count, key: k, window: {every: 1 hour}}", "code:Count is not derived from Aggregator"),
+        ("{with: code:Count, key: k, emit: final}", "emit needs window"),
         ("{with: os.system, key: k}", "not of the form module:name"),
     ]:
         with pytest.raises(PipelineError, match=r"p\.yaml:6: ") as found:
@@ -262,6 +284,23 @@ def test_code_beside_the_pipeline_file(tmp_path):
         PipelineError, match=r"cannot be imported: ZeroDivisionError: division by zero \(code.py:1\)"
     ):
         step("{with: code:Count, key: k}")
+
+
+def test_a_run_with_a_clock_comes_to_an_end(tmp_path):
+    (tmp_path / "code.py").write_text(CODE)
+    (tmp_path / "beside.py").write_text("")
+
+    def settings(text: str, *, once: bool) -> list[dict[str, str]]:
+        (tmp_path / "p.yaml").write_text(PIPELINE % text)
+        spec = load_spec(tmp_path / "p.yaml")
+        return [own_settings(spec, query, once=once) for query in spec.queries()]
+
+    endless = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
+    timeless = "{with: code:one, key: k, state: {seen: {value: bool}}, returns: {n: long}}"
+    on_disk = {STATE_OPTION: ON_DISK}
+    assert settings("{with: code:Count, key: k}", once=True) == [{**on_disk, **endless}]
+    assert settings("{with: code:Count, key: k}", once=False) == [on_disk]
+    assert settings(timeless, once=True) == [on_disk]
 
 
 def test_a_server_runs_no_code_unless_it_has_a_folder_for_it():

@@ -42,12 +42,15 @@ if TYPE_CHECKING:
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_TRIGGER: Final = "100 milliseconds"
 """Without a pause, an idle query would ask the broker for new records a hundred times a second."""
+CLOCK_TRIGGER: Final = "1 second"
+"""The pause of queries with a step that goes by the clock: each is followed by a micro-batch, if only an empty one."""
 POLL_SECONDS: Final = 0.2
 STOP_SECONDS: Final = 30.0
 CONFIG_SECONDS: Final = 2.0
 ROWS_OPTION: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 BYTES_OPTION: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 STATE_OPTION: Final = "spark.sql.streaming.stateStore.providerClass"
+EMPTY_OPTION: Final = "spark.sql.streaming.noDataMicroBatches.enabled"
 ON_DISK: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 """Where tables are kept: on disk, not in Java's memory."""
 UNBOUNDED: Final = str((1 << 31) - 1)
@@ -115,11 +118,24 @@ def stop_file(folder: Path) -> Path:
     return (folder / "stopping").absolute()
 
 
-def keeps_on_disk(spec: PipelineSpec, query: Query) -> bool:
-    """Whether a query's state is kept on disk: tables are too large for memory, and Spark keeps user code's only there."""
+def own_settings(spec: PipelineSpec, query: Query, *, once: bool) -> dict[str, str]:
+    """The settings of Spark that a query needs and others may not have.
+
+    State is kept on disk if there are tables, which are too large for memory, or user code, whose state Spark keeps only
+    there. With a step that goes by the clock, Spark makes one empty micro-batch after the other, because a timer might be
+    due: a run that is to end must not have any.
+    """
+    steps = user_code(spec, query)
+    on_disk = spec.plan.keeps_tables(query.relation) or bool(steps)
+    endless = once and any(step.time == "clock" for step in steps)
+    return {**({STATE_OPTION: ON_DISK} if on_disk else {}), **({EMPTY_OPTION: "false"} if endless else {})}
+
+
+def user_code(spec: PipelineSpec, query: Query) -> list[Process]:
+    """The steps of user code that a query's rows pass."""
     operators = [operator for relation in spec.plan.needed(query.relation) for operator in relation.operators]
     operators += [operator for output in query.outputs for operator in output.operators]
-    return spec.plan.keeps_tables(query.relation) or any(isinstance(one, Process) for one in operators)
+    return [operator for operator in operators if isinstance(operator, Process)]
 
 
 def takes_replays(spec: PipelineSpec, query: Query) -> bool:
@@ -287,11 +303,11 @@ def begun(
     rows: int | None,
     *,
     local: bool | None = None,
-    on_disk: bool = False,
+    own: Mapping[str, str] | None = None,
 ) -> StreamingQuery:
     """Start a query with settings of its own: the session has one value for all queries, and a query keeps the one that is
     set when it starts. rows: see `batch_rows`. local: whether its checkpoint is on a local disk; None leaves that setting
-    alone. on_disk: whether its state is kept on disk, not in Java's memory."""
+    alone. own: see `own_settings`."""
     from barnabas.pipelines.spark.session.start import choose_file_manager
 
     with _starting:
@@ -299,14 +315,14 @@ def begun(
             choose_file_manager(spark, local=local)
         if rows is not None:
             spark.conf.set(ROWS_OPTION, str(rows))
-        if not on_disk:
-            return writer.start()
-        before = spark.conf.get(STATE_OPTION)
-        spark.conf.set(STATE_OPTION, ON_DISK)
+        before = {name: spark.conf.get(name) for name in own or {}}
         try:
+            for name, value in (own or {}).items():
+                spark.conf.set(name, value)
             return writer.start()
         finally:
-            spark.conf.set(STATE_OPTION, str(before))
+            for name, old in before.items():
+                spark.conf.set(name, str(old))
 
 
 def start_query(
@@ -332,8 +348,8 @@ def start_query(
     program = session_program(spark, spec, query)
     bound = batch_rows(spark, spec, bootstrap, packed=program is not None)
     place = join(checkpoint, query.name)
-    on_disk = keeps_on_disk(spec, query)
-    begin = partial(begun, spark, rows=bound, local=is_local(spark, place), on_disk=on_disk)
+    own = own_settings(spec, query, once=once)
+    begin = partial(begun, spark, rows=bound, local=is_local(spark, place), own=own)
     load = source_loader(
         spark, spec, query, bootstrap, place, brake=brake, starting=starting, program=program
     )
@@ -357,7 +373,8 @@ def start_query(
     if once:
         writer = writer.trigger(availableNow=True)
     else:
-        writer = writer.trigger(processingTime=pause or DEFAULT_TRIGGER)
+        clocked = any(step.time == "clock" for step in user_code(spec, query))
+        writer = writer.trigger(processingTime=pause or (CLOCK_TRIGGER if clocked else DEFAULT_TRIGGER))
     if target is not None:
         deliver = partial(
             deliver_batch,

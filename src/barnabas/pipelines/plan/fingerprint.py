@@ -135,7 +135,9 @@ def _meaning(operator: Operator) -> Iterator[tuple[str, Any]]:
         yield operator.id, ["deduplicate", list(operator.names)]
     elif isinstance(operator, Process):
         kept = [[name, state.kind, state.type, state.key] for name, state in operator.states.items()]
-        yield operator.id, ["process", [key.text for key in operator.key], operator.time, kept]
+        over = operator.windows
+        bounds = [] if over is None else [over.kind, over.length_ms, over.slide_ms]
+        yield operator.id, ["process", [key.text for key in operator.key], operator.time, kept, *bounds]
     elif isinstance(operator, Aggregate):
         window = operator.window
         times = None if window is None else [_plain(window.of), window.every, window.slide, window.gap]

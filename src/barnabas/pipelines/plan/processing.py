@@ -26,9 +26,30 @@ class State:
     ttl_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The windows of a step that aggregates. length_ms: of a window; for sessions, the pause that ends one. slide_ms: how
+    often a window begins. start, end: the fields for a window's bounds; end empty: none. final: whether results are made
+    once, when a window is over, or at each row."""
+
+    kind: Literal["every", "session", "sliding"]
+    length_ms: int
+    slide_ms: int
+    start: str = "window"
+    end: str = ""
+    final: bool = True
+
+    @property
+    def names(self) -> list[str]:
+        """The fields that it adds."""
+        return [self.start, *([self.end] if self.end else [])]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process(Operator):
-    """Calls user code for each row. called: how the pipeline names the code. code: a subclass of processing.Processor."""
+    """Calls user code for each row. called: how the pipeline names the code. code: a subclass of processing.Processor.
+    windows: of code that aggregates; its results also have the key's fields and the window's bounds, which `returns` does
+    not name."""
 
     kind: ClassVar[str] = "process"
     stateful: ClassVar[bool] = True
@@ -37,7 +58,11 @@ class Process(Operator):
     states: Mapping[str, State]
     returns: Mapping[str, str]
     time: Times = "none"
+    windows: Windows | None = None
     code: Any = field(default=None, compare=False, repr=False, metadata=ASIDE)
 
     def after(self, schema: Schema) -> Schema:
-        return Schema().put(self.returns)
+        if self.windows is None:
+            return Schema().put(self.returns)
+        found = {key.text: schema.type_of(key.text) for key in self.key}
+        return Schema().put({**found, **dict.fromkeys(self.windows.names, "timestamp"), **self.returns})

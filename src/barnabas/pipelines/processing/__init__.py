@@ -16,5 +16,6 @@ Nothing here needs Spark: `testing.ProcessorTest` runs a processor with its stat
 """
 
 from barnabas.pipelines.processing.processor import ListState, MapState, Processor, ValueState
+from barnabas.pipelines.processing.windows import Aggregator
 
-__all__ = ["ListState", "MapState", "Processor", "ValueState"]
+__all__ = ["Aggregator", "ListState", "MapState", "Processor", "ValueState"]

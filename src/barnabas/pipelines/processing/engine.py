@@ -33,13 +33,17 @@ class Engine:
     """One processor object with the state of one key at a time."""
 
     def __init__(
-        self, code: type[Processor], states: Mapping[str, State], returns: Mapping[str, str], store: Store
+        self,
+        code: type[Processor],
+        states: Mapping[str, State],
+        returns: Mapping[str, str | None],
+        store: Store,
     ) -> None:
-        """store: of the present key, whichever that is."""
+        """returns: a type of None is not checked. store: of the present key, whichever that is."""
         self.processor = code()
         self.processor.timers = Timers()  # its own __init__ need not call that of Processor
         self.states, self.store = states, store
-        self.types = {name: type_named(kind) for name, kind in returns.items()}
+        self.types = {name: None if kind is None else type_named(kind) for name, kind in returns.items()}
         self._undo: Undo = []
         self.processor.init()
 
@@ -55,12 +59,14 @@ class Engine:
         }
         user.timers.changes = TimerChanges(self.store, self._undo) if timed else None
 
-    def process(self, row: dict[str, Any]) -> Made:
-        """Processes a row of the present key."""
+    def process(self, row: dict[str, Any], time: datetime | None = None) -> Made:
+        """Processes a row of the present key. time: its event time, if the step goes by it."""
+        self.processor.time = time
         return self._called(self.processor.process, row)
 
     def fire(self, at_ms: int) -> Made:
         """Calls the processor for a timer of the present key."""
+        self.processor.time = None
         return self._called(self.processor.on_timer, EPOCH + timedelta(milliseconds=at_ms))
 
     def end(self) -> None:
@@ -93,8 +99,9 @@ class Engine:
             yield {name: self._field(name, row.get(name)) for name in self.types}
 
     def _field(self, name: str, value: Any) -> Any:
+        kind = self.types[name]
         try:
-            return self.types[name].check(value)
+            return value if kind is None else kind.check(value)
         except BadValue as error:
             raise BadValue(f"field {name}: {error}") from None
 

@@ -122,7 +122,8 @@ class Processor:
     dicts. An exception makes a dead letter of the row; the states are then as before it.
 
     key: the value of the step's `key`; a tuple if it has several. now: the time of the micro-batch, by the clock. watermark:
-    how far the event time has come; None if the step has none yet.
+    how far the event time has come; None if the step has none yet. time: the event time of the row that is
+    processed, if the step goes by event time.
     """
 
     returns: ClassVar[Mapping[str, str]] = {}
@@ -133,6 +134,7 @@ class Processor:
         self.key: Any = None
         self.now: datetime = EPOCH
         self.watermark: datetime | None = None
+        self.time: datetime | None = None
 
     def init(self) -> None:
         """Called once for each object, before the first row."""
@@ -173,4 +175,5 @@ def from_function(function: Any, states: Mapping[str, State], returns: Mapping[s
         return function(row, self)
 
     members: dict[str, Any] = {name: Declared(state) for name, state in states.items()}
+    members["__module__"] = function.__module__  # which is sent along with the class
     return type(function.__name__, (Processor,), {**members, "process": process, "returns": dict(returns)})

@@ -15,6 +15,7 @@ from barnabas.pipelines.plan.processing import State
 from barnabas.pipelines.processing.engine import Engine, Made
 from barnabas.pipelines.processing.processor import MILLISECOND, Processor, declared_states, milliseconds
 from barnabas.pipelines.processing.values import EPOCH
+from barnabas.pipelines.processing.windows import Aggregator, windowed, windows_in
 
 
 class MemoryStore:
@@ -81,26 +82,35 @@ class ProcessorTest:
     """A processor with its state in memory, as one partition of a pipeline would have it.
 
     key: the names of the key's fields. time: what timers go by: event or clock. of, late: the field with the event time and
-    how late a row may be, as a relation's `time` has them. `rows` are all rows that were made so far.
+    how late a row may be, as a relation's `time` has them. window, emit: of an Aggregator, as a pipeline file has them.
+    `rows` are all rows that were made so far.
     """
 
     def __init__(
         self,
-        code: type[Processor],
+        code: type[Processor] | type[Aggregator],
         key: str | Iterable[str],
         *,
         time: str = "none",
         of: str | None = None,
         late: str | timedelta = "0 seconds",
         now: datetime = EPOCH,
+        window: Mapping[str, str] | None = None,
+        emit: str = "final",
     ) -> None:
         self._names = (key,) if isinstance(key, str) else tuple(key)
         self._time, self._of, self._late_ms = time, of, milliseconds(late)
         self._now_ms = (now - EPOCH) // MILLISECOND
         self._watermark_ms: int | None = None
+        returns: dict[str, str | None] = dict(code.returns)
+        if issubclass(code, Aggregator):
+            self._time = "event"
+            windows = windows_in(window or {}, emit)
+            code = windowed(code, windows, self._names)
+            returns = {**dict.fromkeys((*self._names, *windows.names)), **returns}
         states = declared_states(code)
         self._store = MemoryStore(states)
-        self._engine = Engine(code, states, code.returns, self._store)
+        self._engine = Engine(code, states, returns, self._store)
         self.rows: list[dict[str, Any]] = []
 
     def send(self, *rows: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -110,7 +120,8 @@ class ProcessorTest:
         for row in rows:
             key = tuple(row[name] for name in self._names)
             self._begin(key)
-            made += self._taken(self._engine.process(dict(row)))
+            time = None if self._of is None or self._time != "event" else row[self._of]
+            made += self._taken(self._engine.process(dict(row), time))
             if self._of is not None and self._time == "event":
                 reached = (row[self._of] - EPOCH) // MILLISECOND - self._late_ms
                 self._watermark_ms = max(reached, self._watermark_ms or reached)

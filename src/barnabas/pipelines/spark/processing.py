@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Column, DataFrame, Row
@@ -22,7 +23,7 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 from barnabas.pipelines.plan.processing import Process, State
 from barnabas.pipelines.processing.code import own_modules
 from barnabas.pipelines.processing.engine import Engine, Made, StateLost
-from barnabas.pipelines.processing.values import Type, type_named
+from barnabas.pipelines.processing.values import EPOCH, Type, type_named
 from barnabas.pipelines.spark.frame import ROW, TEXT, Frame, fail, quoted
 from barnabas.pipelines.spark.outgoing import json_value
 from barnabas.pipelines.spark.private import pickled, unpickled
@@ -161,7 +162,7 @@ class Running(StatefulProcessor):
             return
         engine = self._begun(key[0], timerValues)
         for row in in_order(list(rows)):
-            yield from self._rows(engine.process(row.fields), row.record, None)
+            yield from self._rows(engine.process(row.fields, _event_time(row.place)), row.record, None)
         engine.end()
 
     def handleExpiredTimer(
@@ -201,6 +202,11 @@ def _row(
 RESULT: Final = "record string, number int, reason string, at_ms bigint, key string"
 
 
+def _event_time(place: str) -> datetime | None:
+    micros = place.rpartition(PLACE)[2]
+    return EPOCH + timedelta(microseconds=int(micros)) if micros else None
+
+
 def in_order(rows: list[Any]) -> list[Any]:
     """Rows of one key in the order of their partitions' offsets; those of several partitions by their times, but none
     before an older offset of its partition."""
@@ -208,7 +214,7 @@ def in_order(rows: list[Any]) -> list[Any]:
         return rows
     placed = []
     for row in rows:
-        topic, partition, offset, at, sub = row.place.split(PLACE)
+        topic, partition, offset, at, sub, _ = row.place.split(PLACE)
         placed.append(((topic, int(partition)), int(offset), sub, int(at), row))
     placed.sort(key=lambda one: one[:3])
     reached: dict[tuple[str, int], int] = {}
@@ -229,6 +235,8 @@ def processed(frame: Frame, step: Process, keys: dict[str, Column]) -> Frame:
         fail(step, "records may be deletes (tombstones: deletes), which have no fields to process")
     if not frame.fields:
         fail(step, "there are no fields to process: begin with a parse step")
+    if step.windows is not None:
+        step = replace(step, returns=_results(frame, step, keys))
     data = frame.data
     if step.time == "event" and EVENT not in data.columns:
         fail(step, "time: event needs an event time: give the source or relation that it reads `time`, and put the step "
@@ -254,12 +262,24 @@ def processed(frame: Frame, step: Process, keys: dict[str, Column]) -> Frame:
     return _opened(frame, step, rows, hidden)
 
 
+def _results(frame: Frame, step: Process, keys: dict[str, Column]) -> dict[str, str]:
+    """All fields of the results of an aggregate: the key's, the window's, and its own."""
+    assert step.windows is not None
+    bounds = dict.fromkeys(step.windows.names, "timestamp")
+    found = {name: _plain_kind(frame, key) for name, key in keys.items()}
+    names = [*found, *bounds, *step.returns]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        fail(step, f"two fields of the results are called {twice!r}: rename one")
+    return {**found, **bounds, **step.returns}
+
+
 def _place(hidden: list[str]) -> list[Column]:
     at = F.coalesce(F.unix_micros(F.col("_timestamp")), F.lit(0))
     sub = F.coalesce(F.col(ROW), F.lit("")) if ROW in hidden else F.lit("")
     parts = [F.coalesce(F.col("_topic"), F.lit("")), F.coalesce(F.col("_partition"), F.lit(0))]
     parts += [F.coalesce(F.col("_offset"), F.lit(0)), at]
-    return [*[part.cast("string") for part in parts], sub]
+    event = F.unix_micros(F.col(EVENT)).cast("string") if EVENT in hidden else F.lit(None)
+    return [*[part.cast("string") for part in parts], sub, F.coalesce(event, F.lit(""))]
 
 
 def _typed(frame: Frame, name: str) -> Column:

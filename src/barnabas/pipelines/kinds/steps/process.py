@@ -1,12 +1,14 @@
 """The step that calls user code.
 
 process: {with: alerts:Dangerous, key: driver, time: event}
+process: {with: stats:Percentiles, key: host, window: {every: 1 minute, as: minute}, emit: final}
 process: {with: "alerts:count", key: [a, b], state: {seen: {value: long, ttl: 1 hour}}, returns: {a: string, n: long}}
 """
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -29,6 +31,7 @@ from barnabas.pipelines.processing.processor import (
     milliseconds,
 )
 from barnabas.pipelines.processing.values import BadType, type_named
+from barnabas.pipelines.processing.windows import Aggregator, windowed, windows_in
 from barnabas.pipelines.spark.frame import Frame, complaint, expression, first_of, flag
 from barnabas.pipelines.spark.processing import processed
 
@@ -68,10 +71,28 @@ PROCESS: Final = Group(
             ),
             "what a function keeps for each key; a class declares it itself",
         ),
+        "window": Group(
+            {
+                "every": Duration("how long a window is"),
+                "slide": Duration("how often a window begins; default: when the last one ends"),
+                "session": Duration("the pause that ends a session"),
+                "sliding": Duration("how far the window of each row reaches back"),
+                "as": Text("the field with the window's start; default window"),
+                "end": Text("a field with the window's end"),
+            },
+            "windows of event time, of a class derived from Aggregator",
+            one_of=("every", "session", "sliding"),
+            needs={"slide": "every"},
+        ),
+        "emit": Choice(
+            ("changes", "final"),
+            "results of windows: final (default): once, when a window is over; changes: at each row",
+        ),
         "returns": Named(TYPE, "the fields of the rows that it makes; a class may declare them itself"),
     },
     "user code that keeps something for each key",
     required=("with", "key"),
+    needs={"emit": "window"},
 )
 
 
@@ -88,6 +109,10 @@ def _check(item: Item) -> Operator:
         else {}
     )
     called, given = _given(found["with"])
+    if isinstance(given, type) and issubclass(given, Aggregator):
+        return _aggregate(called, given, item, found)
+    if "window" in found:
+        found["window"].fail(f"{called} is not derived from Aggregator, so it has no windows")
     if isinstance(given, type) and issubclass(given, Processor):
         if states:
             found["state"].fail(f"{called} is a class, which declares its states itself")
@@ -115,6 +140,35 @@ def _check(item: Item) -> Operator:
         returns=returns,
         time="clock" if with_ttl else time,  # type: ignore[arg-type]
         code=code,
+    )
+
+
+def _aggregate(called: str, given: type[Aggregator], item: Item, found: Mapping[str, Item]) -> Process:
+    """The step of a class that aggregates."""
+    for name in ("state", "returns"):
+        if name in found:
+            found[name].fail(f"{called} is a class, which declares its {name} itself")
+    if "window" not in found:
+        item.fail(f"{called} aggregates, which needs a window, like window: {{every: 1 hour}}")
+    if "time" in found and found["time"].choice(TIMES) != "event":
+        found["time"].fail("windows go by event time")
+    entries = {name: entry.text() for name, entry in found["window"].mapping().items()}
+    needed = {"session": "merge", "sliding": "takes"}
+    for kind, member in needed.items():
+        if kind in entries and getattr(given, member) is getattr(Aggregator, member):
+            found["window"].fail(f"{called} needs {member} for windows of this kind")
+    keys = tuple(read_expression(key) for key in found["key"].items())
+    try:
+        windows = windows_in(entries, found["emit"].text() if "emit" in found else "final")
+        code = windowed(given, windows, tuple(key.text for key in keys))
+    except ValueError as error:  # BadType is one
+        found["window"].fail(f"{called}: {error}")
+    returns = _fields(given.returns, found["with"])
+    if not returns:
+        found["with"].fail(f"{called} needs returns, the fields of its results, with their types")
+    states = declared_states(code)
+    return Process(
+        called=called, key=keys, states=states, returns=returns, time="event", windows=windows, code=code
     )
 
 
