@@ -398,3 +398,24 @@ def test_no_metrics_when_they_are_switched_off_or_misspelt(tmp_path: Path) -> No
     )
     assert done.returncode == 2
     assert "--metrics '9644' is not HOST:PORT or off" in done.stderr
+
+
+def test_what_clients_push_about_themselves_is_exported(watched: Watched) -> None:
+    tool("config", "set", "metrics", "all", "metrics=*", "interval.ms=1000", "-b", watched.bootstrap)
+    producer = Producer({"bootstrap.servers": watched.bootstrap, "client.id": 'a "quoted" one'})
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        producer.produce("pushed", "x")
+        assert producer.flush(WAIT_S) == 0
+        text = requests.get(watched.url, timeout=WAIT_S).text
+        pushed = [line for line in text.splitlines() if line.startswith("kafka_client_producer_")]
+        if pushed:
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert any('client_id="a \\"quoted\\" one"' in line for line in pushed)
+    assert list(text_string_to_metric_families(text))
+    shown = json.loads(
+        tool("metrics", "kafka.producer:*", "-u", watched.url.removesuffix("/metrics"), "--json")
+    )
+    assert any("client-id=" in name for name in shown)

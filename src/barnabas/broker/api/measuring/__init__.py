@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from barnabas.broker.api.measuring import parts, topics
+from barnabas.broker.api.measuring.clients import of_clients
 from barnabas.broker.api.measuring.requests import of_requests
 from barnabas.observe.metric import Sample
 from barnabas.runtime.pace import in_pieces
@@ -36,5 +37,6 @@ def _pieces(services: Services, turns: Turns, samples: list[Sample]) -> Iterator
     samples += parts.of_connections(services)
     yield
     yield from parts.of_coordinators(services, samples)
+    yield from of_clients(services, samples)
     yield from topics.of_cluster(services, samples)
     yield from topics.of_topics(services, samples)
