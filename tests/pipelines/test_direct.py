@@ -37,6 +37,23 @@ outputs:
     value: "concat_ws(', ', method, referer, body_bytes_sent, `where`)"
 """
 
+OWN_STEPS = """
+pipeline: {name}
+source: {{topic: {topic}}}
+steps:
+  - parse: {{pattern: combined-log}}
+  - convert: {{status: int}}
+outputs:
+  - topic: {name}-all
+    steps:
+      - filter: "status = 200"
+      - convert: {{body_bytes_sent: long}}
+      - upper: [remote_addr]
+  - topic: {name}-paths
+    steps: [convert: {{body_bytes_sent: int}}]
+    value: "concat_ws(', ', method, body_bytes_sent)"
+"""
+
 
 def variants() -> list[bytes | None]:
     """Lines that are nearly as others are."""
@@ -120,15 +137,16 @@ def left_by(client, name: str) -> list[list[tuple]]:
     return found
 
 
-def test_the_same_as_by_sparks_expressions(spark, bootstrap, client, new_topic, monkeypatch):
+@pytest.mark.parametrize("text", [TEXT, OWN_STEPS], ids=["one query", "steps of outputs"])
+def test_the_same_as_by_sparks_expressions(spark, bootstrap, client, new_topic, monkeypatch, text):
     topic = new_topic(1)
     lines = variants()
     sent(client, topic, [*lines, *[LINE] * 50, *lines], header_every=7)
-    direct = parse_spec(TEXT.format(name=f"{topic}-direct", topic=topic))
-    assert queries.session_program(spark, direct, direct.queries()[0]) is not None
+    direct = parse_spec(text.format(name=f"{topic}-direct", topic=topic))
+    assert all(queries.session_program(spark, direct, query) for query in direct.queries())
     pass_once(spark, direct, bootstrap)
     monkeypatch.setattr(queries, "direct_program", lambda spec, query: None)
-    pass_once(spark, parse_spec(TEXT.format(name=f"{topic}-spark", topic=topic)), bootstrap)
+    pass_once(spark, parse_spec(text.format(name=f"{topic}-spark", topic=topic)), bootstrap)
     found, expected = left_by(client, f"{topic}-direct"), left_by(client, f"{topic}-spark")
     assert all(len(rows) > 20 for rows in expected)
     for ours, theirs in zip(found, expected, strict=True):

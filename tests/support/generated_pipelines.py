@@ -236,6 +236,10 @@ def pipeline(chance: Chance) -> tuple[str, Callable[[Chance], bytes]]:
         outputs = [
             f"{{topic: out, name: a, route: {{by: kind, topics: {{order: orders, a: as}}}}{_own(chance)}}}"
         ]
+    elif chance.random() < 0.3:
+        outputs = [
+            f'{{topic: out, name: a, steps: [filter: "{condition(chance)}", trim: [name]]{_own(chance)}}}'
+        ]
     if chance.random() < 0.3:
         outputs.append(f"{{topic: more, name: b{_own(chance)}}}")
     whole = "pipeline: generated\nsource: {topic: t}\nsteps:\n"

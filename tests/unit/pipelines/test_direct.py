@@ -515,7 +515,6 @@ def test_the_rate_counts_lines_and_not_parcels() -> None:
         {"outputs": "{topic: out, headers: {a: path + status}}"},
         {"outputs": "{topic: out, timestamp: time}"},
         {"outputs": "{topic: out, route: {by: path}}\n  - {topic: out2}"},
-        {"outputs": "{topic: out, steps: [drop: [path]]}"},
         {"outputs": "console: {}"},
         {"more": "spark: {spark.sql.session.timeZone: Europe/Berlin}"},
     ],

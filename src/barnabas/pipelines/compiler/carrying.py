@@ -35,6 +35,11 @@ def sent_parcel(data: DataFrame) -> dict[str, Column]:
     return {PARCEL: F.col(_PARCEL)} if _PARCEL in data.columns else {}
 
 
+def unparcelled(data: DataFrame) -> Column:
+    """Whether a row is a record, and no parcel, whose error says nothing."""
+    return F.col(_PARCEL).isNull() if _PARCEL in data.columns else F.lit(True)
+
+
 def parcel_of_first(data: DataFrame, number: int) -> list[Column]:
     """Columns of parcels for the rows of output `number`; null unless it is the first output."""
     if _PARCEL not in data.columns:

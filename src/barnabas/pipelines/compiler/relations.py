@@ -16,7 +16,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from barnabas.pipelines.compiler.carrying import carried
+from barnabas.pipelines.compiler.carrying import carried, unparcelled
 from barnabas.pipelines.compiler.columns import EVENT, HIDDEN, SKIPPED
 from barnabas.pipelines.compiler.totals import Places, table_of_groups
 from barnabas.pipelines.formats.columns import DDL_TYPES
@@ -159,7 +159,8 @@ class Compiler:
             skipped = F.when(F.col("_failed_before"), F.col(SKIPPED)).otherwise(self._sent_elsewhere(name))
             return replace(frame, data=frame.data.withColumn(SKIPPED, skipped).drop("_failed_before"))
         frame = self._worked(frame, relation)
-        return replace(frame, data=frame.data.withColumn(SKIPPED, self._sent_elsewhere(name)))
+        skipped = self._sent_elsewhere(name) & unparcelled(frame.data)
+        return replace(frame, data=frame.data.withColumn(SKIPPED, skipped))
 
     def _sent_elsewhere(self, name: str) -> Column:
         return F.lit(False) if name in self.sends else F.col("_error").isNotNull()

@@ -88,10 +88,11 @@ def planned_program(spec: PipelineSpec, query: Query) -> Program:
         raise NeedsSpark(f"{settings[0]} is set")
     for output in query.outputs:
         _check_output(output)
-    if query.only_dead or query.relation not in query.sends:
-        raise NeedsSpark("it sends only dead letters, or another query sends its dead letters")
+    if query.only_dead:
+        raise NeedsSpark("it sends only dead letters")
     _check_source(spec.source)
-    work = _Fields(spec.plan[query.relation].operators)
+    # Outputs that share a query have no steps of their own.
+    work = _Fields((*spec.plan[query.relation].operators, *query.output.operators))
     outputs = tuple(_made(work.slots, output, spec) for output in query.outputs)
     written = [topic for output in query.outputs for topic in output.topics()]
     any_topic = any(output.route is not None and not output.route.topics for output in query.outputs)
@@ -123,7 +124,6 @@ def _check_output(output: Output) -> None:
     found = {
         "is not a topic": output.target is not None,
         "is an aggregate": output.aggregate is not None,
-        "has steps of its own": bool(output.operators),
         "is written with a schema": output.schema is not None,
         "sets timestamps": output.timestamp is not None,
     }
