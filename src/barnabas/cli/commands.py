@@ -107,6 +107,9 @@ COMMANDS: Final = (
         "alerts", "barnabas.cli.monitoring.alerts", "Check rules of alerts; list alerts; test receivers."
     ),
     Command(
+        "top", "barnabas.cli.monitoring.top", "Show hot topics, partitions and groups on the whole screen."
+    ),
+    Command(
         "monitor", "barnabas.cli.http.monitor", "Show how clusters and groups do, over HTTP, as Burrow does."
     ),
     Command("rest", "barnabas.cli.http.rest", "Serve topics over HTTP: the REST proxy."),
@@ -116,7 +119,12 @@ COMMANDS: Final = (
     Command(
         "kafka", "barnabas.kafka_tools.main", "Kafka's own tools: kafka-topics and the others.", plain=True
     ),
-    Command("debug", "barnabas.cli.debugging.debug", "Collect what is needed to find a fault."),
+    Command(
+        "debug",
+        "barnabas.cli.debugging.debug",
+        "Collect what is needed to find a fault; show slow requests.",
+        also=("barnabas.cli.debugging.slow",),
+    ),
     Command(
         "recover",
         "barnabas.cli.clusters.recover",

@@ -138,16 +138,7 @@ class ClusterWatch:
 
     async def _look(self, admin: AsyncAdmin, reader: LagReader, follower: CommitFollower) -> Snapshot:
         """Raises ClientError if the cluster does not answer."""
-        topics = await admin.topics.list()
-        brokers = {node.id: f"{node.host}:{node.port}" for node in sorted(admin.connections.nodes.values())}
-        keys = [
-            TopicPartition(topic.name, row.number)
-            for topic in topics.values()
-            for row in topic.partitions
-            if row.leader >= 0
-        ]
-        ends = (await admin.records.offsets(dict.fromkeys(keys, LATEST))).done
-        found = {(key.topic, key.partition): int(row.offset or 0) for key, row in ends.items()}
+        topics, brokers, found = await _read_logs(admin)
         self.board.note_ends(
             {key: end for key, end in found.items() if not topics[key[0]].is_internal},
             {(topic.name, row.number) for topic in topics.values() for row in topic.partitions},
@@ -200,6 +191,29 @@ class ClusterWatch:
                     sizes[topic] = sizes.get(topic, 0) + replica.size_bytes
         self._disks, self._sizes = tuple(disks), sizes
         return [f"log dirs of broker {node}: {error}" for node, error in results.failed.items()]
+
+
+async def take_look(admin: AsyncAdmin, reader: LagReader, now_ms: int) -> Snapshot:
+    """One look, without disks. Raises ClientError."""
+    topics, brokers, found = await _read_logs(admin)
+    look = await reader.look(None, now_ms)
+    return Snapshot(now_ms, brokers, _partitions(topics, found), look.groups)
+
+
+async def _read_logs(
+    admin: AsyncAdmin,
+) -> tuple[Mapping[str, Topic], dict[int, str], dict[tuple[str, int], int]]:
+    """All topics, the addresses of brokers, and the ends of logs. Raises ClientError."""
+    topics = await admin.topics.list()
+    brokers = {node.id: f"{node.host}:{node.port}" for node in sorted(admin.connections.nodes.values())}
+    keys = [
+        TopicPartition(topic.name, row.number)
+        for topic in topics.values()
+        for row in topic.partitions
+        if row.leader >= 0
+    ]
+    ends = (await admin.records.offsets(dict.fromkeys(keys, LATEST))).done
+    return topics, brokers, {(key.topic, key.partition): int(row.offset or 0) for key, row in ends.items()}
 
 
 def _partitions(

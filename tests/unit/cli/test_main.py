@@ -141,7 +141,7 @@ def test_properties(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_completion(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_BARNABAS_COMPLETE", "1")
-    assert main.run(["1", "barnabas", "to"]) == 0
+    assert main.run(["1", "barnabas", "topi"]) == 0
     assert main.run(["2", "barnabas", "topic", "d"]) == 0
     assert main.run(["3", "barnabas", "topic", "create", "--part"]) == 0
     assert main.run(["2", "barnabas", "start", "--li"]) == 0

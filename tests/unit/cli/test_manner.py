@@ -47,6 +47,7 @@ ASK_ANOTHER_SERVER = (
     "pipelines ",
     "schema ",
     "metrics ",
+    "debug slow",
     "alerts list",
     *(f"reporting {word}" for word in ("create", "list", "pause", "resume", "delete")),
 )
