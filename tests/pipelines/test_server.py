@@ -28,13 +28,14 @@ class Server:
     """`barnabas pipelines serve` in a process of its own."""
 
     program = ("-m", "barnabas")
+    words: tuple[str, ...] = ("pipelines", "serve", "--dir")
 
     def __init__(self, folder: Path, bootstrap: str) -> None:
         self.folder, self.bootstrap, self.port = folder, bootstrap, free_port()
         self.log = folder.parent / "server.log"
 
     def start(self) -> None:
-        command = [sys.executable, *self.program, "pipelines", "serve", "--dir", str(self.folder)]
+        command = [sys.executable, *self.program, *self.words, str(self.folder)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [

@@ -102,6 +102,7 @@ COMMANDS: Final = (
         also=("barnabas.cli.pipelines.pipeline_records",),
     ),
     Command("pipelines", "barnabas.cli.pipelines.pipelines", "Run many pipelines in one server."),
+    Command("sql", "barnabas.cli.sql.sql", "SQL on streams: a shell, and its server."),
     Command("console", "barnabas.cli.http.console", "See and change clusters in a browser."),
     Command(
         "alerts", "barnabas.cli.monitoring.alerts", "Check rules of alerts; list alerts; test receivers."

@@ -11,6 +11,9 @@ from barnabas.services.rows.pipelines import PIPELINES
 from barnabas.services.rows.registry import REGISTRY
 from barnabas.services.rows.reporting import REPORTING
 from barnabas.services.rows.rest import REST
+from barnabas.services.rows.sql import SQL
 
-ROWS: Final = {row.name: row for row in (REGISTRY, REST, REPORTING, METRICS, MONITOR, PIPELINES, CONSOLE)}
+ROWS: Final = {
+    row.name: row for row in (REGISTRY, REST, REPORTING, METRICS, MONITOR, PIPELINES, SQL, CONSOLE)
+}
 """By name. The registry comes first: the others ask it for its address when they start."""

@@ -19,6 +19,7 @@ SERVERS = {
     "console",
     "monitor",
     "reporting start",
+    "sql start",
     "cluster start",
     "zookeeper start",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -45,8 +45,10 @@ class ServerOptions:
     code: Path | None = None
 
 
-def make_server(options: ServerOptions, http: HttpOptions) -> HttpServer:
-    """A server that is not started yet."""
+def make_server(
+    options: ServerOptions, http: HttpOptions, make: Callable[[Manager], Service] = make_service
+) -> HttpServer:
+    """A server that is not started yet. make: its API; others than that of pipelines are built on it."""
 
     def build() -> Service:
         folder = options.folder.absolute()
@@ -62,7 +64,7 @@ def make_server(options: ServerOptions, http: HttpOptions) -> HttpServer:
         async def stop() -> None:
             await asyncio.to_thread(_close, manager)
 
-        return replace(make_service(manager), start=start, stop=stop, stop_s=END_SECONDS, kill=kill_java)
+        return replace(make(manager), start=start, stop=stop, stop_s=END_SECONDS, kill=kill_java)
 
     return HttpServer(build, http)
 

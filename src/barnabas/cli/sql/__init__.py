@@ -1,0 +1,1 @@
+"""`barnabas sql`: the server's command, and the shell."""

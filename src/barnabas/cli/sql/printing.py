@@ -1,0 +1,240 @@
+"""Answers of a SQL server on a terminal, as CSV, or as JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from barnabas.terminal.errors import CliError
+from barnabas.terminal.output import print_table
+
+WIDTH_MIN: Final = 8
+
+
+def show_answer(answer: Mapping[str, Any], output: str) -> None:
+    """One answer to a statement."""
+    if output == "json":
+        print(json.dumps(answer, ensure_ascii=False))
+        return
+    SHOWN.get(str(answer["@type"]), _show_message)(answer)
+    for warning in answer.get("warnings", []):
+        print(f"hint: {warning['message']}", file=sys.stderr)
+
+
+def _show_message(answer: Mapping[str, Any]) -> None:
+    status = answer.get("commandStatus")
+    print(status["message"] if status else json.dumps(answer, ensure_ascii=False))
+
+
+def _show_relations(answer: Mapping[str, Any]) -> None:
+    name = str(answer["@type"])
+    heads = (
+        "Stream Name" if name == "streams" else "Table Name",
+        "Kafka Topic",
+        "Key Format",
+        "Value Format",
+        "Windowed",
+    )
+    rows = [
+        (r["name"], r["topic"], r["keyFormat"], r["valueFormat"], str(r["isWindowed"]).lower())
+        for r in answer[name]
+    ]
+    print_table(heads, rows)
+
+
+def _show_topics(answer: Mapping[str, Any]) -> None:
+    rows = [(t["name"], len(t["replicaInfo"]), max(t["replicaInfo"], default=0)) for t in answer["topics"]]
+    print_table(("Kafka Topic", "Partitions", "Partition Replicas"), rows)
+
+
+def _show_queries(answer: Mapping[str, Any]) -> None:
+    rows = [
+        (
+            q["id"],
+            q["queryType"],
+            q["state"],
+            ", ".join(q["sinks"]),
+            ", ".join(q["sinkKafkaTopics"]),
+            " ".join(q["queryString"].split()),
+        )
+        for q in answer["queries"]
+    ]
+    print_table(("Query ID", "Query Type", "Status", "Sink Name", "Sink Kafka Topic", "Query String"), rows)
+
+
+def _show_functions(answer: Mapping[str, Any]) -> None:
+    print_table(
+        ("Function Name", "Type", "Summary"),
+        [(f["name"], f["type"], f["summary"]) for f in answer["functions"]],
+    )
+
+
+def _show_function(answer: Mapping[str, Any]) -> None:
+    print(
+        f"Name     : {answer['name']}\nOverview : {answer['description']}\nType     : {answer['type'].lower()}"
+    )
+    for variant in answer["functions"]:
+        print(f"           {variant['description']}")
+
+
+def _show_properties(answer: Mapping[str, Any]) -> None:
+    print_table(("Property", "Value"), [(p["name"], p["value"]) for p in answer["properties"]])
+
+
+def _show_description(answer: Mapping[str, Any]) -> None:
+    found = answer["sourceDescription"]
+    print(f"Name                 : {found['name']}")
+    if found["extended"]:
+        for label, value in (
+            ("Type", found["type"]), ("Timestamp field", found["timestamp"] or "Not set - using <ROWTIME>"),
+            ("Key format", found["keyFormat"]), ("Value format", found["valueFormat"]),
+            ("Kafka topic", f"{found['topic']} (partitions: {found['partitions']})"), ("Statement", found["statement"]),
+        ):  # fmt: skip
+            print(f"{label:<20} : {value}")
+        print()
+    rows = [(f["name"], _type_of(f["schema"]) + _key_of(f, found)) for f in found["fields"]]
+    print_table(("Field", "Type"), rows)
+    for title, name in (
+        ("Queries that read from this", "readQueries"),
+        ("Queries that write to this", "writeQueries"),
+    ):
+        if found[name]:
+            print(f"\n{title} {found['type']}")
+            for query in found[name]:
+                print(f"{query['id']} ({query['state']}) : {' '.join(query['queryString'].split())}")
+    if found["statistics"]:
+        print(f"\nLocal runtime statistics\n{found['statistics']}")
+    elif not found["extended"]:
+        print("For runtime statistics and query details run: DESCRIBE <Stream,Table> EXTENDED;")
+
+
+def _key_of(field: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    if field.get("type") != "KEY":
+        return ""
+    return "  (primary key)" if found["type"] == "TABLE" else "  (key)"
+
+
+def _type_of(schema: Mapping[str, Any]) -> str:
+    kind = str(schema["type"])
+    if kind == "STRUCT":
+        inner = ", ".join(f"{f['name']} {_type_of(f['schema'])}" for f in schema["fields"])
+        return f"STRUCT<{inner}>"
+    if kind in ("ARRAY", "MAP"):
+        first = "STRING, " if kind == "MAP" else ""
+        return f"{kind}<{first}{_type_of(schema['memberSchema'])}>"
+    return "VARCHAR(STRING)" if kind == "STRING" else kind
+
+
+def _show_explained(answer: Mapping[str, Any]) -> None:
+    found = answer["queryDescription"]
+    print(
+        f"ID     : {found['id'] or '-'}\nSQL    : {found['statementText']}\nStatus : {found['state'] or '-'}\n"
+    )
+    print("The pipeline that it is:\n-------------------------")
+    print(found["topology"])
+
+
+SHOWN: Final = {
+    "streams": _show_relations,
+    "tables": _show_relations,
+    "kafka_topics": _show_topics,
+    "queries": _show_queries,
+    "function_names": _show_functions,
+    "describe_function": _show_function,
+    "properties": _show_properties,
+    "sourceDescription": _show_description,
+    "queryDescription": _show_explained,
+}
+
+
+# --- rows ---------------------------------------------------------------------------------------------
+
+
+def show_rows(lines: Iterator[str], output: str) -> int:
+    """The rows of a query as they come; how many there were. Raises CliError if the query fails."""
+    first = next(lines, None)
+    if first is None:
+        return 0
+    if not first.startswith("{"):  # PRINT
+        print(first, flush=True)
+        count = 1
+        for line in lines:
+            print(line, flush=True)
+            count += 1
+        return count
+    header = json.loads(first)
+    names = header["columnNames"]
+    show = {"json": _as_json, "csv": _as_csv}.get(output, _as_table)
+    return show(names, (_row(line) for line in lines))
+
+
+def _row(line: str) -> list[Any]:
+    found = json.loads(line)
+    if isinstance(found, dict):
+        raise CliError(str(found.get("message", line)))
+    assert isinstance(found, list)
+    return found
+
+
+def _as_json(names: Sequence[str], rows: Iterable[list[Any]]) -> int:
+    count = 0
+    for row in rows:
+        print(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False), flush=True)
+        count += 1
+    return count
+
+
+def _as_csv(names: Sequence[str], rows: Iterable[list[Any]]) -> int:
+    def line(values: Sequence[Any]) -> str:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="").writerow([_cell(value, "") for value in values])
+        return text.getvalue()
+
+    print(line(names), flush=True)
+    count = 0
+    for row in rows:
+        print(line(row), flush=True)
+        count += 1
+    return count
+
+
+def _cell(value: Any, null: str = "null") -> str:
+    if value is None:
+        return null
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
+
+
+def _as_table(names: Sequence[str], rows: Iterable[list[Any]]) -> int:
+    """Columns of one width, which the terminal's width allows; longer values go on in the next line."""
+    whole = shutil.get_terminal_size((100, 24)).columns
+    width = max((whole - 1) // max(len(names), 1) - 1, WIDTH_MIN)
+    rule = "+" + "+".join("-" * width for _ in names) + "+"
+    print(rule)
+    print(_lines(names, width))
+    print(rule)
+    count = 0
+    for row in rows:
+        print(_lines([_cell(value) for value in row], width), flush=True)
+        count += 1
+    print(rule)
+    return count
+
+
+def _lines(cells: Sequence[str], width: int) -> str:
+    inner = width - 1
+    parts = [[cell[at : at + inner] for at in range(0, len(cell), inner)] or [""] for cell in cells]
+    height = max((len(part) for part in parts), default=1)
+    made = []
+    for number in range(height):
+        shown = [part[number] if number < len(part) else "" for part in parts]
+        made.append("|" + "|".join(text.ljust(inner) + " " for text in shown) + "|")
+    return "\n".join(made)

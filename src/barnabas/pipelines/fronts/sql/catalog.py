@@ -1,0 +1,244 @@
+"""The streams and tables that statements have declared, and the queries that write them. Plain data: what changes it are
+the statements, in their order, so that the same statements make the same catalog again."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from barnabas.pipelines.fronts.sql.errors import Spot, SqlError
+from barnabas.pipelines.fronts.sql.statements import ColumnDef, Create, Kind, Window
+from barnabas.pipelines.fronts.sql.types import BIGINT, SqlType
+
+VALUE_FORMATS: Final = ("JSON", "DELIMITED", "KAFKA", "NONE")
+KEY_FORMATS: Final = ("KAFKA", "JSON", "DELIMITED", "NONE")
+LATER: Final = ("AVRO", "PROTOBUF", "PROTOBUF_NOSR", "JSON_SR")
+DELIMITERS: Final = {"TAB": "\t", "SPACE": " "}
+PROPERTIES: Final = (
+    "KAFKA_TOPIC",
+    "FORMAT",
+    "KEY_FORMAT",
+    "VALUE_FORMAT",
+    "PARTITIONS",
+    "REPLICAS",
+    "TIMESTAMP",
+    "TIMESTAMP_FORMAT",
+    "VALUE_DELIMITER",
+    "KEY_DELIMITER",
+    "WRAP_SINGLE_VALUE",
+    "RETENTION_MS",
+    "CLEANUP_POLICY",
+    "KEY",
+)
+"""What WITH may say. KEY is of 2018: a column of the value that the record's key repeats."""
+PSEUDO: Final[Mapping[str, SqlType]] = {
+    "ROWTIME": BIGINT,
+    "ROWPARTITION": SqlType("INTEGER"),
+    "ROWOFFSET": BIGINT,
+}
+"""Columns that every row has. WINDOWSTART and WINDOWEND belong to rows of windows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a stream or table. typed: its name in JSON objects that are read, as it was typed."""
+
+    name: str
+    type: SqlType
+    typed: str = ""
+    is_key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """How keys and values are written. delimiter: of DELIMITED."""
+
+    key: str = "KAFKA"
+    value: str = "JSON"
+    delimiter: str = ","
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A stream or table. timestamp: the column with a row's time; timestamp_format: if that is text. query: the id of the
+    query that writes it. text: its statement. window: of the rows of a table that a query with windows writes. bounds:
+    columns that show the window's start or end, with which."""
+
+    kind: Kind
+    name: str
+    topic: str
+    columns: tuple[Column, ...]
+    formats: Formats
+    timestamp: str | None = None
+    timestamp_format: str | None = None
+    window: Window | None = None
+    query: str | None = None
+    text: str = ""
+    partitions: int = -1
+    headers: str | None = None
+    bounds: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def keys(self) -> tuple[Column, ...]:
+        """The columns of the key."""
+        return tuple(column for column in self.columns if column.is_key)
+
+    @property
+    def values(self) -> tuple[Column, ...]:
+        """The columns of the value."""
+        return tuple(column for column in self.columns if not column.is_key)
+
+    def column(self, name: str) -> Column | None:
+        """The column of this name."""
+        return next((column for column in self.columns if column.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningQuery:
+    """A persistent query. document: the pipeline that it is. sink: what it writes."""
+
+    id: str
+    text: str
+    sink: str
+    sources: tuple[str, ...]
+    document: Mapping[str, Any]
+    view: bool = False
+
+
+@dataclass
+class Catalog:
+    """What is declared now."""
+
+    relations: dict[str, Relation] = field(default_factory=dict)
+    queries: dict[str, RunningQuery] = field(default_factory=dict)
+    numbers: int = 0
+
+    def find(self, name: str, spot: Spot | None = None) -> Relation:
+        """The stream or table of this name. Raises SqlError."""
+        found = self.relations.get(name)
+        if found is None:
+            near = difflib.get_close_matches(name, self.relations, 1, 0.6)
+            hint = f"did you mean {near[0]}?" if near else "SHOW STREAMS and SHOW TABLES list them"
+            raise SqlError(f"there is no stream or table {name}; {hint}", spot)
+        return found
+
+    def next_id(self, kind: str, name: str) -> str:
+        """The id of a new query."""
+        self.numbers += 1
+        return f"{kind}_{name}_{self.numbers}"
+
+    def readers_of(self, name: str) -> list[str]:
+        """The ids of the queries that read a stream or table."""
+        return [query.id for query in self.queries.values() if name in query.sources]
+
+    def writers_of(self, name: str) -> list[str]:
+        """The ids of the queries that write it."""
+        return [query.id for query in self.queries.values() if query.sink == name]
+
+    def add(self, relation: Relation) -> None:
+        """Declares a stream or table, or replaces it."""
+        self.relations[relation.name] = relation
+
+    def add_columns(self, name: str, columns: tuple[ColumnDef, ...]) -> None:
+        """Adds columns of the value. Raises SqlError."""
+        relation = self.find(name)
+        for column in columns:
+            if relation.column(column.name) is not None:
+                raise SqlError(f"{name} has a column {column.name} already")
+        made = tuple(Column(c.name, c.type, c.typed) for c in columns)
+        self.add(replace(relation, columns=(*relation.columns, *made)))
+
+
+def declared(statement: Create) -> Relation:
+    """What CREATE STREAM or TABLE declares. Raises SqlError."""
+    given = check_properties(statement.properties)
+    topic = given.get("KAFKA_TOPIC")
+    if topic is None:
+        raise SqlError(f"{statement.name} needs its topic: WITH (kafka_topic='...', value_format='JSON')")
+    if not statement.columns:
+        raise SqlError(f"{statement.name} needs its columns, like (id BIGINT KEY, name STRING)")
+    keys = {"STREAM": "KEY", "TABLE": "PRIMARY KEY"}[statement.kind]
+    columns, headers = [], None
+    for column in statement.columns:
+        if column.role in ("HEADERS",) or column.role.startswith("HEADER:"):
+            raise SqlError(f"column {column.name}: columns of headers are not supported yet")
+        if column.role and column.role != keys:
+            raise SqlError(
+                f"column {column.name}: a {statement.kind.lower()} has {keys} columns, not {column.role}"
+            )
+        if column.name in PSEUDO and column.name != "ROWTIME":
+            raise SqlError(f"a column cannot be called {column.name}: every row has one")
+        columns.append(Column(column.name, column.type, column.typed, bool(column.role)))
+    formats = formats_of(given)
+    return Relation(
+        statement.kind,
+        statement.name,
+        str(topic),
+        tuple(_with_old_key(statement, given, columns)),
+        formats,
+        timestamp=_timestamp(given, columns),
+        timestamp_format=given.get("TIMESTAMP_FORMAT"),
+        text=statement.text,
+        partitions=int(given.get("PARTITIONS", -1)),
+        headers=headers,
+    )
+
+
+def _with_old_key(statement: Create, given: Mapping[str, Any], columns: list[Column]) -> list[Column]:
+    """The columns; in statements of 2018, ROWKEY is the key, and KEY names a column of the value that repeats it."""
+    if statement.kind == "TABLE" and not any(column.is_key for column in columns):
+        old = str(given["KEY"]).upper() if "KEY" in given else "ROWKEY"
+        if "KEY" in given and old not in {column.name for column in columns}:
+            raise SqlError(f"KEY names the column {old}, which is not declared")
+        if "KEY" not in given:
+            raise SqlError(
+                f"{statement.name} needs a column that is its PRIMARY KEY, like id BIGINT PRIMARY KEY"
+            )
+        return [Column("ROWKEY", SqlType("STRING"), "ROWKEY", is_key=True), *columns]
+    return columns
+
+
+def _timestamp(given: Mapping[str, Any], columns: list[Column]) -> str | None:
+    if "TIMESTAMP" not in given:
+        return None
+    name = str(given["TIMESTAMP"]).upper()
+    column = next((column for column in columns if column.name == name), None)
+    if column is None:
+        raise SqlError(f"TIMESTAMP names the column {name}, which is not declared")
+    if column.type.name not in ("BIGINT", "TIMESTAMP") and "TIMESTAMP_FORMAT" not in given:
+        raise SqlError(
+            f"TIMESTAMP: {name} is {column.type}; it must be BIGINT or TIMESTAMP, or needs TIMESTAMP_FORMAT"
+        )
+    return name
+
+
+def check_properties(properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The properties of WITH. Raises SqlError for a name that it does not know."""
+    for name in properties:
+        if name not in PROPERTIES:
+            near = difflib.get_close_matches(name, PROPERTIES, 1, 0.6)
+            hint = f"; did you mean {near[0]}?" if near else f"; allowed: {', '.join(PROPERTIES)}"
+            raise SqlError(f"WITH has no property {name}{hint}")
+    return properties
+
+
+def formats_of(given: Mapping[str, Any], default: Formats | None = None) -> Formats:
+    """The formats that WITH names. default: of what is read. Raises SqlError."""
+    found = default or Formats()
+
+    def one(name: str, allowed: tuple[str, ...], otherwise: str) -> str:
+        value = str(given.get(name, given.get("FORMAT", otherwise))).upper()
+        if value in LATER:
+            raise SqlError(f"{name} {value} is not supported by SQL yet; allowed: {', '.join(allowed)}")
+        if value not in allowed:
+            raise SqlError(f"{name} is {value}; allowed: {', '.join(allowed)}")
+        return value
+
+    delimiter = str(given.get("VALUE_DELIMITER", found.delimiter))
+    return Formats(
+        one("KEY_FORMAT", KEY_FORMATS, found.key),
+        one("VALUE_FORMAT", VALUE_FORMATS, found.value),
+        DELIMITERS.get(delimiter.upper(), delimiter),
+    )

@@ -1,0 +1,70 @@
+"""ksqlDB's tokens and expressions, for sqlglot: it reads them, and means nothing by them.
+
+Functions stay names with arguments: sqlglot would give those that it knows from other databases their meaning.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sqlglot import Token, TokenType, exp, parser, tokens
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import SqlglotError
+
+from barnabas.pipelines.fronts.sql.errors import Spot, SqlError
+
+
+class KsqlDialect(Dialect):
+    """What sqlglot has to know."""
+
+    class Tokenizer(tokens.Tokenizer):
+        """Backquotes and quotes around names; no statement is taken whole as a command of a shell."""
+
+        IDENTIFIERS = ["`", '"']  # noqa: RUF012
+        COMMANDS: ClassVar[set[TokenType]] = set()
+
+    class Parser(parser.Parser):
+        """`a->b` is a field of a struct, and `x => x + 1` a function."""
+
+        FUNCTIONS = {}  # noqa: RUF012
+        NO_PAREN_FUNCTIONS = {}  # noqa: RUF012
+        FUNCTION_PARSERS = {"CAST": parser.Parser.FUNCTION_PARSERS["CAST"]}  # noqa: RUF012
+        COLUMN_OPERATORS = {  # noqa: RUF012
+            **parser.Parser.COLUMN_OPERATORS,
+            TokenType.ARROW: lambda self, this, field: exp.Dot(this=this, expression=field),
+        }
+        LAMBDAS = {TokenType.FARROW: parser.Parser.LAMBDAS[TokenType.ARROW]}  # noqa: RUF012
+
+
+DIALECT = KsqlDialect()
+
+
+def spot_of(token: Token) -> Spot:
+    """The place of a token."""
+    return Spot(token.line, token.col - (token.end - token.start), token.end - token.start + 1)
+
+
+def tokens_of(text: str) -> list[Token]:
+    """The tokens of a text, without comments. Raises SqlError."""
+    try:
+        return DIALECT.tokenize(text)
+    except SqlglotError as error:
+        raise SqlError(f"the text cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def read_expression(found: list[Token], text: str) -> exp.Expr:
+    """The expression that these tokens are. Raises SqlError."""
+    where = spot_of(found[0])
+    try:
+        made = KsqlDialect.Parser(dialect=DIALECT).parse_into(exp.Condition, found, text)
+    except SqlglotError as error:
+        details = getattr(error, "errors", [])
+        if details and details[0].get("line"):
+            first = details[0]
+            word = first.get("highlight") or " "
+            where = Spot(first["line"], max(first["col"] - len(word) + 1, 1), len(word))
+        said = details[0]["description"] if details and details[0].get("description") else str(error)
+        raise SqlError(f"this is not an expression: {said.rstrip('.')}", where) from None
+    if len(made) != 1 or made[0] is None:
+        raise SqlError("an expression is missing here", where)
+    return made[0]

@@ -1,0 +1,324 @@
+"""Statements of a text. What is typed in lessons of older versions is understood, too: `SELECT` without `EMIT`, backslashes
+at the ends of lines, sizes of windows in parentheses.
+
+    for statement in read_statements("CREATE STREAM clicks (url STRING) WITH (kafka_topic='clicks', value_format='JSON');"):
+        ...
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from sqlglot import Token, TokenType
+
+from barnabas.pipelines.fronts.sql import statements as s
+from barnabas.pipelines.fronts.sql.cursor import Cursor
+from barnabas.pipelines.fronts.sql.dialect import spot_of, tokens_of
+from barnabas.pipelines.fronts.sql.errors import SqlError
+from barnabas.pipelines.fronts.sql.queries import read_select
+
+LINE_ENDS: Final = re.compile(r"\\[ \t]*(?=\r?\n|$)")
+VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
+SHOWN: Final = ("STREAMS", "TABLES", "TOPICS", "QUERIES", "FUNCTIONS", "PROPERTIES", "TYPES", "VARIABLES")
+NOT_HERE: Final = ("CONNECTORS", "CONNECTOR", "PLUGINS")
+
+
+def read_statements(text: str, variables: Mapping[str, str] | None = None) -> Iterator[s.Statement]:
+    """The statements of a text, one after the other. variables: what stands for `${name}`. Raises SqlError."""
+    text = prepared(text, variables or {})
+    tokens = tokens_of(text)
+    begin = 0
+    for at, token in enumerate([*tokens, None]):
+        if token is None or token.token_type is TokenType.SEMICOLON:
+            if at > begin:
+                yield _read(tokens[begin:at], text)
+            begin = at + 1
+
+
+def prepared(text: str, variables: Mapping[str, str]) -> str:
+    """The text without backslashes at the ends of its lines, with the values of variables. Columns of mistakes count in it.
+    Raises SqlError for a variable that is not defined."""
+    text = LINE_ENDS.sub(" ", text)
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in variables:
+            known = ", ".join(sorted(variables)) or "none is"
+            raise SqlError(f"the variable {name} is not defined ({known}): write DEFINE {name} = 'value';")
+        return variables[name]
+
+    return VARIABLE.sub(value, text)
+
+
+def is_complete(text: str) -> bool:
+    """Whether a text that a person types has come to the end of a statement."""
+    try:
+        tokens = tokens_of(LINE_ENDS.sub(" ", text))
+    except SqlError:
+        return False
+    return not tokens or tokens[-1].token_type is TokenType.SEMICOLON
+
+
+def _read(tokens: list[Token], text: str) -> s.Statement:
+    cursor = Cursor(tokens, text)
+    word = tokens[0].text.upper()
+    reader = READERS.get(word)
+    if reader is None:
+        cursor.choose(*READERS, what="a statement")
+        raise AssertionError
+    if not cursor.take(word):
+        cursor.fail("a statement is expected")
+    made = reader(cursor)
+    if not cursor.ended:
+        cursor.fail("the end of the statement is expected")
+    return replace(made, text=text[tokens[0].start : tokens[-1].end + 1])
+
+
+# --- create -------------------------------------------------------------------------------------------
+
+
+def _kind(cursor: Cursor) -> s.Kind:
+    return "STREAM" if cursor.choose("STREAM", "TABLE", what="STREAM or TABLE") == "STREAM" else "TABLE"
+
+
+def _create(cursor: Cursor) -> s.Statement:
+    or_replace = cursor.take("OR", "REPLACE")
+    is_source = cursor.take("SOURCE")
+    _refuse_connectors(cursor)
+    kind = _kind(cursor)
+    if_not_exists = cursor.take("IF", "NOT", "EXISTS")
+    name = cursor.name(f"the name of the {kind.lower()}")
+    columns = _columns(cursor) if cursor.sees("(") else ()
+    properties = _with(cursor)
+    if cursor.take("AS"):
+        if columns or is_source:
+            raise SqlError(
+                "AS SELECT declares its columns itself: leave out the column list and SOURCE", cursor.spot
+            )
+        cursor.need("SELECT")
+        select = read_select(cursor)
+        return s.CreateAs(kind, name, select, properties, or_replace, if_not_exists)
+    return s.Create(kind, name, columns, properties, or_replace, if_not_exists, is_source)
+
+
+def _refuse_connectors(cursor: Cursor) -> None:
+    if cursor.sees("CONNECTOR") or cursor.sees("SINK"):
+        raise SqlError("connectors cannot be made by SQL yet", cursor.spot)
+    if cursor.sees("TYPE"):
+        raise SqlError("types cannot be named yet: write the type where it is used", cursor.spot)
+
+
+def _columns(cursor: Cursor) -> tuple[s.ColumnDef, ...]:
+    cursor.need("(")
+    found: list[s.ColumnDef] = []
+    while True:
+        where = cursor.spot
+        name, typed = cursor.typed_name("the name of a column")
+        if name in {column.name for column in found}:
+            raise SqlError(f"the column {name} is declared twice", where)
+        found.append(s.ColumnDef(name, typed, cursor.type(), _role(cursor)))
+        if not cursor.take(","):
+            break
+    cursor.need(")")
+    return tuple(found)
+
+
+def _role(cursor: Cursor) -> str:
+    if cursor.take("PRIMARY", "KEY") or cursor.take("PRIMARY KEY"):
+        return "PRIMARY KEY"
+    if cursor.take("KEY"):
+        return "KEY"
+    if cursor.take("HEADERS"):
+        return "HEADERS"
+    if cursor.take("HEADER"):
+        cursor.need("(")
+        name = cursor.string("the name of a header in quotes")
+        cursor.need(")")
+        return f"HEADER:{name}"
+    return ""
+
+
+def _with(cursor: Cursor) -> dict[str, Any]:
+    """The properties of WITH, by names in capitals."""
+    found: dict[str, Any] = {}
+    if not cursor.take("WITH"):
+        return found
+    cursor.need("(")
+    while not cursor.take(")"):
+        where = cursor.spot
+        name = (cursor.string() if cursor.token.token_type is TokenType.STRING else cursor.name()).upper()
+        if name in found:
+            raise SqlError(f"{name} is given twice", where)
+        cursor.need("=")
+        found[name] = cursor.literal()
+        if not cursor.sees(")"):
+            cursor.need(",")
+    return found
+
+
+def _insert(cursor: Cursor) -> s.Statement:
+    cursor.need("INTO")
+    name = cursor.name("the name of a stream or table")
+    columns: tuple[str, ...] = ()
+    if cursor.take("("):
+        columns = tuple(_listed(cursor, lambda: cursor.name("the name of a column")))
+        cursor.need(")")
+    properties = _with(cursor)
+    if cursor.take("SELECT"):
+        if columns:
+            raise SqlError(
+                "INSERT INTO ... SELECT has no column list: name the columns in SELECT", cursor.spot
+            )
+        return s.InsertSelect(name, read_select(cursor), properties)
+    cursor.need("VALUES")
+    cursor.need("(")
+    values = tuple(_listed(cursor, lambda: cursor.expression(frozenset())))
+    cursor.need(")")
+    return s.InsertValues(name, columns, values)
+
+
+def _listed(cursor: Cursor, read: Callable[[], Any]) -> list[Any]:
+    found = [read()]
+    while cursor.take(","):
+        found.append(read())
+    return found
+
+
+def _select(cursor: Cursor) -> s.Statement:
+    return s.Query(read_select(cursor))
+
+
+# --- the rest -----------------------------------------------------------------------------------------
+
+
+def _drop(cursor: Cursor) -> s.Statement:
+    _refuse_connectors(cursor)
+    kind = _kind(cursor)
+    if_exists = cursor.take("IF", "EXISTS")
+    name = cursor.name()
+    return s.Drop(kind, name, if_exists, cursor.take("DELETE", "TOPIC"))
+
+
+def _show(cursor: Cursor) -> s.Statement:
+    all_ = cursor.take("ALL")
+    if not cursor.ended and cursor.token.text.upper() in NOT_HERE:
+        raise SqlError("connectors are not known to SQL yet", cursor.spot)
+    what = cursor.choose(*SHOWN, what="what to show")
+    all_ = cursor.take("ALL") or all_
+    return s.Show(what, cursor.take("EXTENDED"), all_)
+
+
+def _describe(cursor: Cursor) -> s.Statement:
+    if cursor.take("FUNCTION"):
+        return s.Describe(cursor.name("the name of a function"), function=True)
+    extended = cursor.take("EXTENDED")  # before the name, as in 2018
+    name = cursor.name("the name of a stream or table")
+    return s.Describe(name, cursor.take("EXTENDED") or extended)
+
+
+def _explain(cursor: Cursor) -> s.Statement:
+    word = cursor.token.text.upper()
+    if word in ("CREATE", "SELECT", "INSERT"):
+        made = READERS[word]
+        cursor.take(word)
+        return s.Explain(statement=made(cursor))
+    return s.Explain(query=cursor.dashed_name("the id of a query"))
+
+
+def _act(action: str) -> Callable[[Cursor], s.Statement]:
+    return lambda cursor: s.Act(action, cursor.dashed_name("the id of a query, or ALL"))
+
+
+def _print(cursor: Cursor) -> s.Statement:
+    topic = cursor.dashed_name("the name of a topic")
+    beginning, interval, limit = cursor.take("FROM", "BEGINNING"), 1, None
+    while not cursor.ended:
+        word = cursor.choose("INTERVAL", "SAMPLE", "LIMIT", what="INTERVAL or LIMIT")
+        if word == "LIMIT":
+            limit = cursor.number()
+        else:
+            interval = max(cursor.number(), 1)
+    return s.Print(topic, beginning, interval, limit)
+
+
+def _set(cursor: Cursor) -> s.Statement:
+    name = cursor.string("the name of a property in quotes")
+    cursor.need("=")
+    return s.SetProperty(name, str(cursor.literal()))
+
+
+def _unset(cursor: Cursor) -> s.Statement:
+    return s.SetProperty(cursor.string("the name of a property in quotes"), None)
+
+
+def _define(cursor: Cursor) -> s.Statement:
+    _, typed = cursor.typed_name("the name of a variable")
+    cursor.need("=")
+    return s.Define(typed, cursor.string())
+
+
+def _undefine(cursor: Cursor) -> s.Statement:
+    return s.Define(cursor.typed_name("the name of a variable")[1], None)
+
+
+def _run(cursor: Cursor) -> s.Statement:
+    cursor.need("SCRIPT")
+    return s.RunScript(cursor.string("the name of a file in quotes"))
+
+
+def _alter(cursor: Cursor) -> s.Statement:
+    kind = _kind(cursor)
+    name = cursor.name()
+
+    def column() -> s.ColumnDef:
+        cursor.need("ADD")
+        cursor.take("COLUMN")
+        new, typed = cursor.typed_name("the name of a column")
+        return s.ColumnDef(new, typed, cursor.type())
+
+    return s.AddColumns(kind, name, tuple(_listed(cursor, column)))
+
+
+def _assert(cursor: Cursor) -> s.Statement:
+    exists = not cursor.take("NOT", "EXISTS")
+    cursor.need("TOPIC")
+    topic = cursor.dashed_name("the name of a topic")
+    config = _with(cursor)
+    seconds = 0.0
+    if cursor.take("TIMEOUT"):
+        amount, unit = cursor.number(), cursor.name("a unit of time")
+        seconds = amount * {"SECOND": 1.0, "MINUTE": 60.0, "HOUR": 3600.0}.get(unit.rstrip("S"), 1.0)
+    return s.AssertTopic(topic, exists, config, seconds)
+
+
+READERS: Final[Mapping[str, Callable[[Cursor], s.Statement]]] = {
+    "CREATE": _create,
+    "SELECT": _select,
+    "INSERT": _insert,
+    "DROP": _drop,
+    "SHOW": _show,
+    "LIST": _show,
+    "DESCRIBE": _describe,
+    "DESC": _describe,
+    "EXPLAIN": _explain,
+    "TERMINATE": _act("TERMINATE"),
+    "PAUSE": _act("PAUSE"),
+    "RESUME": _act("RESUME"),
+    "PRINT": _print,
+    "SET": _set,
+    "UNSET": _unset,
+    "DEFINE": _define,
+    "UNDEFINE": _undefine,
+    "RUN": _run,
+    "ALTER": _alter,
+    "ASSERT": _assert,
+}
+
+
+def place_of(token: Token) -> tuple[int, int]:
+    """Line and column of a token."""
+    spot = spot_of(token)
+    return spot.line, spot.column

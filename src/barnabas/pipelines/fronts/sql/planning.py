@@ -1,0 +1,515 @@
+"""Makes a pipeline of a query: the same entries that a pipeline file has, so that EXPLAIN can show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from sqlglot import exp
+
+from barnabas.pipelines.fronts.sql.catalog import Catalog, Column, Relation, check_properties, formats_of
+from barnabas.pipelines.fronts.sql.errors import SqlError
+from barnabas.pipelines.fronts.sql.expressions import Translator, Typed, name_of, quoted
+from barnabas.pipelines.fronts.sql.rows import (
+    TIME,
+    WINDOW_END,
+    WINDOW_START,
+    Step,
+    key_expression,
+    reading,
+    value_expression,
+)
+from barnabas.pipelines.fronts.sql.scopes import GroupScope, Side, SourceScope
+from barnabas.pipelines.fronts.sql.statements import Item, JoinRef, Kind, Select
+
+GRACE: Final = "24 hours"
+"""How late a row may come, if the statement does not say it: ksqlDB's default."""
+VIEW: Final = "rows"
+"""The output in which the rows of a table can be looked up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How queries run. start: where a topic is read from, `earliest` or `latest`. partitions: of topics that are made."""
+
+    start: str = "latest"
+    partitions: int = -1
+    prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A column of the result. made: its expression over the fields of the rows. plain: the field, if it is just one."""
+
+    name: str
+    made: Typed
+    plain: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A query as a pipeline. result: the stream or table that it writes."""
+
+    document: Mapping[str, Any]
+    result: Relation
+    sources: tuple[str, ...]
+    view: bool = False
+
+
+@dataclass
+class _Query:
+    """What is known of a query while it is translated."""
+
+    catalog: Catalog
+    select: Select
+    sides: list[Side] = field(default_factory=list)
+    relations: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def scope(self) -> SourceScope:
+        return SourceScope(self.sides)
+
+    @property
+    def of_table(self) -> bool:
+        """Whether its rows are those of a table."""
+        return self.sides[0].relation.kind == "TABLE"
+
+
+def plan(
+    catalog: Catalog,
+    select: Select,
+    *,
+    query_id: str,
+    name: str,
+    kind: Kind | None,
+    properties: Mapping[str, Any],
+    settings: Settings,
+    text: str = "",
+) -> Planned:
+    """The pipeline that a query is. kind: what the statement creates; None: a query by itself, whose rows are written as
+    JSON objects of all columns. Raises SqlError."""
+    query = _opened(catalog, select)
+    given = check_properties(properties)
+    grouped = bool(select.group_by)
+    _check(query, kind, grouped)
+    translator = Translator(query.scope)
+    filters = [] if select.where is None else [{"filter": translator.condition(select.where).text}]
+    shown, exploded = _items(query, grouped)
+    keys = _keys(query, shown)
+    result = _result(query, name, kind, given, shown, keys, text, query_id)
+    if kind is None:
+        result = replace(result, columns=tuple(replace(column, is_key=False) for column in result.columns))
+    steps = [*filters, *exploded]
+    made = _grouped(query, shown, result) if grouped else None
+    steps += made.steps if made is not None else _shown_steps(query, shown)
+    if made is not None and select.window is not None:
+        query.sides[0].pseudo.add(TIME)
+    sources, relations, last = _read(query, steps, settings)
+    document: dict[str, Any] = {"pipeline": query_id, "sources": sources}
+    if relations:
+        document["relations"] = relations
+    view = kind == "TABLE" and not (select.window is not None and select.window.kind == "SESSION")
+    document["outputs"] = _outputs(query, result, made, last, settings, given, view=kind == "TABLE")
+    document["dead_letters"] = f"{settings.prefix}{query_id}-errors"
+    return Planned(document, result, tuple(side.relation.name for side in query.sides), view)
+
+
+# --- what is read -------------------------------------------------------------------------------------
+
+
+def _opened(catalog: Catalog, select: Select) -> _Query:
+    query = _Query(catalog, select)
+    refs = [select.source, *(join.source for join in select.joins)]
+    several = len(refs) > 1
+    for ref in refs:
+        if ref.alias in {side.alias for side in query.sides}:
+            raise SqlError(f"{ref.alias} is read twice: give one an alias", ref.spot)
+        relation = catalog.find(ref.name, ref.spot)
+        query.sides.append(Side(ref.alias, relation, f"{ref.alias}_" if several else ""))
+    return query
+
+
+def _check(query: _Query, kind: Kind | None, grouped: bool) -> None:
+    select = query.select
+    if select.having is not None:
+        raise SqlError(
+            "HAVING is not supported yet: filter the table that the query makes in a query of its own"
+        )
+    if select.window is not None and not grouped:
+        raise SqlError("WINDOW needs GROUP BY")
+    if grouped and query.of_table:
+        raise SqlError("a table cannot be grouped yet")
+    if kind == "STREAM" and (grouped or query.of_table):
+        raise SqlError("the result is a table, one row for each key: write CREATE TABLE")
+    if kind == "TABLE" and not grouped and not query.of_table:
+        raise SqlError("the result is a stream: write CREATE STREAM, or GROUP BY for a table")
+    if select.partition_by and (grouped or query.of_table):
+        raise SqlError("PARTITION BY is for streams; the key of a table stays")
+    if select.emit == "FINAL" and select.window is None:
+        raise SqlError("EMIT FINAL needs a WINDOW: a group without one is never complete")
+
+
+def _read(query: _Query, steps: list[Step], settings: Settings) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """Sources, relations, and the name of the relation whose rows the query's steps have made."""
+    joins = _joined(query)
+    sources = {}
+    for side in query.sides:
+        own = reading(side.read, side.pseudo)
+        if side.prefix:
+            names = [c.name for c in side.read.columns]
+            names += sorted({*side.pseudo, *({"ROWTIME"} if TIME in side.pseudo else ())} - {*names})
+            own = [
+                *own,
+                {"rename": {name: side.field(name) for name in names}},
+                *joins.steps.get(side.alias, []),
+            ]
+        elif not joins.relations:
+            own = [*own, *steps]
+        entry: dict[str, Any] = {("table" if side.relation.kind == "TABLE" else "topic"): side.relation.topic}
+        if side.relation.kind == "STREAM":
+            entry["start"] = settings.start
+        entry["steps"] = own
+        if side.alias in joins.timed:
+            entry["time"] = {"of": side.field(TIME), "late": joins.timed[side.alias]}
+        sources[side.alias] = entry
+    if not joins.relations:
+        return sources, {}, query.sides[0].alias
+    last = list(joins.relations)[-1]
+    relations = (
+        {**joins.relations, last: {**joins.relations[last], "steps": steps}} if steps else joins.relations
+    )
+    return sources, relations, last
+
+
+@dataclass
+class _Joins:
+    """The joins of a query. steps: further steps of its sources, by alias. timed: sources with an event time, with how late
+    their rows may come."""
+
+    relations: dict[str, Any] = field(default_factory=dict)
+    steps: dict[str, list[Step]] = field(default_factory=dict)
+    timed: dict[str, str] = field(default_factory=dict)
+
+
+def _joined(query: _Query) -> _Joins:
+    made = _Joins()
+    left, left_sides = query.sides[0].alias, [query.sides[0]]
+    for number, join in enumerate(query.select.joins, 1):
+        side = query.sides[number]
+        pair = _pair(query, join, left_sides, side, number, made)
+        entry: dict[str, Any] = {"left": left, "right": side.alias, "by": pair, "kind": join.kind}
+        of_streams = side.relation.kind == "STREAM"
+        if of_streams and query.of_table:
+            raise SqlError(
+                f"{left} is a table and {side.alias} a stream: name the stream first", join.source.spot
+            )
+        if of_streams:
+            if join.within is None:
+                raise SqlError(
+                    f"the join of the streams {left} and {side.alias} needs WITHIN", join.source.spot
+                )
+            entry["within"] = {"before": join.within[0], "after": join.within[1]}
+            for one in (*left_sides, side):
+                one.pseudo.add(TIME)
+                made.timed[one.alias] = join.grace or GRACE
+        elif join.within is not None:
+            raise SqlError(f"WITHIN is for two streams; {side.alias} is a table", join.source.spot)
+        left = f"{left}+{side.alias}".replace("+", "-")
+        made.relations[left] = {"join": entry}
+        left_sides.append(side)
+    return made
+
+
+def _pair(
+    query: _Query, join: JoinRef, left: list[Side], right: Side, number: int, made: _Joins
+) -> dict[str, str]:
+    """The fields that are equal, as the pipeline's join wants them. Raises SqlError."""
+    on = _equation(join)
+    sides = []
+    for node in (on.left, on.right):
+        named = {name_of(c.args["table"]) for c in node.find_all(exp.Column) if c.args.get("table")}
+        typed = Translator(query.scope).translate(node)
+        owners = {side.alias for side in query.sides if side.alias in named or _owns(side, node)}
+        sides.append((typed, node, owners))
+    if right.alias in sides[0][2] and right.alias not in sides[1][2]:
+        sides.reverse()
+    if right.alias not in sides[1][2] or right.alias in sides[0][2]:
+        raise SqlError(f"ON needs a column of {right.alias} on one side only", join.source.spot)
+    names = []
+    for (typed, node, owners), allowed in zip(sides, (left, [right]), strict=True):
+        if isinstance(node, exp.Column):
+            names.append(typed.text.strip("`"))
+            continue
+        owner = next(side for side in allowed if side.alias in owners)
+        called = f"{owner.alias}_join {number}"
+        made.steps.setdefault(owner.alias, []).append({"set": {called: typed.text}})
+        names.append(called)
+    return {names[0]: names[1]}
+
+
+def _equation(join: JoinRef) -> exp.EQ:
+    """What ON says. Raises SqlError."""
+    on = join.on.this if isinstance(join.on, exp.Paren) else join.on
+    if not isinstance(on, exp.EQ):
+        raise SqlError("ON compares one expression of each side, like ON a.id = b.id", join.source.spot)
+    return on
+
+
+def _owns(side: Side, node: exp.Expr) -> bool:
+    return any(
+        c.args.get("table") is None and name_of(c.this) in side.columns for c in node.find_all(exp.Column)
+    )
+
+
+# --- what is shown ------------------------------------------------------------------------------------
+
+
+def _items(query: _Query, grouped: bool) -> tuple[list[Shown], list[Step]]:
+    """The columns of the result, and the steps that make rows of arrays first. Raises SqlError."""
+    scope: Any = GroupScope(query.scope, query.select.window is not None) if grouped else query.scope
+    found: list[Shown] = []
+    exploded: list[Step] = []
+    for number, item in enumerate(query.select.items):
+        if _is_star(item):
+            if grouped:
+                raise SqlError("* is not for groups: name their columns", item.spot)
+            found += _stars(query, item)
+            continue
+        made, expression = None, item.expression
+        if isinstance(expression, exp.Anonymous) and str(expression.this).upper() == "EXPLODE":
+            inner = Translator(scope).translate(expression.expressions[0])
+            if inner.type.name != "ARRAY":
+                raise SqlError(f"EXPLODE takes an array, not {inner.type}", item.spot)
+            called = f"exploded {number}"
+            exploded += [{"set": {called: inner.text}}, {"explode": {"field": called, "to": called}}]
+            made = Typed(quoted(called), inner.type.items[0])
+        try:
+            made = made or Translator(scope, aggregates=grouped).translate(expression)
+        except SqlError as error:
+            raise SqlError(error.message, error.spot or item.spot) from None
+        plain = (
+            made.text.strip("`") if isinstance(expression, exp.Column) and made.text.startswith("`") else None
+        )
+        found.append(Shown(item.alias or _named(query, expression, number), made, plain))
+    names = [shown.name for shown in found]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise SqlError(f"two columns of the result are called {twice}: give one an alias with AS")
+    return found, exploded
+
+
+def _is_star(item: Item) -> bool:
+    node = item.expression
+    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
+
+
+def _stars(query: _Query, item: Item) -> list[Shown]:
+    node = item.expression
+    source = name_of(node.args["table"]) if isinstance(node, exp.Column) and node.args.get("table") else ""
+    return [
+        Shown(name, Typed(quoted(side.field(column.name)), column.type), side.field(column.name))
+        for name, side, column in query.scope.all_columns(source)
+    ]
+
+
+def _named(query: _Query, node: exp.Expr, number: int) -> str:
+    """The name of a column without an alias, as ksqlDB gives it."""
+    if isinstance(node, exp.Column):
+        name = name_of(node.this)
+        table = node.args.get("table")
+        shared = sum(name in side.columns for side in query.sides) > 1
+        return f"{name_of(table)}_{name}" if table is not None and shared and len(query.sides) > 1 else name
+    if isinstance(node, exp.Dot):
+        return name_of(node.expression)
+    return f"KSQL_COL_{number}"
+
+
+def _keys(query: _Query, shown: list[Shown]) -> list[str]:
+    """The names of the result's key columns. Raises SqlError if one of them is not in SELECT."""
+    select = query.select
+    scope: Any = query.scope
+    if select.group_by or select.partition_by:
+        wanted = [
+            (node, Translator(scope).translate(node))
+            for node in (*select.group_by, *select.partition_by)
+            if not isinstance(node, exp.Null)
+        ]
+    elif select.joins:
+        on = _equation(select.joins[0])
+        both = [(node, Translator(scope).translate(node)) for node in (on.left, on.right)]
+        has = next((one for one in both if any(s.made.text == one[1].text for s in shown)), None)
+        return [] if has is None else [next(s.name for s in shown if s.made.text == has[1].text)]
+    else:
+        side = query.sides[0]
+        keys = [
+            (column, Typed(quoted(side.field(column.name)), column.type)) for column in side.relation.keys
+        ]
+        found = [s.name for _, typed in keys for s in shown if s.made.text == typed.text][: len(keys)]
+        if query.of_table and len(found) < len(keys):
+            raise SqlError(
+                f"the key of {side.relation.name} must be in SELECT: {', '.join(k.name for k, _ in keys)}"
+            )
+        return found
+    names = []
+    for node, typed in wanted:
+        name = next((s.name for s in shown if s.made.text == typed.text), None)
+        if name is None and isinstance(node, exp.Column):
+            name = next((s.name for s in shown if s.name == name_of(node.this)), None)
+        if name is None:
+            raise SqlError(f"{node.sql(dialect='presto')} identifies the rows, so it must be in SELECT")
+        names.append(name)
+    return names
+
+
+def _shown_steps(query: _Query, shown: list[Shown]) -> list[Step]:
+    """The steps that make the result's columns of the fields of a row: renamed at the end, since an expression may use a
+    name that another column of the result takes."""
+    made = {f"new {n}": s.made.text for n, s in enumerate(shown) if s.plain is None}
+    names: dict[str, str] = {}
+    copies: dict[str, str] = {}
+    for number, one in enumerate(shown):
+        at = f"new {number}" if one.plain is None else one.plain
+        if one.plain is not None and at in names:  # shown twice
+            at = f"new {number}"
+            copies[at] = quoted(one.plain)
+        names[at] = one.name
+    steps: list[Step] = [{"set": {**made, **copies}}] if made or copies else []
+    steps.append({"keep": list(names)})
+    renamed = {old: new for old, new in names.items() if old != new}
+    return [*steps, {"rename": renamed}] if renamed else steps
+
+
+# --- groups -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """An aggregate. steps: before it. entry: as in a pipeline file."""
+
+    steps: list[Step]
+    entry: Mapping[str, Any]
+
+
+def _grouped(query: _Query, shown: list[Shown], result: Relation) -> _Groups:
+    select = query.select
+    keys = {column.name for column in result.columns if column.name in set(_keys(query, shown))}
+    steps: dict[str, str] = {}
+    compute: dict[str, str] = {}
+    for one in shown:
+        if one.name in keys:
+            if one.plain != one.name:
+                steps[one.name] = one.made.text
+        elif one.made.aggregates:
+            if "ROWOFFSET" in one.made.text:
+                query.sides[0].pseudo.add("ROWOFFSET")
+            compute[one.name] = one.made.text
+        elif _bound(one) is None:
+            raise SqlError(
+                f"{one.name} is neither in GROUP BY nor made by a function of many rows like COUNT"
+            )
+    if not compute:
+        compute = {"rows of the group": "count(*)"}
+    entry: dict[str, Any] = {"by": _keys(query, shown), "compute": compute}
+    window = select.window
+    if window is not None:
+        of: dict[str, Any] = {"of": TIME, "as": WINDOW_START, "end": WINDOW_END}
+        of["session" if window.kind == "SESSION" else "every"] = window.size
+        if window.advance is not None:
+            of["slide"] = window.advance
+        entry["window"] = of
+        entry["late"] = window.grace or GRACE
+        if select.emit == "FINAL" or window.kind == "SESSION":
+            entry["emit"] = "final"
+    return _Groups([{"set": steps}] if steps else [], entry)
+
+
+def _bound(one: Shown) -> str | None:
+    """WINDOWSTART or WINDOWEND, if the column shows it."""
+    return next(
+        (name for name in (WINDOW_START, WINDOW_END) if one.made.text == f"unix_millis({quoted(name)})"), None
+    )
+
+
+# --- what is written ----------------------------------------------------------------------------------
+
+
+def _result(
+    query: _Query,
+    name: str,
+    kind: Kind | None,
+    given: Mapping[str, Any],
+    shown: list[Shown],
+    keys: list[str],
+    text: str,
+    query_id: str,
+) -> Relation:
+    first = query.sides[0].relation
+    windowed = query.select.window if query.select.group_by else first.window
+    columns = [
+        Column(s.name, s.made.type, s.name, s.name in keys)
+        for s in shown
+        if not (s.name in (WINDOW_START, WINDOW_END) and query.select.window is not None and kind is not None)
+    ]
+    formats = formats_of(given, replace(first.formats, key=first.formats.key if kind is not None else "NONE"))
+    if len(keys) > 1 and "KEY_FORMAT" not in given and "FORMAT" not in given:
+        formats = replace(formats, key="JSON")
+    return Relation(
+        kind or "STREAM",
+        name,
+        str(given.get("KAFKA_TOPIC", name)),
+        tuple(columns),
+        formats,
+        bounds=tuple(
+            (s.name, bound) for s in shown if query.select.group_by and (bound := _bound(s)) is not None
+        ),
+        timestamp=None if "TIMESTAMP" not in given else str(given["TIMESTAMP"]).upper(),
+        window=windowed,
+        query=query_id,
+        text=text,
+        partitions=int(given.get("PARTITIONS", -1)),
+    )
+
+
+def _outputs(
+    query: _Query,
+    result: Relation,
+    made: _Groups | None,
+    last: str,
+    settings: Settings,
+    given: Mapping[str, Any],
+    *,
+    view: bool,
+) -> list[dict[str, Any]]:
+    output: dict[str, Any] = {"name": "topic", "from": last, "topic": result.topic}
+    key, value = key_expression(result), value_expression(result)
+    if key is not None:
+        output["key"] = key
+    if value is not None:
+        output["value"] = value
+    partitions = int(given.get("PARTITIONS", settings.partitions))
+    if partitions > 0:
+        output["partitions"] = partitions
+    config = {}
+    if result.kind == "TABLE" and view:
+        config["cleanup.policy"] = str(given.get("CLEANUP_POLICY", "compact")).lower()
+    if "RETENTION_MS" in given:
+        config["retention.ms"] = str(given["RETENTION_MS"])
+    if config:
+        output["config"] = config
+    outputs = [output]
+    if made is not None:
+        output["aggregate"] = made.entry
+    if view:
+        looked_up: dict[str, Any] = {"key": [column.name for column in result.keys]}
+        window = query.select.window
+        if window is not None:
+            looked_up["window"] = WINDOW_START
+            if window.retention is not None:
+                looked_up["keep"] = window.retention
+        entry: dict[str, Any] = {"name": VIEW, "from": last, "view": looked_up}
+        if made is not None:
+            entry["aggregate"] = made.entry
+            if window is not None:
+                looked_up["key"] = [*looked_up["key"], WINDOW_START]
+        outputs.append(entry)
+    return outputs

@@ -1,0 +1,100 @@
+"""What the names of columns stand for in a query: columns of its sources, pseudo columns, results."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from barnabas.pipelines.fronts.sql.catalog import PSEUDO, Column, Relation
+from barnabas.pipelines.fronts.sql.errors import SqlError
+from barnabas.pipelines.fronts.sql.expressions import Typed, quoted
+from barnabas.pipelines.fronts.sql.rows import TIME
+from barnabas.pipelines.fronts.sql.types import BIGINT, SqlType
+
+
+@dataclass
+class Side:
+    """One stream or table that a query reads. prefix: of its fields in the pipeline; empty if it is the only one. pseudo,
+    used: the pseudo columns, and the columns, that the query uses."""
+
+    alias: str
+    relation: Relation
+    prefix: str = ""
+    pseudo: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
+
+    @property
+    def read(self) -> Relation:
+        """The relation with those columns only that the query needs."""
+        time = {self.relation.timestamp} if self.pseudo & {"ROWTIME", TIME} else set()
+        whole = self.relation.formats.value == "DELIMITED"
+        needed = self.used | time
+        kept = tuple(c for c in self.relation.columns if c.name in needed or (whole and not c.is_key))
+        return replace(self.relation, columns=kept)
+
+    @property
+    def columns(self) -> Mapping[str, SqlType]:
+        """All columns, with ROWTIME."""
+        return {column.name: column.type for column in self.relation.columns} | dict(PSEUDO)
+
+    def field(self, name: str) -> str:
+        """The field of the pipeline that a column is."""
+        return self.prefix + name
+
+
+@dataclass
+class SourceScope:
+    """The columns of all sides of a query."""
+
+    sides: list[Side]
+
+    def column(self, source: str, name: str) -> Typed:
+        """A column. Raises SqlError if there is none, or several of the name."""
+        sides = self.sides if not source else [side for side in self.sides if side.alias == source]
+        if not sides:
+            read = ", ".join(side.alias for side in self.sides)
+            raise SqlError(f"{source}.{name}: there is no {source} here; the query reads {read}")
+        having = [side for side in sides if name in side.columns]
+        if not having:
+            known = [column for side in sides for column in side.columns]
+            near = difflib.get_close_matches(name, known, 1, 0.6)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise SqlError(f"there is no column {name}; {hint}")
+        if len(having) > 1 and not source:
+            some = ", ".join(f"{side.alias}.{name}" for side in having)
+            raise SqlError(f"{name} may be {some}: write which")
+        side = having[0]
+        if name in PSEUDO and side.relation.column(name) is None:
+            side.pseudo.add(name)
+        side.used.add(name)
+        return Typed(quoted(side.field(name)), side.columns[name])
+
+    def all_columns(self, source: str = "") -> list[tuple[str, Side, Column]]:
+        """The columns of *: their names in the result, their side, and the column."""
+        sides = self.sides if not source else [side for side in self.sides if side.alias == source]
+        if not sides:
+            raise SqlError(f"{source}.*: there is no {source} here")
+        for side in sides:
+            side.used |= {column.name for column in side.relation.columns}
+        several = len(self.sides) > 1
+        return [
+            (f"{side.alias}_{column.name}" if several else column.name, side, column)
+            for side in sides
+            for column in side.relation.columns
+        ]
+
+
+@dataclass
+class GroupScope:
+    """The columns of an aggregate's rows before it is made: inside of functions of many rows those of the sources, outside
+    of them only what identifies a group."""
+
+    inner: SourceScope
+    windowed: bool
+
+    def column(self, source: str, name: str) -> Typed:
+        """A column, see SourceScope; WINDOWSTART and WINDOWEND are milliseconds."""
+        if name in ("WINDOWSTART", "WINDOWEND") and self.windowed and not source:
+            return Typed(f"unix_millis({quoted(name)})", BIGINT)
+        return self.inner.column(source, name)

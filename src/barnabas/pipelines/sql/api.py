@@ -1,0 +1,337 @@
+"""ksqlDB's HTTP API: statements, queries that stream their rows, and what the server says of itself.
+
+POST /ksql             {"ksql": "CREATE ...; SHOW ...;", "streamsProperties": {}}
+POST /query            {"ksql": "SELECT ...;", "streamsProperties": {}}     an array of objects, a row at a time
+POST /query-stream     {"sql": "SELECT ...;", "properties": {}}             a line of JSON for each row
+POST /close-query      {"queryId": ...}
+POST /inserts-stream   a line {"target": "S"}, then a line of JSON for each row
+GET  /info  /healthcheck  /clusterStatus  /status/{type}/{entity}/{action}  /is_valid_property/{name}
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
+from typing import Any, Final
+
+from sqlglot import exp
+from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+import barnabas
+from barnabas.http.bodies import object_of, read_body
+from barnabas.http.errors import HttpError
+from barnabas.pipelines.fronts.sql import statements as s
+from barnabas.pipelines.fronts.sql.catalog import Column
+from barnabas.pipelines.fronts.sql.errors import SqlError
+from barnabas.pipelines.fronts.sql.grammar import read_statements
+from barnabas.pipelines.serving.lookups import BadLookup, Lookups
+from barnabas.pipelines.sql import answers
+from barnabas.pipelines.sql.engine import PROPERTIES, Engine, Session
+from barnabas.pipelines.sql.inserting import insert_row
+from barnabas.pipelines.sql.pulling import Result, pull
+from barnabas.pipelines.sql.pushing import Push, printed
+from barnabas.pipelines.views.lookup import NothingYet, TooSlow
+from barnabas.pipelines.views.store import ViewError
+
+DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
+JSON_V1: Final = "application/vnd.ksql.v1+json"
+BODY_BYTES: Final = 1 << 20
+TRIES: Final = 100
+TRY_S: Final = 0.1
+
+
+class SqlApi:
+    """The handlers of all paths, for one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.lookups = Lookups(engine.manager)
+        self._running: dict[str, Push] = {}
+
+    def routes(self) -> list[Route]:
+        """What the service adds to that of the pipelines."""
+        return [
+            Route("/ksql", self.ksql, methods=["POST"]),
+            Route("/query", self.query, methods=["POST"]),
+            Route("/query-stream", self.query_stream, methods=["POST"]),
+            Route("/close-query", self.close_query, methods=["POST"]),
+            Route("/inserts-stream", self.inserts, methods=["POST"]),
+            Route("/info", self.info),
+            Route("/healthcheck", self.healthcheck),
+            Route("/clusterStatus", self.cluster_status),
+            Route("/status/{kind}/{entity}/{action}", self.status),
+            Route("/is_valid_property/{name}", self.is_valid_property),
+        ]
+
+    # --- statements --------------------------------------------------------------------------------
+
+    async def ksql(self, request: Request) -> Response:
+        """Carries out statements; those before a mistake stay done, and are in the answer's entities."""
+        given = await _body(request)
+        text = str(given.get("ksql", ""))
+        return await run_in_threadpool(self._ksql, text, _properties(given))
+
+    def _ksql(self, text: str, properties: Mapping[str, str]) -> Response:
+        found: list[answers.Answer] = []
+        try:
+            for answer in self.engine.execute(text, properties):
+                found.append(answer)
+        except SqlError as error:
+            return JSONResponse(answers.failure(error.shown(text), text, found), 400, media_type=JSON_V1)
+        return JSONResponse(found, media_type=JSON_V1)
+
+    # --- queries -----------------------------------------------------------------------------------
+
+    async def query(self, request: Request) -> Response:
+        """A query, or PRINT, as an array of objects that grows."""
+        given = await _body(request)
+        text = str(given.get("ksql", given.get("sql", "")))
+        opened = await run_in_threadpool(self._open, text, _properties(given))
+        if isinstance(opened, Response):
+            return opened
+        if isinstance(opened, s.Print):
+            return self._streamed(self._printed(opened), "text/plain")
+        return self._streamed(_as_array(opened), "application/json", opened.query_id)
+
+    async def query_stream(self, request: Request) -> Response:
+        """A query as lines: a header, then an array for each row."""
+        given = await _body(request)
+        text = str(given.get("sql", given.get("ksql", "")))
+        opened = await run_in_threadpool(self._open, text, _properties(given))
+        if isinstance(opened, Response):
+            return opened
+        if isinstance(opened, s.Print):
+            return self._streamed(self._printed(opened), "text/plain")
+        accepts = request.headers.get("accept", "")
+        if "application/json" in accepts and DELIMITED not in accepts:
+            return self._streamed(_as_array(opened), "application/json", opened.query_id)
+        return self._streamed(_as_lines(opened), DELIMITED, opened.query_id)
+
+    def _open(self, text: str, properties: Mapping[str, str]) -> Result | s.Print | Response:
+        try:
+            found = list(read_statements(text))
+            if len(found) != 1 or not isinstance(found[0], s.Query | s.Print):
+                raise SqlError("one SELECT or PRINT is expected; other statements go to /ksql")
+            statement = found[0]
+            if isinstance(statement, s.Print):
+                return statement
+            return self.opened(statement.select, Session(properties, {}))
+        except (SqlError, BadLookup, KeyError) as error:
+            shown = error.shown(text) if isinstance(error, SqlError) else str(error.args[0])
+            return JSONResponse(answers.failure(shown, text), 400, media_type=JSON_V1)
+        except (NothingYet, TooSlow, ViewError) as error:
+            return JSONResponse(answers.failure(str(error), text, code=50300), 503, media_type=JSON_V1)
+
+    def opened(self, select: s.Select, session: Session) -> Result:
+        """A query that has begun: a push query with EMIT, and for a stream without it, as in 2018. Raises SqlError."""
+        relation = self.engine.catalog.find(select.source.name, select.source.spot)
+        if select.emit or relation.kind == "STREAM" or select.joins:
+            push = Push(self.engine, select, session.start)
+            push.start()
+            self._running[push.id] = push
+            return Result(push.columns, push.rows(), push.id)
+        found = pull(self.engine.catalog, self.lookups, select)
+        rows = iter(found.rows)
+        first = next(rows, None)  # so that a mistake is an answer of its own
+        return Result(found.columns, rows if first is None else _with_first(first, rows), found.query_id)
+
+    def _printed(self, statement: s.Print) -> Iterator[str]:
+        closed = threading.Event()
+        try:
+            for line in printed(self.engine, statement, closed):
+                yield line + "\n"
+        except SqlError as error:
+            yield f"{error.message}\n"
+        finally:
+            closed.set()
+
+    def _streamed(self, parts: Iterator[str], media_type: str, query_id: str = "") -> Response:
+        push = self._running.get(query_id)
+
+        async def body() -> AsyncIterator[str]:
+            try:
+                async for part in iterate_in_threadpool(parts):
+                    yield part
+            finally:
+                self._running.pop(query_id, None)
+                if push is not None:
+                    push.close()
+                threading.Thread(target=_ended, args=(parts,), name="query ends").start()
+
+        return StreamingResponse(body(), media_type=media_type)
+
+    async def close_query(self, request: Request) -> Response:
+        """Ends a push query."""
+        given = await _body(request)
+        push = self._running.get(str(given.get("queryId")))
+        if push is None:
+            text = f"there is no query {given.get('queryId')}: it may have ended"
+            return JSONResponse(answers.failure(text, ""), 400, media_type=JSON_V1)
+        push.close()
+        return Response(status_code=200)
+
+    async def inserts(self, request: Request) -> Response:
+        """Rows, a line each; an acknowledgement for each."""
+        lines = (await read_body(request)).splitlines()
+        return await run_in_threadpool(self._inserted, lines)
+
+    def _inserted(self, lines: list[bytes]) -> Response:
+        made: list[str] = []
+        try:
+            target = str(json.loads(lines[0])["target"]) if lines else ""
+            relation = self.engine.catalog.find(
+                target.strip("`") if target.startswith("`") else target.upper()
+            )
+            for number, line in enumerate(lines[1:]):
+                row = {str(name).upper(): value for name, value in json.loads(line).items()}
+                values = tuple(exp.convert(value) for value in row.values())
+                try:
+                    insert_row(
+                        self.engine.client, relation, s.InsertValues(relation.name, tuple(row), values)
+                    )
+                    made.append(json.dumps({"status": "ok", "seq": number}))
+                except SqlError as error:
+                    made.append(
+                        json.dumps(
+                            {"status": "error", "error_code": 40000, "message": error.message, "seq": number}
+                        )
+                    )
+        except (ValueError, KeyError, AttributeError) as error:
+            return JSONResponse(
+                answers.failure(f"a line is not a JSON object: {error}", ""), 400, media_type=JSON_V1
+            )
+        except SqlError as error:
+            return JSONResponse(answers.failure(error.message, ""), 400, media_type=JSON_V1)
+        return Response("".join(f"{line}\n" for line in made), media_type=DELIMITED)
+
+    # --- the server --------------------------------------------------------------------------------
+
+    async def info(self, request: Request) -> Response:
+        """Version and names."""
+        return JSONResponse(
+            {
+                "KsqlServerInfo": {
+                    "version": barnabas.__version__,
+                    "kafkaClusterId": await run_in_threadpool(self._cluster_id),
+                    "ksqlServiceId": "default_",
+                    "serverStatus": "RUNNING",
+                }
+            },
+            media_type=JSON_V1,
+        )
+
+    def _cluster_id(self) -> str:
+        with self.engine.admin() as admin:
+            return admin.cluster.describe().id or ""
+
+    async def healthcheck(self, request: Request) -> Response:
+        """Whether the server can work."""
+        try:
+            await run_in_threadpool(self._cluster_id)
+            kafka = True
+        except Exception:
+            kafka = False
+        details = {
+            "metastore": {"isHealthy": True},
+            "kafka": {"isHealthy": kafka},
+            "commandRunner": {"isHealthy": True},
+        }
+        return JSONResponse(
+            {"isHealthy": kafka, "details": details, "serverState": "READY"}, media_type=JSON_V1
+        )
+
+    async def cluster_status(self, request: Request) -> Response:
+        """This server alone."""
+        here = request.url.netloc
+        row = {
+            "hostAlive": True,
+            "lastStatusUpdateMs": int(time.time() * 1000),
+            "activeStandbyPerQuery": {},
+            "hostStoreLags": {"stateStoreLags": {}, "updateTimeMs": 0},
+        }
+        return JSONResponse({"clusterStatus": {here: row}}, media_type=JSON_V1)
+
+    async def status(self, request: Request) -> Response:
+        """A statement has been carried out when it is answered, so all are done."""
+        return JSONResponse({"status": "SUCCESS", "message": "done", "queryId": None}, media_type=JSON_V1)
+
+    async def is_valid_property(self, request: Request) -> Response:
+        """Whether SET knows a property."""
+        name = request.path_params["name"]
+        if name in PROPERTIES or name.startswith("ksql."):
+            return JSONResponse(True, media_type=JSON_V1)
+        return JSONResponse(
+            answers.failure(
+                f"Not recognizable as ksql, streams, consumer, or producer property: '{name}'", ""
+            ),
+            400,
+            media_type=JSON_V1,
+        )
+
+
+def _with_first(first: list[Any], rest: Iterator[list[Any]]) -> Iterator[list[Any]]:
+    yield first
+    yield from rest
+
+
+def _ended(parts: Iterator[str]) -> None:
+    """Ends a generator that another thread may still be in: it is waiting for a row, and sees within a moment that nobody
+    wants it."""
+    assert isinstance(parts, Generator)
+    for _ in range(TRIES):
+        try:
+            parts.close()
+            return
+        except ValueError:  # it is running
+            time.sleep(TRY_S)
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    """The body as a JSON object. Raises HttpError."""
+    raw = bytearray()
+    async for piece in request.stream():
+        raw += piece
+        if len(raw) > BODY_BYTES:
+            raise HttpError(413, f"the body has more than {BODY_BYTES:,} bytes")
+    return object_of(bytes(raw))
+
+
+def _properties(given: Mapping[str, Any]) -> dict[str, str]:
+    found = given.get("streamsProperties", given.get("properties", {}))
+    return {str(n): str(v) for n, v in found.items()} if isinstance(found, dict) else {}
+
+
+def _schema(columns: tuple[Column, ...]) -> str:
+    return ", ".join(
+        f"`{c.name}` {answers.type_text(c.type)}" + (" KEY" if c.is_key else "") for c in columns
+    )
+
+
+def _as_array(result: Result) -> Iterator[str]:
+    header = {"header": {"queryId": result.query_id, "schema": _schema(result.columns)}}
+    yield "[" + json.dumps(header)
+    try:
+        for row in result.rows:
+            yield ",\n" + json.dumps({"row": {"columns": row}}, ensure_ascii=False)
+        yield ',\n{"finalMessage":"Query Completed"}]\n'
+    except SqlError as error:
+        yield ",\n" + json.dumps({"errorMessage": {"message": error.message}}) + "]\n"
+
+
+def _as_lines(result: Result) -> Iterator[str]:
+    header = {
+        "queryId": result.query_id,
+        "columnNames": [column.name for column in result.columns],
+        "columnTypes": [answers.type_text(column.type) for column in result.columns],
+    }
+    yield json.dumps(header) + "\n"
+    try:
+        for row in result.rows:
+            yield json.dumps(row, ensure_ascii=False) + "\n"
+    except SqlError as error:
+        yield json.dumps(answers.failure(error.message, "", code=50000)) + "\n"

@@ -1,0 +1,475 @@
+"""Carries out statements: declares streams and tables, starts their queries as pipelines, and says what is there.
+
+Every method may be called from any thread; statements that change something run one after the other.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from barnabas.admin import Admin, NewTopic
+from barnabas.pipelines.fronts.sql import statements as s
+from barnabas.pipelines.fronts.sql.catalog import Catalog, Relation, RunningQuery, declared
+from barnabas.pipelines.fronts.sql.errors import SqlError
+from barnabas.pipelines.fronts.sql.functions import FUNCTIONS
+from barnabas.pipelines.fronts.sql.grammar import read_statements
+from barnabas.pipelines.fronts.sql.planning import Planned, Settings, plan
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.serving.managed import Wanted
+from barnabas.pipelines.sql import answers
+from barnabas.pipelines.sql.inserting import insert_row
+from barnabas.pipelines.sql.store import StatementFile, Stored
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.serving.manager import Manager
+
+log = logging.getLogger(__name__)
+
+START: Final = "auto.offset.reset"
+PROPERTIES: Final[Mapping[str, str]] = {START: "latest", "ksql.query.pull.table.scan.enabled": "true"}
+"""What SET may change, and what holds without it. Others are accepted and change nothing: shells of ksqlDB set them."""
+OLD_PREFIX: Final = "ksql.streams."
+RUNNING: Final = {"running": "RUNNING", "starting": "RUNNING", "paused": "PAUSED", "failed": "ERROR"}
+NO_EMIT: Final = (
+    "A query without EMIT CHANGES reads a table once; for a stream it is read as it was meant in 2018."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What SET and DEFINE have said before a statement."""
+
+    properties: Mapping[str, str]
+    variables: Mapping[str, str]
+
+    @property
+    def start(self) -> str:
+        """Where queries begin to read: earliest or latest. Raises SqlError."""
+        value = self.properties.get(START, self.properties.get(OLD_PREFIX + START, PROPERTIES[START])).lower()
+        if value not in ("earliest", "latest"):
+            raise SqlError(f"{START} is {value!r}; allowed: earliest, latest")
+        return value
+
+
+class Engine:
+    """The streams, tables and queries of one server."""
+
+    def __init__(self, manager: Manager, client: Mapping[str, str]) -> None:
+        """client: librdkafka's properties, with bootstrap.servers."""
+        self.manager = manager
+        self.client = client
+        self.catalog = Catalog()
+        self._file = StatementFile(manager.folder)
+        self._lock = threading.RLock()
+
+    def open(self) -> None:
+        """Reads the statements of an earlier server. Its queries are pipelines, which the manager goes on with."""
+        for stored in self._file.read():
+            try:
+                for statement in read_statements(stored.text):
+                    self._again(statement, stored)
+            except SqlError as error:
+                log.error(
+                    "statement cannot be read again", extra={"statement": stored.text, "reason": str(error)}
+                )
+
+    def admin(self) -> Admin:
+        """A new client for administration; to be closed."""
+        return Admin(self.client)
+
+    # --- statements --------------------------------------------------------------------------------
+
+    def execute(self, text: str, properties: Mapping[str, str]) -> Iterator[answers.Answer]:
+        """Carries out statements, one after the other; an answer for each. SELECT and PRINT are not among them: they answer
+        with rows. Raises SqlError."""
+        session = Session(dict(properties), {})
+        for statement in read_statements(text, session.variables):
+            yield self.one(statement, session)
+
+    def one(self, statement: s.Statement, session: Session) -> answers.Answer:
+        """Carries out one statement. Raises SqlError."""
+        work = WORK.get(type(statement))
+        if work is None:
+            raise SqlError(
+                f"{type(statement).__name__}: the statement answers with rows: send it to /query-stream"
+            )
+        with self._lock:
+            try:
+                return work(self, statement, session)
+            except PipelineError as error:
+                raise SqlError(str(error)) from error
+
+    def _again(self, statement: s.Statement, stored: Stored) -> None:
+        """What a statement changed in the catalog, once more, without starting anything."""
+        if isinstance(statement, s.Create):
+            self.catalog.add(declared(statement))
+        elif isinstance(statement, s.CreateAs):
+            self.catalog.numbers = max(self.catalog.numbers, _number_of(stored.query))
+            made = self._planned(
+                statement.select,
+                stored.query,
+                statement.name,
+                statement.kind,
+                statement.properties,
+                stored.start,
+                statement.text,
+            )
+            self._adopt(made, statement.text, stored.query, statement.name)
+        elif isinstance(statement, s.InsertSelect):
+            self.catalog.numbers = max(self.catalog.numbers, _number_of(stored.query))
+            self._adopt_insert(
+                self._insert_plan(statement, stored.query, stored.start), statement, stored.query
+            )
+        elif isinstance(statement, s.AddColumns):
+            self.catalog.add_columns(statement.name, statement.columns)
+        elif isinstance(statement, s.Drop):
+            self._forget(statement.name)
+        elif isinstance(statement, s.Act):
+            for query_id in self._chosen(statement.query):
+                del self.catalog.queries[query_id]
+
+    # --- create ------------------------------------------------------------------------------------
+
+    def _create(self, statement: s.Create, session: Session) -> answers.Answer:
+        exists = self._may_create(statement.name, statement.or_replace, statement.if_not_exists)
+        if exists is not None:
+            return answers.done(statement.text, exists)
+        relation = declared(statement)
+        self._need_topic(relation)
+        self.catalog.add(relation)
+        self._file.add(Stored(statement.text))
+        return answers.done(
+            statement.text,
+            f"{statement.kind.capitalize()} created",
+            f"{statement.kind.lower()}/`{statement.name}`/create",
+        )
+
+    def _may_create(self, name: str, or_replace: bool, if_not_exists: bool) -> str | None:
+        """The answer if it exists already, and that is fine. Raises SqlError if it is not."""
+        found = self.catalog.relations.get(name)
+        if found is None or or_replace:
+            return None
+        if if_not_exists:
+            return f"Cannot add {found.kind.lower()} `{name}`: A {found.kind.lower()} with the same name already exists."
+        raise SqlError(
+            f"Cannot add {found.kind.lower()} '{name}': A {found.kind.lower()} with the same name already exists: "
+            f"DROP {found.kind} {name} first, or write CREATE OR REPLACE"
+        )
+
+    def _need_topic(self, relation: Relation) -> None:
+        """Makes a topic that is missing if the statement says how many partitions it has. Raises SqlError."""
+        with self.admin() as admin:
+            if relation.topic in admin.topics.list():
+                return
+            if relation.partitions < 1:
+                raise SqlError(
+                    f"Kafka topic does not exist: {relation.topic}; create it, or write partitions=1 in WITH"
+                )
+            configs = {"cleanup.policy": "compact"} if relation.kind == "TABLE" else {}
+            admin.topics.create([NewTopic(relation.topic, relation.partitions, configs=configs)]).require()
+
+    def _create_as(self, statement: s.CreateAs, session: Session) -> answers.Answer:
+        exists = self._may_create(statement.name, statement.or_replace, statement.if_not_exists)
+        if exists is not None:
+            return answers.done(statement.text, exists)
+        for old in self.catalog.writers_of(statement.name) if statement.or_replace else []:
+            self._stop(old)
+        query_id = self.catalog.next_id("CSAS" if statement.kind == "STREAM" else "CTAS", statement.name)
+        made = self._planned(
+            statement.select,
+            query_id,
+            statement.name,
+            statement.kind,
+            statement.properties,
+            session.start,
+            statement.text,
+        )
+        self._begin(made)
+        self._adopt(made, statement.text, query_id, statement.name)
+        self._file.add(Stored(statement.text, query_id, session.start))
+        answer = answers.done(
+            statement.text,
+            f"Created query with ID {query_id}",
+            f"{statement.kind.lower()}/`{statement.name}`/create",
+        )
+        answer["commandStatus"]["queryId"] = query_id
+        return (
+            answer
+            if statement.select.emit
+            else answers.warned(answer, "EMIT CHANGES is missing at the end; it is meant.")
+        )
+
+    def _planned(
+        self,
+        select: s.Select,
+        query_id: str,
+        name: str,
+        kind: s.Kind,
+        properties: Mapping[str, Any],
+        start: str,
+        text: str,
+    ) -> Planned:
+        return plan(
+            self.catalog, select, query_id=query_id, name=name, kind=kind, properties=properties,
+            settings=Settings(start, 1), text=text,
+        )  # fmt: skip
+
+    def _begin(self, made: Planned) -> None:
+        self.manager.put(yaml.safe_dump(dict(made.document), sort_keys=False, allow_unicode=True, width=200))
+
+    def _adopt(self, made: Planned, text: str, query_id: str, name: str) -> None:
+        self.catalog.add(made.result)
+        self.catalog.queries[query_id] = RunningQuery(
+            query_id, text, name, made.sources, made.document, made.view
+        )
+
+    def _insert_plan(self, statement: s.InsertSelect, query_id: str, start: str) -> Planned:
+        sink = self.catalog.find(statement.name)
+        if sink.kind != "STREAM":
+            raise SqlError(f"INSERT INTO ... SELECT writes to streams; {sink.name} is a table")
+        properties = {
+            "KAFKA_TOPIC": sink.topic, "VALUE_FORMAT": sink.formats.value, "KEY_FORMAT": sink.formats.key,
+            "VALUE_DELIMITER": sink.formats.delimiter,
+        }  # fmt: skip
+        made = self._planned(
+            statement.select, query_id, sink.name, "STREAM", properties, start, statement.text
+        )
+        ours = {column.name: column.type for column in made.result.columns}
+        theirs = {column.name: column.type for column in sink.columns}
+        if ours != theirs:
+            raise SqlError(
+                f"the columns of SELECT are {_columns(ours)}, but {sink.name} has {_columns(theirs)}: "
+                "give them its names and types"
+            )
+        return made
+
+    def _insert_select(self, statement: s.InsertSelect, session: Session) -> answers.Answer:
+        query_id = f"INSERTQUERY_{self.catalog.numbers + 1}"
+        made = self._insert_plan(statement, query_id, session.start)
+        self.catalog.numbers += 1
+        self._begin(made)
+        self._adopt_insert(made, statement, query_id)
+        self._file.add(Stored(statement.text, query_id, session.start))
+        return answers.done(statement.text, f"Created query with ID {query_id}")
+
+    def _adopt_insert(self, made: Planned, statement: s.InsertSelect, query_id: str) -> None:
+        self.catalog.queries[query_id] = RunningQuery(
+            query_id, statement.text, statement.name, made.sources, made.document
+        )
+
+    def _insert_values(self, statement: s.InsertValues, session: Session) -> answers.Answer:
+        insert_row(self.client, self.catalog.find(statement.name), statement)
+        return answers.done(statement.text, "Inserted")
+
+    # --- drop, terminate, alter --------------------------------------------------------------------
+
+    def _drop(self, statement: s.Drop, session: Session) -> answers.Answer:
+        found = self.catalog.relations.get(statement.name)
+        if found is None and statement.if_exists:
+            return answers.done(statement.text, f"Source `{statement.name}` does not exist.")
+        found = self.catalog.find(statement.name)
+        if found.kind != statement.kind:
+            raise SqlError(f"{found.name} is a {found.kind.lower()}: write DROP {found.kind} {found.name}")
+        readers = [
+            q for q in self.catalog.readers_of(found.name) if q not in self.catalog.writers_of(found.name)
+        ]
+        if readers:
+            raise SqlError(
+                f"Cannot drop {found.name}: it is read by {', '.join(readers)}: TERMINATE them first"
+            )
+        for query in self.catalog.writers_of(found.name):
+            self._stop(query)
+        self._forget(found.name)
+        self._file.add(Stored(statement.text))
+        if statement.delete_topic:
+            with self.admin() as admin:
+                admin.topics.delete([found.topic])
+        return answers.done(statement.text, f"Source `{found.name}` (topic: {found.topic}) was dropped.")
+
+    def _forget(self, name: str) -> None:
+        for query in self.catalog.writers_of(name):
+            del self.catalog.queries[query]
+        self.catalog.relations.pop(name, None)
+
+    def _stop(self, query_id: str) -> None:
+        if query_id in self.manager.names():
+            self.manager.remove(query_id)
+        self.catalog.queries.pop(query_id, None)
+
+    def _chosen(self, query: str) -> list[str]:
+        """The queries that TERMINATE, PAUSE or RESUME means. Raises SqlError."""
+        if query.upper() == "ALL":
+            return list(self.catalog.queries)
+        found = next((one for one in self.catalog.queries if one.upper() == query.upper()), None)
+        if found is None:
+            raise SqlError(f"there is no query {query}; SHOW QUERIES lists them")
+        return [found]
+
+    def _act(self, statement: s.Act, session: Session) -> answers.Answer:
+        for query in self._chosen(statement.query):
+            if statement.action == "TERMINATE":
+                self._stop(query)
+            else:
+                self.manager.want(query, Wanted.PAUSED if statement.action == "PAUSE" else Wanted.RUNNING)
+        if statement.action == "TERMINATE":
+            self._file.add(Stored(statement.text))
+        word = {"TERMINATE": "terminated", "PAUSE": "paused", "RESUME": "resumed"}[statement.action]
+        return answers.done(statement.text, f"Query {word}.")
+
+    def _alter(self, statement: s.AddColumns, session: Session) -> answers.Answer:
+        found = self.catalog.find(statement.name)
+        if found.query is not None:
+            raise SqlError(
+                f"{found.name} is made by the query {found.query}: CREATE OR REPLACE it with the new columns"
+            )
+        self.catalog.add_columns(statement.name, statement.columns)
+        self._file.add(Stored(statement.text))
+        return answers.done(statement.text, f"{statement.kind.capitalize()} altered")
+
+    # --- what is there -----------------------------------------------------------------------------
+
+    def _show(self, statement: s.Show, session: Session) -> answers.Answer:
+        text = statement.text
+        if statement.what in ("STREAMS", "TABLES"):
+            return answers.listing(text, statement.what.removesuffix("S"), self.catalog.relations.values())
+        if statement.what == "TOPICS":
+            with self.admin() as admin:
+                names = [n for n in sorted(admin.topics.list()) if statement.all or not n.startswith("_")]
+                found = admin.topics.describe(names)
+                replicas = {n: [len(p.replicas) for p in found[n].partitions] for n in names}
+            return answers.topics(text, replicas)
+        if statement.what == "QUERIES":
+            rows = [(q, self._topic_of(q), self.state_of(q.id)) for q in self.catalog.queries.values()]
+            return answers.queries(text, rows)
+        if statement.what == "FUNCTIONS":
+            return answers.functions(text)
+        if statement.what == "PROPERTIES":
+            return answers.properties(text, {**PROPERTIES, **session.properties})
+        raise SqlError(f"SHOW {statement.what} is for the shell")
+
+    def _topic_of(self, query: RunningQuery) -> str:
+        found = self.catalog.relations.get(query.sink)
+        return query.sink if found is None else found.topic
+
+    def state_of(self, query_id: str) -> str:
+        """RUNNING, PAUSED or ERROR, in ksqlDB's words."""
+        try:
+            return RUNNING.get(self.manager.get(query_id).state, "UNRESPONSIVE")
+        except KeyError:
+            return "TERMINATED"
+
+    def _describe(self, statement: s.Describe, session: Session) -> answers.Answer:
+        if statement.function:
+            function = FUNCTIONS.get(statement.name)
+            if function is None:
+                raise SqlError(f"there is no function {statement.name}; SHOW FUNCTIONS lists them")
+            return answers.function(statement.text, function)
+        relation = self.catalog.find(statement.name)
+
+        def rows(ids: list[str]) -> list[answers.Answer]:
+            named = [self.catalog.queries[one] for one in ids]
+            return list(
+                answers.queries("", [(q, self._topic_of(q), self.state_of(q.id)) for q in named])["queries"]
+            )
+
+        statistics, partitions = "", 0
+        if statement.extended:
+            with self.admin() as admin:
+                partitions = len(admin.topics.describe([relation.topic])[relation.topic].partitions)
+            statistics = self._statistics(self.catalog.writers_of(relation.name))
+        readers = rows(self.catalog.readers_of(relation.name))
+        return answers.description(
+            statement.text,
+            relation,
+            readers,
+            rows(self.catalog.writers_of(relation.name)),
+            statistics,
+            partitions,
+        )
+
+    def _statistics(self, queries: list[str]) -> str:
+        lines = []
+        for query in queries:
+            for row in self.manager.status(query)["queries"]:
+                rate = row["records_per_second"]
+                lines.append(
+                    f"messages-per-sec: {0 if rate is None else rate:>10}   total-messages: {row['records']:>10}   "
+                    f"failed: {row['failed']:>6}   lag: {'-' if row['lag'] is None else row['lag']}"
+                )
+        return "\n".join(lines) or "no query writes it"
+
+    def _explain(self, statement: s.Explain, session: Session) -> answers.Answer:
+        inner = statement.statement
+        if inner is None:
+            query = self.catalog.queries[self._chosen(statement.query)[0]]
+            document, text = query.document, query.text
+        elif isinstance(inner, s.CreateAs | s.Query):
+            kind = inner.kind if isinstance(inner, s.CreateAs) else None
+            properties = inner.properties if isinstance(inner, s.CreateAs) else {}
+            name = inner.name if isinstance(inner, s.CreateAs) else "RESULT"
+            made = plan(
+                self.catalog, inner.select, query_id="EXPLAINED", name=name, kind=kind, properties=properties,
+                settings=Settings(session.start, 1), text=statement.text,
+            )  # fmt: skip
+            document, text = made.document, statement.text
+        else:
+            raise SqlError("EXPLAIN is for a query's id, SELECT, and CREATE ... AS SELECT")
+        shown = yaml.safe_dump(dict(document), sort_keys=False, width=100)
+        return {
+            "@type": "queryDescription",
+            "statementText": statement.text,
+            "queryDescription": {
+                "id": statement.query, "statementText": text, "windowType": None, "fields": [], "sources": [],
+                "sinks": [], "topology": shown, "executionPlan": shown, "overriddenProperties": {},
+                "queryType": "PERSISTENT",
+                "queryErrors": [], "tasksMetadata": [], "state": self.state_of(statement.query) if statement.query else "",
+            },
+            "warnings": [],
+        }  # fmt: skip
+
+    def _assert(self, statement: s.AssertTopic, session: Session) -> answers.Answer:
+        import time
+
+        give_up = time.monotonic() + statement.timeout_s
+        while True:
+            with self.admin() as admin:
+                there = statement.topic in admin.topics.list()
+            if there == statement.exists:
+                return answers.done(
+                    statement.text, f"Topic {statement.topic} {'exists' if there else 'does not exist'}"
+                )
+            if time.monotonic() >= give_up:
+                raise SqlError(
+                    f"Topic {statement.topic} {'does not exist' if statement.exists else 'exists'}"
+                )
+            time.sleep(0.1)
+
+
+def _number_of(query_id: str) -> int:
+    last = query_id.rpartition("_")[2]
+    return int(last) if last.isdecimal() else 0
+
+
+def _columns(found: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in found.items())
+
+
+WORK: Final[Mapping[type[s.Statement], Callable[[Engine, Any, Session], answers.Answer]]] = {
+    s.Create: Engine._create,
+    s.CreateAs: Engine._create_as,
+    s.InsertSelect: Engine._insert_select,
+    s.InsertValues: Engine._insert_values,
+    s.Drop: Engine._drop,
+    s.Act: Engine._act,
+    s.AddColumns: Engine._alter,
+    s.Show: Engine._show,
+    s.Describe: Engine._describe,
+    s.Explain: Engine._explain,
+    s.AssertTopic: Engine._assert,
+}
