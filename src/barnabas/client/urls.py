@@ -33,9 +33,10 @@ def connect(
     import http.client  # imported late: not needed when a broker starts
 
     host = parts.hostname or "localhost"
+    # Without a port, http.client would look for one in the host, and find one in [::1].
     if parts.scheme == "https":
-        return http.client.HTTPSConnection(host, parts.port, timeout=timeout_s, context=context)
-    return http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
+        return http.client.HTTPSConnection(host, parts.port or 443, timeout=timeout_s, context=context)
+    return http.client.HTTPConnection(host, parts.port or 80, timeout=timeout_s)
 
 
 def without_login(url: str) -> str:
