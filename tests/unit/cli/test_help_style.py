@@ -79,6 +79,7 @@ SEVERAL_MEANINGS = {
     "--to": "where to end: a place of a group, or a key of a view",
     "--output": "an output of a pipeline, or the format of a plot",
     "--schema": "produce may also name a file",
+    "--metrics": "start: where they are served; clients: which ones are shown",
 }
 """Options whose values differ from command to command, and why."""
 
@@ -246,7 +247,7 @@ def test_the_options_that_all_commands_have_come_last_in_one_order(command: Comm
 def test_an_option_has_the_same_letter_and_the_same_names_everywhere() -> None:
     spellings: dict[str, set[tuple[str, ...]]] = defaultdict(set)
     for option in OPTIONS:
-        if option.name not in {"--json", "--bootstrap", "--config"}:
+        if option.name not in {"--json", "--bootstrap", "--config", "--metrics"}:
             spellings[option.name].add(tuple(name for name in option.names if name not in LETTERS_OF_KCAT))
     assert {name: found for name, found in spellings.items() if len(found) > 1} == {}
 
