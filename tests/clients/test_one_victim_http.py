@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from barnabas.client.options import ClientOptions
-from barnabas.client.urls import Address
 from barnabas.http.guard import Limits as HttpLimits
 from barnabas.http.server import HttpOptions, HttpServer, ServerThread
+from barnabas.http_client import Address
 from barnabas.pipelines.serving.api import make_service
 from barnabas.pipelines.serving.manager import Manager
 from barnabas.proxy import main as rest

@@ -60,3 +60,33 @@ def test_a_row_names_what_the_package_imports(part: str) -> None:
     folder = SOURCE / part
     files = [*folder.rglob("*.py"), *folder.rglob("*.pyx")] or [SOURCE / f"{part}.py"]
     assert {name for path in files for name in imported_by(path)} & parts() - {part} == named
+
+
+def imports_of(path: Path) -> set[str]:
+    """The modules that a file imports, wherever in it, with the names that it takes from them."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("modules", "allowed"),
+    [
+        # Requests go where the configuration says; one place knows how. The other reads rows for as long as a query runs.
+        (
+            ("http.client", "urllib.request", "urllib3", "requests", "httpx", "aiohttp"),
+            {"http_client.py", "cli/sql/client.py"},
+        ),
+        # librdkafka carries users' records only.
+        (("confluent_kafka.admin",), set()),
+    ],
+)
+def test_one_place_uses_a_module(modules: tuple[str, ...], allowed: set[str]) -> None:
+    users = {
+        str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if imports_of(path) & set(modules)
+    }
+    assert users == allowed

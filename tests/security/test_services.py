@@ -126,6 +126,7 @@ def test_tokens_and_what_needs_no_login(
 
 
 def test_passwords_and_tokens_are_in_no_log(folder: Path, registries: list[RegistryProcess]) -> None:
+    client(registries[0], folder, f"alice:{password_of(folder, 'alice')}").get_subjects()
     said = "".join(registry.log_path.read_text() for registry in registries)
     assert password_of(folder, "alice") not in said
     assert "user=alice" in said
@@ -133,12 +134,14 @@ def test_passwords_and_tokens_are_in_no_log(folder: Path, registries: list[Regis
 
 
 def test_the_schema_commands_log_in(folder: Path, registries: list[RegistryProcess]) -> None:
-    url = f"https://alice:{password_of(folder, 'alice')}@127.0.0.1:{registries[0].port}"
+    login = f"alice:{password_of(folder, 'alice')}"
+    client(registries[0], folder, login).register_schema("subject-of-the-command", SCHEMA)
+    url = f"https://{login}@127.0.0.1:{registries[0].port}"
     words = [sys.executable, "-m", "barnabas", "schema", "get", "-r", url]
     environment = {**os.environ, "SSL_CERT_FILE": str(folder / "ca.pem")}
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode == 0, done.stderr
-    assert "subject-" in done.stdout
+    assert "subject-of-the-command" in done.stdout
 
 
 @pytest.mark.parametrize(

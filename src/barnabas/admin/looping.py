@@ -28,7 +28,7 @@ class LoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result, or its error. An interrupt of the caller cancels it."""
-        future: Future[T] = asyncio.run_coroutine_threadsafe(coroutine, self._running())
+        future = self.start(coroutine)
         try:
             return future.result()
         except CancelledError:
@@ -36,6 +36,10 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """The coroutine's result to come; its errors are the future's."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._running())
 
     def close(self) -> None:
         """Stop the loop. What is still under way is cancelled."""

@@ -22,8 +22,8 @@ from barnabas.runtime.workers import Workers, call_when_input_ends
 
 if TYPE_CHECKING:
     from barnabas.broker.server import BrokerServer
-    from barnabas.client.urls import Address
     from barnabas.config.loader import BrokerConfig
+    from barnabas.http_client import Address
     from barnabas.observe.metric import Measure, Sample
 
 log = logging.getLogger("barnabas.main")

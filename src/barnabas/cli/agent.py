@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import socket
@@ -13,15 +12,15 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
 
+from barnabas.admin import Admin, Results, Topic
 from barnabas.agent.files import CLOSED, Compressed, Followed, Truncated
 from barnabas.agent.shipper import FILE_KEY, STOP_SECONDS, Refused, Shipper, Stopped
 from barnabas.agent.state import default_folder, open_state
 from barnabas.agent.watcher import PARKED_AT_ONCE, FileKey, Watcher, require_files
 from barnabas.cli.records.produce import require_topic
-from barnabas.terminal.connection import Connection, connect, explain
+from barnabas.terminal.administering import administering, options_of
+from barnabas.terminal.connection import Connection, connect
 from barnabas.terminal.errors import EXIT_NOT_DELIVERED, EXIT_OK, CliError, UsageError
 from barnabas.terminal.options import AsJson, Bootstrap, Properties, Quiet, Verbose
 from barnabas.terminal.output import count_of, note, print_json, size_text
@@ -37,7 +36,7 @@ PROGRESS_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 0.5
 TOPIC_SECONDS: Final = 2.0
 """How often the agent checks whether the topic was created again."""
-TIMEOUT_SECONDS: Final = 30.0
+LOOK_SECONDS: Final = 10.0
 REFUSED_SECONDS: Final = 5.0
 TRIES: Final = 3
 """How often the start may fail with a broker that answers, before the agent gives up."""
@@ -487,22 +486,11 @@ def key_bytes(key: str) -> bytes | None:
 
 def ids_of(connection: Connection, topic: str) -> tuple[str, str]:
     """The ids of the cluster and of the topic; the latter is empty with brokers that have none."""
-    admin = connection.admin()
-    try:
-        cluster = admin.list_topics(topic, timeout=TIMEOUT_SECONDS).cluster_id or "cluster"
-    except KafkaException as error:
-        raise CliError(f"cannot read the metadata of {topic}: {explain(error.args[0])}") from None
-    topic_id = ""
-    with contextlib.suppress(Exception):
-        # Older brokers have no topic ids and refuse this; there the name has to do.
-        topic_id = str(ask_topic_id(admin, topic).result(TIMEOUT_SECONDS).topic_id)
-    return cluster, topic_id
-
-
-def ask_topic_id(admin: Any, topic: str) -> Future[Any]:
-    """The cluster's description of a topic, as a future."""
-    found: Future[Any] = admin.describe_topics(TopicCollection([topic]), request_timeout=10)[topic]
-    return found
+    with administering(connection) as admin:
+        cluster = admin.cluster.describe().id or "cluster"
+        found = admin.topics.describe([topic])[topic]
+    # Older brokers have no topic ids; there the name has to do.
+    return cluster, "" if found.id is None else str(found.id)
 
 
 def state_name(cluster: str, topic: str, topic_id: str) -> str:
@@ -518,8 +506,8 @@ class TopicWatch:
     connection: Connection
     topic: str
     topic_id: str
-    admin: Any = None
-    answer: Future[Any] | None = None
+    admin: Admin | None = None
+    answer: Future[Results[str, Topic]] | None = None
     asked_at: float = field(default_factory=time.monotonic)
 
     def has_changed(self) -> bool:
@@ -529,11 +517,14 @@ class TopicWatch:
             return False
         if self.answer is None:
             if self.admin is None:
-                self.admin = AdminClient(self.connection.config())
-            self.answer = ask_topic_id(self.admin, self.topic)
+                self.admin = Admin(options_of(self.connection, LOOK_SECONDS))
+            self.answer = self.admin.thread.start(self.admin.asynchronous.topics.describe([self.topic]))
             return False
         if not self.answer.done():
             return False
         answer, self.answer, self.asked_at = self.answer, None, now
         # An error proves nothing: the broker is away, or the topic was deleted and is not created again yet.
-        return answer.exception() is None and str(answer.result().topic_id) != self.topic_id
+        if answer.exception() is not None:
+            return False
+        found = answer.result().done.get(self.topic)
+        return found is not None and found.id is not None and str(found.id) != self.topic_id

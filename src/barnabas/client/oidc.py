@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from barnabas.client.errors import AuthenticationFailed, ClientError
-from barnabas.client.urls import connect, without_login
+from barnabas.http_client import Address, Answer, NoAnswer, ask, without_login
 
 METHOD: Final = "sasl.oauthbearer.method"
 URL: Final = "sasl.oauthbearer.token.endpoint.url"
@@ -135,28 +135,25 @@ def forget(options: OidcOptions) -> None:
 
 
 def _fetched(options: OidcOptions) -> _Held:
-    import http.client  # imported late: most clients log in otherwise
-
     begun = time.monotonic()
     where = without_login(options.url)
     for left in range(TRIES - 1, -1, -1):
         try:
-            status, raw = _exchange(options)
-        except (OSError, http.client.HTTPException) as error:
+            answer = _exchange(options)
+        except NoAnswer as error:
             if not left:
                 raise AuthenticationFailed(
                     f"no token can be fetched from {where}: {error}; check {URL}, and {CA_FILE} if it is https"
                 ) from None
         else:
-            if status not in BUSY or not left:
-                return _read(options, status, raw, begun)
+            if answer.status not in BUSY or not left:
+                return _read(options, answer.status, answer.body, begun)
         time.sleep(PAUSE_S)
     raise AssertionError("TRIES is at least 1")
 
 
-def _exchange(options: OidcOptions) -> tuple[int, bytes]:
-    parts = urlsplit(options.url)
-    connection = connect(parts, _context(options) if parts.scheme == "https" else None, TIMEOUT_S)
+def _exchange(options: OidcOptions) -> Answer:
+    context = _context(options) if urlsplit(options.url).scheme == "https" else None
     login = base64.b64encode(f"{options.client_id}:{options.secret}".encode()).decode()
     form = {"grant_type": CLIENT_CREDENTIALS} | ({"scope": options.scope} if options.scope else {})
     headers = {
@@ -164,13 +161,11 @@ def _exchange(options: OidcOptions) -> tuple[int, bytes]:
         "Content-Type": "application/x-www-form-urlencoded",
         "Accept": "application/json",
     }
-    try:
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection.request("POST", path, urlencode(form), headers)
-        response = connection.getresponse()
-        return response.status, response.read(ANSWER_BYTES_MAX)
-    finally:
-        connection.close()
+    form_bytes = urlencode(form).encode()
+    return ask(
+        Address(options.url, context), "POST", "", form_bytes, headers,
+        timeout_s=TIMEOUT_S, bytes_max=ANSWER_BYTES_MAX,
+    )  # fmt: skip
 
 
 def _context(options: OidcOptions) -> ssl.SSLContext:

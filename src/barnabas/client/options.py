@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from barnabas.client import oidc
 from barnabas.client.errors import ClientError
 from barnabas.client.tls import CRL_FILE, JAVA_ONLY, STORE_NAMES, context_of
+from barnabas.config import jaas
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -35,8 +36,6 @@ SECURITY_IGNORED: Final = JAVA_ONLY | {
     *oidc.OTHER_GRANTS,
 }  # fmt: skip
 """Settings of Java and librdkafka that mean nothing here."""
-
-_JAAS_PAIR: Final = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,26 +202,32 @@ def _token_file(url: str) -> str:
     return unquote(parts.path)
 
 
-def jaas_values(text: str) -> dict[str, str]:
-    """The options in a line of sasl.jaas.config: username, password and others."""
-    return {
-        name: re.sub(r"\\(.)", r"\1", values[0] or values[1]) or values[2]
-        for name, *values in _JAAS_PAIR.findall(text)
-        if any(values)
-    }
+def jaas_values(text: str) -> Mapping[str, str]:
+    """The options in sasl.jaas.config: username, password and others; none in an empty text. Raises ClientError.
+
+    A semicolon may be missing at its end.
+    """
+    if not text.strip():
+        return {}
+    stripped = text.rstrip()
+    try:
+        return jaas.parse_login(stripped if stripped.endswith(";") else f"{stripped};").options
+    except jaas.JaasError as error:
+        form = 'MODULE required NAME="VALUE" ...;'
+        raise ClientError(f"sasl.jaas.config is not of the form {form}: {error}") from None
 
 
 def _sasl(options: Mapping[str, str]) -> SaslOptions:
     mechanism = (options.get("sasl.mechanism") or options.get("sasl.mechanisms") or "").upper()
     if mechanism not in MECHANISMS:
         raise ClientError(f"sasl.mechanism={mechanism or '(not set)'} is not one of {', '.join(MECHANISMS)}")
-    jaas = jaas_values(options.get("sasl.jaas.config", ""))
+    login = jaas_values(options.get("sasl.jaas.config", ""))
     is_bearer = mechanism == "OAUTHBEARER"
-    provider = oidc.OidcOptions.of(options, jaas) if is_bearer else None
+    provider = oidc.OidcOptions.of(options, login) if is_bearer else None
     sasl = SaslOptions(
         mechanism,
-        options.get("sasl.username") or jaas.get("username", ""),
-        options.get("sasl.password") or jaas.get("password", ""),
+        options.get("sasl.username") or login.get("username", ""),
+        options.get("sasl.password") or login.get("password", ""),
         options.get("sasl.oauthbearer.token", ""),
         _token_file(options.get(oidc.URL, "")) if is_bearer and provider is None else "",
         provider,

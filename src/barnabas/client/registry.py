@@ -9,15 +9,15 @@ The meaning of an id never changes, so results by id are cached. Blocking; threa
 
 from __future__ import annotations
 
-import http.client
 import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from barnabas.client.urls import Address, connect, login_of, without_login
+from barnabas.http_client import Address, NoAnswer, ask, without_login
+from barnabas.http_client import BadAddress as NoAddress
 from barnabas.schemas.framing import Schema, contract_of
 
 if TYPE_CHECKING:
@@ -65,40 +65,24 @@ def request(
     tries: number of attempts while the registry does not answer or is busy. context: verifies the registry, if the system's
     authorities do not.
     """
+    address = Address(url if "://" in url else f"http://{url}", context)
+    headers = {"Content-Type": MEDIA_TYPE, TAKES_NEW_FIELDS: "true"}
+    data = None if body is None else json.dumps(body).encode()
     for left in range(tries - 1, -1, -1):
         try:
-            status, raw = _exchange(Address(url, context), method, path, body, timeout_s)
-        except (OSError, http.client.HTTPException) as error:
+            answer = ask(address, method, path, data, headers, timeout_s=timeout_s)
+        except NoAddress:
+            raise BadAddress(
+                f"{without_login(url)!r} is not the address of a registry, for example http://localhost:8081"
+            ) from None
+        except NoAnswer as error:
             if not left:
-                reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-                raise NoRegistry(f"no registry answers at {without_login(url)}: {reason}") from None
+                raise NoRegistry(f"no registry answers at {without_login(url)}: {error}") from None
         else:
-            if status not in BUSY or not left:
-                return _answer(url, status, raw)
+            if answer.status not in BUSY or not left:
+                return _answer(url, answer.status, answer.body)
         time.sleep(PAUSE_S)
     raise AssertionError("tries is at least 1")
-
-
-def _exchange(address: Address, method: str, path: str, body: Any, timeout_s: float) -> tuple[int, bytes]:
-    url = address.url
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    try:
-        port = parts.port
-    except ValueError:
-        port = -1
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
-        raise BadAddress(
-            f"{without_login(url)!r} is not the address of a registry, for example http://localhost:8081"
-        )
-    connection = connect(parts, address.context, timeout_s)
-    headers = {"Content-Type": MEDIA_TYPE, TAKES_NEW_FIELDS: "true", **login_of(parts)}
-    try:
-        data = None if body is None else json.dumps(body).encode()
-        connection.request(method, parts.path.rstrip("/") + path, data, headers)
-        response = connection.getresponse()
-        return response.status, response.read()
-    finally:
-        connection.close()
 
 
 def _answer(url: str, status: int, raw: bytes) -> Any:

@@ -1,4 +1,5 @@
-"""Java's login files (JAAS), as far as the documentation of Kafka and ZooKeeper uses them.
+"""Java's login configuration (JAAS), as far as the documentation of Kafka and ZooKeeper uses it: in files, and in
+`sasl.jaas.config`.
 
     Client {
         org.apache.zookeeper.server.auth.DigestLoginModule required
@@ -6,8 +7,9 @@
         password="secret";
     };
 
-A section has a name and login modules, each with a flag and options. Kafka's scripts pass the file's name as a Java property
-in KAFKA_OPTS; so does Barnabas, so that a broker's environment need not change.
+A section of a file has a name and login modules, each with a flag and options; `sasl.jaas.config` is one login module.
+Kafka's scripts pass the file's name as a Java property in KAFKA_OPTS; so does Barnabas, so that a broker's environment need
+not change. Errors do not quote the text: it contains passwords.
 """
 
 from __future__ import annotations
@@ -21,14 +23,16 @@ from typing import Final, NamedTuple
 
 FILE_PROPERTY: Final = "java.security.auth.login.config"
 VARIABLE: Final = "KAFKA_OPTS"
+FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
 _TOKEN: Final = re.compile(
-    r'\s+|//[^\n]*|/\*.*?\*/|#[^\n]*|(?P<text>"(?:[^"\\]|\\.)*")|(?P<mark>[{};=])|(?P<word>[^\s{};="]+)',
-    re.DOTALL,
+    r"""\s+ | //[^\n]* | \#[^\n]* | /\*.*?\*/ | (?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    | (?P<mark>[{};=]) | (?P<word>[^\s{};="'][^\s{};="]*)""",
+    re.VERBOSE | re.DOTALL,
 )
 
 
 class JaasError(ValueError):
-    """The file is malformed; the message is one line with its line number."""
+    """The text is malformed; the message is one line with its line number."""
 
 
 class Login(NamedTuple):
@@ -48,17 +52,22 @@ def java_properties(environment: Mapping[str, str] = os.environ) -> dict[str, st
     return {name: value for name, _, value in pairs}
 
 
-def read_section(path: str, section: str) -> tuple[Login, ...]:
-    """The logins of one section; empty if the file has no such section. Raises JaasError."""
+def read_file(path: str) -> dict[str, tuple[Login, ...]]:
+    """The logins of each section of a file. Raises JaasError."""
     try:
         text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise JaasError(f"the login file {path} cannot be read: {why}") from None
     try:
-        return parse(text).get(section, ())
+        return parse(text)
     except JaasError as error:
         raise JaasError(f"{path}, {error}") from None
+
+
+def read_section(path: str, section: str) -> tuple[Login, ...]:
+    """The logins of one section; empty if the file has no such section. Raises JaasError."""
+    return read_file(path).get(section, ())
 
 
 def parse(text: str) -> dict[str, tuple[Login, ...]]:
@@ -75,13 +84,25 @@ def parse(text: str) -> dict[str, tuple[Login, ...]]:
     return sections
 
 
+def parse_login(text: str) -> Login:
+    """The one login module of `sasl.jaas.config`. Raises JaasError."""
+    tokens = _Tokens(text)
+    login = _login(tokens)
+    if tokens.take() is not None:
+        raise JaasError("there is something after its first semicolon")
+    return login
+
+
 def _login(tokens: _Tokens) -> Login:
-    module, _flag = tokens.word("a login module"), tokens.word("required, requisite, sufficient or optional")
+    module = tokens.word("a login module")
+    flag = "required, requisite, sufficient or optional"
+    if tokens.word(flag).lower() not in FLAGS:
+        raise JaasError(f"line {tokens.line}: {flag} is missing")
     options: dict[str, str] = {}
     while not tokens.skip(";"):
         name = tokens.word("an option")
         tokens.expect("=")
-        options[name] = tokens.word(f"the value of {name}")
+        options[name] = tokens.word("the value of an option")
     return Login(module.rpartition(".")[2], options)
 
 
@@ -96,7 +117,7 @@ class _Tokens:
             if match is None:
                 raise JaasError(f"line {self._line(at)}: a quotation mark has no end")
             if match["text"] is not None:
-                self._found.append((re.sub(r"\\(.)", r"\1", match["text"][1:-1]), at, False))
+                self._found.append((re.sub(r"\\(.)", r"\1", match["text"][1:-1], flags=re.DOTALL), at, False))
             elif match["mark"] or match["word"]:
                 self._found.append((match[0], at, match["mark"] is not None))
             at = match.end()
@@ -111,7 +132,7 @@ class _Tokens:
     def word(self, what: str) -> str:
         """The next token, which must not be a punctuation mark."""
         if self._next == len(self._found) or self._found[self._next][2]:
-            raise JaasError(f"line {self._here()}: {what} is missing")
+            raise JaasError(f"line {self.line}: {what} is missing")
         token = self.take()
         assert token is not None
         return token
@@ -125,9 +146,11 @@ class _Tokens:
     def expect(self, mark: str) -> None:
         """Skip the next token, which must be this mark."""
         if not self.skip(mark):
-            raise JaasError(f"line {self._here()}: {mark} is missing")
+            raise JaasError(f"line {self.line}: {mark} is missing")
 
-    def _here(self) -> int:
+    @property
+    def line(self) -> int:
+        """The line of the next token, from 1."""
         at = self._found[self._next][1] if self._next < len(self._found) else len(self._text)
         return self._line(at)
 

@@ -23,9 +23,9 @@ from barnabas.admin.values import NodeId, TopicPartition
 from barnabas.client.async_cluster import AsyncCluster
 from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
-from barnabas.client.urls import Address
 from barnabas.console.kept import Kept
 from barnabas.console.records.decoding import Decoder
+from barnabas.http_client import Address
 
 log = logging.getLogger("barnabas.console")
 

@@ -10,7 +10,6 @@ from typing import Final
 from starlette.types import Scope
 
 from barnabas.client.options import ClientOptions
-from barnabas.client.urls import Address
 from barnabas.console.answering import Console, routes
 from barnabas.console.clusters import Cluster
 from barnabas.console.login import Sessions
@@ -18,6 +17,7 @@ from barnabas.console.records.masking import NO_MASKING, Masking
 from barnabas.console.roles import Roles
 from barnabas.http.errors import HttpError
 from barnabas.http.server import HttpOptions, HttpServer, Service
+from barnabas.http_client import Address
 
 STOP_S: Final = 3.0
 """How long requests in progress may take when the console stops: live tails never end by themselves."""

@@ -27,13 +27,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from barnabas.client.urls import Address
 from barnabas.http.accepting import Acceptor, ConnectionLimits, Place
 from barnabas.http.connection import LimitedConnection
 from barnabas.http.errors import ErrorShape
 from barnabas.http.guard import Authenticate, Guard, Limits
 from barnabas.http.listening import ServiceError, TlsFiles, listen, load
 from barnabas.http.visitors import Visitors, name_of
+from barnabas.http_client import Address
 from barnabas.open_files import allow_all_files
 
 log = logging.getLogger("barnabas.http")

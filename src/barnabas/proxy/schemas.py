@@ -6,7 +6,6 @@ The schema of an id never changes and stays cached; the newest version of a subj
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import time
 from collections import OrderedDict
@@ -14,11 +13,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from barnabas.client.registry import MEDIA_TYPE, TAKES_NEW_FIELDS
-from barnabas.client.urls import Address, connect, login_of, without_login
 from barnabas.http.errors import HttpError
+from barnabas.http_client import Address, ask, without_login
 from barnabas.proxy.encoding import SchemaText
 from barnabas.proxy.errors import INVALID_SCHEMA, KAFKA_ERROR
 from barnabas.proxy.formats import AVRO, JSONSCHEMA, KINDS, PROTOBUF, Codec, make_codec
@@ -78,7 +77,7 @@ class Schemas:
 
     def __init__(self, address: Address | None) -> None:
         self.url = None if address is None else address.url
-        self._context = None if address is None else address.context
+        self._address = address
         self._threads = ThreadPoolExecutor(THREADS, "rest schemas")
         self._kept: OrderedDict[tuple[Any, ...], tuple[float, Known | Refused]] = OrderedDict()
 
@@ -133,7 +132,7 @@ class Schemas:
             raise _as_http(error) from error
         except InvalidSchema as error:
             raise HttpError(422, f"the schema cannot be used: {error.message}", INVALID_SCHEMA) from error
-        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             reason = getattr(error, "strerror", None) or error or type(error).__name__
             raise HttpError(
                 500, f"no schema registry answers at {without_login(self.url)}: {reason}", KAFKA_ERROR
@@ -199,18 +198,12 @@ class Schemas:
             found[place] = Dependency(name, Reference(name, *place), str(answer["schema"]))
 
     def _ask(self, method: str, path: str, body: Any) -> Any:
-        """The parsed answer to a request. Raises Refused, OSError, HTTPException, ValueError if it is not JSON."""
-        assert self.url is not None
-        parts = urlsplit(self.url)
-        connection = connect(parts, self._context, TIMEOUT_S)
+        """The parsed answer to a request. Raises Refused, NoAnswer, ValueError if it is not JSON."""
+        assert self._address is not None
         data = None if body is None else json.dumps(body).encode()
-        try:
-            headers = {"Content-Type": MEDIA_TYPE, TAKES_NEW_FIELDS: "true", **login_of(parts)}
-            connection.request(method, parts.path.rstrip("/") + path, data, headers)
-            response = connection.getresponse()
-            answer = json.loads(response.read() or b"null")
-        finally:
-            connection.close()
+        headers = {"Content-Type": MEDIA_TYPE, TAKES_NEW_FIELDS: "true"}
+        response = ask(self._address, method, path, data, headers, timeout_s=TIMEOUT_S)
+        answer = json.loads(response.body or b"null")
         if response.status >= 400:
             told = answer if isinstance(answer, dict) else {}
             code = told.get("error_code")

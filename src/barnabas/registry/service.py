@@ -7,7 +7,6 @@ and does not wait until it has read them back: its own responses show a change o
 from __future__ import annotations
 
 import asyncio
-import http.client
 import logging
 import ssl
 import time
@@ -20,6 +19,7 @@ from urllib.parse import urlsplit
 from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
 from barnabas.client.tables.writing import TooLarge, Writer
+from barnabas.http_client import Address, NoAnswer, ask
 from barnabas.registry.decisions import Decision
 from barnabas.registry.election import Election, Identity, Outcome
 from barnabas.registry.errors import Code, RegistryError
@@ -312,10 +312,8 @@ class Registry:
             answer = await loop.run_in_executor(
                 self._forward_threads, send, writer, handed, self.options.peers
             )
-        except ConnectionRefusedError:
-            return None
-        except (OSError, http.client.HTTPException) as error:
-            if handed.method != "DELETE":
+        except NoAnswer as error:
+            if error.was_refused or handed.method != "DELETE":
                 return None
             raise RegistryError(
                 Code.FORWARDING_FAILED,
@@ -335,22 +333,13 @@ def _too_large(size: int, limit: int) -> RegistryError:
 
 
 def send(writer: str, handed: Handed, peers: ssl.SSLContext | None = None) -> Answer:
-    """Send a request to the writer and wait for its response. Raises OSError, HTTPException."""
-    parts = urlsplit(writer)
-    host, port = parts.hostname or "localhost", parts.port
-    if parts.scheme == "https":
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            host, port, timeout=WRITER_WAIT_S, context=peers
-        )
-    else:
-        connection = http.client.HTTPConnection(host, port, timeout=WRITER_WAIT_S)
-    try:
-        connection.request(
-            handed.method, handed.target, handed.body or None, {**handed.headers, FORWARDED: "true"}
-        )
-        response = connection.getresponse()
-        return Answer(
-            response.status, response.read(), response.getheader("content-type") or "application/json"
-        )
-    finally:
-        connection.close()
+    """Send a request to the writer and wait for its response. Raises NoAnswer."""
+    answer = ask(
+        Address(writer, peers),
+        handed.method,
+        handed.target,
+        handed.body,
+        {**handed.headers, FORWARDED: "true"},
+        timeout_s=WRITER_WAIT_S,
+    )
+    return Answer(answer.status, answer.body, answer.media_type or "application/json")

@@ -12,8 +12,8 @@ from barnabas.extras import how_to_install
 from barnabas.services.option import ServiceOption
 
 if TYPE_CHECKING:
-    from barnabas.client.urls import Address
     from barnabas.http.server import HttpOptions, HttpServer
+    from barnabas.http_client import Address
     from barnabas.observe.metric import Measure
     from barnabas.services.access import Access
 

@@ -19,8 +19,8 @@ from barnabas.terminal.properties import require_known
 
 if TYPE_CHECKING:
     from barnabas.broker.main import Companion, MakeCompanion
-    from barnabas.client.urls import Address
     from barnabas.http.server import HttpOptions, HttpServer
+    from barnabas.http_client import Address
     from barnabas.observe.metric import Measure
 
 PREFIX: Final = "--services-"
@@ -317,7 +317,7 @@ class Made:
 
     def _neighbour(self, name: str) -> Address | None:
         """Where another service of this process answers, once it has started. See Given."""
-        from barnabas.client.urls import Address
+        from barnabas.http_client import Address
 
         server = self._servers.get(name)
         if server is None or not server.url:

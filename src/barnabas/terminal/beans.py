@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
-from barnabas.client.urls import login_of, without_login
+from barnabas.http_client import Address, BadAddress, NoAnswer, without_login
+from barnabas.http_client import ask as ask_service
 from barnabas.terminal.errors import CliError, UsageError
 
 DEFAULT_URL: Final = "http://localhost:9644"
@@ -17,31 +18,25 @@ TIMEOUT_S: Final = 60
 
 def ask(url: str, path: str, patterns: Sequence[str] = ()) -> dict[str, Any]:
     """The answer of the metrics service at `url`, as JSON. Raises CliError."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    query = urlencode([("name", pattern) for pattern in patterns])
+    address = Address(url if "://" in url else f"http://{url}")
+    try:
+        answer = ask_service(address, "GET", f"/{path}?{query}" if query else f"/{path}", timeout_s=TIMEOUT_S)
+    except BadAddress:
         raise UsageError(
             f"{without_login(url)!r} is not the address of a broker's metrics, for example {DEFAULT_URL}"
-        )
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname, parts.port, timeout=TIMEOUT_S)
-    query = urlencode([("name", pattern) for pattern in patterns])
-    try:
-        connection.request("GET", f"/{path}?{query}" if query else f"/{path}", headers=dict(login_of(parts)))
-        answer = connection.getresponse()
-        raw = answer.read()
-        if answer.status == http.client.UNAUTHORIZED:
-            raise CliError(f"{without_login(url)} asks for a login: write https://USER:PASSWORD@HOST:PORT")
-        if answer.status != http.client.OK:
-            raise CliError(f"{without_login(url)} answers {answer.status} {answer.reason}")
-        found: dict[str, Any] = json.loads(raw)
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "strerror", None) or error
+        ) from None
+    except NoAnswer as error:
         raise CliError(
-            f"no broker shows its metrics at {without_login(url)}: {reason}; start it with `barnabas start --with metrics`, "
+            f"no broker shows its metrics at {without_login(url)}: {error}; start it with `barnabas start --with metrics`, "
             "or name another address"
         ) from None
+    if answer.status == HTTPStatus.UNAUTHORIZED:
+        raise CliError(f"{without_login(url)} asks for a login: write https://USER:PASSWORD@HOST:PORT")
+    if answer.status != HTTPStatus.OK:
+        raise CliError(f"{without_login(url)} answers {answer.status}")
+    try:
+        found: dict[str, Any] = json.loads(answer.body)
     except ValueError:
         raise CliError(f"{without_login(url)} does not answer as a broker's metrics do") from None
-    finally:
-        connection.close()
     return found

@@ -7,7 +7,6 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ from barnabas.client.options import ClientOptions, TlsOptions, jaas_values
 from barnabas.client.tls import for_librdkafka
 from barnabas.terminal import profiles
 from barnabas.terminal.errors import CliError, UsageError
-from barnabas.terminal.output import MANNER, count_of, note
+from barnabas.terminal.output import MANNER, note
 from barnabas.terminal.probe import NotKafka, require_kafka
 from barnabas.terminal.properties import parse_pairs, require_known
 
@@ -31,9 +30,6 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 WHERE_FROM: Final = "-b, BARNABAS_BOOTSTRAP or the profile"
 CONNECT_TIMEOUT_SECONDS: Final = 5.0
 REQUEST_TIMEOUT_SECONDS: Final = 30.0
-LOOK_SECONDS: Final = 3.0
-"""How long a command asks for the reason of a failure."""
-
 BATCH_BYTES: Final = 1_000_000
 RECORD_BYTES_MAX: Final = 64 << 20
 """Larger records are refused here: the broker would close the connection (socket.request.max.bytes)."""
@@ -88,16 +84,8 @@ class Connection:
         if error.code() in REFUSALS:
             self.refusal = error
 
-    def admin(self) -> Any:
-        """An AdminClient on a cluster that answered a connection. Raises CliError when none does."""
-        from confluent_kafka.admin import AdminClient
-
-        self.require_reachable()
-        with configuration_errors():
-            return self._logged_in(AdminClient(self.config()))
-
     def producer(self, defaults: Mapping[str, Any]) -> Any:
-        """A Producer, as `admin`."""
+        """A Producer on a cluster that answered a connection. Raises CliError when none does."""
         from confluent_kafka import Producer
 
         self.require_reachable()
@@ -105,7 +93,7 @@ class Connection:
             return self._logged_in(Producer(self.config(defaults)))
 
     def consumer(self, defaults: Mapping[str, Any]) -> Any:
-        """A Consumer, as `admin`."""
+        """A Consumer, as `producer`."""
         from confluent_kafka import Consumer
 
         config = self.config(defaults)
@@ -144,67 +132,6 @@ class Connection:
     def protocol(self) -> str:
         """The security protocol, as the user spells it."""
         return self.properties.get("security.protocol", "PLAINTEXT")
-
-    def batch_limits(self, topic: str, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> dict[str, Any]:
-        """Producer settings that keep a batch within the topic's max.message.bytes; empty when not known. Raises CliError
-        if this is the first contact with the cluster and no broker answers, or the login is refused.
-
-        A broker refuses a batch that is too large as a whole, with all its records. Within these limits a record that
-        is too large is sent alone.
-        """
-        from confluent_kafka.admin import AdminClient, ConfigResource
-
-        if self.probed:
-            with configuration_errors():
-                admin = AdminClient(self.config())
-        else:
-            admin = self.admin()
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        try:
-            future = admin.describe_configs([resource], request_timeout=timeout_seconds)[resource]
-            limit_bytes = int(future.result(timeout_seconds)["max.message.bytes"].value)
-        except (KafkaException, KeyError, ValueError, TypeError, TimeoutError):
-            return {}  # the topic does not exist yet, or we may not describe it
-        return {
-            "batch.size": min(limit_bytes, BATCH_BYTES),
-            "message.max.bytes": min(max(8 * limit_bytes, BATCH_BYTES), RECORD_BYTES_MAX),
-        }
-
-    def too_few_replicas(self, topic: str) -> str:
-        """Which partition has fewer replicas in sync than min.insync.replicas; empty if none has, or nobody answers."""
-        from confluent_kafka.admin import AdminClient, ConfigResource
-
-        admin = AdminClient(self.config())
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        try:
-            partitions = admin.list_topics(topic, timeout=LOOK_SECONDS).topics[topic].partitions
-            asked = admin.describe_configs([resource], request_timeout=LOOK_SECONDS)
-            least = int(asked[resource].result(LOOK_SECONDS)["min.insync.replicas"].value)
-        except (KafkaException, KeyError, ValueError, TypeError, TimeoutError):
-            return ""
-        for number, part in sorted(partitions.items()):
-            if len(part.isrs) < least:
-                there = count_of(len(part.isrs), "in-sync replica")
-                return (
-                    f"partition {number} of {topic} has {there}, and min.insync.replicas is {least}; "
-                    "start the other brokers, or lower that option"
-                )
-        return ""
-
-    def lacks_topic(self, topic: str) -> bool:
-        """Whether the cluster says that there is no such topic; this request does not create it."""
-        from confluent_kafka.admin import ConfigResource
-
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        admin = self.admin()  # kept in a variable: a client that is garbage-collected drops its requests
-        asked = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)
-        try:
-            asked[resource].result(REQUEST_TIMEOUT_SECONDS)
-        except KafkaException as error:
-            return bool(error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART)
-        except TimeoutError:
-            return False
-        return False
 
     def is_reachable(self) -> bool:
         """Whether a bootstrap address accepts connections now."""
@@ -332,16 +259,6 @@ def configuration_errors() -> Iterator[None]:
         yield
     except KafkaException as error:
         raise UsageError(f"librdkafka refuses the configuration: {error.args[0].str()}") from None
-
-
-def await_result(future: Future[Any], doing: str) -> Any:
-    """The result of one admin call. Raises CliError that begins with `doing`."""
-    try:
-        return future.result(REQUEST_TIMEOUT_SECONDS + 5)
-    except KafkaException as error:
-        raise CliError(f"{doing}: {explain(error.args[0])}") from None
-    except TimeoutError:
-        raise CliError(f"{doing}: no answer in {REQUEST_TIMEOUT_SECONDS:.0f} s") from None
 
 
 MAY_NOT: Final = "this user lacks a right on the {}; `barnabas acl add` gives it"

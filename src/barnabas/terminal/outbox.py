@@ -16,6 +16,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError
 
 from barnabas.terminal.connection import RECORD_BYTES_MAX, Connection
+from barnabas.terminal.topics import batch_limits
 
 TOO_LARGE: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE)
 ALONE: Final = {"batch.num.messages": 1, "linger.ms": 0, "message.max.bytes": RECORD_BYTES_MAX}
@@ -49,7 +50,7 @@ class Outbox:
     _refused: deque[tuple[KafkaError, Stage, Any]] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
-        self._add(self.connection.batch_limits(self.topic))
+        self._add(batch_limits(self.connection, self.topic))
 
     @property
     def stage(self) -> Stage:
@@ -79,7 +80,7 @@ class Outbox:
 
     def _next(self, stage: Stage) -> Stage:
         if stage is self.stage and time.monotonic() - self._looked_at > LOOK_SECONDS:
-            limits = self.connection.batch_limits(self.topic, LOOK_TIMEOUT_SECONDS)
+            limits = batch_limits(self.connection, self.topic, LOOK_TIMEOUT_SECONDS)
             self._looked_at = time.monotonic()
             if limits and limits != stage.limits:
                 self._add(limits)

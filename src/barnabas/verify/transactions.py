@@ -24,6 +24,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from barnabas.sim.history import Violation
 from barnabas.sim.transactions import Outcome, TransactionHistory, Txn
+from barnabas.terminal.administering import administering
 from barnabas.terminal.connection import explain
 from barnabas.terminal.errors import CliError, UsageError, describe_failure
 
@@ -126,16 +127,14 @@ class Run:
         self.reader = Reader(self)
 
     def _places(self, topics: list[str]) -> list[Place]:
-        try:
-            known = self.connection.admin().list_topics(timeout=30).topics
-        except KafkaException as failure:
-            raise CliError(f"the topics cannot be listed: {explain(failure.args[0])}") from None
+        with administering(self.connection) as admin:
+            known = admin.topics.list()
         for topic in topics:
             if topic not in known:
                 raise CliError(
                     f"topic {topic} does not exist: create it with `barnabas topic create {topic}`"
                 )
-        return [(topic, partition) for topic in topics for partition in sorted(known[topic].partitions)]
+        return [(topic, part.number) for topic in topics for part in known[topic].partitions]
 
     def left_s(self, longest_s: float) -> float:
         """How long a call may take: `longest_s`, or what is left of the run if that is less."""

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.client.errors import ClientError
+from barnabas.client.options import jaas_values
 from barnabas.config import jaas
 
 BOOK = """
@@ -66,3 +68,34 @@ def test_the_environment_names_the_file(tmp_path: Path) -> None:
         jaas.java_properties({"KAFKA_OPTS": "'open"})
     with pytest.raises(jaas.JaasError, match="cannot be read: No such file"):
         jaas.read_section(str(tmp_path / "none"), "Client")
+
+
+def test_one_login_of_an_option() -> None:
+    text = """org.apache.kafka.common.security.plain.PlainLoginModule required
+    username='alice' password="a \\"b\\" c=d;" user_o'brien=x#y;"""
+    assert jaas.parse_login(text) == (
+        "PlainLoginModule",
+        {"username": "alice", "password": 'a "b" c=d;', "user_o'brien": "x#y"},
+    )
+    # Clients take it without the semicolon, too.
+    assert jaas_values(text.removesuffix(";"))["password"] == 'a "b" c=d;'
+    assert jaas_values(" ") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("secret", "required, requisite, sufficient or optional is missing"),
+        ("M secret a=1;", "required, requisite, sufficient or optional is missing"),
+        ("M required secret;", "= is missing"),
+        ("M required a=1; N required secret=1;", "something after its first semicolon"),
+        ('M required a="secret;', "a quotation mark has no end"),
+    ],
+)
+def test_an_error_does_not_quote_the_text(text: str, why: str) -> None:
+    with pytest.raises(jaas.JaasError, match=why) as refused:
+        jaas.parse_login(text)
+    assert "secret" not in str(refused.value)
+    with pytest.raises(ClientError, match=r"^sasl\.jaas\.config is not of the form .*") as told:
+        jaas_values(text)
+    assert "secret" not in str(told.value)

@@ -20,8 +20,8 @@ from urllib.parse import quote
 from uuid import UUID
 
 from barnabas.broker.partitions.batch_checks import RecordsRefused
-from barnabas.client.urls import Address
 from barnabas.config import broker_schemas
+from barnabas.http_client import Address
 from barnabas.records.batch import CODEC_MASK, CorruptBatch, check_batch, records_block
 from barnabas.records.walk import NAMED_MAX, records_naming, schemas_named
 from barnabas.wire.errors import ApiError, ErrorCode

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
 import json
+from http import HTTPStatus
 from typing import Annotated, Any, Final
-from urllib.parse import urlsplit
 
 import typer
 
-from barnabas.client.urls import login_of, without_login
+from barnabas.http_client import Address, BadAddress, NoAnswer, without_login
+from barnabas.http_client import ask as ask_service
 from barnabas.services.command import add_start
 from barnabas.services.rows.reporting import REPORTING
 from barnabas.terminal.connection import connect
@@ -40,31 +40,25 @@ def reporting() -> None:
 
 def ask(url: str, action: str, body: dict[str, Any]) -> dict[str, Any]:
     """The answer to an action. Raises CliError."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    address = Address(url if "://" in url else f"http://{url}")
+    headers = {"Content-Type": "application/json", "X-TC-Action": action}
+    try:
+        answer = ask_service(address, "POST", "/", json.dumps(body).encode(), headers, timeout_s=TIMEOUT_S)
+    except BadAddress:
         raise UsageError(
             f"-u {without_login(url)!r} is not the address of a service, for example {DEFAULT_URL}"
-        )
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname, parts.port, timeout=TIMEOUT_S)
-    try:
-        headers = {"Content-Type": "application/json", "X-TC-Action": action, **login_of(parts)}
-        connection.request("POST", "/", json.dumps(body).encode(), headers)
-        answer = connection.getresponse()
-        raw = answer.read()
-        if answer.status == http.client.UNAUTHORIZED:
-            raise CliError(f"{without_login(url)} asks for a login: write -u https://USER:PASSWORD@HOST:PORT")
-        made = json.loads(raw)["Response"]
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "strerror", None) or error
+        ) from None
+    except NoAnswer as error:
         raise CliError(
-            f"no service answers at {without_login(url)}: {reason}; start one with `barnabas reporting start`, or name "
+            f"no service answers at {without_login(url)}: {error}; start one with `barnabas reporting start`, or name "
             "another with -u"
         ) from None
+    if answer.status == HTTPStatus.UNAUTHORIZED:
+        raise CliError(f"{without_login(url)} asks for a login: write -u https://USER:PASSWORD@HOST:PORT")
+    try:
+        made = json.loads(answer.body)["Response"]
     except (ValueError, KeyError, TypeError):
         raise CliError(f"{without_login(url)} does not answer as reporting does") from None
-    finally:
-        connection.close()
     if "Error" in made:
         raise CliError(f"{made['Error'].get('Message')} ({made['Error'].get('Code')})")
     answered: dict[str, Any] = made

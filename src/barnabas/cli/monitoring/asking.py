@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 from typing import Annotated, Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import typer
 
-from barnabas.client.urls import connect, login_of, without_login
+from barnabas.http_client import Address, BadAddress, NoAnswer, without_login
+from barnabas.http_client import ask as ask_service
 from barnabas.terminal.errors import CliError, UsageError
 
 TIMEOUT_S: Final = 60.0
@@ -23,26 +23,22 @@ DEFAULT_URL: Final = "http://localhost:8087"
 
 def ask(url: str, path: str, query: list[tuple[str, str]] | None = None, *, method: str = "GET") -> Any:
     """The monitor's answer. Raises CliError."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"--monitor {without_login(url)!r} is not a URL, for example {DEFAULT_URL}")
-    asked = parts.path.rstrip("/") + path + ("?" + urlencode(query) if query else "")
+    address = Address(url if "://" in url else f"http://{url}")
+    asked = path + ("?" + urlencode(query) if query else "")
     try:
-        connection = connect(parts, None, TIMEOUT_S)
-        try:
-            connection.request(method, asked, headers=login_of(parts))
-            answer = connection.getresponse()
-            status, body = answer.status, answer.read()
-        finally:
-            connection.close()
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        answer = ask_service(address, method, asked, timeout_s=TIMEOUT_S)
+    except BadAddress:
+        raise UsageError(
+            f"--monitor {without_login(url)!r} is not a URL, for example {DEFAULT_URL}"
+        ) from None
+    except NoAnswer as error:
         raise CliError(
-            f"no monitor answers at {without_login(url)}: {reason}; start one with `barnabas monitor`, or name another with "
+            f"no monitor answers at {without_login(url)}: {error}; start one with `barnabas monitor`, or name another with "
             "--monitor"
         ) from None
+    status = answer.status
     try:
-        found = json.loads(body)
+        found = json.loads(answer.body)
     except ValueError:
         raise CliError(
             f"{without_login(url)} is no monitor: its answer is not JSON (status {status})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import sys
 import time
@@ -12,11 +11,11 @@ from decimal import Decimal
 from json import dumps as encode_json
 from pathlib import Path
 from typing import Annotated, Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import typer
 
-from barnabas.client.urls import login_of, without_login
+from barnabas.http_client import Address, BadAddress, NoAnswer, ask, without_login
 from barnabas.services.command import add_start
 from barnabas.services.rows.pipelines import PIPELINES
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError, UsageError
@@ -31,6 +30,7 @@ LINES_MAX: Final = 10_000
 PAGE_MAX: Final = 10_000
 """How many rows the server gives at once."""
 DEFAULT_SERVER: Final = f"http://{PIPELINES.listen}"
+TIMEOUT_S: Final = 120
 Server = Annotated[
     str,
     typer.Option(
@@ -50,27 +50,20 @@ add_start(app, PIPELINES)
 
 def call(server: str, method: str, path: str, body: bytes | None = None, *, exact: bool = False) -> Any:
     """The decoded answer. exact: numbers with a point become decimals. Raises CliError with the server's own line."""
-    parts = urlsplit(server)
     shown = without_login(server)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"--url {shown!r} is not a URL like {DEFAULT_SERVER}")
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname, parts.port or PIPELINES.port, timeout=120)
+    headers = {}
+    if body is not None:
+        headers["content-type"] = "application/yaml" if path == "/pipelines" else "application/json"
     try:
-        headers = login_of(parts)
-        if body is not None:
-            headers["content-type"] = "application/yaml" if path == "/pipelines" else "application/json"
-        connection.request(method, path, body, headers)
-        answer = connection.getresponse()
-        raw = answer.read()
-    except OSError as error:
+        answer = ask(Address(server, port=PIPELINES.port), method, path, body, headers, timeout_s=TIMEOUT_S)
+    except BadAddress:
+        raise UsageError(f"--url {shown!r} is not a URL like {DEFAULT_SERVER}") from None
+    except NoAnswer as error:
         raise CliError(
             f"no pipeline server answers at {shown}: {error}; start one with `barnabas pipelines serve`"
         ) from None
-    finally:
-        connection.close()
     try:
-        value = json.loads(raw, parse_float=Decimal if exact else None) if raw else None
+        value = json.loads(answer.body, parse_float=Decimal if exact else None) if answer.body else None
     except ValueError:
         raise CliError(f"{shown} is not a pipeline server: it answered {answer.status}") from None
     if answer.status >= 400:

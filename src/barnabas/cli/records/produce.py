@@ -32,6 +32,7 @@ from barnabas.terminal.output import count_of, note, print_json, size_text, summ
 from barnabas.terminal.progress import Progress
 from barnabas.terminal.runner import example, new_app
 from barnabas.terminal.signals import ending
+from barnabas.terminal.topics import lacks_topic, too_few_replicas
 
 app = new_app("Send lines of standard input or of files to a topic.")
 
@@ -436,7 +437,7 @@ def produce(
         shape.codecs.prepare(topic)
     connection = connect(bootstrap, properties, verbose)
     # The topic first: until it exists, its limit cannot be looked up.
-    is_new = not quiet and connection.lacks_topic(topic)
+    is_new = not quiet and lacks_topic(connection, topic)
     require_topic(connection.producer({}), topic)
     if is_new:
         summarize(f"the topic {topic} was not there; the broker has made it")
@@ -484,7 +485,7 @@ def conclude(sender: Sender, seconds: float, refused: str, quiet: bool, json: bo
             f"in {seconds:.2f} s, {rate:,.0f} records/s"
         )
     if sender.failed:
-        why = sender.connection.too_few_replicas(sender.topic) if sender.has_timed_out else ""
+        why = too_few_replicas(sender.connection, sender.topic) if sender.has_timed_out else ""
         raise CliError(
             f"{count_of(sender.failed, 'record')} not delivered: {why or sender.first_error}",
             EXIT_NOT_DELIVERED,

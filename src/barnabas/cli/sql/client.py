@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from barnabas.client.urls import login_of, without_login
+from barnabas.http_client import login_of, without_login
 from barnabas.terminal.errors import CliError, UsageError
 
 CONNECT_S: Final = 30.0

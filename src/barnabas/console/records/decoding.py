@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from barnabas.client.registry import Registry, RegistryError
-from barnabas.client.urls import Address
 from barnabas.console.records.formats import DECODERS, Undecodable, guessed
+from barnabas.http_client import Address
 from barnabas.schemas.codecs import Mismatch
 from barnabas.schemas.errors import InvalidSchema
 from barnabas.schemas.formats.base import Dependency

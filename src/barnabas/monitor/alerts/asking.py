@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import http.client
 import json
 import socket
 import ssl
 import time
 from typing import Final
-from urllib.parse import urlsplit
 
-from barnabas.client.urls import connect, login_of, without_login
+from barnabas.http_client import Address, NoAnswer, ask, without_login
 from barnabas.monitor.alerts.conditions import Certificate
 
 TIMEOUT_S: Final = 10.0
@@ -43,20 +40,17 @@ def certificate_of(address: str) -> Certificate:
 
 def pipelines_of(server: str) -> list[tuple[str, str, str]]:
     """(name, state, reason) of the pipelines that a server runs; (`*`, ``, why) if it does not answer."""
-    parts = urlsplit(server if "://" in server else f"http://{server}")
+    address = Address(server if "://" in server else f"http://{server}")
     try:
-        with contextlib.closing(connect(parts, None, TIMEOUT_S)) as connection:
-            connection.request("GET", parts.path.rstrip("/") + "/pipelines", headers=login_of(parts))
-            answer = connection.getresponse()
-            raw = answer.read(ANSWER_BYTES_MAX)
+        answer = ask(address, "GET", "/pipelines", timeout_s=TIMEOUT_S, bytes_max=ANSWER_BYTES_MAX)
         if answer.status != 200:
             return [("*", "", f"{without_login(server)} answers with status {answer.status}")]
-        found = json.loads(raw)
+        found = json.loads(answer.body)
         return [
             (str(row["name"]), str(row["state"]).lower(), str(row.get("error") or "its log says why"))
             for row in (found["pipelines"] if isinstance(found, dict) else found)
         ]
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+    except (NoAnswer, ValueError, KeyError, TypeError) as error:
         return [("*", "", f"{without_login(server)}: {error or type(error).__name__}")]
 
 

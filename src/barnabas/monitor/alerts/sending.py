@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
 import json
 import logging
 import smtplib
@@ -17,12 +16,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
-from barnabas.client.urls import connect, login_of, without_login
+from barnabas.http_client import Address, NoAnswer, ask, without_login
 from barnabas.monitor.alerts.engine import Alert, Message
 from barnabas.monitor.alerts.rules import Receiver
 from barnabas.records.batch import Record, build_batch
@@ -98,16 +96,13 @@ def _alert(alert: Alert, message: Message) -> dict[str, Any]:
 def send_webhook(values: Mapping[str, Any], message: Message, clusters: Mapping[str, ClientOptions]) -> None:
     """POST the message. Redirects are not followed. Raises SendError."""
     url: str = values["url"]
-    parts = urlsplit(url)
-    headers = {"Content-Type": "application/json", "User-Agent": "barnabas-monitor", **login_of(parts)}
+    headers = {"Content-Type": "application/json", "User-Agent": "barnabas-monitor"}
     if values["token"]:
         headers["Authorization"] = f"Bearer {values['token']}"
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    data = json.dumps(body(message)).encode()
     try:
-        with contextlib.closing(connect(parts, None, TIMEOUT_S)) as connection:
-            connection.request("POST", path, json.dumps(body(message)), headers)
-            status = connection.getresponse().status
-    except (OSError, http.client.HTTPException, ValueError) as error:
+        status = ask(Address(url), "POST", "", data, headers, timeout_s=TIMEOUT_S, bytes_max=0).status
+    except (NoAnswer, ValueError) as error:
         raise SendError(f"{without_login(url)}: {error or type(error).__name__}") from None
     if not 200 <= status < 300:
         raise SendError(f"{without_login(url)} answers with status {status}")

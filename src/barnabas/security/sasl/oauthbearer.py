@@ -11,12 +11,14 @@ import asyncio
 import json
 import logging
 import re
-import urllib.request
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from barnabas.config.option import ConfigError
 from barnabas.extras import how_to_install
+from barnabas.http_client import Address, ask
 from barnabas.security.sasl import Outcome, SaslError
 
 log = logging.getLogger("barnabas.login")
@@ -107,8 +109,15 @@ class Keys:
 
 
 def _read(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=FETCH_S_MAX) as answer:
-        data: bytes = answer.read(JWKS_BYTES_MAX + 1)
+    """What the URL holds, which the configuration names. Raises OSError, ValueError."""
+    if url.startswith("file:"):
+        with open(unquote(urlsplit(url).path), "rb") as file:
+            data = file.read(JWKS_BYTES_MAX + 1)
+    else:
+        answer = ask(Address(url), "GET", timeout_s=FETCH_S_MAX, bytes_max=JWKS_BYTES_MAX + 1)
+        if answer.status != HTTPStatus.OK:
+            raise OSError(f"the answer has status {answer.status}")
+        data = answer.body
     if len(data) > JWKS_BYTES_MAX:
         raise ValueError(f"over {JWKS_BYTES_MAX} bytes")
     return data

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.client.urls import Address
+from barnabas.http_client import Address
 from barnabas.services.option import ServiceOption
 from barnabas.services.row import Given, Row
 from barnabas.services.where import properties_of
@@ -15,6 +15,7 @@ from barnabas.terminal.errors import UsageError
 if TYPE_CHECKING:
     from barnabas.console.main import ClusterOptions
     from barnabas.http.server import HttpServer
+    from barnabas.http_client import Address
 
 ROLES: Final = ("none", "read", "operate", "admin")
 OPTIONS: Final = {
@@ -73,6 +74,7 @@ def _clusters(given: Given) -> Iterator[ClusterOptions]:
     from barnabas.client.errors import ClientError
     from barnabas.client.options import ClientOptions
     from barnabas.console.main import ClusterOptions
+    from barnabas.http_client import Address
 
     values = given.values
     first: str = values["name"]

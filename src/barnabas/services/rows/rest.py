@@ -39,7 +39,7 @@ OPTIONS: Final = {
 
 def make(given: Given) -> HttpServer:
     """A server that is not started yet. Raises UsageError."""
-    from barnabas.client.urls import Address
+    from barnabas.http_client import Address
     from barnabas.proxy.main import RestOptions, make_server
 
     values = given.values

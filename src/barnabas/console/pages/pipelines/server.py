@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 from typing import Any, Final
-from urllib.parse import urlsplit
 
-from barnabas.client.urls import Address, connect, login_of, without_login
 from barnabas.console.asking import Ask
 from barnabas.console.said import Refused, said
+from barnabas.http_client import Address, NoAnswer, without_login
+from barnabas.http_client import ask as ask_service
 
 TIMEOUT_S: Final = 20.0
 ANSWER_BYTES_MAX: Final = 16 << 20
@@ -42,11 +41,10 @@ async def call(
     try:
         media_type = "application/json" if raw is None else "application/yaml"
         status, answer = await asyncio.to_thread(_exchange, address, method, path, data, media_type)
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    except NoAnswer as error:
         raise Refused(
             503,
-            said("The server of pipelines does not answer at {url}: {reason}", url=shown, reason=reason),
+            said("The server of pipelines does not answer at {url}: {reason}", url=shown, reason=str(error)),
             said("Look whether it runs; this page tries again by itself."),
         ) from None
     if status >= 400:
@@ -64,15 +62,11 @@ async def call(
 def _exchange(
     address: Address, method: str, path: str, data: bytes | None, media_type: str
 ) -> tuple[int, bytes]:
-    parts = urlsplit(address.url)
-    connection = connect(parts, address.context, TIMEOUT_S)
-    try:
-        headers = {**login_of(parts), **({} if data is None else {"Content-Type": media_type})}
-        connection.request(method, parts.path.rstrip("/") + path, data, headers)
-        response = connection.getresponse()
-        return response.status, response.read(ANSWER_BYTES_MAX)
-    finally:
-        connection.close()
+    headers = {} if data is None else {"Content-Type": media_type}
+    answer = ask_service(
+        address, method, path, data, headers, timeout_s=TIMEOUT_S, bytes_max=ANSWER_BYTES_MAX
+    )
+    return answer.status, answer.body
 
 
 def _reason(answer: bytes, status: int) -> str:

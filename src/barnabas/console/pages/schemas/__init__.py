@@ -10,7 +10,6 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from barnabas.client.registry import RegistryError, request
-from barnabas.client.urls import without_login
 from barnabas.console.asking import Ask, Done
 from barnabas.console.listing import cut
 from barnabas.console.rendering import encoded
@@ -18,6 +17,7 @@ from barnabas.console.roles import Role
 from barnabas.console.said import Refused, said
 from barnabas.console.shell import command
 from barnabas.console.site import Action, Data, Page
+from barnabas.http_client import without_login
 
 TIMEOUT_S: Final = 8.0
 LEVELS: Final = (

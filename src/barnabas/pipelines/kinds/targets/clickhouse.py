@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from barnabas.http_client import Answer
 from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Group, Number, Text
 from barnabas.pipelines.kinds.targets.base import (
@@ -29,7 +30,7 @@ from barnabas.pipelines.kinds.targets.base import (
     documents,
     identities,
 )
-from barnabas.pipelines.kinds.targets.http import Answer, HttpTarget, short_text
+from barnabas.pipelines.kinds.targets.http import HttpTarget, short_text
 from barnabas.pipelines.plan.errors import PipelineError, TargetAway
 
 SHAPE: Final = Group(

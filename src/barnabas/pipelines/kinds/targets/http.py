@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import http.client
 import ssl
 import time
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
+from barnabas.http_client import Address, Answer, BadAddress, NoAnswer, Service, parts_of
 from barnabas.pipelines.kinds.targets.base import DeliveryError
 
 RETRIED: Final = frozenset({429, 502, 503, 504})
 BACKOFF_S: Final = 0.2
 BACKOFF_MAX_S: Final = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A server's response."""
-
-    status: int
-    body: bytes
 
 
 class HttpTarget:
@@ -43,26 +32,21 @@ class HttpTarget:
         compress: bool = True,
         ca_file: str | None = None,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise DeliveryError(f"{url!r} is not a URL like http://host:9200")
+        try:
+            parts = parts_of(url)
+        except BadAddress:
+            raise DeliveryError(f"{url!r} is not a URL like http://host:9200") from None
         self.name = (
             f"{parts.scheme}://{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
         )
-        self._host, self._port, self._path = parts.hostname, parts.port, parts.path.rstrip("/")
-        self._tls = ssl.create_default_context(cafile=ca_file) if parts.scheme == "https" else None
-        self._timeout_s, self._deadline_s, self._compress = timeout_s, deadline_s, compress
-        self._headers = {"User-Agent": "barnabas", **(headers or {})}
-        if parts.username is not None:
-            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            self._headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
-        self._connection: http.client.HTTPConnection | None = None
+        context = ssl.create_default_context(cafile=ca_file) if parts.scheme == "https" else None
+        self._service = Service(Address(url, context), timeout_s=timeout_s)
+        self._deadline_s, self._compress = deadline_s, compress
+        self._headers = dict(headers or {})
 
     def close(self) -> None:
         """Closes the connection; the next request opens another."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._service.close()
 
     def request(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
@@ -78,29 +62,17 @@ class HttpTarget:
         pause_s = BACKOFF_S
         while True:
             try:
-                answer = self._once(method, path, body, sent)
+                answer = self._service.ask(method, path, body, sent)
                 if answer.status not in RETRIED:
                     return answer
                 problem = f"{self.name} answered {answer.status}: {short_text(answer.body)}"
-            except (OSError, http.client.HTTPException) as error:
+            except NoAnswer as error:
                 self.close()
-                problem = f"{self.name} does not answer: {error or type(error).__name__}"
+                problem = f"{self.name} does not answer: {error}"
             if time.monotonic() + pause_s > give_up:
                 raise DeliveryError(problem)
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, BACKOFF_MAX_S)
-
-    def _once(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        if self._connection is None:
-            if self._tls is None:
-                self._connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
-            else:
-                self._connection = http.client.HTTPSConnection(
-                    self._host, self._port, timeout=self._timeout_s, context=self._tls
-                )
-        self._connection.request(method, self._path + path, body or None, dict(headers))
-        response = self._connection.getresponse()
-        return Answer(response.status, response.read())
 
 
 def short_text(body: bytes, chars: int = 300) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import http.client
 from urllib.parse import urlsplit
 
 import pytest
 
-from barnabas.client.urls import connect, login_of, without_login
+from barnabas.http_client import login_of, without_login
 
 
 @pytest.mark.parametrize(
@@ -39,10 +38,3 @@ def test_an_address_without_a_login_sends_none() -> None:
 )
 def test_what_messages_show(url: str, shown: str) -> None:
     assert without_login(url) == shown
-
-
-def test_connections_by_scheme() -> None:
-    plain = connect(urlsplit("http://h:81"), None, 2.0)
-    assert (type(plain), plain.host, plain.port, plain.timeout) == (http.client.HTTPConnection, "h", 81, 2.0)
-    assert isinstance(connect(urlsplit("https://[::1]"), None, 2.0), http.client.HTTPSConnection)
-    assert connect(urlsplit("https://[::1]"), None, 2.0).host == "::1"
