@@ -51,6 +51,9 @@ def test_consume_describe_reset_and_delete(cli: Cli, queue: tuple[str, str]) -> 
     (described,) = cli.json("group", "describe", group)
     row = {"topic": topic, "partition": 0, "start": 5, "end": 10, "lag": 5}
     assert (described["offsets"], described["lag"], described["members"]) == ([row], 5, [])
+    (behind,) = cli.json("group", "lag", group)
+    assert (behind["type"], behind["lag"]) == ("share", 5)
+    assert 0 < behind["lag_seconds"] < 600
     cli("group", "reset", group, "--to", "2")
     assert cli.json("group", "describe", group)[0]["lag"] == 5  # it was only shown
     assert cli.json("group", "reset", group, "--to", "2", "--execute")["offsets"][0]["after"] == 2

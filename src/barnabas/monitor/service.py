@@ -88,6 +88,7 @@ def make_server(options: MonitorOptions, http: HttpOptions) -> HttpServer:
             return {
                 "status": "ok",
                 "clusters": {name: watch.trouble or "ok" for name, watch in watches.items()},
+                "history": "not kept" if recorder is None else recorder.trouble or "ok",
             }
 
         return Service(
