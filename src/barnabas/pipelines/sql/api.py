@@ -10,10 +10,11 @@ GET  /info  /healthcheck  /clusterStatus  /status/{type}/{entity}/{action}  /is_
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from typing import Any, Final
 
 from sqlglot import exp
@@ -27,7 +28,7 @@ from barnabas.http.bodies import object_of, read_body
 from barnabas.http.errors import HttpError
 from barnabas.pipelines.fronts.sql import statements as s
 from barnabas.pipelines.fronts.sql.catalog import Column
-from barnabas.pipelines.fronts.sql.errors import SqlError
+from barnabas.pipelines.fronts.sql.errors import TOO_DEEP, SqlError
 from barnabas.pipelines.fronts.sql.grammar import read_statements
 from barnabas.pipelines.serving.lookups import BadLookup, Lookups
 from barnabas.pipelines.sql import answers
@@ -95,8 +96,8 @@ class SqlApi:
         if isinstance(opened, Response):
             return opened
         if isinstance(opened, s.Print):
-            return self._streamed(self._printed(opened), "text/plain")
-        return self._streamed(_as_array(opened), "application/json", opened.query_id)
+            return self._print(request, opened)
+        return self._streamed(request, _as_array(opened), "application/json", opened.query_id)
 
     async def query_stream(self, request: Request) -> Response:
         """A query as lines: a header, then an array for each row."""
@@ -106,11 +107,11 @@ class SqlApi:
         if isinstance(opened, Response):
             return opened
         if isinstance(opened, s.Print):
-            return self._streamed(self._printed(opened), "text/plain")
+            return self._print(request, opened)
         accepts = request.headers.get("accept", "")
         if "application/json" in accepts and DELIMITED not in accepts:
-            return self._streamed(_as_array(opened), "application/json", opened.query_id)
-        return self._streamed(_as_lines(opened), DELIMITED, opened.query_id)
+            return self._streamed(request, _as_array(opened), "application/json", opened.query_id)
+        return self._streamed(request, _as_lines(opened), DELIMITED, opened.query_id)
 
     def _open(self, text: str, properties: Mapping[str, str]) -> Result | s.Print | Response:
         try:
@@ -121,6 +122,8 @@ class SqlApi:
             if isinstance(statement, s.Print):
                 return statement
             return self.opened(statement.select, Session(properties, {}))
+        except RecursionError:
+            return JSONResponse(answers.failure(TOO_DEEP, text), 400, media_type=JSON_V1)
         except (SqlError, BadLookup, KeyError) as error:
             shown = error.shown(text) if isinstance(error, SqlError) else str(error.args[0])
             return JSONResponse(answers.failure(shown, text), 400, media_type=JSON_V1)
@@ -140,30 +143,27 @@ class SqlApi:
         first = next(rows, None)  # so that a mistake is an answer of its own
         return Result(found.columns, rows if first is None else _with_first(first, rows), found.query_id)
 
-    def _printed(self, statement: s.Print) -> Iterator[str]:
+    def _print(self, request: Request, statement: s.Print) -> Response:
         closed = threading.Event()
-        try:
-            for line in printed(self.engine, statement, closed):
-                yield line + "\n"
-        except SqlError as error:
-            yield f"{error.message}\n"
-        finally:
-            closed.set()
 
-    def _streamed(self, parts: Iterator[str], media_type: str, query_id: str = "") -> Response:
+        def lines() -> Iterator[str]:
+            try:
+                for line in printed(self.engine, statement, closed):
+                    yield line + "\n"
+            except SqlError as error:
+                yield f"{error.message}\n"
+
+        return _response(request, lines(), "text/plain", closed.set)
+
+    def _streamed(self, request: Request, parts: Iterator[str], media_type: str, query_id: str) -> Response:
         push = self._running.get(query_id)
 
-        async def body() -> AsyncIterator[str]:
-            try:
-                async for part in iterate_in_threadpool(parts):
-                    yield part
-            finally:
-                self._running.pop(query_id, None)
-                if push is not None:
-                    push.close()
-                threading.Thread(target=_ended, args=(parts,), name="query ends").start()
+        def close() -> None:
+            self._running.pop(query_id, None)
+            if push is not None:
+                push.close()
 
-        return StreamingResponse(body(), media_type=media_type)
+        return _response(request, parts, media_type, close)
 
     async def close_query(self, request: Request) -> Response:
         """Ends a push query."""
@@ -277,6 +277,28 @@ class SqlApi:
 def _with_first(first: list[Any], rest: Iterator[list[Any]]) -> Iterator[list[Any]]:
     yield first
     yield from rest
+
+
+def _response(request: Request, parts: Iterator[str], media_type: str, close: Callable[[], None]) -> Response:
+    """An answer whose parts are made in threads. close: ends the making, also when the client goes while none comes."""
+
+    async def watch() -> None:
+        # The body has been read: what comes next is that the client has gone.
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        close()
+
+    async def body() -> AsyncIterator[str]:
+        watching = asyncio.create_task(watch())
+        try:
+            async for part in iterate_in_threadpool(parts):
+                yield part
+        finally:
+            watching.cancel()
+            close()
+            threading.Thread(target=_ended, args=(parts,), name="query ends").start()
+
+    return StreamingResponse(body(), media_type=media_type)
 
 
 def _ended(parts: Iterator[str]) -> None:

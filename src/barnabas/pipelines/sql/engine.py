@@ -16,7 +16,7 @@ import yaml
 from barnabas.admin import Admin, NewTopic
 from barnabas.pipelines.fronts.sql import statements as s
 from barnabas.pipelines.fronts.sql.catalog import Catalog, Relation, RunningQuery, declared
-from barnabas.pipelines.fronts.sql.errors import SqlError
+from barnabas.pipelines.fronts.sql.errors import TOO_DEEP, SqlError
 from barnabas.pipelines.fronts.sql.functions import FUNCTIONS
 from barnabas.pipelines.fronts.sql.grammar import read_statements
 from barnabas.pipelines.fronts.sql.planning import Planned, Settings, plan
@@ -24,6 +24,7 @@ from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.serving.managed import Wanted
 from barnabas.pipelines.sql import answers
 from barnabas.pipelines.sql.inserting import insert_row
+from barnabas.pipelines.sql.left import remove_left
 from barnabas.pipelines.sql.store import StatementFile, Stored
 
 if TYPE_CHECKING:
@@ -69,7 +70,9 @@ class Engine:
         self._lock = threading.RLock()
 
     def open(self) -> None:
-        """Reads the statements of an earlier server. Its queries are pipelines, which the manager goes on with."""
+        """Reads the statements of an earlier server. Its queries are pipelines, which the manager goes on with; those whose
+        rows somebody was reading are gone with their readers."""
+        remove_left(self)
         for stored in self._file.read():
             try:
                 for statement in read_statements(stored.text):
@@ -96,14 +99,14 @@ class Engine:
         """Carries out one statement. Raises SqlError."""
         work = WORK.get(type(statement))
         if work is None:
-            raise SqlError(
-                f"{type(statement).__name__}: the statement answers with rows: send it to /query-stream"
-            )
+            raise SqlError("SELECT and PRINT answer with rows: send them to /query-stream, or to /query")
         with self._lock:
             try:
                 return work(self, statement, session)
             except PipelineError as error:
                 raise SqlError(str(error)) from error
+            except RecursionError:
+                raise SqlError(TOO_DEEP) from None
 
     def _again(self, statement: s.Statement, stored: Stored) -> None:
         """What a statement changed in the catalog, once more, without starting anything."""

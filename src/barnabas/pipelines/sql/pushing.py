@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import shutil
 import threading
 import time
@@ -24,14 +23,11 @@ from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.planning import Settings, plan
 from barnabas.pipelines.fronts.sql.statements import Print, Select
 from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.sql.left import PREFIX, TOPIC, delete_topics
 
 if TYPE_CHECKING:
     from barnabas.pipelines.sql.engine import Engine
 
-log = logging.getLogger(__name__)
-
-PREFIX: Final = "transient_"
-TOPIC: Final = "barnabas-sql-"
 POLL_S: Final = 0.2
 LOOK_S: Final = 1.0
 """How often a query is asked whether it has failed."""
@@ -100,12 +96,7 @@ class Push:
             manager.remove(self.id)
         for folder in manager.folder.glob(f"{self.id}.removed.*"):
             shutil.rmtree(folder, ignore_errors=True)
-        try:
-            with self.engine.admin() as admin:
-                there = admin.topics.list()
-                admin.topics.delete([name for name in (self.topic, f"{self.id}-errors") if name in there])
-        except Exception as error:
-            log.warning("a topic of a query is left", extra={"topic": self.topic, "reason": str(error)})
+        delete_topics(self.engine, [self.id])
 
 
 @contextlib.contextmanager

@@ -129,3 +129,11 @@ def test_the_shell_knows_when_a_statement_is_complete() -> None:
     assert not is_complete("SELECT 'a;")
     assert not is_complete("SELECT *\nFROM x\n")
     assert is_complete("-- only a comment\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT " + "(" * 3_000 + " FROM x", "CREATE STREAM x (a " + "ARRAY<" * 3_000]
+)
+def test_statements_that_are_nested_too_deeply_are_refused(text: str) -> None:
+    with pytest.raises(SqlError, match="nested too deeply"):
+        list(read_statements(text))

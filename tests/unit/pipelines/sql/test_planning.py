@@ -131,3 +131,8 @@ def test_queries_that_cannot_run_are_refused(text: str, message: str) -> None:
     with pytest.raises(SqlError) as raised:
         planned(text)
     assert message in raised.value.message
+
+
+def test_fifty_conditions_in_a_row_are_no_problem() -> None:
+    conditions = " OR ".join(f"n = {number}" for number in range(50))
+    assert planned(f"SELECT page FROM views WHERE {conditions} EMIT CHANGES")

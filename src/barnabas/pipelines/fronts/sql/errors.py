@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +13,9 @@ class Spot:
     line: int
     column: int
     length: int = 1
+
+
+TOO_DEEP: Final = "the statement is nested too deeply, or has too many conditions in a row: divide it"
 
 
 class SqlError(Exception):

@@ -17,7 +17,7 @@ from sqlglot import Token, TokenType
 from barnabas.pipelines.fronts.sql import statements as s
 from barnabas.pipelines.fronts.sql.cursor import Cursor
 from barnabas.pipelines.fronts.sql.dialect import spot_of, tokens_of
-from barnabas.pipelines.fronts.sql.errors import SqlError
+from barnabas.pipelines.fronts.sql.errors import TOO_DEEP, SqlError
 from barnabas.pipelines.fronts.sql.queries import read_select
 
 LINE_ENDS: Final = re.compile(r"\\[ \t]*(?=\r?\n|$)")
@@ -71,7 +71,10 @@ def _read(tokens: list[Token], text: str) -> s.Statement:
         raise AssertionError
     if not cursor.take(word):
         cursor.fail("a statement is expected")
-    made = reader(cursor)
+    try:
+        made = reader(cursor)
+    except RecursionError:
+        raise SqlError(TOO_DEEP, spot_of(tokens[0])) from None
     if not cursor.ended:
         cursor.fail("the end of the statement is expected")
     return replace(made, text=text[tokens[0].start : tokens[-1].end + 1])
