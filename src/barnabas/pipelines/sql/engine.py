@@ -72,7 +72,7 @@ class Engine:
     def open(self) -> None:
         """Reads the statements of an earlier server. Its queries are pipelines, which the manager goes on with; those whose
         rows somebody was reading are gone with their readers."""
-        remove_left(self)
+        remove_left(self.manager.folder, self.client)
         for stored in self._file.read():
             try:
                 for statement in read_statements(stored.text):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import shutil
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from barnabas.pipelines.sql.engine import Engine
+from barnabas.admin import Admin
 
 log = logging.getLogger(__name__)
 
@@ -19,21 +18,21 @@ TOPIC: Final = "barnabas-sql-"
 """What the name of the topic for their rows begins with; the id follows."""
 
 
-def remove_left(engine: Engine) -> None:
-    """Removes the push queries of a server that was killed, before their pipelines would start again."""
-    folder = engine.manager.folder
+def remove_left(folder: Path, client: Mapping[str, str]) -> None:
+    """Removes the push queries of a server that was killed, before their pipelines would start again. folder: of the
+    server's pipelines."""
     ids = [path.name.partition(".")[0] for path in folder.glob(f"{PREFIX}*") if path.is_dir()]
     for path in list(folder.glob(f"{PREFIX}*")):
         shutil.rmtree(path, ignore_errors=True)
     if ids:
-        delete_topics(engine, ids)
+        delete_topics(client, ids)
 
 
-def delete_topics(engine: Engine, ids: Iterable[str]) -> None:
+def delete_topics(client: Mapping[str, str], ids: Iterable[str]) -> None:
     """Deletes the topics of push queries; if that fails, they stay, and the log says so."""
     wanted = [name for one in ids for name in (TOPIC + one, f"{one}-errors")]
     try:
-        with engine.admin() as admin:
+        with Admin(client) as admin:
             there = admin.topics.list()
             admin.topics.delete([name for name in wanted if name in there])
     except Exception as error:

@@ -96,7 +96,7 @@ class Push:
             manager.remove(self.id)
         for folder in manager.folder.glob(f"{self.id}.removed.*"):
             shutil.rmtree(folder, ignore_errors=True)
-        delete_topics(self.engine, [self.id])
+        delete_topics(self.engine.client, [self.id])
 
 
 @contextlib.contextmanager
