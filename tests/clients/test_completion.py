@@ -13,7 +13,7 @@ from tests.clients.foreign import need
 
 BIN = Path(sys.executable).parent
 QUESTIONS = {
-    "barnabas to": "topic",
+    "barnabas topi": "topic",
     "barnabas topic cr": "create",
     "barnabas topic create --par": "--partitions",
     "barnabas kafka verifiable-c": "verifiable-consumer",

@@ -137,18 +137,19 @@ def longest_turns(
 ) -> dict[str, tuple[int, int, int]]:
     """(status, ms of CPU of the longest turn, ms for which a thread held the interpreter's lock) of each heavy request.
 
-    One that takes more than `TURN_CPU_MS_MAX` is sent again: the first time, modules are imported and code is compiled.
+    One that takes more than is allowed is sent again: the first time, modules are imported and code is compiled, and on a
+    busy machine a thread pays for what others have driven out of the caches.
     """
     found = {}
     for request in heavy_requests(service, method, path, large_bytes):
-        for _ in range(2):
+        for _ in range(3):
             with services.measured() as turns, LockHolds() as holds:
                 status = services.send(service, method, request)
                 assert services.send(service, "GET", GOOD) == 200
             assert status != 500, f"{request.shape}: an error of the service's own"
             assert status != 415 or request.shape == "long content-type", f"{request.shape}: nobody read it"
             found[request.shape] = status, round(turns.longest_cpu_ms), round(holds.longest_cpu_ms)
-            if turns.longest_cpu_ms <= TURN_CPU_MS_MAX:
+            if turns.longest_cpu_ms <= TURN_CPU_MS_MAX and holds.longest_cpu_ms <= HELD_CPU_MS_MAX:
                 break
     return found
 

@@ -15,6 +15,9 @@ NOT_RUN = {
     "docs/groups.md": "three members of three clients; the command line is checked by test_commands.py",
     "docs/transactions.md": "a transaction is under way in another program; tests/clients/test_cli_txn.py runs the same",
     "docs/pipelines.md": "starts Spark for each command; tests/pipelines compares what it shows",
+    "docs/sql.md": "starts Spark; tests/pipelines/test_sql_server.py types statements like its own",
+    "docs/monitoring.md": "shows rates of a cluster that has run for hours; tests/clients/test_monitor.py runs the same",
+    "examples/trucks/README.md": "starts Spark; its own test runs it",
 }
 
 

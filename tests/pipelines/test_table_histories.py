@@ -19,7 +19,7 @@ from pyarrow import parquet
 
 from barnabas.pipelines.compiler import outputs
 from barnabas.pipelines.compiler.outputs import query_rows
-from barnabas.pipelines.compiler.queries import begun
+from barnabas.pipelines.compiler.queries import ON_DISK, STATE_OPTION, begun
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
 from barnabas.pipelines.plan.interpret.interpreter import Interpreter, Record
 from barnabas.pipelines.spark.session.start import adopt_session
@@ -230,7 +230,7 @@ def test_histories(spark, tmp_path, monkeypatch, seed, names, runs, batches):
         rows = [query_rows(spec, query, load).select("topic", "key", "value") for query in queries]
         sink = reduce(lambda one, other: one.union(other), rows).writeStream.foreachBatch(written)
         sink = sink.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
-        query = begun(spark, sink, None, on_disk=True)
+        query = begun(spark, sink, None, own={STATE_OPTION: ON_DISK})
         query.awaitTermination()
         assert query.exception() is None
         assert len(written.batches) == batches

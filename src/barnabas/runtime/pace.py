@@ -36,12 +36,13 @@ def in_pieces(
     loop: asyncio.AbstractEventLoop,
     clock: Clock,
     pieces: Iterator[object],
-    turn_ms_max: float = TURN_MS_MAX,
+    turn_ms_max: float | None = None,
 ) -> asyncio.Future[None]:
     """Run a generator to its end: as much as one turn allows now, the rest in later turns. The future gets its exception.
 
-    Work that fits into one turn is done when this returns.
+    Work that fits into one turn is done when this returns. turn_ms_max: default TURN_MS_MAX.
     """
+    longest_ms = TURN_MS_MAX if turn_ms_max is None else turn_ms_max
     done: asyncio.Future[None] = loop.create_future()
 
     def go_on() -> None:
@@ -50,7 +51,7 @@ def in_pieces(
         begun_ms = clock.monotonic_ms()
         try:
             for _ in pieces:
-                if clock.monotonic_ms() - begun_ms >= turn_ms_max:
+                if clock.monotonic_ms() - begun_ms >= longest_ms:
                     loop.call_soon(go_on)
                     return
         except Exception as error:

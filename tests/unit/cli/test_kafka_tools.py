@@ -102,7 +102,14 @@ def test_every_tool_is_a_command_and_shows_its_options(
         assert out.startswith(module.TOOL.title)
         assert any(
             option in out
-            for option in ("--bootstrap-server", "--files", "--config", "--node-id", "--consumer.config")
+            for option in (
+                "--bootstrap-server",
+                "--files",
+                "--config",
+                "--node-id",
+                "--consumer.config",
+                "--jmx-url",
+            )
         )
     else:
         assert "USAGE" in err or "main class" in err

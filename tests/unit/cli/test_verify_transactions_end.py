@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -28,9 +29,10 @@ class Lazy:
         self.released = threading.Event()
         self.is_hanging = threading.Event()
 
-    def admin(self) -> Any:
-        topics = {"shop": SimpleNamespace(partitions={0: None})}
-        return SimpleNamespace(list_topics=lambda timeout: SimpleNamespace(topics=topics))
+    @contextlib.contextmanager
+    def administering(self, *_: Any) -> Iterator[Any]:
+        topics = {"shop": SimpleNamespace(partitions=[SimpleNamespace(number=0)])}
+        yield SimpleNamespace(topics=SimpleNamespace(list=lambda: topics))
 
     def consumer(self, settings: dict[str, Any]) -> Any:
         self.call("consumer")
@@ -87,6 +89,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lazy]:
     monkeypatch.setattr(verify_transactions, "OVERTAKEN_SHARE", 0.0)
     monkeypatch.setattr(verify_transactions, "ABORTED_SHARE", 0.0)
     cluster = Lazy()
+    monkeypatch.setattr(verify_transactions, "administering", cluster.administering)
     yield cluster
     cluster.released.set()
 

@@ -46,6 +46,7 @@ TOOL: Final = Tool(
         Opt("jmx-auth-prop", "USER=PASSWORD.", "String: jmx-auth-prop"),
         Opt("jmx-ssl-enable", "Connect by TLS.", "Boolean: ssl-enable", optional=True),
         Opt("wait", "Wait until all named MBeans are there."),
+        Opt("help", "Print usage information."),
     ),
 )
 INTERVAL_MS: Final = 2000

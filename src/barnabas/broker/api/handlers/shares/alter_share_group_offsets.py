@@ -8,6 +8,7 @@ from uuid import UUID
 from barnabas.broker.api.context import Context
 from barnabas.cores.group import AlterShareOffsets, AlterShareReply
 from barnabas.cores.group.share.state import ShareKey
+from barnabas.runtime.pace import Pace
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -36,18 +37,22 @@ async def handle(context: Context, request: AlterShareGroupOffsetsRequest) -> Al
     )
     if reply.error:
         return AlterShareGroupOffsetsResponse(error_code=reply.error, error_message=reply.message)
+    pace = Pace(services.clock)
     return AlterShareGroupOffsetsResponse(
-        responses=[await _alter(context, group_id, topic, reply.state_epoch) for topic in request.topics]
+        responses=[
+            await _alter(context, pace, group_id, topic, reply.state_epoch) for topic in request.topics
+        ]
     )
 
 
 async def _alter(
-    context: Context, group_id: str, topic: AlterShareGroupOffsetsRequestTopic, state_epoch: int
+    context: Context, pace: Pace, group_id: str, topic: AlterShareGroupOffsetsRequestTopic, state_epoch: int
 ) -> AlterShareGroupOffsetsResponseTopic:
     services = context.services
     topic_id = services.partitions.id_of(topic.topic_name)
     response = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, partitions=[])
     for asked in topic.partitions:
+        await pace.rest()
         row = AlterShareGroupOffsetsResponsePartition(partition_index=asked.partition_index)
         response.partitions.append(row)
         if topic_id is None or not services.partitions.exists(topic.topic_name, asked.partition_index):
