@@ -54,7 +54,8 @@ def test_a_frame_that_was_changed_is_read_the_same_way_or_left_alone(
     version: int, records: bytes, data: st.DataObject
 ) -> None:
     frame = bytearray(frame_of(version, 3, records))
-    for at in data.draw(st.lists(st.integers(0, len(frame) - 1), max_size=3)):
+    # Not the API key in the first two bytes: whoever asks a shape has looked at it, and the header depends on it.
+    for at in data.draw(st.lists(st.integers(2, len(frame) - 1), max_size=3)):
         frame[at] = data.draw(st.integers(0, 255))
     del frame[data.draw(st.integers(0, len(frame))) :]
     parts = shape_of(version).split(memoryview(frame))
