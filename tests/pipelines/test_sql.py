@@ -55,7 +55,7 @@ class Lab:
                 self.catalog.add(declared(statement))
                 continue
             assert isinstance(statement, s.CreateAs)
-            query_id = self.catalog.next_id("CSAS", statement.name)
+            query_id = self.topic(self.catalog.next_id("CSAS", statement.name))
             made = plan(
                 self.catalog,
                 statement.select,
@@ -63,7 +63,7 @@ class Lab:
                 name=statement.name,
                 kind=statement.kind,
                 properties={"KAFKA_TOPIC": self.topic(statement.name), **statement.properties},
-                settings=Settings("earliest", 1, f"{self.prefix}-"),
+                settings=Settings("earliest", 1),
             )
             self.catalog.add(made.result)
             spec = parse_spec(yaml.safe_dump(made.document, sort_keys=False), "statement")

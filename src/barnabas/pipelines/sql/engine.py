@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -37,9 +38,6 @@ PROPERTIES: Final[Mapping[str, str]] = {START: "latest", "ksql.query.pull.table.
 """What SET may change, and what holds without it. Others are accepted and change nothing: shells of ksqlDB set them."""
 OLD_PREFIX: Final = "ksql.streams."
 RUNNING: Final = {"running": "RUNNING", "starting": "RUNNING", "paused": "PAUSED", "failed": "ERROR"}
-NO_EMIT: Final = (
-    "A query without EMIT CHANGES reads a table once; for a stream it is read as it was meant in 2018."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,8 +435,6 @@ class Engine:
         }  # fmt: skip
 
     def _assert(self, statement: s.AssertTopic, session: Session) -> answers.Answer:
-        import time
-
         give_up = time.monotonic() + statement.timeout_s
         while True:
             with self.admin() as admin:

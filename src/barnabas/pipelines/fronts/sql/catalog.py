@@ -77,7 +77,6 @@ class Relation:
     query: str | None = None
     text: str = ""
     partitions: int = -1
-    headers: str | None = None
     bounds: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -160,7 +159,7 @@ def declared(statement: Create) -> Relation:
     if not statement.columns:
         raise SqlError(f"{statement.name} needs its columns, like (id BIGINT KEY, name STRING)")
     keys = {"STREAM": "KEY", "TABLE": "PRIMARY KEY"}[statement.kind]
-    columns, headers = [], None
+    columns = []
     for column in statement.columns:
         if column.role in ("HEADERS",) or column.role.startswith("HEADER:"):
             raise SqlError(f"column {column.name}: columns of headers are not supported yet")
@@ -182,7 +181,6 @@ def declared(statement: Create) -> Relation:
         timestamp_format=given.get("TIMESTAMP_FORMAT"),
         text=statement.text,
         partitions=int(given.get("PARTITIONS", -1)),
-        headers=headers,
     )
 
 

@@ -93,13 +93,10 @@ def name_of(identifier: exp.Expr) -> str:
 
 @dataclass
 class Translator:
-    """Translates expressions over the columns of one scope. aggregates: whether functions of many rows are allowed here.
-    offset: the expression for the order of rows, for functions like LATEST_BY_OFFSET."""
+    """Translates expressions over the columns of one scope. aggregates: whether functions of many rows are allowed here."""
 
     scope: Scope
     aggregates: bool = False
-    offset: str = "ROWOFFSET"
-    uses_offset: bool = False
     _locals: dict[str, SqlType] = field(default_factory=dict)
 
     def translate(self, node: exp.Expr) -> Typed:
@@ -352,10 +349,9 @@ class Translator:
         made = [inner.translate(one) for one in given]
         kinds = [one.type for one in made]
         result = function.kind(kinds) if kinds else function.kind(())
-        if "{offset}" in template:
-            self.uses_offset = True
         values = {"{all}": ", ".join(one.text for one in made), "{r}": result.spark, "{u0}": unit}
-        values |= {"{offset}": self.offset}
+        if "{offset}" in template:
+            values["{offset}"] = self.scope.column("", "ROWOFFSET").text
         for number, one in enumerate(made):
             values |= {f"{{{number}}}": one.text, f"{{t{number}}}": one.type.spark}
         # All at once: a text in an argument may look like a placeholder.
@@ -365,7 +361,7 @@ class Translator:
     def with_locals(self, names: Sequence[str], kinds: Sequence[SqlType]) -> Translator:
         """A translator for the body of a function with these parameters."""
         inside = {**self._locals, **dict(zip(names, kinds, strict=True))}
-        return Translator(self.scope, self.aggregates, self.offset, _locals=inside)
+        return Translator(self.scope, self.aggregates, _locals=inside)
 
     def _need_number(self, made: Typed, node: exp.Expr) -> None:
         if not made.type.is_number:

@@ -56,10 +56,6 @@ def _first(kinds: Kinds) -> SqlType:
     return kinds[0]
 
 
-def _second(kinds: Kinds) -> SqlType:
-    return kinds[1]
-
-
 def _common(kinds: Kinds) -> SqlType:
     return common_type(list(kinds)) or kinds[0]
 
@@ -439,5 +435,3 @@ for _part in (_numbers, _texts, _json, _collections, _times, _aggregates):
 FUNCTIONS: Final[Mapping[str, Function]] = dict(sorted(_ALL.items()))
 UNIT_ARGUMENTS: Final = frozenset({"TIMESTAMPADD", "TIMESTAMPSUB", "DATEADD", "DATESUB"})
 """Functions whose first argument is a unit of time, not a value."""
-TABLE_FUNCTIONS: Final = frozenset({"EXPLODE"})
-SECOND: Final = _second

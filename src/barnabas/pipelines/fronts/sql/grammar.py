@@ -14,11 +14,12 @@ from typing import Any, Final
 
 from sqlglot import Token, TokenType
 
+from barnabas.pipelines.entries.document import duration_seconds
 from barnabas.pipelines.fronts.sql import statements as s
 from barnabas.pipelines.fronts.sql.cursor import Cursor
 from barnabas.pipelines.fronts.sql.dialect import spot_of, tokens_of
 from barnabas.pipelines.fronts.sql.errors import TOO_DEEP, SqlError
-from barnabas.pipelines.fronts.sql.queries import read_select
+from barnabas.pipelines.fronts.sql.queries import read_duration, read_select
 
 LINE_ENDS: Final = re.compile(r"\\[ \t]*(?=\r?\n|$)")
 VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
@@ -290,10 +291,7 @@ def _assert(cursor: Cursor) -> s.Statement:
     cursor.need("TOPIC")
     topic = cursor.dashed_name("the name of a topic")
     config = _with(cursor)
-    seconds = 0.0
-    if cursor.take("TIMEOUT"):
-        amount, unit = cursor.number(), cursor.name("a unit of time")
-        seconds = amount * {"SECOND": 1.0, "MINUTE": 60.0, "HOUR": 3600.0}.get(unit.rstrip("S"), 1.0)
+    seconds = duration_seconds(read_duration(cursor)) if cursor.take("TIMEOUT") else 0.0
     return s.AssertTopic(topic, exists, config, seconds)
 
 
@@ -319,9 +317,3 @@ READERS: Final[Mapping[str, Callable[[Cursor], s.Statement]]] = {
     "ALTER": _alter,
     "ASSERT": _assert,
 }
-
-
-def place_of(token: Token) -> tuple[int, int]:
-    """Line and column of a token."""
-    spot = spot_of(token)
-    return spot.line, spot.column

@@ -35,7 +35,6 @@ class Settings:
 
     start: str = "latest"
     partitions: int = -1
-    prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +60,8 @@ class Planned:
 class _Query:
     """What is known of a query while it is translated."""
 
-    catalog: Catalog
     select: Select
     sides: list[Side] = field(default_factory=list)
-    relations: dict[str, Any] = field(default_factory=dict)
 
     @property
     def scope(self) -> SourceScope:
@@ -101,7 +98,7 @@ def plan(
     if kind is None:
         result = replace(result, columns=tuple(replace(column, is_key=False) for column in result.columns))
     steps = [*filters, *exploded]
-    made = _grouped(query, shown, result) if grouped else None
+    made = _grouped(query, shown, keys) if grouped else None
     steps += made.steps if made is not None else _shown_steps(query, shown)
     if made is not None and select.window is not None:
         query.sides[0].pseudo.add(TIME)
@@ -111,7 +108,7 @@ def plan(
         document["relations"] = relations
     view = kind == "TABLE" and not (select.window is not None and select.window.kind == "SESSION")
     document["outputs"] = _outputs(query, result, made, last, settings, given, view=kind == "TABLE")
-    document["dead_letters"] = f"{settings.prefix}{query_id}-errors"
+    document["dead_letters"] = f"{query_id}-errors"
     return Planned(document, result, tuple(side.relation.name for side in query.sides), view)
 
 
@@ -119,7 +116,7 @@ def plan(
 
 
 def _opened(catalog: Catalog, select: Select) -> _Query:
-    query = _Query(catalog, select)
+    query = _Query(select)
     refs = [select.source, *(join.source for join in select.joins)]
     several = len(refs) > 1
     for ref in refs:
@@ -164,7 +161,7 @@ def _read(query: _Query, steps: list[Step], settings: Settings) -> tuple[dict[st
                 {"rename": {name: side.field(name) for name in names}},
                 *joins.steps.get(side.alias, []),
             ]
-        elif not joins.relations:
+        else:
             own = [*own, *steps]
         entry: dict[str, Any] = {("table" if side.relation.kind == "TABLE" else "topic"): side.relation.topic}
         if side.relation.kind == "STREAM":
@@ -215,7 +212,7 @@ def _joined(query: _Query) -> _Joins:
                 made.timed[one.alias] = join.grace or GRACE
         elif join.within is not None:
             raise SqlError(f"WITHIN is for two streams; {side.alias} is a table", join.source.spot)
-        left = f"{left}+{side.alias}".replace("+", "-")
+        left = f"{left}-{side.alias}"
         made.relations[left] = {"join": entry}
         left_sides.append(side)
     return made
@@ -326,8 +323,7 @@ def _named(query: _Query, node: exp.Expr, number: int) -> str:
 
 def _keys(query: _Query, shown: list[Shown]) -> list[str]:
     """The names of the result's key columns. Raises SqlError if one of them is not in SELECT."""
-    select = query.select
-    scope: Any = query.scope
+    select, scope = query.select, query.scope
     if select.group_by or select.partition_by:
         wanted = [
             (node, Translator(scope).translate(node))
@@ -390,9 +386,8 @@ class _Groups:
     entry: Mapping[str, Any]
 
 
-def _grouped(query: _Query, shown: list[Shown], result: Relation) -> _Groups:
+def _grouped(query: _Query, shown: list[Shown], keys: list[str]) -> _Groups:
     select = query.select
-    keys = {column.name for column in result.columns if column.name in set(_keys(query, shown))}
     steps: dict[str, str] = {}
     compute: dict[str, str] = {}
     for one in shown:
@@ -400,8 +395,6 @@ def _grouped(query: _Query, shown: list[Shown], result: Relation) -> _Groups:
             if one.plain != one.name:
                 steps[one.name] = one.made.text
         elif one.made.aggregates:
-            if "ROWOFFSET" in one.made.text:
-                query.sides[0].pseudo.add("ROWOFFSET")
             compute[one.name] = one.made.text
         elif _bound(one) is None:
             raise SqlError(
@@ -409,7 +402,7 @@ def _grouped(query: _Query, shown: list[Shown], result: Relation) -> _Groups:
             )
     if not compute:
         compute = {"rows of the group": "count(*)"}
-    entry: dict[str, Any] = {"by": _keys(query, shown), "compute": compute}
+    entry: dict[str, Any] = {"by": keys, "compute": compute}
     window = select.window
     if window is not None:
         of: dict[str, Any] = {"of": TIME, "as": WINDOW_START, "end": WINDOW_END}

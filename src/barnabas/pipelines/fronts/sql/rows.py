@@ -67,7 +67,7 @@ def _json_steps(columns: tuple[Column, ...]) -> list[Step]:
     fields: dict[str, str] = {}
     chosen: dict[str, str] = {}
     for column in columns:
-        names = list(dict.fromkeys([column.name, column.name.lower(), column.typed or column.name]))
+        names = _spellings(column)
         fields |= dict.fromkeys(names, _stored(column.type))
         if len(names) > 1:
             chosen[column.name] = f"coalesce({', '.join(map(quoted, names))})"
