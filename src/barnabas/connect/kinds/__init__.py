@@ -1,0 +1,1 @@
+"""The connectors, one file per kind."""

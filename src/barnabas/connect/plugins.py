@@ -1,0 +1,124 @@
+"""Which connectors there are, and how they are found by name.
+
+Barnabas's own are in the table below and are imported when they are used; others come from entry points of the group
+`barnabas.connectors`, whose name is the short name and whose value is `module:Class`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from barnabas.connect.connectors import Connector, SinkConnector, SourceConnector
+from barnabas.connect.errors import OptionError
+
+log = logging.getLogger(__name__)
+
+GROUP: Final = "barnabas.connectors"
+SOURCE, SINK = "source", "sink"
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """One connector. class_name: the one that is shown. names: all that find it, besides. where: `module:Class`."""
+
+    kind: str
+    class_name: str
+    where: str
+    names: tuple[str, ...] = ()
+    version: str = "0.1.0"
+
+    def load(self) -> type[Connector]:
+        """The class. Raises OptionError if what it needs is not installed."""
+        module, _, name = self.where.partition(":")
+        try:
+            found: Any = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise OptionError(
+                f"connector {self.class_name} cannot be loaded ({error}); install what it needs",
+                "connector.class",
+            ) from error
+        if not (isinstance(found, type) and issubclass(found, (SourceConnector, SinkConnector))):
+            raise OptionError(
+                f"{self.where} is neither a SourceConnector nor a SinkConnector", "connector.class"
+            )
+        return found
+
+    def found_by(self) -> Iterator[str]:
+        """All its names: full, simple, and simple without `Connector`, as Kafka has them."""
+        for name in (self.class_name, *self.names):
+            yield name
+            simple = name.rpartition(".")[2]
+            yield simple
+            yield simple.removesuffix("Connector")
+
+
+BUILT_IN: Final[tuple[Plugin, ...]] = (
+    Plugin(
+        SOURCE,
+        "org.apache.kafka.connect.file.FileStreamSourceConnector",
+        "barnabas.connect.kinds.file:FileStreamSource",
+        ("file-source",),
+    ),
+    Plugin(
+        SINK,
+        "org.apache.kafka.connect.file.FileStreamSinkConnector",
+        "barnabas.connect.kinds.file:FileStreamSink",
+        ("file-sink",),
+    ),
+)
+"""Barnabas's own connectors."""
+
+
+@cache
+def plugins() -> tuple[Plugin, ...]:
+    """All connectors, the built-in ones first."""
+    found = list(BUILT_IN)
+    for entry in entry_points(group=GROUP):
+        plugin = _from_entry(entry.name, entry.value)
+        if plugin is not None:
+            found.append(plugin)
+    return tuple(found)
+
+
+def _from_entry(name: str, value: str) -> Plugin | None:
+    try:
+        made = Plugin("", value.replace(":", "."), value).load()
+    except OptionError as error:
+        log.warning("connector left out", extra={"entry_point": name, "reason": str(error)})
+        return None
+    kind = SOURCE if issubclass(made, SourceConnector) else SINK
+    class_name = made.aliases[0] if made.aliases else f"{made.__module__}.{made.__qualname__}"
+    own = f"{made.__module__}.{made.__qualname__}"
+    return Plugin(kind, class_name, value, (name, own, *made.aliases), made.version)
+
+
+def find_plugin(name: str) -> Plugin:
+    """The connector of a name. Raises OptionError, with what is near."""
+    chosen = [plugin for plugin in plugins() if name in plugin.found_by()]
+    if chosen:
+        return chosen[0]
+    known = sorted(
+        {
+            found
+            for plugin in plugins()
+            for found in (plugin.class_name, plugin.class_name.rpartition(".")[2], *plugin.names)
+        }
+    )
+    simple = name.rpartition(".")[2]
+    near = difflib.get_close_matches(name, known, 3) or difflib.get_close_matches(simple, known, 3)
+    hint = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else "see GET /connector-plugins for those that there are."
+    )
+    raise OptionError(
+        f"Failed to find any class that implements Connector and which name matches {name}; {hint}",
+        "connector.class",
+    )
