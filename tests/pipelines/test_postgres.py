@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,54 +14,18 @@ from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.serving.run import run_pipeline
 from tests.pipelines.conftest import records_of, send
 from tests.pipelines.jars import libraries
-from tests.support.process import free_port
+from tests.support.databases import NO_POSTGRES, POSTGRES, Postgres, new_folder
 
 psycopg = pytest.importorskip("psycopg")
-BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.skipif(not BINARIES, reason="no PostgreSQL server: apt install postgresql"),
+    pytest.mark.skipif(not POSTGRES, reason=NO_POSTGRES),
 ]
-
-
-class Postgres:
-    """A server over a folder of its own; it refuses to run as root, so then as nobody."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
-        self.user = "nobody" if os.getuid() == 0 else None
-        if self.user:
-            os.chown(folder, pwd.getpwnam(self.user).pw_uid, -1)
-        self._run("initdb", "-D", str(folder / "data"), "-U", "me", "-A", "trust", "--no-sync")
-        self.start()
-
-    def _run(self, program: str, *arguments: str) -> None:
-        command = [str(BINARIES[-1].with_name(program)), *arguments]
-        done = subprocess.run(
-            command, user=self.user, cwd=self.folder, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    def start(self) -> None:
-        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-        self._run("pg_ctl", "-D", str(self.folder / "data"), "-o", options, "-l", "log", "-w", "start")
-
-    def stop(self, mode: str = "fast") -> None:
-        self._run("pg_ctl", "-D", str(self.folder / "data"), "-m", mode, "-w", "stop")
-
-    def query(self, sql: str) -> list[tuple]:
-        with psycopg.connect(self.dsn) as connection:
-            cursor = connection.execute(sql)
-            return cursor.fetchall() if cursor.description else []
-
-    @property
-    def dsn(self) -> str:
-        return f"host=127.0.0.1 port={self.port} user=me dbname=postgres"
 
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Postgres]:
-    folder = Path(tempfile.mkdtemp(prefix="barnabas-pg-"))
+    folder = new_folder("pg")
     server = Postgres(folder)
     yield server
     server.stop("immediate")

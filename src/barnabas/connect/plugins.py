@@ -72,6 +72,12 @@ BUILT_IN: Final[tuple[Plugin, ...]] = (
         "barnabas.connect.kinds.file:FileStreamSink",
         ("file-sink",),
     ),
+    Plugin(
+        SOURCE,
+        "io.confluent.connect.jdbc.JdbcSourceConnector",
+        "barnabas.connect.jdbc.source:JdbcSource",
+        ("jdbc-source",),
+    ),
 )
 """Barnabas's own connectors."""
 
