@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -171,3 +172,128 @@ def test_two_streams_are_joined_within_a_time(lab: Lab) -> None:
         "CREATE STREAM j AS SELECT * FROM a JOIN b WITHIN 1 MINUTE ON a.id = b.id EMIT CHANGES;"
     )
     assert lab.read("J") == [(b"k", {"A_X": 1, "B_ID": "k", "B_Y": 5})]
+
+
+@pytest.mark.soak
+def test_having_shows_and_hides_groups(lab: Lab) -> None:
+    lab.create("orders")
+    lab.send("orders", [("a", {"n": 60}, 0), ("b", {"n": 5}, 1), ("a", {"n": 50}, 2)])
+    lab.run(
+        "CREATE STREAM orders (who VARCHAR KEY, n INT) WITH (kafka_topic='$orders', value_format='json');"
+        "CREATE TABLE large AS SELECT who, SUM(n) AS s FROM orders GROUP BY who HAVING SUM(n) > 100 EMIT CHANGES;"
+    )
+    assert dict(lab.read("LARGE")) == {b"a": {"S": 110}, b"b": None}
+
+
+@pytest.mark.soak
+def test_a_table_is_grouped_and_its_old_rows_are_taken_away(lab: Lab) -> None:
+    lab.create("users")
+    lab.send("users", [
+        ("1", {"city": "Rome", "n": 1}, 0), ("2", {"city": "Rome", "n": 2}, 1), ("3", {"city": "Oslo", "n": 4}, 2),
+    ])  # fmt: skip
+    text = (
+        "CREATE TABLE users (id VARCHAR PRIMARY KEY, city STRING, n INT) WITH (kafka_topic='$users', value_format='json');"
+        "CREATE TABLE cities AS SELECT city, COUNT(*) AS c, SUM(n) AS s FROM users GROUP BY city EMIT CHANGES;"
+    )
+    lab.run(text)
+    assert dict(lab.read("CITIES")) == {b"Rome": {"C": 2, "S": 3}, b"Oslo": {"C": 1, "S": 4}}
+
+
+@pytest.mark.soak
+def test_headers_nested_names_and_numbers_of_kafka(lab: Lab) -> None:
+    lab.create("events", "numbers")
+    producer = Producer({"bootstrap.servers": lab.bootstrap})
+    value = json.dumps(
+        {"who": {"First Name": "x", "cityName": "Rome", "AT": 1000}, "tags": [{"t": 1}, {"T": 2}]}
+    )
+    headers = [("trace", b"1"), ("trace", b"2"), ("other", b"\x00")]
+    producer.produce(lab.topic("events"), value, "k", headers=headers, timestamp=BEGIN)
+    producer.produce(lab.topic("numbers"), struct.pack(">d", 2.5), struct.pack(">d", -0.25), timestamp=BEGIN)
+    assert producer.flush(60) == 0
+    lab.run(
+        "CREATE STREAM events (k VARCHAR KEY, who STRUCT<cityName STRING, at TIMESTAMP>, tags ARRAY<STRUCT<t INT>>, "
+        "h ARRAY<STRUCT<key STRING, value BYTES>> HEADERS) WITH (kafka_topic='$events', value_format='json');"
+        "CREATE STREAM traces (k VARCHAR KEY, trace BYTES HEADER('trace'), none BYTES HEADER('none')) "
+        "WITH (kafka_topic='$events', value_format='json');"
+        "CREATE STREAM a AS SELECT k, who, who->cityName AS city, tags, h[1]->key AS h1, h FROM events EMIT CHANGES;"
+        "CREATE STREAM b AS SELECT k, FROM_BYTES(trace, 'utf8') AS trace, none FROM traces EMIT CHANGES;"
+        "CREATE STREAM numbers (k DOUBLE KEY, v DOUBLE) WITH (kafka_topic='$numbers', value_format='KAFKA');"
+        "CREATE STREAM c AS SELECT k * 2 AS k, v * 2 AS v FROM numbers PARTITION BY k * 2 EMIT CHANGES;"
+        "CREATE STREAM d WITH (value_format='JSON', wrap_single_value=false) AS SELECT k, v FROM numbers EMIT CHANGES;"
+    )
+    ((_, a),) = lab.read("A")
+    shown = [
+        {"KEY": "trace", "VALUE": "MQ=="},
+        {"KEY": "trace", "VALUE": "Mg=="},
+        {"KEY": "other", "VALUE": "AA=="},
+    ]
+    who = {"CITYNAME": "Rome", "AT": 1000}
+    assert a == {"WHO": who, "CITY": "Rome", "TAGS": [{"T": 1}, {"T": 2}], "H1": "trace", "H": shown}
+    assert lab.read("B") == [(b"k", {"TRACE": "2", "NONE": None})]
+    (record,) = consumed(lab.bootstrap, lab.topic("C"))
+    assert (record.key, record.value) == (struct.pack(">d", -0.5), struct.pack(">d", 5.0))
+    (record,) = consumed(lab.bootstrap, lab.topic("D"))
+    assert (record.key, record.value) == (struct.pack(">d", -0.25), b"2.5")
+
+
+def test_the_lesson_of_2018_as_it_is_printed(lab: Lab) -> None:
+    lab.create("truck_position", "trucking_driver")
+    lab.send("truck_position", [
+        ("truck/13/position0", b"1522847870310,44,13,1390372503,Normal,41.71,-91.32,-24582", 0),
+        ("truck/11/position0", b"1522847914240,54,11,1198242881,Lane Departure,40.86,-89.91,-24582", 1_000),
+    ])  # fmt: skip
+    lab.send("trucking_driver", [
+        ("11", {"id": 11, "first_name": "Micky", "last_name": "Isaacson", "available": "Y"}, 0),
+    ])  # fmt: skip
+    lab.run(LESSON)
+    assert lab.read("dangerous_driving_s") == [
+        (b"truck/11/position0", {
+            "TS": "1522847914240", "TRUCKID": "54", "DRIVERID": 11, "ROUTEID": 1198242881, "EVENTTYPE": "Lane Departure",
+            "LATITUDE": 40.86, "LONGITUDE": -89.91, "CORRELATIONID": "-24582",
+        }),
+    ]  # fmt: skip
+    joined = [value for _, value in lab.read("dangerous_driving_and_driver_s")]
+    assert {
+        "FIRST_NAME": None,
+        "LAST_NAME": None,
+        "TRUCKID": "44",
+        "ROUTEID": 1390372503,
+        "EVENTTYPE": "Normal",
+    } in joined
+
+
+LESSON = r"""
+CREATE STREAM truck_position_s \
+(ts VARCHAR, \
+truckId VARCHAR, \
+driverId BIGINT, \
+routeId BIGINT, \
+eventType VARCHAR, \
+latitude DOUBLE, \
+longitude DOUBLE, \
+correlationId VARCHAR) \
+WITH (kafka_topic='$truck_position', \
+value_format='DELIMITED');
+CREATE STREAM dangerous_driving_s \
+    WITH (kafka_topic='$dangerous_driving_s', \
+          value_format='JSON') \
+AS SELECT * FROM truck_position_s \
+WHERE eventtype != 'Normal';
+CREATE TABLE driver_t \
+  (id BIGINT,          \
+  first_name VARCHAR, \
+  last_name VARCHAR, \
+  available VARCHAR) \
+WITH (kafka_topic='$trucking_driver', \
+      value_format='JSON', \
+      key='id');
+CREATE STREAM dangerous_driving_and_driver_s
+      \ WITH
+        (kafka_topic='$dangerous_driving_and_driver_s', \
+         value_format='JSON') \
+      AS SELECT driverId, first_name, last_name, truckId, routeId, eventtype \
+      FROM truck_position_s \
+      LEFT JOIN driver_t \
+      ON dangerous_driving_and_driver_s.driverId = driver_t.id;
+"""
+"""The KSQL lesson, but for a quote that is missing there before dangerous_driving_s."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -73,16 +74,32 @@ class SqlClient:
         assert isinstance(found, list)
         return found
 
-    def lines(self, text: str, properties: Mapping[str, str]) -> Iterator[str]:
-        """The lines of a query or of PRINT, as they come. Raises Refused, CliError."""
+    def lines(self, text: str, properties: Mapping[str, str], seconds: float | None = None) -> Iterator[str]:
+        """The lines of a query or of PRINT, as they come. seconds: how long they are followed. Raises Refused, CliError."""
         connection, answer = self._sent(
             "POST", "/query-stream", {"sql": text, "properties": dict(properties)}
         )
+        give_up = None if seconds is None else time.monotonic() + seconds
         try:
             if answer.status >= 400:
                 self._read(answer.status, answer.read())
-            while line := answer.readline():
+            while line := self._line(connection, answer, give_up):
                 yield line.decode().rstrip("\n")
         finally:
             # Not answer.close(): it would wait for the rest.
             connection.close()
+
+    @staticmethod
+    def _line(
+        connection: http.client.HTTPConnection, answer: http.client.HTTPResponse, give_up: float | None
+    ) -> bytes:
+        """The next line; empty at the end, and when the time is over."""
+        if give_up is not None:
+            left = give_up - time.monotonic()
+            if left <= 0:
+                return b""
+            connection.sock.settimeout(left)
+        try:
+            return answer.readline()
+        except TimeoutError:
+            return b""

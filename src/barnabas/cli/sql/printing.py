@@ -8,6 +8,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from barnabas.terminal.errors import CliError
@@ -82,6 +83,24 @@ def _show_function(answer: Mapping[str, Any]) -> None:
         print(f"           {variant['description']}")
 
 
+def _show_types(answer: Mapping[str, Any]) -> None:
+    print_table(("Type Name", "Schema"), [(n, _type_of(kind)) for n, kind in answer["types"].items()])
+
+
+def _show_connectors(answer: Mapping[str, Any]) -> None:
+    print_table(("Connector Name", "Type", "Class", "Status"), [])
+
+
+def _show_plugins(answer: Mapping[str, Any]) -> None:
+    print_table(("Class", "Type", "Version"), [])
+
+
+def _show_descriptions(answer: Mapping[str, Any]) -> None:
+    for found in answer["sourceDescriptions"]:
+        _show_description({"sourceDescription": found})
+        print()
+
+
 def _show_properties(answer: Mapping[str, Any]) -> None:
     print_table(("Property", "Value"), [(p["name"], p["value"]) for p in answer["properties"]])
 
@@ -147,6 +166,10 @@ SHOWN: Final = {
     "function_names": _show_functions,
     "describe_function": _show_function,
     "properties": _show_properties,
+    "type_list": _show_types,
+    "connector_list": _show_connectors,
+    "connector_plugins_list": _show_plugins,
+    "source_descriptions": _show_descriptions,
     "sourceDescription": _show_description,
     "queryDescription": _show_explained,
 }
@@ -155,8 +178,8 @@ SHOWN: Final = {
 # --- rows ---------------------------------------------------------------------------------------------
 
 
-def show_rows(lines: Iterator[str], output: str) -> int:
-    """The rows of a query as they come; how many there were. Raises CliError if the query fails."""
+def show_rows(lines: Iterator[str], output: str, most: int | None = None) -> int:
+    """The rows of a query as they come, at most so many; how many there were. Raises CliError if the query fails."""
     first = next(lines, None)
     if first is None:
         return 0
@@ -170,7 +193,7 @@ def show_rows(lines: Iterator[str], output: str) -> int:
     header = json.loads(first)
     names = header["columnNames"]
     show = {"json": _as_json, "csv": _as_csv}.get(output, _as_table)
-    return show(names, (_row(line) for line in lines))
+    return show(names, (_row(line) for line in islice(lines, most)))
 
 
 def _row(line: str) -> list[Any]:

@@ -7,14 +7,16 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from io import TextIOBase
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from barnabas.cli.sql.client import Refused, SqlClient
 from barnabas.cli.sql.printing import show_answer, show_rows
 from barnabas.pipelines.fronts.sql import statements as s
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.grammar import is_complete, read_statements
+from barnabas.pipelines.fronts.sql.types import GENERIC, STRING, SqlType
 from barnabas.terminal.errors import CliError
 
 PROMPT: Final = "sql> "
@@ -58,24 +60,30 @@ HELP: Final = """Statements end with a semicolon and may take several lines. Ctr
   CREATE STREAM|TABLE name AS SELECT ... EMIT CHANGES;
   SELECT ... EMIT CHANGES;   SELECT ... FROM table WHERE key = '...';
   INSERT INTO name VALUES (...);   TERMINATE query;   DROP STREAM name;
-  SET 'auto.offset.reset' = 'earliest';   DEFINE x = '...';   RUN SCRIPT 'file.sql';
+  SET 'auto.offset.reset' = 'earliest';   DEFINE x = '...';   RUN SCRIPT 'file.sql';   SPOOL 'file';
 
   help   history   clear   version   output json|csv|table   exit"""
 
 
 @dataclass
 class Shell:
-    """One session. output: table, json or csv. properties, variables: what SET and DEFINE have said."""
+    """One session. output: table, json or csv. properties, variables: what SET and DEFINE have said. rows_max, seconds_max:
+    how many rows of a query are shown, and how long it is followed; None: until it ends."""
 
     client: SqlClient
     output: str = "table"
+    rows_max: int | None = None
+    seconds_max: float | None = None
     properties: dict[str, str] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
+    spooled: _Spooled | None = None
 
     def run(self, text: str) -> None:
         """Carries out statements, one after the other. Raises CliError."""
         try:
-            for statement in read_statements(text, self.variables):
+            for statement in read_statements(text, self.variables, _AnyType()):
+                if self.spooled is not None:
+                    self.spooled.file.write(f"{PROMPT}{statement.text};\n")
                 self.one(statement)
         except SqlError as error:
             raise Refused(error.shown(text)) from None
@@ -91,6 +99,8 @@ class Shell:
                 self.variables[statement.name] = statement.value
         elif isinstance(statement, s.RunScript):
             self._script(statement.path)
+        elif isinstance(statement, s.Spool):
+            self._spool(statement.path)
         elif isinstance(statement, s.Show) and statement.what == "VARIABLES":
             for name, value in sorted(self.variables.items()):
                 print(f"{name} = {value}")
@@ -108,6 +118,23 @@ class Shell:
             self.properties[statement.name] = statement.value
             print(f"Successfully changed local property '{statement.name}' to '{statement.value}'.")
 
+    def _spool(self, path: str | None) -> None:
+        """Writes what is shown to a file, too, from now on; None: no longer. Raises CliError."""
+        if self.spooled is not None:
+            print(f"Spooling to {self.spooled.file.name} ends")
+            sys.stdout = self.spooled.before
+            self.spooled.file.close()
+            self.spooled = None
+        if path is None:
+            return
+        try:
+            file = Path(path).expanduser().open("a", encoding="utf-8")
+        except OSError as error:
+            raise CliError(f"{path} cannot be written: {error.strerror}") from None
+        self.spooled = _Spooled(sys.stdout, file)
+        sys.stdout = self.spooled
+        print(f"Session will be spooled to {path}\nEnter SPOOL OFF to disable")
+
     def _script(self, path: str) -> None:
         try:
             text = Path(path).expanduser().read_text()
@@ -116,9 +143,9 @@ class Shell:
         self.run(text)
 
     def _query(self, text: str) -> None:
-        lines = self.client.lines(text + ";", self.properties)
+        lines = self.client.lines(text + ";", self.properties, self.seconds_max)
         try:
-            show_rows(lines, self.output)
+            show_rows(lines, self.output, self.rows_max)
         except KeyboardInterrupt:
             print("\nQuery terminated")
         finally:
@@ -186,6 +213,36 @@ class Shell:
             for answer in self.client.statements("SHOW STREAMS; SHOW TABLES;", {}):
                 names += [row["name"] for row in answer.get("streams", answer.get("tables", []))]
         return sorted({*names, *FUNCTIONS, *READERS, *WORDS})
+
+
+class _Spooled(TextIOBase):
+    """Standard output that also goes to a file. before: what it was."""
+
+    def __init__(self, before: TextIO, file: TextIO) -> None:
+        self.before = before
+        self.file = file
+
+    def write(self, text: str) -> int:
+        self.file.write(text)
+        return self.before.write(text)
+
+    def flush(self) -> None:
+        self.file.flush()
+        self.before.flush()
+
+    def isatty(self) -> bool:
+        return self.before.isatty()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self.before.encoding
+
+
+class _AnyType(dict[str, SqlType]):
+    """Types by name, of which only the server knows what they are."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return STRING if name not in GENERIC else default
 
 
 Asker = Callable[[str], str]

@@ -102,6 +102,33 @@ def function(text: str, found: Function) -> Answer:
     }
 
 
+def types(text: str, found: Mapping[str, SqlType]) -> Answer:
+    """SHOW TYPES."""
+    rows = {name: schema(kind) for name, kind in sorted(found.items())}
+    return {"@type": "type_list", "statementText": text, "types": rows, "warnings": []}
+
+
+def connectors(text: str) -> Answer:
+    """SHOW CONNECTORS: none are SQL's."""
+    return {"@type": "connector_list", "statementText": text, "connectors": [], "warnings": []}
+
+
+def plugins(text: str) -> Answer:
+    """SHOW PLUGINS: none are SQL's."""
+    return {"@type": "connector_plugins_list", "statementText": text, "connectorPlugins": [], "warnings": []}
+
+
+def descriptions(text: str, each: list[Answer]) -> Answer:
+    """DESCRIBE STREAMS or TABLES."""
+    found = [one["sourceDescription"] for one in each]
+    return {
+        "@type": "source_descriptions",
+        "statementText": text,
+        "sourceDescriptions": found,
+        "warnings": [],
+    }
+
+
 def properties(text: str, found: Mapping[str, str]) -> Answer:
     """SHOW PROPERTIES."""
     rows = [

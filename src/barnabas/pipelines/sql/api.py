@@ -115,7 +115,7 @@ class SqlApi:
 
     def _open(self, text: str, properties: Mapping[str, str]) -> Result | s.Print | Response:
         try:
-            found = list(read_statements(text))
+            found = list(read_statements(text, types=self.engine.catalog.types))
             if len(found) != 1 or not isinstance(found[0], s.Query | s.Print):
                 raise SqlError("one SELECT or PRINT is expected; other statements go to /ksql")
             statement = found[0]

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
@@ -20,11 +20,11 @@ from barnabas.pipelines.fronts.sql.catalog import Catalog, Relation, RunningQuer
 from barnabas.pipelines.fronts.sql.errors import TOO_DEEP, SqlError
 from barnabas.pipelines.fronts.sql.functions import FUNCTIONS
 from barnabas.pipelines.fronts.sql.grammar import read_statements
-from barnabas.pipelines.fronts.sql.planning import Planned, Settings, plan
+from barnabas.pipelines.fronts.sql.planning import Planned, Settings, plan, plan_source_table
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.serving.managed import Wanted
 from barnabas.pipelines.sql import answers
-from barnabas.pipelines.sql.inserting import insert_row
+from barnabas.pipelines.sql.inserting import check_writable, insert_row
 from barnabas.pipelines.sql.left import remove_left
 from barnabas.pipelines.sql.store import StatementFile, Stored
 
@@ -73,7 +73,7 @@ class Engine:
         remove_left(self.manager.folder, self.client)
         for stored in self._file.read():
             try:
-                for statement in read_statements(stored.text):
+                for statement in read_statements(stored.text, types=self.catalog.types):
                     self._again(statement, stored)
             except SqlError as error:
                 log.error(
@@ -90,7 +90,7 @@ class Engine:
         """Carries out statements, one after the other; an answer for each. SELECT and PRINT are not among them: they answer
         with rows. Raises SqlError."""
         session = Session(dict(properties), {})
-        for statement in read_statements(text, session.variables):
+        for statement in read_statements(text, session.variables, self.catalog.types):
             yield self.one(statement, session)
 
     def one(self, statement: s.Statement, session: Session) -> answers.Answer:
@@ -109,7 +109,17 @@ class Engine:
     def _again(self, statement: s.Statement, stored: Stored) -> None:
         """What a statement changed in the catalog, once more, without starting anything."""
         if isinstance(statement, s.Create):
-            self.catalog.add(declared(statement))
+            relation = declared(statement)
+            self.catalog.add(relation)
+            if stored.query:
+                self.catalog.numbers = max(self.catalog.numbers, _number_of(stored.query))
+                self._adopt(
+                    plan_source_table(relation, stored.query), statement.text, stored.query, relation.name
+                )
+        elif isinstance(statement, s.CreateType):
+            self.catalog.types[statement.name] = statement.type
+        elif isinstance(statement, s.DropType):
+            self.catalog.types.pop(statement.name, None)
         elif isinstance(statement, s.CreateAs):
             self.catalog.numbers = max(self.catalog.numbers, _number_of(stored.query))
             made = self._planned(
@@ -143,13 +153,40 @@ class Engine:
             return answers.done(statement.text, exists)
         relation = declared(statement)
         self._need_topic(relation)
-        self.catalog.add(relation)
-        self._file.add(Stored(statement.text))
+        query_id = ""
+        if relation.is_source and relation.kind == "TABLE":
+            query_id = self.catalog.next_id("CST", relation.name)
+            made = plan_source_table(relation, query_id)
+            self._begin(made)
+            self._adopt(made, statement.text, query_id, relation.name)
+        else:
+            self.catalog.add(relation)
+        self._file.add(Stored(statement.text, query_id))
         return answers.done(
             statement.text,
             f"{statement.kind.capitalize()} created",
             f"{statement.kind.lower()}/`{statement.name}`/create",
         )
+
+    def _create_type(self, statement: s.CreateType, session: Session) -> answers.Answer:
+        if statement.name in self.catalog.types:
+            known = self.catalog.types[statement.name]
+            message = f"Cannot register custom type '{statement.name}' since it is already registered with type: {known}"
+            if statement.if_not_exists:
+                return answers.done(statement.text, message)
+            raise SqlError(message)
+        self.catalog.types[statement.name] = statement.type
+        self._file.add(Stored(statement.text))
+        shown = f"Registered custom type with name '{statement.name}' and SQL type {statement.type}"
+        return answers.done(statement.text, shown)
+
+    def _drop_type(self, statement: s.DropType, session: Session) -> answers.Answer:
+        if self.catalog.types.pop(statement.name, None) is None:
+            if not statement.if_exists:
+                raise SqlError(f"Type {statement.name} does not exist.")
+            return answers.done(statement.text, f"Type '{statement.name}' does not exist")
+        self._file.add(Stored(statement.text))
+        return answers.done(statement.text, f"Dropped type '{statement.name}'")
 
     def _may_create(self, name: str, or_replace: bool, if_not_exists: bool) -> str | None:
         """The answer if it exists already, and that is fine. Raises SqlError if it is not."""
@@ -234,6 +271,7 @@ class Engine:
         sink = self.catalog.find(statement.name)
         if sink.kind != "STREAM":
             raise SqlError(f"INSERT INTO ... SELECT writes to streams; {sink.name} is a table")
+        check_writable(sink)
         properties = {
             "KAFKA_TOPIC": sink.topic, "VALUE_FORMAT": sink.formats.value, "KEY_FORMAT": sink.formats.key,
             "VALUE_DELIMITER": sink.formats.delimiter,
@@ -277,6 +315,8 @@ class Engine:
         found = self.catalog.find(statement.name)
         if found.kind != statement.kind:
             raise SqlError(f"{found.name} is a {found.kind.lower()}: write DROP {found.kind} {found.name}")
+        if found.is_source and statement.delete_topic:
+            raise SqlError(f"Cannot delete topic for read-only source: {found.name}")
         readers = [
             q for q in self.catalog.readers_of(found.name) if q not in self.catalog.writers_of(found.name)
         ]
@@ -288,7 +328,7 @@ class Engine:
             self._stop(query)
         self._forget(found.name)
         self._file.add(Stored(statement.text))
-        if statement.delete_topic:
+        if statement.delete_topic and not found.is_source:
             with self.admin() as admin:
                 admin.topics.delete([found.topic])
         return answers.done(statement.text, f"Source `{found.name}` (topic: {found.topic}) was dropped.")
@@ -350,6 +390,13 @@ class Engine:
             return answers.queries(text, rows)
         if statement.what == "FUNCTIONS":
             return answers.functions(text)
+        if statement.what == "TYPES":
+            return answers.types(text, self.catalog.types)
+        if statement.what == "CONNECTORS":
+            warning = "connectors are run by `barnabas connect`, and are listed there"
+            return answers.warned(answers.connectors(text), warning)
+        if statement.what == "PLUGINS":
+            return answers.plugins(text)
         if statement.what == "PROPERTIES":
             return answers.properties(text, {**PROPERTIES, **session.properties})
         raise SqlError(f"SHOW {statement.what} is for the shell")
@@ -371,6 +418,11 @@ class Engine:
             if function is None:
                 raise SqlError(f"there is no function {statement.name}; SHOW FUNCTIONS lists them")
             return answers.function(statement.text, function)
+        if statement.every:
+            kind = statement.name.removesuffix("S")
+            named = [r.name for r in self.catalog.relations.values() if r.kind == kind]
+            each = [self._describe(replace(statement, name=name, every=False), session) for name in named]
+            return answers.descriptions(statement.text, each)
         relation = self.catalog.find(statement.name)
 
         def rows(ids: list[str]) -> list[answers.Answer]:
@@ -434,7 +486,7 @@ class Engine:
             "warnings": [],
         }  # fmt: skip
 
-    def _assert(self, statement: s.AssertTopic, session: Session) -> answers.Answer:
+    def _assert_topic(self, statement: s.AssertTopic, session: Session) -> answers.Answer:
         give_up = time.monotonic() + statement.timeout_s
         while True:
             with self.admin() as admin:
@@ -461,6 +513,8 @@ def _columns(found: Mapping[str, Any]) -> str:
 
 WORK: Final[Mapping[type[s.Statement], Callable[[Engine, Any, Session], answers.Answer]]] = {
     s.Create: Engine._create,
+    s.CreateType: Engine._create_type,
+    s.DropType: Engine._drop_type,
     s.CreateAs: Engine._create_as,
     s.InsertSelect: Engine._insert_select,
     s.InsertValues: Engine._insert_values,
@@ -470,5 +524,5 @@ WORK: Final[Mapping[type[s.Statement], Callable[[Engine, Any, Session], answers.
     s.Show: Engine._show,
     s.Describe: Engine._describe,
     s.Explain: Engine._explain,
-    s.AssertTopic: Engine._assert,
+    s.AssertTopic: Engine._assert_topic,
 }

@@ -21,9 +21,21 @@ SECONDS: Final = 30.0
 WIDTHS: Final = {"INTEGER": 4, "BIGINT": 8}
 
 
+def check_writable(relation: Relation) -> None:
+    """Raises SqlError if nothing may be written to a stream or table."""
+    if relation.is_source:
+        raise SqlError(f"Cannot insert into read-only {relation.kind.lower()}: {relation.name}")
+    if relation.headers:
+        raise SqlError(f"Cannot insert into {relation.name} because it has header columns")
+
+
 def insert_row(client: Mapping[str, str], relation: Relation, statement: InsertValues) -> None:
     """Writes the row; returns when the brokers have it. Raises SqlError."""
+    if relation.is_source:
+        check_writable(relation)
     names = statement.columns or tuple(column.name for column in relation.columns)
+    if shown := [column.name for column in relation.headers if column.name in names]:
+        raise SqlError(f"Cannot insert into HEADER columns: {', '.join(shown)}")
     if len(names) != len(statement.values):
         raise SqlError(f"{len(names)} columns, but {len(statement.values)} values: {', '.join(names)}")
     row: dict[str, Any] = {}

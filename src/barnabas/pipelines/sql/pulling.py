@@ -14,7 +14,7 @@ from sqlglot import exp
 from barnabas.pipelines.fronts.sql.catalog import Column, Relation
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import name_of
-from barnabas.pipelines.fronts.sql.planning import VIEW
+from barnabas.pipelines.fronts.sql.planning import HELD, VIEW
 from barnabas.pipelines.fronts.sql.statements import Select
 from barnabas.pipelines.fronts.sql.types import BIGINT
 from barnabas.pipelines.serving.lookups import Lookups
@@ -145,7 +145,7 @@ def _chosen(
     for row in rows:
         if limit is not None and shown >= limit:
             return
-        if where is None or holds(where, row) is True:
+        if row.get(HELD) is not False and (where is None or holds(where, row) is True):
             shown += 1
             yield [row.get(column.typed or column.name) for column in items]
 

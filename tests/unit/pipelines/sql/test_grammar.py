@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
 from barnabas.pipelines.fronts.sql import statements as s
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.grammar import is_complete, read_statements
+from barnabas.pipelines.fronts.sql.types import INTEGER, SqlType
 
 GOOD = """
 CREATE STREAM pageviews (user_id VARCHAR KEY, page STRING, s STRUCT<a INT, b ARRAY<MAP<STRING,INT>>>)
@@ -137,3 +139,51 @@ def test_the_shell_knows_when_a_statement_is_complete() -> None:
 def test_statements_that_are_nested_too_deeply_are_refused(text: str) -> None:
     with pytest.raises(SqlError, match="nested too deeply"):
         list(read_statements(text))
+
+
+def test_types_have_names_from_the_statement_that_makes_them_on() -> None:
+    types: dict[str, SqlType] = {}
+    made = []
+    for statement in read_statements(
+        "CREATE TYPE place AS STRUCT<city STRING, zip INT>; CREATE STREAM x (a ARRAY<place>) WITH (kafka_topic='x');",
+        types=types,
+    ):
+        made.append(statement)
+        if isinstance(statement, s.CreateType):
+            types[statement.name] = statement.type
+    assert str(made[1].columns[0].type) == "ARRAY<STRUCT<`CITY` VARCHAR(STRING), `ZIP` INTEGER>>"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("SPOOL 'x.log'", s.Spool("x.log")),
+        ("SPOOL OFF", s.Spool(None)),
+        ("DROP TYPE IF EXISTS place", s.DropType("PLACE", True)),
+        ("SHOW CONNECTORS", s.Show("CONNECTORS")),
+        ("LIST SOURCE CONNECTORS", s.Show("CONNECTORS")),
+        ("SHOW TYPES", s.Show("TYPES")),
+        ("DESCRIBE STREAMS EXTENDED", s.Describe("STREAMS", True, every=True)),
+        ("ALTER SYSTEM 'a.b' = '1'", s.SetProperty("a.b", "1")),
+        ("ASSERT NOT EXISTS SCHEMA SUBJECT 'x-value' TIMEOUT 3 SECONDS", s.AssertSchema("x-value", None, False, 3.0)),
+        ("ASSERT SCHEMA ID 4", s.AssertSchema(None, 4)),
+        ("ASSERT STREAM x (a INT KEY)", s.AssertSource("STREAM", "X", (s.ColumnDef("A", "a", INTEGER, "KEY"),), {})),
+    ],
+)  # fmt: skip
+def test_statements_for_tests_and_shells(text: str, wanted: s.Statement) -> None:
+    (made,) = read_statements(text)
+    assert replace(made, text="") == wanted
+
+
+def test_values_that_are_asserted_are_expressions() -> None:
+    (made,) = read_statements("ASSERT VALUES x (a, b) VALUES (1, 'y')")
+    assert isinstance(made, s.AssertValues)
+    assert (made.columns, len(made.values), made.null) == (("A", "B"), 2, False)
+    (made,) = read_statements("ASSERT NULL VALUES x (a) KEY (1)")
+    assert isinstance(made, s.AssertValues)
+    assert made.null
+
+
+def test_a_backslash_may_also_begin_a_line() -> None:
+    (made,) = read_statements("CREATE STREAM x\n      \\ WITH\n (kafka_topic='x') \\\n AS SELECT * FROM y")
+    assert isinstance(made, s.CreateAs)

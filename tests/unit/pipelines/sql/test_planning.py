@@ -67,6 +67,10 @@ def steps(made: Planned) -> list[dict[str, Any]]:
         "JOIN users u ON v.user_id = u.id EMIT CHANGES",
         "CREATE TABLE x AS SELECT id, UCASE(name) AS name FROM users WHERE name LIKE 'A%' EMIT CHANGES",
         "CREATE STREAM x WITH (value_format='DELIMITED') AS SELECT user_id, page FROM views EMIT CHANGES",
+        "CREATE TABLE x AS SELECT user_id, SUM(n) AS s FROM views WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY user_id "
+        "HAVING COUNT(*) > 3 AND SUM(n) < 9 EMIT CHANGES",
+        "CREATE TABLE x AS SELECT name, COUNT(*) AS c FROM users GROUP BY name HAVING COUNT(*) > 1 EMIT CHANGES",
+        "CREATE STREAM x WITH (key_format='DELIMITED') AS SELECT page, n, at FROM views PARTITION BY page, n EMIT CHANGES",
     ],
 )
 def test_each_query_is_a_valid_pipeline(text: str) -> None:
@@ -114,6 +118,10 @@ def test_a_key_of_several_columns_is_json() -> None:
         ("SELECT * FROM views WHERE page > 3", "cannot be compared: CAST one of them"),
         ("SELECT * FROM views WHERE n", "a condition is BOOLEAN"),
         ("SELECT COUNT(*) FROM views", "it needs GROUP BY"),
+        ("SELECT page FROM views HAVING n > 3", "HAVING needs GROUP BY"),
+        ("CREATE TABLE x AS SELECT name, MAX(id) FROM users GROUP BY name", "MAX cannot be applied to a table"),
+        ("CREATE STREAM x WITH (value_format='KAFKA') AS SELECT page, n FROM views", "is for one column, not for 2"),
+        ("CREATE STREAM x WITH (value_format='DELIMITED') AS SELECT user_id, tags FROM views", "DELIMITED cannot hold"),
         ("CREATE STREAM x AS SELECT page, COUNT(*) FROM views GROUP BY page", "write CREATE TABLE"),
         ("CREATE TABLE x AS SELECT page FROM views", "the result is a stream: write CREATE STREAM"),
         ("CREATE TABLE x AS SELECT COUNT(*) FROM views GROUP BY page", "so it must be in SELECT"),
@@ -136,3 +144,26 @@ def test_queries_that_cannot_run_are_refused(text: str, message: str) -> None:
 def test_fifty_conditions_in_a_row_are_no_problem() -> None:
     conditions = " OR ".join(f"n = {number}" for number in range(50))
     assert planned(f"SELECT page FROM views WHERE {conditions} EMIT CHANGES")
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (
+            "h STRING HEADERS",
+            "HEADERS is for columns of type ARRAY<STRUCT<`KEY` VARCHAR(STRING), `VALUE` BYTES>>",
+        ),
+        ("h STRING HEADER('x')", "HEADER('x') is for columns of type BYTES, not VARCHAR(STRING)"),
+        ("h BYTES HEADER('x'), i BYTES HEADER('x')", "header 'x' is shown by another column"),
+        (
+            "h BYTES HEADER('x'), i ARRAY<STRUCT<key STRING, value BYTES>> HEADERS",
+            "HEADERS shows all headers already",
+        ),
+    ],
+)
+def test_columns_of_headers_have_their_types(columns: str, message: str) -> None:
+    (statement,) = read_statements(f"CREATE STREAM x ({columns}) WITH (kafka_topic='x', value_format='JSON')")
+    assert isinstance(statement, s.Create)
+    with pytest.raises(SqlError) as raised:
+        declared(statement)
+    assert message in raised.value.message

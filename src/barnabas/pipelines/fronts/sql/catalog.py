@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from barnabas.pipelines.fronts.sql.errors import Spot, SqlError
 from barnabas.pipelines.fronts.sql.statements import ColumnDef, Create, Kind, Window
-from barnabas.pipelines.fronts.sql.types import BIGINT, SqlType
+from barnabas.pipelines.fronts.sql.types import BIGINT, BYTES, STRING, SqlType, array_of
 
 VALUE_FORMATS: Final = ("JSON", "DELIMITED", "KAFKA", "NONE")
 KEY_FORMATS: Final = ("KAFKA", "JSON", "DELIMITED", "NONE")
@@ -30,6 +30,8 @@ PROPERTIES: Final = (
     "WRAP_SINGLE_VALUE",
     "RETENTION_MS",
     "CLEANUP_POLICY",
+    "WINDOW_TYPE",
+    "WINDOW_SIZE",
     "KEY",
 )
 """What WITH may say. KEY is of 2018: a column of the value that the record's key repeats."""
@@ -39,32 +41,40 @@ PSEUDO: Final[Mapping[str, SqlType]] = {
     "ROWOFFSET": BIGINT,
 }
 """Columns that every row has. WINDOWSTART and WINDOWEND belong to rows of windows."""
+ROWKEY: Final = "ROWKEY"
+"""The record's key as text, of a stream that declares none: a column of 2018."""
+HEADERS: Final = array_of(SqlType("STRUCT", (STRING, BYTES), ("KEY", "VALUE")))
+"""The type of a column of all headers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a stream or table. typed: its name in JSON objects that are read, as it was typed."""
+    """A column of a stream or table. typed: its name in JSON objects that are read, as it was typed. header: it shows the
+    record's header of this name; `*`: all of them."""
 
     name: str
     type: SqlType
     typed: str = ""
     is_key: bool = False
+    header: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """How keys and values are written. delimiter: of DELIMITED."""
+    """How keys and values are written. delimiter: of DELIMITED. wraps: whether a value of one column is an object with one
+    field."""
 
     key: str = "KAFKA"
     value: str = "JSON"
     delimiter: str = ","
+    wraps: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
     """A stream or table. timestamp: the column with a row's time; timestamp_format: if that is text. query: the id of the
-    query that writes it. text: its statement. window: of the rows of a table that a query with windows writes. bounds:
-    columns that show the window's start or end, with which."""
+    query that writes it. text: its statement. is_source: nothing may be written to it. window: of the rows of a table that a
+    query with windows writes. bounds: columns that show the window's start or end, with which."""
 
     kind: Kind
     name: str
@@ -78,6 +88,7 @@ class Relation:
     text: str = ""
     partitions: int = -1
     bounds: tuple[tuple[str, str], ...] = ()
+    is_source: bool = False
 
     @property
     def keys(self) -> tuple[Column, ...]:
@@ -87,7 +98,12 @@ class Relation:
     @property
     def values(self) -> tuple[Column, ...]:
         """The columns of the value."""
-        return tuple(column for column in self.columns if not column.is_key)
+        return tuple(column for column in self.columns if not column.is_key and not column.header)
+
+    @property
+    def headers(self) -> tuple[Column, ...]:
+        """The columns that show headers."""
+        return tuple(column for column in self.columns if column.header)
 
     def column(self, name: str) -> Column | None:
         """The column of this name."""
@@ -112,6 +128,7 @@ class Catalog:
 
     relations: dict[str, Relation] = field(default_factory=dict)
     queries: dict[str, RunningQuery] = field(default_factory=dict)
+    types: dict[str, SqlType] = field(default_factory=dict)
     numbers: int = 0
 
     def find(self, name: str, spot: Spot | None = None) -> Relation:
@@ -159,10 +176,11 @@ def declared(statement: Create) -> Relation:
     if not statement.columns:
         raise SqlError(f"{statement.name} needs its columns, like (id BIGINT KEY, name STRING)")
     keys = {"STREAM": "KEY", "TABLE": "PRIMARY KEY"}[statement.kind]
-    columns = []
+    columns: list[Column] = []
     for column in statement.columns:
-        if column.role in ("HEADERS",) or column.role.startswith("HEADER:"):
-            raise SqlError(f"column {column.name}: columns of headers are not supported yet")
+        if column.role.startswith("HEADER"):
+            columns.append(_of_headers(column, columns))
+            continue
         if column.role and column.role != keys:
             raise SqlError(
                 f"column {column.name}: a {statement.kind.lower()} has {keys} columns, not {column.role}"
@@ -178,10 +196,29 @@ def declared(statement: Create) -> Relation:
         tuple(_with_old_key(statement, given, columns)),
         formats,
         timestamp=_timestamp(given, columns),
+        window=_window(given),
         timestamp_format=given.get("TIMESTAMP_FORMAT"),
         text=statement.text,
         partitions=int(given.get("PARTITIONS", -1)),
+        is_source=statement.is_source,
     )
+
+
+def _of_headers(column: ColumnDef, others: list[Column]) -> Column:
+    """A column of headers. Raises SqlError."""
+    one = column.role.partition(":")[2]
+    wanted = BYTES if one else HEADERS
+    if column.type != wanted:
+        role = f"HEADER('{one}')" if one else "HEADERS"
+        raise SqlError(f"column {column.name}: {role} is for columns of type {wanted}, not {column.type}")
+    taken = {other.header for other in others if other.header}
+    if taken and ("*" in taken or not one):
+        raise SqlError(
+            f"column {column.name}: HEADERS shows all headers already, so it is the only such column"
+        )
+    if one in taken:
+        raise SqlError(f"column {column.name}: header '{one}' is shown by another column")
+    return Column(column.name, column.type, column.typed, header=one or "*")
 
 
 def _with_old_key(statement: Create, given: Mapping[str, Any], columns: list[Column]) -> list[Column]:
@@ -222,6 +259,28 @@ def check_properties(properties: Mapping[str, Any]) -> Mapping[str, Any]:
     return properties
 
 
+def _truth(name: str, value: Any) -> bool:
+    """Raises SqlError."""
+    found = {"TRUE": True, "FALSE": False}.get(str(value).upper())
+    if found is None:
+        raise SqlError(f"{name} is {value!r}; allowed: true, false")
+    return found
+
+
+def _window(given: Mapping[str, Any]) -> Window | None:
+    """The window of rows that another program has written. Raises SqlError."""
+    if "WINDOW_TYPE" not in given:
+        return None
+    kind, size = str(given["WINDOW_TYPE"]).upper(), given.get("WINDOW_SIZE")
+    if kind not in ("TUMBLING", "HOPPING", "SESSION"):
+        raise SqlError(f"WINDOW_TYPE is {kind}; allowed: TUMBLING, HOPPING, SESSION")
+    if kind != "SESSION" and size is None:
+        raise SqlError(f"WINDOW_TYPE {kind} needs WINDOW_SIZE, like WINDOW_SIZE='30 SECONDS'")
+    if kind == "SESSION" and size is not None:
+        raise SqlError("WINDOW_SIZE is not for sessions: each has a length of its own")
+    return Window(kind, str(size or "").lower())
+
+
 def formats_of(given: Mapping[str, Any], default: Formats | None = None) -> Formats:
     """The formats that WITH names. default: of what is read. Raises SqlError."""
     found = default or Formats()
@@ -239,4 +298,5 @@ def formats_of(given: Mapping[str, Any], default: Formats | None = None) -> Form
         one("KEY_FORMAT", KEY_FORMATS, found.key),
         one("VALUE_FORMAT", VALUE_FORMATS, found.value),
         DELIMITERS.get(delimiter.upper(), delimiter),
+        _truth("WRAP_SINGLE_VALUE", given.get("WRAP_SINGLE_VALUE", found.wraps)),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from typing import Final
 
 from sqlglot import Token, TokenType, exp
@@ -18,10 +19,11 @@ CLOSING: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_
 class Cursor:
     """A place in the tokens of one statement."""
 
-    def __init__(self, tokens: list[Token], text: str) -> None:
-        """tokens: without the semicolon. text: what all tokens were read from."""
+    def __init__(self, tokens: list[Token], text: str, types: Mapping[str, SqlType] | None = None) -> None:
+        """tokens: without the semicolon. text: what all tokens were read from. types: those that CREATE TYPE has named."""
         self.tokens = tokens
         self.text = text
+        self.types = {} if types is None else types
         self.at = 0
 
     # --- looking -----------------------------------------------------------------------------------
@@ -177,6 +179,8 @@ class Cursor:
                 self.name()
                 self.need(")")
             return SqlType(word)
+        if (named := self.types.get(word)) is not None:
+            return named
         if word == "DECIMAL":
             self.need("(")
             precision = self.number()
@@ -187,17 +191,19 @@ class Cursor:
         if word in ("ARRAY", "MAP", "STRUCT"):
             return self._nested(word)
         near = difflib.get_close_matches(
-            word, [*PLAIN, *ALIASES, "DECIMAL", "ARRAY", "MAP", "STRUCT"], 1, 0.5
+            word, [*PLAIN, *ALIASES, *self.types, "DECIMAL", "ARRAY", "MAP", "STRUCT"], 1, 0.5
         )
         hint = f"; did you mean {near[0]}?" if near else ""
         raise SqlError(f"there is no type {word}{hint}", where)
 
     def _nested(self, word: str) -> SqlType:
         self.need("<")
-        names, items = [], []
-        while True:
+        names, typed, items = [], [], []
+        while not (word == "STRUCT" and self.sees(">")):
             if word == "STRUCT":
-                names.append(self.name())
+                name, spelt = self.typed_name()
+                names.append(name)
+                typed.append(spelt)
             items.append(self.type())
             if not self.take(","):
                 break
@@ -205,7 +211,7 @@ class Cursor:
         wanted = {"ARRAY": 1, "MAP": 2}.get(word, len(items))
         if len(items) != wanted:
             raise SqlError(f"{word} needs {wanted} types, not {len(items)}", self.spot)
-        return SqlType(word, tuple(items), tuple(names))
+        return SqlType(word, tuple(items), tuple(names), typed=tuple(typed))
 
     def _close_angle(self) -> None:
         """Reads `>`, also the first half of `>>`, which the tokens have as one."""

@@ -20,29 +20,37 @@ from barnabas.pipelines.fronts.sql.cursor import Cursor
 from barnabas.pipelines.fronts.sql.dialect import spot_of, tokens_of
 from barnabas.pipelines.fronts.sql.errors import TOO_DEEP, SqlError
 from barnabas.pipelines.fronts.sql.queries import read_duration, read_select
+from barnabas.pipelines.fronts.sql.types import SqlType
 
-LINE_ENDS: Final = re.compile(r"\\[ \t]*(?=\r?\n|$)")
+LINE_ENDS: Final = re.compile(r"\\[ \t]*(?=\r?\n|$)|(?<=\n)([ \t]*)\\(?=[ \t])")
+"""Backslashes at the ends of lines, and at the beginning of a line that goes on."""
 VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
-SHOWN: Final = ("STREAMS", "TABLES", "TOPICS", "QUERIES", "FUNCTIONS", "PROPERTIES", "TYPES", "VARIABLES")
-NOT_HERE: Final = ("CONNECTORS", "CONNECTOR", "PLUGINS")
+SHOWN: Final = (
+    *("STREAMS", "TABLES", "TOPICS", "QUERIES", "FUNCTIONS", "PROPERTIES", "TYPES", "VARIABLES"),
+    *("CONNECTORS", "PLUGINS"),
+)
+CONNECTORS: Final = "connectors are not made by SQL: `barnabas connect` runs them"
 
 
-def read_statements(text: str, variables: Mapping[str, str] | None = None) -> Iterator[s.Statement]:
-    """The statements of a text, one after the other. variables: what stands for `${name}`. Raises SqlError."""
+def read_statements(
+    text: str, variables: Mapping[str, str] | None = None, types: Mapping[str, SqlType] | None = None
+) -> Iterator[s.Statement]:
+    """The statements of a text, one after the other. variables: what stands for `${name}`. types: those that have names;
+    each statement is read when it is asked for, so an earlier one may add some. Raises SqlError."""
     text = prepared(text, variables or {})
     tokens = tokens_of(text)
     begin = 0
     for at, token in enumerate([*tokens, None]):
         if token is None or token.token_type is TokenType.SEMICOLON:
             if at > begin:
-                yield _read(tokens[begin:at], text)
+                yield _read(tokens[begin:at], text, types)
             begin = at + 1
 
 
 def prepared(text: str, variables: Mapping[str, str]) -> str:
     """The text without backslashes at the ends of its lines, with the values of variables. Columns of mistakes count in it.
     Raises SqlError for a variable that is not defined."""
-    text = LINE_ENDS.sub(" ", text)
+    text = LINE_ENDS.sub(lambda found: (found[1] or "") + " ", text)
 
     def value(found: re.Match[str]) -> str:
         name = found[1]
@@ -63,8 +71,8 @@ def is_complete(text: str) -> bool:
     return not tokens or tokens[-1].token_type is TokenType.SEMICOLON
 
 
-def _read(tokens: list[Token], text: str) -> s.Statement:
-    cursor = Cursor(tokens, text)
+def _read(tokens: list[Token], text: str, types: Mapping[str, SqlType] | None) -> s.Statement:
+    cursor = Cursor(tokens, text, types)
     word = tokens[0].text.upper()
     reader = READERS.get(word)
     if reader is None:
@@ -92,6 +100,8 @@ def _create(cursor: Cursor) -> s.Statement:
     or_replace = cursor.take("OR", "REPLACE")
     is_source = cursor.take("SOURCE")
     _refuse_connectors(cursor)
+    if cursor.take("TYPE"):
+        return _create_type(cursor)
     kind = _kind(cursor)
     if_not_exists = cursor.take("IF", "NOT", "EXISTS")
     name = cursor.name(f"the name of the {kind.lower()}")
@@ -110,9 +120,14 @@ def _create(cursor: Cursor) -> s.Statement:
 
 def _refuse_connectors(cursor: Cursor) -> None:
     if cursor.sees("CONNECTOR") or cursor.sees("SINK"):
-        raise SqlError("connectors cannot be made by SQL yet", cursor.spot)
-    if cursor.sees("TYPE"):
-        raise SqlError("types cannot be named yet: write the type where it is used", cursor.spot)
+        raise SqlError(CONNECTORS, cursor.spot)
+
+
+def _create_type(cursor: Cursor) -> s.Statement:
+    if_not_exists = cursor.take("IF", "NOT", "EXISTS")
+    name = cursor.name("the name of the type")
+    cursor.need("AS")
+    return s.CreateType(name, cursor.type(), if_not_exists)
 
 
 def _columns(cursor: Cursor) -> tuple[s.ColumnDef, ...]:
@@ -200,6 +215,9 @@ def _select(cursor: Cursor) -> s.Statement:
 
 def _drop(cursor: Cursor) -> s.Statement:
     _refuse_connectors(cursor)
+    if cursor.take("TYPE"):
+        if_exists = cursor.take("IF", "EXISTS")
+        return s.DropType(cursor.name("the name of the type"), if_exists)
     kind = _kind(cursor)
     if_exists = cursor.take("IF", "EXISTS")
     name = cursor.name()
@@ -208,8 +226,8 @@ def _drop(cursor: Cursor) -> s.Statement:
 
 def _show(cursor: Cursor) -> s.Statement:
     all_ = cursor.take("ALL")
-    if not cursor.ended and cursor.token.text.upper() in NOT_HERE:
-        raise SqlError("connectors are not known to SQL yet", cursor.spot)
+    for word in ("SOURCE", "SINK"):  # of connectors
+        cursor.take(word)
     what = cursor.choose(*SHOWN, what="what to show")
     all_ = cursor.take("ALL") or all_
     return s.Show(what, cursor.take("EXTENDED"), all_)
@@ -218,6 +236,11 @@ def _show(cursor: Cursor) -> s.Statement:
 def _describe(cursor: Cursor) -> s.Statement:
     if cursor.take("FUNCTION"):
         return s.Describe(cursor.name("the name of a function"), function=True)
+    if cursor.sees("CONNECTOR"):
+        raise SqlError(CONNECTORS, cursor.spot)
+    for every in ("STREAMS", "TABLES"):
+        if cursor.take(every):
+            return s.Describe(every, cursor.take("EXTENDED"), every=True)
     extended = cursor.take("EXTENDED")  # before the name, as in 2018
     name = cursor.name("the name of a stream or table")
     return s.Describe(name, cursor.take("EXTENDED") or extended)
@@ -273,7 +296,15 @@ def _run(cursor: Cursor) -> s.Statement:
     return s.RunScript(cursor.string("the name of a file in quotes"))
 
 
+def _spool(cursor: Cursor) -> s.Statement:
+    if cursor.take("OFF"):
+        return s.Spool(None)
+    return s.Spool(cursor.string("the name of a file in quotes, or OFF,"))
+
+
 def _alter(cursor: Cursor) -> s.Statement:
+    if cursor.take("SYSTEM"):
+        return _set(cursor)
     kind = _kind(cursor)
     name = cursor.name()
 
@@ -288,11 +319,43 @@ def _alter(cursor: Cursor) -> s.Statement:
 
 def _assert(cursor: Cursor) -> s.Statement:
     exists = not cursor.take("NOT", "EXISTS")
-    cursor.need("TOPIC")
-    topic = cursor.dashed_name("the name of a topic")
-    config = _with(cursor)
-    seconds = duration_seconds(read_duration(cursor)) if cursor.take("TIMEOUT") else 0.0
-    return s.AssertTopic(topic, exists, config, seconds)
+    allowed = ("TOPIC", "SCHEMA", "VALUES", "NULL", "STREAM", "TABLE") if exists else ("TOPIC", "SCHEMA")
+    word = cursor.choose(*allowed, what="what to assert")
+    if word == "TOPIC":
+        topic = cursor.dashed_name("the name of a topic")
+        config = _with(cursor)
+        return s.AssertTopic(topic, exists, config, _timeout(cursor))
+    if word == "SCHEMA":
+        subject = cursor.dashed_name("the name of a subject") if cursor.take("SUBJECT") else None
+        id_ = cursor.number("the id of a schema") if cursor.take("ID") else None
+        if subject is None and id_ is None:
+            cursor.fail("SUBJECT name or ID number is expected")
+        return s.AssertSchema(subject, id_, exists, _timeout(cursor))
+    if word in ("VALUES", "NULL"):
+        return _assert_values(cursor, null=word == "NULL")
+    kind: s.Kind = "STREAM" if word == "STREAM" else "TABLE"
+    name = cursor.name(f"the name of the {kind.lower()}")
+    columns = _columns(cursor) if cursor.sees("(") else ()
+    return s.AssertSource(kind, name, columns, _with(cursor))
+
+
+def _timeout(cursor: Cursor) -> float:
+    return duration_seconds(read_duration(cursor)) if cursor.take("TIMEOUT") else 0.0
+
+
+def _assert_values(cursor: Cursor, null: bool) -> s.Statement:
+    if null:
+        cursor.need("VALUES")
+    name = cursor.name("the name of a stream or table")
+    columns: tuple[str, ...] = ()
+    if cursor.take("("):
+        columns = tuple(_listed(cursor, lambda: cursor.name("the name of a column")))
+        cursor.need(")")
+    cursor.need("KEY" if null else "VALUES")
+    cursor.need("(")
+    values = tuple(_listed(cursor, lambda: cursor.expression(frozenset())))
+    cursor.need(")")
+    return s.AssertValues(name, columns, values, null)
 
 
 READERS: Final[Mapping[str, Callable[[Cursor], s.Statement]]] = {
@@ -314,6 +377,7 @@ READERS: Final[Mapping[str, Callable[[Cursor], s.Statement]]] = {
     "DEFINE": _define,
     "UNDEFINE": _undefine,
     "RUN": _run,
+    "SPOOL": _spool,
     "ALTER": _alter,
     "ASSERT": _assert,
 }

@@ -8,9 +8,17 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from barnabas.pipelines.fronts.sql.catalog import Catalog, Column, Relation, check_properties, formats_of
+from barnabas.pipelines.fronts.sql.catalog import (
+    ROWKEY,
+    Catalog,
+    Column,
+    Relation,
+    check_properties,
+    formats_of,
+)
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import Translator, Typed, name_of, quoted
+from barnabas.pipelines.fronts.sql.functions import FUNCTIONS
 from barnabas.pipelines.fronts.sql.rows import (
     TIME,
     WINDOW_END,
@@ -27,6 +35,10 @@ GRACE: Final = "24 hours"
 """How late a row may come, if the statement does not say it: ksqlDB's default."""
 VIEW: Final = "rows"
 """The output in which the rows of a table can be looked up."""
+HELD: Final = "group is shown"
+"""The field that says whether HAVING is true for a group."""
+OF_TABLES: Final = ("COUNT", "SUM", "AVG", "COLLECT_LIST")
+"""Functions of many rows from which a row can be taken away again, so that they work for tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +74,17 @@ class _Query:
 
     select: Select
     sides: list[Side] = field(default_factory=list)
+    name: str = ""
 
     @property
     def scope(self) -> SourceScope:
-        return SourceScope(self.sides)
+        return SourceScope(self.sides, self.name)
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it is written as in 2018: without EMIT, over a stream whose key is no column."""
+        first = self.sides[0].relation
+        return not self.select.emit and first.kind == "STREAM" and not first.keys
 
     @property
     def of_table(self) -> bool:
@@ -86,13 +105,13 @@ def plan(
 ) -> Planned:
     """The pipeline that a query is. kind: what the statement creates; None: a query by itself, whose rows are written as
     JSON objects of all columns. Raises SqlError."""
-    query = _opened(catalog, select)
+    query = _opened(catalog, select, name)
     given = check_properties(properties)
     grouped = bool(select.group_by)
     _check(query, kind, grouped)
     translator = Translator(query.scope)
     filters = [] if select.where is None else [{"filter": translator.condition(select.where).text}]
-    shown, exploded = _items(query, grouped)
+    shown, exploded = _items(query, grouped, kind is None)
     keys = _keys(query, shown)
     result = _result(query, name, kind, given, shown, keys, text, query_id)
     if kind is None:
@@ -115,8 +134,8 @@ def plan(
 # --- what is read -------------------------------------------------------------------------------------
 
 
-def _opened(catalog: Catalog, select: Select) -> _Query:
-    query = _Query(select)
+def _opened(catalog: Catalog, select: Select, name: str) -> _Query:
+    query = _Query(select, name=name)
     refs = [select.source, *(join.source for join in select.joins)]
     several = len(refs) > 1
     for ref in refs:
@@ -129,14 +148,14 @@ def _opened(catalog: Catalog, select: Select) -> _Query:
 
 def _check(query: _Query, kind: Kind | None, grouped: bool) -> None:
     select = query.select
-    if select.having is not None:
-        raise SqlError(
-            "HAVING is not supported yet: filter the table that the query makes in a query of its own"
-        )
+    if select.having is not None and not grouped:
+        raise SqlError("HAVING needs GROUP BY: write WHERE for rows")
     if select.window is not None and not grouped:
         raise SqlError("WINDOW needs GROUP BY")
     if grouped and query.of_table:
-        raise SqlError("a table cannot be grouped yet")
+        _check_aggregates(select)
+    if grouped and query.of_table and select.window is not None:
+        raise SqlError("WINDOW is for streams: the rows of a table have no end")
     if kind == "STREAM" and (grouped or query.of_table):
         raise SqlError("the result is a table, one row for each key: write CREATE TABLE")
     if kind == "TABLE" and not grouped and not query.of_table:
@@ -145,6 +164,33 @@ def _check(query: _Query, kind: Kind | None, grouped: bool) -> None:
         raise SqlError("PARTITION BY is for streams; the key of a table stays")
     if select.emit == "FINAL" and select.window is None:
         raise SqlError("EMIT FINAL needs a WINDOW: a group without one is never complete")
+
+
+def _check_aggregates(select: Select) -> None:
+    """Raises SqlError if a function of many rows cannot work for a table, whose rows are replaced."""
+    nodes = [item.expression for item in select.items] + ([] if select.having is None else [select.having])
+    for node in nodes:
+        for call in node.find_all(exp.Anonymous):
+            name = str(call.this).upper()
+            if name in FUNCTIONS and FUNCTIONS[name].aggregate and name not in OF_TABLES:
+                raise SqlError(
+                    f"{name} cannot be applied to a table, only to a stream, because rows of a table are replaced; "
+                    f"allowed: {', '.join(OF_TABLES)}"
+                )
+
+
+def plan_source_table(relation: Relation, query_id: str) -> Planned:
+    """The pipeline that keeps the rows of a table of CREATE SOURCE TABLE, so that they can be looked up. Raises SqlError."""
+    result = replace(relation, query=query_id)
+    entry = {"table": relation.topic, "steps": reading(relation, set())}
+    output = {"name": VIEW, "from": relation.name, "view": {"key": [column.name for column in relation.keys]}}
+    document = {
+        "pipeline": query_id,
+        "sources": {relation.name: entry},
+        "outputs": [output],
+        "dead_letters": f"{query_id}-errors",
+    }
+    return Planned(document, result, (relation.name,), view=True)
 
 
 def _read(query: _Query, steps: list[Step], settings: Settings) -> tuple[dict[str, Any], dict[str, Any], str]:
@@ -262,7 +308,7 @@ def _owns(side: Side, node: exp.Expr) -> bool:
 # --- what is shown ------------------------------------------------------------------------------------
 
 
-def _items(query: _Query, grouped: bool) -> tuple[list[Shown], list[Step]]:
+def _items(query: _Query, grouped: bool, result_only: bool) -> tuple[list[Shown], list[Step]]:
     """The columns of the result, and the steps that make rows of arrays first. Raises SqlError."""
     scope: Any = GroupScope(query.scope, query.select.window is not None) if grouped else query.scope
     found: list[Shown] = []
@@ -271,7 +317,7 @@ def _items(query: _Query, grouped: bool) -> tuple[list[Shown], list[Step]]:
         if _is_star(item):
             if grouped:
                 raise SqlError("* is not for groups: name their columns", item.spot)
-            found += _stars(query, item)
+            found += _stars(query, item, old=result_only and query.is_old and len(query.sides) == 1)
             continue
         made, expression = None, item.expression
         if isinstance(expression, exp.Anonymous) and str(expression.this).upper() == "EXPLODE":
@@ -300,10 +346,12 @@ def _is_star(item: Item) -> bool:
     return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
 
-def _stars(query: _Query, item: Item) -> list[Shown]:
+def _stars(query: _Query, item: Item, old: bool) -> list[Shown]:
+    """What * stands for. old: with ROWTIME and ROWKEY, which * meant in 2018."""
     node = item.expression
     source = name_of(node.args["table"]) if isinstance(node, exp.Column) and node.args.get("table") else ""
-    return [
+    before = [Shown(name, query.scope.column("", name), name) for name in ("ROWTIME", ROWKEY) if old]
+    return before + [
         Shown(name, Typed(quoted(side.field(column.name)), column.type), side.field(column.name))
         for name, side, column in query.scope.all_columns(source)
     ]
@@ -400,6 +448,7 @@ def _grouped(query: _Query, shown: list[Shown], keys: list[str]) -> _Groups:
             raise SqlError(
                 f"{one.name} is neither in GROUP BY nor made by a function of many rows like COUNT"
             )
+    compute |= _having(query)
     if not compute:
         compute = {"rows of the group": "count(*)"}
     entry: dict[str, Any] = {"by": keys, "compute": compute}
@@ -414,6 +463,17 @@ def _grouped(query: _Query, shown: list[Shown], keys: list[str]) -> _Groups:
         if select.emit == "FINAL" or window.kind == "SESSION":
             entry["emit"] = "final"
     return _Groups([{"set": steps}] if steps else [], entry)
+
+
+def _having(query: _Query) -> dict[str, str]:
+    """The field that says whether a group is shown; none without HAVING. Raises SqlError."""
+    having = query.select.having
+    if having is None:
+        return {}
+    scope: Any = GroupScope(query.scope, windowed=False)
+    made = Translator(scope, aggregates=True).condition(having)
+    text = made.text if made.aggregates else f"max({made.text})"
+    return {HELD: f"coalesce({text}, false)"}
 
 
 def _bound(one: Shown) -> str | None:
@@ -477,8 +537,11 @@ def _outputs(
     key, value = key_expression(result), value_expression(result)
     if key is not None:
         output["key"] = key
+    elif query.is_old and made is None and len(query.sides) == 1:
+        output["key"] = "_key"  # in 2018 a record kept its key
     if value is not None:
-        output["value"] = value
+        hidden = query.select.having is not None
+        output["value"] = f"CASE WHEN {quoted(HELD)} THEN {value} END" if hidden else value
     partitions = int(given.get("PARTITIONS", settings.partitions))
     if partitions > 0:
         output["partitions"] = partitions

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from barnabas.pipelines.fronts.sql.catalog import Column, Relation
+from barnabas.pipelines.entries.document import duration_seconds
+from barnabas.pipelines.fronts.sql.catalog import ROWKEY, Column, Relation
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import quoted, text_literal
 from barnabas.pipelines.fronts.sql.types import SqlType
@@ -24,7 +25,12 @@ def reading(relation: Relation, pseudo: set[str]) -> list[Step]:
     """The steps from a record to the columns of a row. pseudo: those of ROWTIME, ROWPARTITION, ROWOFFSET and TIME that are
     used."""
     steps = _key_steps(relation) + _value_steps(relation)
-    made: dict[str, str] = {}
+    made: dict[str, str] = {column.name: _header(column.header) for column in relation.headers}
+    for bound in (WINDOW_START, WINDOW_END):
+        if bound in pseudo:
+            made[bound] = window_bound(relation, bound)
+    if ROWKEY in pseudo:
+        made[ROWKEY] = "cast(_key as string)"
     if pseudo & {"ROWTIME", TIME}:
         made["ROWTIME"] = _row_time(relation)
     if "ROWPARTITION" in pseudo:
@@ -34,6 +40,13 @@ def reading(relation: Relation, pseudo: set[str]) -> list[Step]:
     if TIME in pseudo:
         made[TIME] = "timestamp_millis(ROWTIME)"
     return [*steps, {"set": made}] if made else steps
+
+
+def _header(name: str) -> str:
+    """All headers, or the last one of a name."""
+    if name == "*":
+        return "coalesce(transform(_headers, h -> named_struct('KEY', h.key, 'VALUE', h.value)), array())"
+    return f"try_element_at(filter(_headers, h -> h.key = {text_literal(name)}), -1).value"
 
 
 def _row_time(relation: Relation) -> str:
@@ -52,14 +65,41 @@ def _value_steps(relation: Relation) -> list[Step]:
     if not columns or relation.formats.value == "NONE":
         return []
     if relation.formats.value == "KAFKA":
-        if len(columns) != 1:
-            raise SqlError(f"{relation.name}: VALUE_FORMAT KAFKA is for one column, not for {len(columns)}")
-        return [{"set": {columns[0].name: _from_bytes("_value", columns[0].type)}}]
+        return [{"set": {columns[0].name: _from_bytes("_value", _only(relation).type)}}]
     if relation.formats.value == "DELIMITED":
+        _refuse_nested(relation, columns)
         fields = {column.name: _stored(column.type) for column in columns}
         parse = {"csv": fields, "separator": relation.formats.delimiter, "empty": "null"}
         return [{"parse": parse}, *_restored(columns)]
+    if not relation.formats.wraps and len(relation.values) == 1:
+        made = _from_json("_value", columns[0].type)
+        return [{"set": {columns[0].name: made}}, *_restored(columns)]
     return _json_steps(columns)
+
+
+def _from_json(of: str, kind: SqlType) -> str:
+    """A value of JSON that is no object of columns; read as the element of an array, because any value may be one."""
+    array = text_literal(f"array<{_stored(kind)}>")
+    return f"get(from_json(concat('[', cast({of} as string), ']'), {array}), 0)"
+
+
+def _only(relation: Relation) -> Column:
+    """The only column of the value. Raises SqlError."""
+    columns = relation.values
+    if len(columns) != 1:
+        raise SqlError(
+            f"{relation.name}: VALUE_FORMAT {relation.formats.value} is for one column, not for {len(columns)}: "
+            f"{', '.join(c.name for c in columns)}"
+        )
+    return columns[0]
+
+
+def _refuse_nested(relation: Relation, columns: tuple[Column, ...]) -> None:
+    for column in columns:
+        if column.type.items:
+            raise SqlError(
+                f"{relation.name}: column {column.name} is {column.type}, which the format DELIMITED cannot hold: use JSON"
+            )
 
 
 def _json_steps(columns: tuple[Column, ...]) -> list[Step]:
@@ -67,7 +107,7 @@ def _json_steps(columns: tuple[Column, ...]) -> list[Step]:
     fields: dict[str, str] = {}
     chosen: dict[str, str] = {}
     for column in columns:
-        names = _spellings(column)
+        names = _spellings(column.name, column.typed)
         fields |= dict.fromkeys(names, _stored(column.type))
         if len(names) > 1:
             chosen[column.name] = f"coalesce({', '.join(map(quoted, names))})"
@@ -82,72 +122,139 @@ def _json_steps(columns: tuple[Column, ...]) -> list[Step]:
 
 
 def _stored(kind: SqlType) -> str:
-    """The type in JSON and in delimited text: times are numbers there."""
-    return {"TIMESTAMP": "bigint", "DATE": "int"}.get(kind.name) or _in_small(kind)
-
-
-def _in_small(kind: SqlType) -> str:
-    """Spark's type; the names of fields of structs in small letters, as they are in most JSON objects."""
+    """The type in JSON and in delimited text: times are numbers there, and fields of structs have any spelling."""
     if kind.name == "STRUCT":
-        pairs = zip(kind.fields, kind.items, strict=True)
-        return f"struct<{','.join(f'`{name.lower()}`:{_in_small(item)}' for name, item in pairs)}>"
+        parts = []
+        for name, typed, item in _fields(kind):
+            parts += [f"{quoted(spelt)}:{_stored(item)}" for spelt in _spellings(name, typed)]
+        return f"struct<{','.join(parts)}>"
     if kind.items:
-        return f"{kind.name.lower()}<{','.join(map(_in_small, kind.items))}>"
-    return kind.spark
+        return f"{kind.name.lower()}<{','.join(map(_stored, kind.items))}>"
+    return {"TIMESTAMP": "bigint", "DATE": "int"}.get(kind.name, kind.spark)
 
 
-def _has_struct(kind: SqlType) -> bool:
-    return kind.name == "STRUCT" or any(map(_has_struct, kind.items))
+def _fields(kind: SqlType) -> list[tuple[str, str, SqlType]]:
+    """The fields of a struct: names, names as they were typed, types."""
+    return list(zip(kind.fields, kind.typed or kind.fields, kind.items, strict=True))
+
+
+def _differs(kind: SqlType) -> bool:
+    """Whether values of a type are stored as something else."""
+    return kind.name in ("STRUCT", "TIMESTAMP", "DATE") or any(map(_differs, kind.items))
 
 
 def _restored(columns: tuple[Column, ...]) -> list[Step]:
-    made = {}
-    for column in columns:
-        name = quoted(column.name)
-        if column.type.name == "TIMESTAMP":
-            made[column.name] = f"timestamp_millis({name})"
-        elif column.type.name == "DATE":
-            made[column.name] = f"date_from_unix_date({name})"
-        elif _has_struct(column.type):
-            made[column.name] = f"cast({name} as {column.type.spark})"
+    made = {c.name: restored(quoted(c.name), c.type) for c in columns if _differs(c.type)}
     return [{"set": made}] if made else []
+
+
+def restored(value: str, kind: SqlType, depth: int = 0) -> str:
+    """A value of JSON, read with the type `_stored`, as its own type."""
+    if not _differs(kind):
+        return value
+    if kind.name == "TIMESTAMP":
+        return f"timestamp_millis({value})"
+    if kind.name == "DATE":
+        return f"date_from_unix_date({value})"
+    inner = f"x{depth}"
+    if kind.name == "ARRAY":
+        return f"transform({value}, {inner} -> {restored(inner, kind.items[0], depth + 1)})"
+    if kind.name == "MAP":
+        return (
+            f"transform_values({value}, (k{depth}, {inner}) -> {restored(inner, kind.items[1], depth + 1)})"
+        )
+    parts = []
+    for name, typed, item in _fields(kind):
+        names = [f"{value}.{quoted(spelt)}" for spelt in _spellings(name, typed)]
+        found = names[0] if len(names) == 1 else f"coalesce({', '.join(names)})"
+        parts.append(f"{text_literal(name)}, {restored(found, item, depth)}")
+    return f"CASE WHEN {value} IS NOT NULL THEN named_struct({', '.join(parts)}) END"
+
+
+def storable(value: str, kind: SqlType, depth: int = 0) -> str:
+    """A value as JSON and delimited text hold it."""
+    if kind.name == "TIMESTAMP":
+        return f"unix_millis({value})"
+    if kind.name == "DATE":
+        return f"unix_date({value})"
+    if not _has_time(kind):
+        return value
+    inner = f"x{depth}"
+    if kind.name == "ARRAY":
+        return f"transform({value}, {inner} -> {storable(inner, kind.items[0], depth + 1)})"
+    if kind.name == "MAP":
+        return (
+            f"transform_values({value}, (k{depth}, {inner}) -> {storable(inner, kind.items[1], depth + 1)})"
+        )
+    parts = [
+        f"{text_literal(name)}, {storable(f'{value}.{quoted(name)}', item, depth)}"
+        for name, _, item in _fields(kind)
+    ]
+    return f"CASE WHEN {value} IS NOT NULL THEN named_struct({', '.join(parts)}) END"
+
+
+def _has_time(kind: SqlType) -> bool:
+    return kind.name in ("TIMESTAMP", "DATE") or any(map(_has_time, kind.items))
 
 
 def _key_steps(relation: Relation) -> list[Step]:
     keys = relation.keys
     if not keys or relation.formats.key == "NONE":
         return []
-    if relation.formats.key == "JSON" and len(keys) > 1:
-        made = {
-            column.name: f"try_cast(coalesce({', '.join(map(_json_field, _spellings(column)))}) as {column.type.spark})"
-            for column in keys
-        }
-        return [{"set": made}]
-    if len(keys) > 1:
-        raise SqlError(f"{relation.name}: a key of {len(keys)} columns needs KEY_FORMAT JSON")
-    column = keys[0]
+    key = "_key"
     if relation.window is not None:
-        return [{"set": {column.name: _from_bytes("substring(_key, 1, length(_key) - 8)", column.type)}}]
-    if relation.formats.key == "KAFKA":
-        if column.type.name == "STRING":
+        key = f"substring(_key, 1, length(_key) - {16 if relation.window.kind == 'SESSION' else 8})"
+    form = relation.formats.key
+    if len(keys) > 1:
+        if form not in ("JSON", "DELIMITED"):
+            raise SqlError(
+                f"{relation.name}: a key of {len(keys)} columns needs KEY_FORMAT JSON or DELIMITED"
+            )
+        return [{"set": _of_parts(key, keys, form)}]
+    column = keys[0]
+    if form == "KAFKA":
+        if column.type.name == "STRING" and key == "_key":
             return [{"metadata": {column.name: "key"}}]
-        return [{"set": {column.name: _from_bytes("_key", column.type)}}]
-    if relation.formats.key == "JSON":
-        text = "get_json_object(concat('[', cast(_key as string), ']'), '$[0]')"
-        return [{"set": {column.name: f"try_cast({text} as {column.type.spark})"}}]
-    return [{"set": {column.name: f"try_cast(cast(_key as string) as {column.type.spark})"}}]
+        return [{"set": {column.name: _from_bytes(key, column.type)}}]
+    if form == "JSON" and column.type.items:
+        made = _from_json(key, column.type)
+        return [{"set": {column.name: restored(made, column.type)}}]
+    text = f"cast({key} as string)"
+    if form == "JSON":
+        text = f"get_json_object(concat('[', {text}, ']'), '$[0]')"
+    return [{"set": {column.name: _of_text(text, column.type)}}]
 
 
-def _spellings(column: Column) -> list[str]:
-    return list(dict.fromkeys([column.name, column.name.lower(), column.typed or column.name]))
+def _of_parts(key: str, keys: tuple[Column, ...], form: str) -> dict[str, str]:
+    """The columns of a key that has several."""
+    made = {}
+    for number, column in enumerate(keys):
+        if form == "JSON":
+            paths = [text_literal("$." + name) for name in _spellings(column.name, column.typed)]
+            each = [f"get_json_object(cast({key} as string), {path})" for path in paths]
+            text = f"coalesce({', '.join(each)})"
+        else:
+            kinds = ", ".join(f"c{at} string" for at in range(len(keys)))
+            text = f"from_csv(cast({key} as string), {text_literal(kinds)}).c{number}"
+        made[column.name] = _of_text(text, column.type)
+    return made
 
 
-def _json_field(name: str) -> str:
-    return f"get_json_object(cast(_key as string), {text_literal('$.' + name)})"
+def _of_text(text: str, kind: SqlType) -> str:
+    """A column of a key, of its text."""
+    if kind.name in ("TIMESTAMP", "DATE"):
+        return restored(f"try_cast({text} as {_stored(kind)})", kind)
+    if kind.name == "BYTES":
+        return f"unbase64({text})"
+    return text if kind.name == "STRING" else f"try_cast({text} as {kind.spark})"
+
+
+def _spellings(name: str, typed: str) -> list[str]:
+    return list(dict.fromkeys([name, name.lower(), typed or name]))
 
 
 def _from_bytes(of: str, kind: SqlType) -> str:
-    """A value of Kafka's own serializers: text as UTF-8, whole numbers as 4 or 8 bytes, the highest first."""
+    """A value of Kafka's own serializers: text as UTF-8, numbers as 4 or 8 bytes, the highest first."""
     if kind.name == "STRING":
         return f"cast({of} as string)"
     if kind.name == "BYTES":
@@ -157,37 +264,67 @@ def _from_bytes(of: str, kind: SqlType) -> str:
         return f"cast((cast(conv(hex({of}), 16, 10) as bigint) ^ 2147483648L) - 2147483648L as int)"
     if kind.name == "BIGINT":
         return number
-    raise SqlError(f"format KAFKA is for STRING, INT, BIGINT and BYTES, not for {kind}")
+    if kind.name == "DOUBLE":
+        return f"cast(java_method('java.lang.Double', 'longBitsToDouble', {number}) as double)"
+    raise SqlError(f"format KAFKA is for STRING, INT, BIGINT, DOUBLE and BYTES, not for {kind}: use JSON")
+
+
+def window_bound(relation: Relation, which: str) -> str:
+    """The start or end of a row's window, in milliseconds, of its record's key."""
+    window = relation.window
+    assert window is not None
+    last = "cast(conv(hex(substring(_key, -8)), 16, -10) as bigint)"
+    if which == WINDOW_START:
+        return last
+    if window.kind == "SESSION":
+        return "cast(conv(hex(substring(_key, -16, 8)), 16, -10) as bigint)"
+    return f"{last} + {round(duration_seconds(window.size) * 1000)}"
 
 
 # --- writing ------------------------------------------------------------------------------------------
 
 
 def key_expression(relation: Relation) -> str | None:
-    """The record's key, of a row's columns; None without one. A row of a window has the window's start after the key."""
+    """The record's key, of a row's columns; None without one. A row of a window has the window's start after the key, one of
+    a session its end and its start."""
     keys = relation.keys
     if not keys or relation.formats.key == "NONE":
         return None
-    if relation.formats.key == "JSON" and len(keys) > 1:
-        return _json_object(keys, {})
+    made, is_text = _plain_key(relation, keys)
+    if relation.window is None:
+        return made
+    parts = [f"cast({made} as binary)" if is_text else made]
+    bounds = [WINDOW_END, WINDOW_START] if relation.window.kind == "SESSION" else [WINDOW_START]
+    return f"concat({', '.join([*parts, *(_long_bytes(f'unix_millis({bound})') for bound in bounds)])})"
+
+
+def _plain_key(relation: Relation, keys: tuple[Column, ...]) -> tuple[str, bool]:
+    """The key without its window, and whether it is text."""
+    form = relation.formats.key
     if len(keys) > 1:
+        if form == "JSON":
+            return _json_object(keys, {}), True
+        if form == "DELIMITED":
+            return f"to_csv(named_struct({_named(keys, {})}))", True
         raise SqlError(
             f"{relation.name} has a key of {len(keys)} columns ({', '.join(k.name for k in keys)}): write "
             "WITH (key_format='JSON')"
         )
     column = keys[0]
     name = quoted(column.name)
-    if relation.formats.key == "JSON":
-        # The element of an array, without its brackets: text gets quotes, numbers do not.
-        array = f"to_json(array({name}))"
-        return f"substring({array}, 2, length({array}) - 2)"
-    if relation.formats.key == "DELIMITED":
-        return f"cast({name} as string)"
-    made = _to_bytes(name, column.type)
-    if relation.window is None:
-        return made
-    binary = f"cast({made} as binary)" if column.type.name == "STRING" else made
-    return f"concat({binary}, {_long_bytes(f'unix_millis({WINDOW_START})')})"
+    if form == "JSON":
+        return _bare_json(storable(name, column.type)), True
+    if form == "DELIMITED":
+        _refuse_nested(relation, keys)
+        return f"cast({storable(name, column.type)} as string)", True
+    return _to_bytes(name, column.type), column.type.name == "STRING"
+
+
+def _bare_json(value: str) -> str:
+    """A value as JSON without an object around it; null stays null."""
+    # The element of an array, without its brackets: text gets quotes, numbers do not.
+    array = f"to_json(array({value}), map('ignoreNullFields', 'false'))"
+    return f"CASE WHEN {value} IS NOT NULL THEN substring({array}, 2, length({array}) - 2) END"
 
 
 def _to_bytes(name: str, kind: SqlType) -> str:
@@ -197,8 +334,11 @@ def _to_bytes(name: str, kind: SqlType) -> str:
         return f"unhex(right({_hex(f'cast({name} as bigint)')}, 8))"
     if kind.name == "BIGINT":
         return f"unhex({_hex(name)})"
+    if kind.name == "DOUBLE":
+        bits = f"java_method('java.lang.Double', 'doubleToLongBits', {name})"
+        return f"CASE WHEN {name} IS NOT NULL THEN unhex({_hex(f'cast({bits} as bigint)')}) END"
     raise SqlError(
-        f"format KAFKA is for keys that are STRING, INT, BIGINT or BYTES, not for {kind}: use key_format='JSON'"
+        f"format KAFKA is for STRING, INT, BIGINT, DOUBLE and BYTES, not for {kind}: use JSON, for a key key_format='JSON'"
     )
 
 
@@ -216,25 +356,26 @@ def value_expression(relation: Relation) -> str | None:
     if not columns or relation.formats.value == "NONE":
         return None
     if relation.formats.value == "KAFKA":
-        if len(columns) != 1:
-            raise SqlError(f"{relation.name}: VALUE_FORMAT KAFKA is for one column, not for {len(columns)}")
-        return _to_bytes(quoted(columns[0].name), columns[0].type)
+        column = _only(relation)
+        return _to_bytes(quoted(column.name), column.type)
     if relation.formats.value == "DELIMITED":
+        _refuse_nested(relation, columns)
         made = _named(columns, dict(relation.bounds))
         options = f"map('sep', {text_literal(relation.formats.delimiter)})"
         return f"to_csv(named_struct({made}), {options})"
+    if not relation.formats.wraps and len(columns) == 1:
+        return _bare_json(_written(columns[0], dict(relation.bounds)))
     return _json_object(columns, dict(relation.bounds))
 
 
-def _storable(column: Column, bounds: Mapping[str, str]) -> str:
-    name = quoted(column.name)
+def _written(column: Column, bounds: Mapping[str, str]) -> str:
     if bound := bounds.get(column.name):
         return f"unix_millis({bound})"
-    return {"TIMESTAMP": f"unix_millis({name})", "DATE": f"unix_date({name})"}.get(column.type.name, name)
+    return storable(quoted(column.name), column.type)
 
 
 def _named(columns: tuple[Column, ...], bounds: Mapping[str, str]) -> str:
-    return ", ".join(f"{text_literal(column.name)}, {_storable(column, bounds)}" for column in columns)
+    return ", ".join(f"{text_literal(column.name)}, {_written(column, bounds)}" for column in columns)
 
 
 def _json_object(columns: tuple[Column, ...], bounds: Mapping[str, str]) -> str:

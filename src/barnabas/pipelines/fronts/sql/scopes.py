@@ -5,12 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
-from barnabas.pipelines.fronts.sql.catalog import PSEUDO, Column, Relation
+from barnabas.pipelines.fronts.sql.catalog import PSEUDO, ROWKEY, Column, Relation
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import Typed, quoted
-from barnabas.pipelines.fronts.sql.rows import TIME
-from barnabas.pipelines.fronts.sql.types import BIGINT, SqlType
+from barnabas.pipelines.fronts.sql.rows import TIME, WINDOW_END, WINDOW_START
+from barnabas.pipelines.fronts.sql.types import BIGINT, STRING, SqlType
+
+BOUNDS: Final = (WINDOW_START, WINDOW_END)
 
 
 @dataclass
@@ -35,8 +38,10 @@ class Side:
 
     @property
     def columns(self) -> Mapping[str, SqlType]:
-        """All columns, with ROWTIME."""
-        return {column.name: column.type for column in self.relation.columns} | dict(PSEUDO)
+        """All columns, with those that every row has."""
+        own = {column.name: column.type for column in self.relation.columns}
+        bounds = dict.fromkeys(BOUNDS, BIGINT) if self.relation.window is not None else {}
+        return own | dict(PSEUDO) | bounds | ({} if self.relation.keys else {ROWKEY: STRING})
 
     def field(self, name: str) -> str:
         """The field of the pipeline that a column is."""
@@ -45,12 +50,16 @@ class Side:
 
 @dataclass
 class SourceScope:
-    """The columns of all sides of a query."""
+    """The columns of all sides of a query. result: the name of what the query makes; in lessons of 2018 it stands before
+    columns of the sources."""
 
     sides: list[Side]
+    result: str = ""
 
     def column(self, source: str, name: str) -> Typed:
         """A column. Raises SqlError if there is none, or several of the name."""
+        if source and source == self.result and not any(side.alias == source for side in self.sides):
+            source = ""
         sides = self.sides if not source else [side for side in self.sides if side.alias == source]
         if not sides:
             read = ", ".join(side.alias for side in self.sides)
@@ -65,7 +74,7 @@ class SourceScope:
             some = ", ".join(f"{side.alias}.{name}" for side in having)
             raise SqlError(f"{name} may be {some}: write which")
         side = having[0]
-        if name in PSEUDO and side.relation.column(name) is None:
+        if (name in PSEUDO or name in (ROWKEY, *BOUNDS)) and side.relation.column(name) is None:
             side.pseudo.add(name)
         side.used.add(name)
         return Typed(quoted(side.field(name)), side.columns[name])

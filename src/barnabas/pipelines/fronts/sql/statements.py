@@ -102,6 +102,23 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateType(Statement):
+    """CREATE TYPE name AS a type."""
+
+    name: str
+    type: SqlType
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropType(Statement):
+    """DROP TYPE."""
+
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CreateAs(Statement):
     """CREATE STREAM or TABLE ... AS SELECT."""
 
@@ -150,7 +167,7 @@ class Drop(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Show(Statement):
-    """what: STREAMS, TABLES, TOPICS, QUERIES, FUNCTIONS, PROPERTIES, TYPES or VARIABLES."""
+    """what: STREAMS, TABLES, TOPICS, QUERIES, FUNCTIONS, PROPERTIES, TYPES, VARIABLES, CONNECTORS or PLUGINS."""
 
     what: str
     extended: bool = False
@@ -159,11 +176,12 @@ class Show(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Describe(Statement):
-    """DESCRIBE of a stream, table or function."""
+    """DESCRIBE of a stream, table or function; name STREAMS or TABLES with every: of all of them."""
 
     name: str
     extended: bool = False
     function: bool = False
+    every: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +234,13 @@ class RunScript(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class Spool(Statement):
+    """SPOOL 'file': what the shell shows is written there, too; path None: OFF."""
+
+    path: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class AddColumns(Statement):
     """ALTER STREAM or TABLE ... ADD COLUMN."""
 
@@ -232,3 +257,34 @@ class AssertTopic(Statement):
     exists: bool = True
     config: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AssertSchema(Statement):
+    """ASSERT [NOT EXISTS] SCHEMA. subject, id: at least one of them is given. timeout_s: how long to wait."""
+
+    subject: str | None
+    id: int | None
+    exists: bool = True
+    timeout_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AssertValues(Statement):
+    """ASSERT VALUES, or ASSERT NULL VALUES, of the runner of tests: the next row of a stream or table. values: of NULL
+    VALUES those of the key alone."""
+
+    name: str
+    columns: tuple[str, ...]
+    values: tuple[exp.Expr, ...]
+    null: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AssertSource(Statement):
+    """ASSERT STREAM or TABLE, of the runner of tests: how a stream or table is declared."""
+
+    kind: Kind
+    name: str
+    columns: tuple[ColumnDef, ...]
+    properties: Mapping[str, Any]

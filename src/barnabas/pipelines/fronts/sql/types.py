@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 PLAIN: Final[Mapping[str, str]] = {
@@ -23,6 +23,8 @@ ALIASES: Final[Mapping[str, str]] = {
     "LONG": "BIGINT",
     "BINARY": "BYTES",
 }
+GENERIC: Final = ("DECIMAL", "ARRAY", "MAP", "STRUCT")
+"""Types with parameters."""
 NUMBERS: Final = ("INTEGER", "BIGINT", "DECIMAL", "DOUBLE")
 """Numeric types, each of which takes the values of those before it."""
 
@@ -30,12 +32,14 @@ NUMBERS: Final = ("INTEGER", "BIGINT", "DECIMAL", "DOUBLE")
 @dataclass(frozen=True, slots=True)
 class SqlType:
     """A type. name: ksqlDB's. items: of an array its elements' type; of a map the types of keys and values; of a struct
-    those of its fields. fields: the names of a struct's fields. digits: precision and scale of a decimal."""
+    those of its fields. fields: the names of a struct's fields; typed: as they were typed. digits: precision and scale of a
+    decimal."""
 
     name: str
     items: tuple[SqlType, ...] = ()
     fields: tuple[str, ...] = ()
     digits: tuple[int, int] = (0, 0)
+    typed: tuple[str, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         if self.name == "DECIMAL":
