@@ -393,7 +393,7 @@ class Engine:
         if statement.what == "TYPES":
             return answers.types(text, self.catalog.types)
         if statement.what == "CONNECTORS":
-            warning = "connectors are run by `barnabas connect`, and are listed there"
+            warning = "connectors are run by a server of Kafka Connect, and are listed there"
             return answers.warned(answers.connectors(text), warning)
         if statement.what == "PLUGINS":
             return answers.plugins(text)

@@ -29,7 +29,7 @@ SHOWN: Final = (
     *("STREAMS", "TABLES", "TOPICS", "QUERIES", "FUNCTIONS", "PROPERTIES", "TYPES", "VARIABLES"),
     *("CONNECTORS", "PLUGINS"),
 )
-CONNECTORS: Final = "connectors are not made by SQL: `barnabas connect` runs them"
+CONNECTORS: Final = "connectors are not made by SQL: a server of Kafka Connect runs them"
 
 
 def read_statements(
