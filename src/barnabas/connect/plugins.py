@@ -78,6 +78,12 @@ BUILT_IN: Final[tuple[Plugin, ...]] = (
         "barnabas.connect.jdbc.source:JdbcSource",
         ("jdbc-source",),
     ),
+    Plugin(
+        SOURCE,
+        "io.debezium.connector.postgresql.PostgresConnector",
+        "barnabas.connect.cdc.postgres.source:PostgresSource",
+        ("postgres-cdc",),
+    ),
 )
 """Barnabas's own connectors."""
 
