@@ -21,12 +21,13 @@ ROOT = Path(__file__).parents[2]
 PACKAGING = ROOT / "packaging"
 
 
-def test_the_unit_is_one_that_systemd_accepts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["barnabas.service", "barnabas-agent.service"])
+def test_the_unit_is_one_that_systemd_accepts(tmp_path: Path, name: str) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("no systemd-analyze on the PATH")
-    unit = tmp_path / "barnabas.service"
-    text = (PACKAGING / "barnabas.service").read_text()
+    unit = tmp_path / name
+    text = (PACKAGING / name).read_text()
     assert "/opt/barnabas/bin/barnabas" in text
     # The command must be there to be accepted; what is verified is the rest.
     unit.write_text(text.replace("/opt/barnabas/bin/barnabas", sys.executable))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.agent.state import DIGEST_BYTES, Entry, bytes_before
 
@@ -31,7 +31,10 @@ class Piece:
     """Consecutive lines of one file, without their newlines. `end` is the position after the last one.
 
     lines may be empty: bytes were read, but no line is complete. tail: the bytes before `end`, up to DIGEST_BYTES of
-    them. too_long: 1 when a line before these was left out.
+    them. too_long: 1 when a line before these was left out; start_tail: the bytes before `start` in that case.
+
+    positions: where each of the lines begins, when they do not follow each other: some were left out, or joined to one
+    record. ends: where each ends. keys: of each record. refused: lines that are no records, see `Refusal`.
     """
 
     lines: list[bytes]
@@ -39,6 +42,19 @@ class Piece:
     end: int
     tail: bytes
     too_long: int = 0
+    start_tail: bytes = b""
+    positions: list[int] | None = None
+    ends: list[int] | None = None
+    keys: list[bytes | None] | None = None
+    refused: tuple[Refusal, ...] = ()
+
+
+class Refusal(NamedTuple):
+    """A line that is not made a record, and why."""
+
+    position: int
+    data: bytes
+    reason: str
 
 
 class Truncated(Exception):
@@ -84,14 +100,18 @@ class Followed:
     cut_at: int | None = None
     """The bytes that were read beyond this position are in no file any more: the entry stops here. See copies.py."""
     cut_tail: bytes = b""
+    newline: bytes = b"\n"
+    """What ends a line: two bytes in UTF-16, at an even position."""
+    packed_bytes: int = 0
+    """The size of the compressed file of which the descriptor has the contents; 0 for other files."""
 
     @classmethod
-    def at_entry(cls, path: str, descriptor: int, entry: Entry) -> Followed:
+    def at_entry(cls, path: str, descriptor: int, entry: Entry, newline: bytes = b"\n") -> Followed:
         """A file that goes on where its entry says."""
-        made = cls(path, descriptor, entry, entry.position)
+        made = cls(path, descriptor, entry, entry.position, newline=newline)
         made.first = os.pread(descriptor, entry.head_bytes, 0)
         made.last = bytes_before(descriptor, entry.position)
-        made.owes_newline = bool(made.last) and not made.last.endswith(b"\n")
+        made.owes_newline = bool(made.last) and not made.last.endswith(newline)
         return made
 
     @property
@@ -107,7 +127,15 @@ class Followed:
 
     def go_on_in(self, path: str, descriptor: int) -> Followed:
         """The rest of this file in another file, to which an editor or a rotation has copied it."""
-        rest = Followed(path, descriptor, self.entry, self.position, [*self.partial], self.partial_bytes)
+        rest = Followed(
+            path,
+            descriptor,
+            self.entry,
+            self.position,
+            [*self.partial],
+            self.partial_bytes,
+            newline=self.newline,
+        )
         rest.first, rest.last, rest.owes_newline, rest.is_copy = (
             self.first,
             self.last,
@@ -162,12 +190,14 @@ class Followed:
         """Make lines of the bytes that begin at the read position `at`. Raises Compressed."""
         before = self.last
         self.last = joined_tail(before, data)
+        newline, width = self.newline, len(self.newline)
         if self.owes_newline:
             self.owes_newline = False
-            if data.startswith(b"\n"):
-                self.position += 1
-                before, data, at = joined_tail(before, b"\n"), data[1:], at + 1
-        if b"\n" not in data:
+            if data.startswith(newline):
+                self.position += width
+                before, data, at = joined_tail(before, newline), data[width:], at + width
+        whole_bytes = self.last_newline(data, at) + width
+        if whole_bytes < width:
             self.partial_bytes += len(data)
             if self.partial_bytes <= LINE_BYTES_MAX:
                 self.partial.append(data)
@@ -175,20 +205,30 @@ class Followed:
                 self.partial.clear()
             return Piece([], self.position, self.position, before)
         self.require_text()
-        start = self.position
+        start, start_tail = self.position, b""
         too_long = int(self.is_too_long())
-        whole_bytes = data.rfind(b"\n") + 1
         whole, rest = data[:whole_bytes], data[whole_bytes:]
         end = at + whole_bytes
         tail = joined_tail(before, whole)
         if too_long:
-            long_bytes = data.index(b"\n") + 1
-            start, whole = at + long_bytes, whole[long_bytes:]
-        lines = b"".join([*self.partial, whole]).split(b"\n")
+            long_bytes = len(split_lines(whole, newline, at)[0]) + width
+            start, start_tail, whole = (
+                at + long_bytes,
+                joined_tail(before, whole[:long_bytes]),
+                whole[long_bytes:],
+            )
+        lines = split_lines(b"".join([*self.partial, whole]), newline, start)
         lines.pop()
         self.partial = [rest] if rest else []
         self.partial_bytes, self.position = len(rest), end
-        return Piece(lines, start, end, tail, too_long)
+        return Piece(lines, start, end, tail, too_long, start_tail)
+
+    def last_newline(self, data: bytes, at: int) -> int:
+        """Where in the data, which begins at the position `at`, the last newline is; negative if there is none."""
+        found = data.rfind(self.newline)
+        while found >= 0 and (at + found) % len(self.newline):
+            found = data.rfind(self.newline, 0, found + 1)
+        return found if found >= 0 else -len(self.newline)
 
     def is_too_long(self) -> bool:
         """Whether the line at `position` is left out."""
@@ -201,6 +241,10 @@ class Followed:
         for magic, command in MAGICS:
             if self.first.startswith(magic) and (magic != b"BZh" or self.first[4:10] == BZIP2_BLOCK):
                 raise Compressed(command)
+
+    def has_more(self) -> bool:
+        """Whether there are bytes that were not read."""
+        return self.descriptor != CLOSED and os.fstat(self.descriptor).st_size > self.read_position
 
     def begins_as_before(self, descriptor: int) -> bool:
         """Whether a file begins with the bytes with which this one began."""
@@ -268,6 +312,23 @@ class Followed:
         self.outstanding -= 1
         if self.closing:
             self.close()
+
+
+def split_lines(data: bytes, newline: bytes, at: int) -> list[bytes]:
+    """The lines of data that begin at the position `at`; the last one has no newline."""
+    lines = data.split(newline)
+    if len(newline) == 1:
+        return lines
+    whole: list[bytes] = []
+    begun = b""
+    for line in lines:
+        begun += line
+        if (at + len(begun)) % len(newline):
+            begun += newline  # two halves of other characters
+        else:
+            whole.append(begun)
+            at, begun = at + len(begun) + len(newline), b""
+    return [*whole, begun] if begun else whole
 
 
 def joined_tail(before: bytes, data: bytes) -> bytes:

@@ -77,7 +77,9 @@ class Sent:
     ) -> None:
         """Delivery callback of each of its lines."""
         if error is not None:
-            self.shipper.outbox.failed(error, stage, Line(self, position, line))
+            positions = self.piece.positions
+            number = -1 if positions is None else positions.index(position)
+            self.shipper.outbox.failed(error, stage, Line(self, position, line, number))
             return
         self.left -= 1
         shipper = self.shipper
@@ -92,6 +94,8 @@ class Line:
     sent: Sent
     position: int
     data: bytes
+    number: int = -1
+    """Which of the piece's records it is, if these are not simply one line after the other."""
 
 
 @dataclass(slots=True)
@@ -107,12 +111,20 @@ class Shipper:
     is_stopped: Callable[[], bool]
     while_waiting: Callable[[], None] = lambda: None
     """Called again and again while the queue is full."""
+    more_headers: list[tuple[str, bytes]] = field(default_factory=list)
+    """The input's own fields."""
+    tells_ends: bool = False
+    """Whether records say where in the file they end: they may have several lines."""
+    dead_letters: str = ""
+    """The topic of lines that are refused; empty: they are left out."""
     outbox: Outbox = field(init=False)
     on_way: deque[Sent] = field(default_factory=deque)
     high: dict[int, int] = field(default_factory=dict)
     """By partition: the offset after the last one that was acknowledged; too low is safe, too high is not."""
     arrived: dict[str, set[int]] = field(default_factory=dict)
     """Positions, by file id, of lines that an earlier run has already brought into the topic."""
+    ends: dict[str, set[int]] = field(default_factory=dict)
+    """Where records of an earlier run that may have several lines ended, by file id."""
     last_arrived: dict[str, int] = field(default_factory=dict)
     lines_arrived: int = 0
     lines_refused: int = 0
@@ -126,6 +138,8 @@ class Shipper:
     """Why the positions could not be written; empty when they were written."""
     notes: list[str] = field(default_factory=list)
     refused_note: str = ""
+    dying: deque[tuple[Line, str]] = field(default_factory=deque)
+    """Refused lines that are not sent to the dead letters yet."""
 
     def __post_init__(self) -> None:
         settings = {**PRODUCER, **self.settings}
@@ -137,14 +151,18 @@ class Shipper:
         """Hand the piece's lines to librdkafka; waits while its queue is full. Raises Stopped, CliError."""
         if piece.too_long:
             self.refuse(followed, "a line before byte", piece.start, "is longer than 64 MB")
-        if not piece.lines and not piece.too_long:
+        if not piece.lines and not piece.too_long and piece.positions is None:
             return
         sent = Sent(self, followed, piece, len(piece.lines), self.high.copy())
         followed.outstanding += 1
         self.on_way.append(sent)
+        if piece.positions is not None:
+            self.send_records(sent, piece.positions)
+            return
         arrived = self.arrived.get(followed.entry.id, ())
         # The loop over every line: what hand_over looks up for a line is looked up once here.
-        stage, key, position, headers = self.outbox.stage, self.key_of(followed), piece.start, None
+        stage, key, position = self.outbox.stage, self.key_of(followed), piece.start
+        headers, more = self.more_headers or None, self.more_headers
         produce, delivered, topic = stage.producer.produce, sent.delivered, self.topic
         named, id_prefix = self.name_headers(followed)
         for line in piece.lines:
@@ -153,7 +171,7 @@ class Shipper:
                 self.lines_found += 1
             else:
                 if self.with_headers:
-                    headers = [named, ("position", id_prefix % position)]
+                    headers = [named, ("position", id_prefix % position), *more]
                 try:
                     produce(
                         topic,
@@ -168,6 +186,22 @@ class Shipper:
             position += len(line) + 1
         self.outbox.poll(0)
 
+    def send_records(self, sent: Sent, positions: list[int]) -> None:
+        """As the loop over every line in `send`, for records that are not simply one line after the other."""
+        followed, piece, stage = sent.followed, sent.piece, self.outbox.stage
+        arrived = self.arrived.get(followed.entry.id, ())
+        for number, (line, position) in enumerate(zip(piece.lines, positions, strict=True)):
+            if position in arrived:
+                sent.left -= 1
+                self.lines_found += 1
+            else:
+                self.hand_over(stage, Line(sent, position, line, number))
+                self.bytes_sent += len(line)
+        for refusal in piece.refused:
+            sent.left += 1
+            self.refuse_line(Line(sent, refusal.position, refusal.data), refusal.reason)
+        self.outbox.poll(0)
+
     def name_headers(self, followed: Followed) -> tuple[tuple[str, bytes], bytes]:
         """The header with the file's name, and the other header's text before the position."""
         named = ("file", followed.path.encode("utf-8", "surrogateescape"))
@@ -175,15 +209,11 @@ class Shipper:
 
     def hand_over(self, stage: Stage, line: Line) -> None:
         """Give one line to librdkafka, waiting for room. Raises Stopped, CliError."""
-        followed = line.sent.followed
-        named, id_prefix = self.name_headers(followed)
-        headers = [named, ("position", id_prefix % line.position)] if self.with_headers else None
+        headers, key = self.headers_of(line), self.key_of_line(line)
         delivered = partial(line.sent.delivered, stage, line.position, line.data)
         while True:
             try:
-                stage.producer.produce(
-                    self.topic, line.data, self.key_of(followed), on_delivery=delivered, headers=headers
-                )
+                stage.producer.produce(self.topic, line.data, key, on_delivery=delivered, headers=headers)
             except BufferError:
                 self.wait_for_room(stage)
             except KafkaException as error:
@@ -191,6 +221,22 @@ class Shipper:
                 return
             else:
                 return
+
+    def headers_of(self, line: Line) -> list[tuple[str, bytes]] | None:
+        """The headers of one record."""
+        if not self.with_headers:
+            return self.more_headers or None
+        piece, followed = line.sent.piece, line.sent.followed
+        named, id_prefix = self.name_headers(followed)
+        headers = [named, ("position", id_prefix % line.position), *self.more_headers]
+        if piece.ends is not None and self.tells_ends and line.number >= 0:
+            headers.append(("end", b"%d" % piece.ends[line.number]))
+        return headers
+
+    def key_of_line(self, line: Line) -> bytes | None:
+        """The key of one record."""
+        keys = line.sent.piece.keys
+        return self.key_of(line.sent.followed) if keys is None else keys[line.number]
 
     def send_again(self, stage: Stage, line: Line) -> None:
         """A line that was refused with its batch. A stop leaves it to the next run."""
@@ -216,9 +262,8 @@ class Shipper:
         """A line did not arrive: if it is too large it is counted, every other error stops the agent."""
         code = error.code()
         if code in TOO_LARGE:
-            line.sent.left -= 1
             size = f"of {len(line.data):,} bytes is larger than the topic takes (max.message.bytes)"
-            self.refuse(line.sent.followed, "the line at byte", line.position, size)
+            self.refuse_line(line, size)
         elif code in TOPIC_GONE:
             self.topic_is_gone = True
         elif code in NOT_VALID:
@@ -226,13 +271,44 @@ class Shipper:
         elif code not in PURGED and not self.failure:
             self.failure = f"{line.sent.followed.path}: {explain(error)}"
 
+    def refuse_line(self, line: Line, why: str) -> None:
+        """A line that is left out, or becomes a dead letter."""
+        self.refuse(line.sent.followed, "the line at byte", line.position, why)
+        if self.dead_letters:
+            self.dying.append((line, why))
+        else:
+            line.sent.left -= 1
+
+    def bury(self) -> None:
+        """Send dead letters; not to be called in a callback."""
+        while self.dying:
+            line, why = self.dying[0]
+
+            def delivered(error: KafkaError | None, _message: Any, line: Line = line) -> None:
+                if error is None:
+                    line.sent.left -= 1
+                elif error.code() not in PURGED and not self.failure:
+                    self.failure = f"{line.sent.followed.path}: to {self.dead_letters}: {explain(error)}"
+
+            named, id_prefix = self.name_headers(line.sent.followed)
+            headers = [named, ("position", id_prefix % line.position), ("reason", why.encode())]
+            if len(line.data) > DEAD_BYTES_MAX:
+                headers.append(("bytes", b"%d" % len(line.data)))
+            try:
+                self.outbox.producer.produce(
+                    self.dead_letters, line.data[:DEAD_BYTES_MAX], on_delivery=delivered, headers=headers
+                )
+            except BufferError:
+                return  # later
+            self.dying.popleft()
+
     def refuse(self, followed: Followed, where: str, position: int, why: str) -> None:
         """Count and report a line that is left out."""
         self.lines_refused += 1
         message = f"{followed.path}: {where} {position:,} {why}"
         self.refused_note = self.refused_note or message
         if len(self.notes) < NOTES_MAX:
-            self.notes.append(f"left out: {message}")
+            self.notes.append(f"{'a dead letter' if self.dead_letters else 'left out'}: {message}")
 
     def raise_failure(self) -> None:
         """Raises CliError when a line failed for good, Refused when it did for now."""
@@ -243,6 +319,8 @@ class Shipper:
 
     def settle(self) -> None:
         """Move the positions past all that is acknowledged."""
+        if self.dying:
+            self.bury()
         while self.on_way and self.on_way[0].left <= 0:
             sent = self.on_way.popleft()
             sent.followed.acknowledged(sent.piece)
@@ -345,12 +423,16 @@ class Shipper:
                     self._note_arrived(message, written)
 
     def _note_arrived(self, message: Any, written: dict[str, int]) -> None:
-        place = dict(message.headers() or ()).get("position")
+        headers = dict(message.headers() or ())
+        place = headers.get("position")
         if place is None:
             return
         file_id, _, position = place.decode("ascii", "replace").partition(":")
         if file_id in written and position.isdigit() and int(position) >= written[file_id]:
             self.arrived.setdefault(file_id, set()).add(int(position))
+            end = headers.get("end", b"")
+            if end.isdigit():
+                self.ends.setdefault(file_id, set()).add(int(end))
 
 
 FILE_KEY: Final = b"\0file"
@@ -358,3 +440,5 @@ FILE_KEY: Final = b"\0file"
 STOP_SECONDS: Final = 5.0
 """How long a stopped agent waits for acknowledgements; the next run sends lines that were not acknowledged."""
 NOTES_MAX: Final = 5
+DEAD_BYTES_MAX: Final = 512 << 10
+"""What a dead letter has of a line at most: the topic of dead letters has a limit, too."""

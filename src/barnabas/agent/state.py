@@ -26,6 +26,8 @@ from barnabas.terminal.errors import CliError
 DIGEST_BYTES: Final = 1024
 """How many bytes of a file's beginning, and before the position, identify it."""
 FORMAT: Final = 3
+HEAD_BYTES_MIN: Final = 16
+"""Fewer first bytes do not distinguish files."""
 EDITOR_BACKUPS: Final = ("~", ".bak", ".orig")
 """Names under which editors keep a file that they have replaced. Under every other name the file was rotated."""
 
@@ -44,6 +46,8 @@ class Entry:
     head_bytes: int = 0
     head_digest: str = ""
     tail_digest: str = ""
+    packed_bytes: int = 0
+    """The size of a compressed file that was read to its end; its positions are those of its contents."""
 
     def verifies(self, descriptor: int, size_bytes: int) -> bool:
         """Whether the open file holds the bytes that were read when this entry was written."""
@@ -100,6 +104,8 @@ class State:
     """By partition: no record beyond the positions lies before this offset. A partition that is missing: 0."""
     topic: str = ""
     cluster: str = ""
+    input: str = ""
+    """The name of the input in the configuration; empty for `agent tail`."""
     saved: set[str] = field(default_factory=set)
     """Ids of the entries that are on the disk with the first bytes of their files. No line of a file is sent before
     that: the next run must know to which file a record belongs.
@@ -132,6 +138,29 @@ class State:
         self.entries.append(made)
         return made
 
+    def claim_packed(self, path: str, key: tuple[int, int], descriptor: int, taken: set[str]) -> Entry | None:
+        """The entry of a compressed file, of which the descriptor has the contents; None while another open file is
+        the one that was compressed.
+
+        The contents may have been shipped before they were compressed.
+        """
+        size = os.fstat(descriptor).st_size
+        for entry in self.entries:
+            is_known = (entry.device, entry.inode) == key
+            if not is_known and not (entry.position and entry.head_bytes >= HEAD_BYTES_MIN):
+                continue
+            if not entry.verifies(descriptor, size):
+                continue
+            if not is_known and find_inode(Path(entry.path).parent, (entry.device, entry.inode)) is not None:
+                continue  # both are there; they only look alike
+            if entry.id in taken:
+                return None
+            entry.path, (entry.device, entry.inode) = path, key
+            return entry
+        made = Entry(path, *key)
+        self.entries.append(made)
+        return made
+
     def save(self, clean: bool, starts: dict[int, int]) -> None:
         """Write the state so that a crash leaves the old or the new one, whole. Raises OSError."""
         self.starts = starts
@@ -139,6 +168,7 @@ class State:
             "format": FORMAT,
             "topic": self.topic,
             "cluster": self.cluster,
+            "input": self.input,
             "starts": starts,
             "files": [asdict(entry) for entry in self.entries],
         }
@@ -216,15 +246,20 @@ def default_folder() -> Path:
     return Path(base) / "barnabas" / "agent"
 
 
-def open_state(folder: Path, name: str, topic: str = "", cluster: str = "") -> State:
+def open_state(folder: Path, name: str, topic: str = "", cluster: str = "", input: str = "") -> State:
     """The state called `name`, locked. Raises CliError when another agent has it or it cannot be read.
 
-    topic, cluster: when there is no such state yet, but one of an earlier topic of this name, the files keep their ids.
+    topic, cluster, input: when there is no such state yet, but one of an earlier topic of this name, the files keep
+    their ids.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         state = State(
-            folder / f"{name}.json", lock_state(folder / f"{name}.lock"), topic=topic, cluster=cluster
+            folder / f"{name}.json",
+            lock_state(folder / f"{name}.lock"),
+            topic=topic,
+            cluster=cluster,
+            input=input,
         )
         state.begin()
     except BlockingIOError:
@@ -268,7 +303,7 @@ def take_over(state: State) -> None:
         try:
             old = State(path, lock)
             fill(old, path)
-            if (old.topic, old.cluster) != (state.topic, state.cluster):
+            if (old.topic, old.cluster, old.input) != (state.topic, state.cluster, state.input):
                 continue
             state.entries += [replace(entry, position=0, lines=0, tail_digest="") for entry in old.entries]
             state.clean = False
@@ -293,6 +328,7 @@ def fill(state: State, path: Path) -> None:
         starts = read.get("starts", {})
         state.starts = {int(part): offset for part, offset in starts.items()}
         state.topic, state.cluster = read.get("topic", state.topic), read.get("cluster", state.cluster)
+        state.input = read.get("input", state.input)
         state.saved = {entry.id for entry in state.entries if entry.head_bytes}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CliError(f"cannot read the state {path}: {error}; --reset begins anew") from None

@@ -10,6 +10,7 @@ import contextlib
 import fnmatch
 import glob
 import os
+import re
 import resource
 import stat
 import time
@@ -18,9 +19,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from barnabas.agent.copies import find_rest, is_named_after, looks_copied, waits_for_truncation
-from barnabas.agent.files import CLOSED, Followed
-from barnabas.agent.state import EDITOR_BACKUPS, Entry, State, find_inode
+from barnabas.agent.copies import UNREADABLE, find_rest, is_named_after, looks_copied, waits_for_truncation
+from barnabas.agent.files import CHUNK_BYTES, CLOSED, Followed
+from barnabas.agent.state import (
+    DIGEST_BYTES,
+    EDITOR_BACKUPS,
+    HEAD_BYTES_MIN,
+    Entry,
+    State,
+    bytes_before,
+    find_inode,
+)
+from barnabas.agent.unpacking import is_packed, unpack
 from barnabas.terminal.errors import CliError
 
 SILENT_SECONDS: Final = 10.0
@@ -33,12 +43,27 @@ SPARE_DESCRIPTORS: Final = 128
 """Descriptors for connections to brokers and everything else."""
 DESCRIPTORS_MAX: Final = 8192
 FORGET_SECONDS: Final = 60.0
-HEAD_BYTES_MIN: Final = 16
-"""Fewer first bytes do not distinguish files."""
 PARKED_AT_ONCE: Final = 64
 INITIAL_PID_NAMESPACE: Final = "pid:[4026531836]"
 
 FileKey = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """Which files are followed, and how. exclude: paths that are left out.
+
+    at_end: files that are there at the first start begin with what is written from then on. older_s: a file that was
+    not written for so long is left out, unless it was followed before. idle_s: a file that has not grown for so long is
+    closed until it does. unpacks: compressed files are read, once.
+    """
+
+    exclude: tuple[re.Pattern[str], ...] = ()
+    at_end: bool = False
+    older_s: float | None = None
+    idle_s: float | None = None
+    unpacks: bool = False
+    newline: bytes = b"\n"
 
 
 @dataclass(slots=True)
@@ -63,6 +88,7 @@ class Watcher:
     """Whether a file that looks like a copy waits for its original to be truncated; not if the run ends sooner."""
     by_path: dict[str, Followed] = field(default_factory=dict)
     """The files that are where the patterns look, as of the last scan."""
+    looks: Looks = field(default_factory=Looks)
 
     def scan(self) -> None:
         """Open new files, and mark those whose name belongs to another file now."""
@@ -107,15 +133,26 @@ class Watcher:
             is_name = not glob.has_magic(pattern) or os.path.exists(pattern)
             for name in [pattern] if is_name else sorted(glob.glob(pattern, recursive=True)):
                 path = os.path.abspath(name)
+                if any(pattern.search(path) for pattern in self.looks.exclude):
+                    continue
                 try:
-                    mode = os.stat(path).st_mode
+                    status = os.stat(path)
                 except OSError:
                     continue
+                mode = status.st_mode
                 if stat.S_ISREG(mode):
-                    found[path] = None
+                    if not self.is_too_old(status):
+                        found[path] = None
                 elif not stat.S_ISDIR(mode):
                     self.skip(path, f"{path} is {kind_of(mode)} and left out; only files are followed")
         return list(found)
+
+    def is_too_old(self, status: os.stat_result) -> bool:
+        """Whether a file has not been written for so long that it is not worth a beginning."""
+        older_s, key = self.looks.older_s, (status.st_dev, status.st_ino)
+        if older_s is None or time.time() - status.st_mtime <= older_s or key in self.open_files:
+            return False
+        return not any((entry.device, entry.inode) == key for entry in self.state.entries)
 
     def on_moved(self, key: FileKey, followed: Followed) -> None:
         """The name belongs to another file: the unread part must be read from where the file is now."""
@@ -139,11 +176,60 @@ class Watcher:
         if (status.st_dev, status.st_ino) != key:
             os.close(descriptor)  # rotated between stat and open; the next scan sees it
             return
+        if self.looks.unpacks and is_packed(descriptor):
+            self.follow_packed(key, path, descriptor)
+            return
         if self.replace(key, path, descriptor):
             return
         taken = {followed.entry.id for followed in self.open_files.values()}
         entry = self.state.claim(path, descriptor, taken)
-        self.open_files[key] = Followed.at_entry(path, descriptor, entry)
+        if self.looks.at_end and not self.resumed and not entry.position and not entry.head_bytes:
+            begin_at_end(entry, descriptor, self.looks.newline)
+        self.open_files[key] = Followed.at_entry(path, descriptor, entry, self.looks.newline)
+
+    def follow_packed(self, key: FileKey, path: str, descriptor: int) -> None:
+        """Read the contents of a compressed file, unless an earlier run has read them to the end."""
+        status = os.fstat(descriptor)
+        taken = {followed.entry.id for followed in self.open_files.values()}
+        for entry in self.state.entries:
+            if (entry.device, entry.inode) == key and entry.packed_bytes == status.st_size:
+                os.close(descriptor)
+                entry.path = path
+                self.left_out[key] = status.st_mtime_ns
+                return
+        try:
+            contents = unpack(descriptor, self.state.path.parent)
+        except UNREADABLE as error:
+            self.left_out[key] = status.st_mtime_ns  # it is looked at again when it was written to
+            self.skip(path, f"cannot unpack {path}: {error}; it is read when it is whole")
+            return
+        finally:
+            os.close(descriptor)
+        found = self.state.claim_packed(path, key, contents, taken)
+        if found is None:
+            os.close(contents)
+            return
+        followed = Followed.at_entry(path, contents, found, self.looks.newline)
+        followed.packed_bytes = status.st_size
+        self.open_files[key] = followed
+
+    def unpacked(self) -> list[FileKey]:
+        """Compressed files of which everything was read."""
+        return [
+            key
+            for key, followed in self.open_files.items()
+            if followed.packed_bytes
+            and followed.descriptor != CLOSED
+            and followed.read_position >= os.fstat(followed.descriptor).st_size
+        ]
+
+    def leave_unpacked(self, key: FileKey) -> None:
+        """Everything that a compressed file holds has arrived: it is not looked at again."""
+        followed = self.open_files[key]
+        followed.entry.packed_bytes = followed.packed_bytes
+        with contextlib.suppress(OSError):
+            self.left_out[key] = os.stat(followed.path).st_mtime_ns
+        self.close(key)
 
     def replace(self, key: FileKey, path: str, descriptor: int) -> bool:
         """Whether this file is a followed file that an editor rewrote; if so, it is continued at the same position."""
@@ -175,7 +261,7 @@ class Watcher:
             if os.fstat(descriptor).st_size == entry.position:
                 os.close(descriptor)
                 continue
-            self.add_rest(Followed.at_entry(entry.path, descriptor, entry), is_archive)
+            self.add_rest(Followed.at_entry(entry.path, descriptor, entry, self.looks.newline), is_archive)
 
     def find_entry(self, entry: Entry) -> tuple[int, bool] | None:
         """An open descriptor of the file of an entry, and whether it is an archive's content; None when it is gone."""
@@ -193,7 +279,9 @@ class Watcher:
             if self.is_unread_copy(copy, entry.path) and entry.verifies(
                 copy.descriptor, os.fstat(copy.descriptor).st_size
             ):
-                self.hand_over(copy_key, Followed.at_entry(copy.path, copy.descriptor, entry))
+                self.hand_over(
+                    copy_key, Followed.at_entry(copy.path, copy.descriptor, entry, self.looks.newline)
+                )
                 return None
         return self.find_rest(entry)
 
@@ -256,7 +344,7 @@ class Watcher:
         """
         old = self.open_files[key]
         entry = Entry(old.path, *key)
-        fresh = Followed(old.path, os.dup(old.descriptor), entry, 0)
+        fresh = Followed(old.path, os.dup(old.descriptor), entry, 0, newline=old.newline)
         fresh.moved = old.moved
         self.open_files[key] = self.by_path[old.path] = fresh
         rest = self.go_on_in_copy(old)
@@ -322,6 +410,8 @@ class Watcher:
     def park_idle(self, at_least: int = 0) -> None:
         """If there are too many open files, close those that have not grown for longest."""
         self.room = self.open_max - sum(file.descriptor != CLOSED for file in self.open_files.values())
+        if self.looks.idle_s is not None:
+            self.park_silent(time.monotonic() - self.looks.idle_s)
         excess = max(-self.room, at_least)
         if excess <= 0:
             return
@@ -332,6 +422,13 @@ class Watcher:
         for followed in idle[:excess]:
             followed.park()
             self.room += 1
+
+    def park_silent(self, since: float) -> None:
+        """Close files that have not grown since this time."""
+        for followed in self.open_files.values():
+            if followed.is_idle() and followed.grew_at < since:
+                followed.park()
+                self.room += 1
 
     def has_room(self, followed: Followed) -> bool:
         """Whether a file is open, or may be opened without taking the descriptors that connections need."""
@@ -345,6 +442,23 @@ class Watcher:
         self.forgot_at = time.monotonic()
         followed = self.open_files.values()
         self.state.forget_gone({file.entry.id for file in followed}, {file.path for file in followed})
+
+
+def begin_at_end(entry: Entry, descriptor: int, newline: bytes) -> None:
+    """Leave out the lines that a file has; a line that is not complete yet belongs to those that come."""
+    end = os.fstat(descriptor).st_size
+    width = len(newline)
+    while end:
+        start = max(end - CHUNK_BYTES, 0)
+        data = os.pread(descriptor, end - start, start)
+        found = data.rfind(newline)
+        while found >= 0 and (start + found) % width:
+            found = data.rfind(newline, 0, found + width - 1)
+        if found >= 0:
+            end = start + found + width
+            break
+        end = start
+    entry.advance(end, 0, os.pread(descriptor, min(end, DIGEST_BYTES), 0), bytes_before(descriptor, end))
 
 
 def patience_of(followed: Followed) -> float:

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import typer
 
-from barnabas.cli.records.produce import require_topic
 from barnabas.kafka_tools.librdkafka import consumer_defaults
 from barnabas.kafka_tools.verifiable_consumer import Run
 from barnabas.kafka_tools.verifiable_producer import Report, Shape, run_producer
@@ -23,6 +22,7 @@ from barnabas.terminal.options import AsJson, AsJsonAlready, Bootstrap, Properti
 from barnabas.terminal.output import print_json
 from barnabas.terminal.progress import Progress
 from barnabas.terminal.runner import example, new_app
+from barnabas.terminal.topics import require_topic
 
 app = new_app("Find losses, repeats, and damage on the brokers' disks.")
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
 
 from barnabas.admin import ConfigKind, ConfigResource
 from barnabas.client.errors import BrokerError
@@ -12,6 +15,7 @@ from barnabas.terminal.connection import (
     RECORD_BYTES_MAX,
     REQUEST_TIMEOUT_SECONDS,
     Connection,
+    explain,
 )
 from barnabas.terminal.errors import CliError
 from barnabas.terminal.output import count_of
@@ -19,6 +23,8 @@ from barnabas.wire.errors import ErrorCode
 
 LOOK_SECONDS: Final = 3.0
 """How long a command asks for the reason of a failure."""
+TOPIC_PATIENCE_SECONDS: Final = {KafkaError.UNKNOWN_TOPIC_OR_PART: 1.0, KafkaError.LEADER_NOT_AVAILABLE: 5.0}
+"""How long to wait for a topic: a new one has no leader yet, and an unknown one may never be created."""
 
 
 def batch_limits(
@@ -75,3 +81,24 @@ def lacks_topic(connection: Connection, topic: str) -> bool:
     with administering(connection) as admin:
         error = admin.configs.describe([resource]).failed.get(resource)
     return isinstance(error, BrokerError) and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def require_topic(producer: Any, topic: str) -> None:
+    """Wait until the topic exists: the request creates it if the broker creates topics automatically. Raises
+    CliError.
+    """
+    began = time.monotonic()
+    while True:
+        try:
+            found = producer.list_topics(topic, timeout=30).topics[topic]
+        except KafkaException as error:
+            raise CliError(f"cannot read the metadata of {topic}: {explain(error.args[0])}") from None
+        if found.error is None:
+            return
+        patience = TOPIC_PATIENCE_SECONDS.get(found.error.code(), 0.0)
+        if time.monotonic() - began > patience:
+            why = explain(found.error)
+            if patience:
+                why = f"{found.error.str()}; `barnabas topic create {topic}` creates it"
+            raise CliError(f"cannot produce to {topic}: {why}")
+        time.sleep(0.05)

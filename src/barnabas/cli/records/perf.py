@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from barnabas.cli.records.produce import PRODUCER, hasten_producer_id, require_topic
+from barnabas.cli.records.produce import PRODUCER, hasten_producer_id
 from barnabas.kafka_tools.common import ToolError
 from barnabas.kafka_tools.perf import ConsumeRun, Latencies, ProduceRun
 from barnabas.terminal.connection import connect
@@ -16,6 +16,7 @@ from barnabas.terminal.errors import EXIT_NOT_DELIVERED, EXIT_OK, CliError
 from barnabas.terminal.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.terminal.output import print_json, size_text, summarize
 from barnabas.terminal.runner import example, new_app
+from barnabas.terminal.topics import require_topic
 
 app = new_app("Measure producing, consuming, and from send to receive.")
 

@@ -32,7 +32,7 @@ from barnabas.terminal.output import count_of, note, print_json, size_text, summ
 from barnabas.terminal.progress import Progress
 from barnabas.terminal.runner import example, new_app
 from barnabas.terminal.signals import ending
-from barnabas.terminal.topics import lacks_topic, too_few_replicas
+from barnabas.terminal.topics import lacks_topic, require_topic, too_few_replicas
 
 app = new_app("Send lines of standard input or of files to a topic.")
 
@@ -41,8 +41,6 @@ POLL_SECONDS: Final = 0.5
 NUDGES: Final = 10
 INTERRUPTED: Final = "interrupted"
 NUDGE_SECONDS: Final = 0.02
-TOPIC_PATIENCE_SECONDS: Final = {KafkaError.UNKNOWN_TOPIC_OR_PART: 1.0, KafkaError.LEADER_NOT_AVAILABLE: 5.0}
-"""How long to wait for a topic: a new one has no leader yet, and an unknown one may never be created."""
 
 # Measured against a local broker: large batches with a short linger reach the most records/s while
 # a line typed by hand still leaves within 5 ms.
@@ -234,27 +232,6 @@ def hasten_producer_id(producer: Any, topic: str) -> None:
 def is_queue_full(error: Any) -> bool:
     """Whether a record of a batch was refused only because librdkafka's queue is full."""
     return isinstance(error, KafkaError) and error.code() == KafkaError._QUEUE_FULL
-
-
-def require_topic(producer: Any, topic: str) -> None:
-    """Wait until the topic exists: the request creates it if the broker creates topics automatically. Raises
-    CliError.
-    """
-    began = time.monotonic()
-    while True:
-        try:
-            found = producer.list_topics(topic, timeout=30).topics[topic]
-        except KafkaException as error:
-            raise CliError(f"cannot read the metadata of {topic}: {explain(error.args[0])}") from None
-        if found.error is None:
-            return
-        patience = TOPIC_PATIENCE_SECONDS.get(found.error.code(), 0.0)
-        if time.monotonic() - began > patience:
-            why = explain(found.error)
-            if patience:
-                why = f"{found.error.str()}; `barnabas topic create {topic}` creates it"
-            raise CliError(f"cannot produce to {topic}: {why}")
-        time.sleep(0.05)
 
 
 def ship(

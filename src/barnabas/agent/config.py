@@ -1,0 +1,317 @@
+"""The agent's configuration file: what it may contain, and what is made of it.
+
+SHAPE declares every entry once: files are checked by it, with line numbers, and `barnabas agent schema` prints it as JSON
+Schema for editors.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from barnabas.agent.assembly import Recipe
+from barnabas.agent.events import Shape, wrong_names
+from barnabas.agent.multiline import LINES_MAX, PRESETS, TIMEOUT_SECONDS, Multiline
+from barnabas.agent.running import Pace
+from barnabas.agent.state import default_folder
+from barnabas.agent.watcher import Looks
+from barnabas.pipelines.entries.document import Item, duration_seconds, load
+from barnabas.pipelines.entries.shapes import (
+    Choice,
+    Duration,
+    Flag,
+    Group,
+    Matching,
+    Named,
+    Number,
+    Schema,
+    Several,
+    Text,
+)
+from barnabas.pipelines.entries.shapes import Shape as EntryShape
+from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.terminal.errors import UsageError
+
+NAME: Final = r"[A-Za-z0-9._-]{1,100}"
+OWN_HEADERS: Final = ("file", "position", "end")
+"""Names of headers that the agent itself sets."""
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+MULTILINE: Final = Group(
+    {
+        "preset": Choice([*PRESETS], "stack traces of this language"),
+        "continues": Text("a regular expression: a line that matches belongs to the one before it"),
+        "starts": Text("a regular expression: only a line that matches begins a record"),
+        "indented": Flag("true: a line that begins with a blank or a tab belongs to the one before it"),
+        "lines_max": Number(f"a record that has more lines continues in another one (default {LINES_MAX})"),
+        "timeout": Duration("how long a record waits for more lines (default 5 seconds)"),
+    },
+    "records of several lines",
+    one_of=("preset", "continues", "starts", "indented"),
+)
+LIMITS: Final = Group(
+    {
+        "bytes_per_second": Number("how much is read at most"),
+        "lines_per_second": Number("how many lines are read at most"),
+        "memory_mb": Number("how much may wait for the broker in memory (default 16)"),
+    },
+    "limits of this input",
+)
+COMMON: Final[Mapping[str, EntryShape]] = {
+    "name": Matching(
+        NAME, "a name of letters, digits, '.', '_' and '-'", "what the input is called; default: its topic"
+    ),
+    "topic": Text("where its records go"),
+    "encoding": Text(
+        "of the lines, as Python calls it: latin-1, cp1252, utf-16-le, gb18030 ...; records are UTF-8"
+    ),
+    "multiline": MULTILINE,
+    "include": Several(Text(), "regular expressions: only records that one of them matches are sent"),
+    "exclude": Several(Text(), "regular expressions: records that one of them matches are left out"),
+    "output": Choice(
+        ("text", "json"), "the line itself (default), or a JSON object like Filebeat's with ECS names"
+    ),
+    "fields": Named(Text(), "own fields: headers of records that are text, `fields` in JSON"),
+    "tags": Several(Text(), "words under `tags` in JSON"),
+    "key": Text("none (default), file, host, or a text with {host}, {path}, {file}, {fields.NAME}"),
+    "key_pattern": Text("a regular expression for the line; `key` may name its groups: {1}, {NAME}"),
+    "headers": Flag(
+        "whether records say where they come from, which prevents repeats after a kill (default true)"
+    ),
+    "compression": Choice(CODECS, "of batches (default lz4)"),
+    "dead_letters": Text("a topic for lines that are refused: too large, or not in the encoding"),
+    "limits": LIMITS,
+}
+FILES: Final[Mapping[str, EntryShape]] = {
+    "files": Several(Text(), "names and patterns of files", least=1),
+    "exclude_files": Several(
+        Text(), "regular expressions: files whose path one of them matches are left out"
+    ),
+    "start_at": Choice(("beginning", "end"), "where files begin that are there at the first start"),
+    "ignore_older": Duration("files that were not written for so long are left out"),
+    "close_idle": Duration("files that have not grown for so long are closed until they do"),
+    "unpack": Flag("true: compressed files (gzip, bzip2, xz, zstd) are read, each once"),
+}
+INPUT: Final = Group({**FILES, **COMMON}, "one input", required=("topic",), one_of=("files",))
+SHAPE: Final = Group(
+    {
+        "bootstrap": Text("the cluster: HOST:PORT,...; default: -b, BARNABAS_BOOTSTRAP or the profile"),
+        "properties": Named(Text(), "properties of librdkafka: TLS and logins", guarded=True),
+        "state": Text("the folder where positions are kept; default: ~/.local/state/barnabas/agent"),
+        "listen": Text("HOST:PORT where metrics, health and status are served; default: nowhere"),
+        "fields": Named(Text(), "own fields of all inputs"),
+        "inputs": Several(INPUT, "what is shipped where", least=1),
+    },
+    "the configuration of barnabas agent",
+    required=("inputs",),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input as the file describes it."""
+
+    name: str
+    topic: str
+    files: tuple[str, ...]
+    recipe: Recipe
+    looks: Looks
+    pace: tuple[int, int]
+    key: str
+    with_headers: bool
+    codec: str
+    dead_letters: str
+    memory_mb: int
+    headers: tuple[tuple[str, bytes], ...]
+
+    def settings(self) -> dict[str, Any]:
+        """Properties of its producer."""
+        kilobytes = self.memory_mb * 1024
+        return {"compression.type": self.codec, "queue.buffering.max.kbytes": kilobytes}
+
+    def new_pace(self) -> Pace:
+        """Its limits, before anything was read."""
+        return Pace(*self.pace)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """A configuration file. bootstrap, listen: None if it does not say."""
+
+    path: Path
+    inputs: tuple[Input, ...]
+    bootstrap: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    state: Path = field(default_factory=default_folder)
+    listen: str | None = None
+
+
+def read_config(path: Path) -> AgentConfig:
+    """The configuration in a file. Raises UsageError with its name and the line of the mistake."""
+    try:
+        root = load(path)
+        return _config(replace(root, what="the configuration"), path)
+    except PipelineError as error:
+        raise UsageError(str(error)) from None
+
+
+def schema() -> Schema:
+    """The file's JSON Schema."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "barnabas agent",
+        **SHAPE.schema(),
+    }
+
+
+def _config(root: Item, path: Path) -> AgentConfig:
+    found = SHAPE.open(root)
+    shared = found["fields"].text_map() if "fields" in found else {}
+    inputs: dict[str, Input] = {}
+    for item in found["inputs"].items():
+        made = _input(INPUT.open(item), item, shared)
+        if made.name in inputs:
+            item.fail(f"there are two inputs called {made.name!r}; give each its own `name`")
+        inputs[made.name] = made
+    if not inputs:
+        found["inputs"].fail("inputs is empty, so nothing would be shipped")
+
+    def text(name: str) -> str | None:
+        return found[name].text() if name in found else None
+
+    state = text("state")
+    return AgentConfig(
+        path,
+        tuple(inputs.values()),
+        text("bootstrap"),
+        found["properties"].text_map() if "properties" in found else {},
+        default_folder() if state is None else Path(state).expanduser(),
+        text("listen"),
+    )
+
+
+def _input(found: Mapping[str, Item], item: Item, shared: Mapping[str, str]) -> Input:
+    topic = found["topic"].text()
+    fields = {**shared, **(found["fields"].text_map() if "fields" in found else {})}
+    is_json = "output" in found and found["output"].text() == "json"
+    wrong = [name for name in fields if name in OWN_HEADERS]
+    if wrong and not is_json:
+        item.fail(f"a field cannot be called {wrong[0]!r}: the agent sets a header of this name itself")
+    dead_letters = found["dead_letters"].text() if "dead_letters" in found else ""
+    encoding, newline = _encoding(found.get("encoding"))
+    if dead_letters and is_json:
+        encoding = encoding or "utf-8"
+    limits = LIMITS.open(found["limits"]) if "limits" in found else {}
+    shape = Shape(
+        is_json,
+        fields,
+        found["tags"].texts() if "tags" in found else (),
+        *_key(found, fields),
+    )
+    recipe = Recipe(
+        shape,
+        encoding,
+        _multiline(found.get("multiline"), newline),
+        _patterns(found.get("include")),
+        _patterns(found.get("exclude")),
+        refuses=bool(dead_letters),
+    )
+    looks = Looks(
+        tuple(re.compile(pattern.pattern.decode()) for pattern in _patterns(found.get("exclude_files"))),
+        "start_at" in found and found["start_at"].text() == "end",
+        _seconds(found.get("ignore_older")),
+        _seconds(found.get("close_idle")),
+        "unpack" in found and found["unpack"].flag(),
+        newline,
+    )
+
+    def limit(name: str, default: int = 0) -> int:
+        return limits[name].number() if name in limits else default
+
+    return Input(
+        found["name"].text() if "name" in found else topic,
+        topic,
+        found["files"].texts(),
+        recipe,
+        looks,
+        (limit("bytes_per_second"), limit("lines_per_second")),
+        found["key"].text() if "key" in found else "none",
+        found["headers"].flag() if "headers" in found else True,
+        found["compression"].text() if "compression" in found else "lz4",
+        dead_letters,
+        limit("memory_mb", 16),
+        tuple(shape.headers()),
+    )
+
+
+def _key(found: Mapping[str, Item], fields: Mapping[str, str]) -> tuple[str | None, re.Pattern[bytes] | None]:
+    """The text of a key that is made for each record, and the pattern for it; None if all records of a file have the
+    same simple key."""
+    pattern = _pattern(found["key_pattern"]) if "key_pattern" in found else None
+    if "key" not in found:
+        if pattern is not None:
+            found["key_pattern"].fail("key_pattern needs a key that names its groups, for example '{1}'")
+        return None, None
+    key = found["key"].text()
+    if "{" not in key and "}" not in key and pattern is None:
+        return None, None
+    why = wrong_names(key, [*fields], pattern)
+    if why:
+        found["key"].fail(f"key: {why}")
+    return key, pattern
+
+
+def _multiline(item: Item | None, newline: bytes) -> Multiline | None:
+    if item is None:
+        return None
+    found = MULTILINE.open(item)
+    if len(newline) > 1:
+        item.fail("multiline cannot be used with UTF-16")
+    timeout = _seconds(found.get("timeout"))
+    made = Multiline(
+        lines_max=found["lines_max"].number() if "lines_max" in found else LINES_MAX,
+        timeout_s=TIMEOUT_SECONDS if timeout is None else timeout,
+    )
+    if "preset" in found:
+        return replace(made, preset=found["preset"].text())
+    if "indented" in found:
+        return made if found["indented"].flag() else None
+    is_start = "starts" in found
+    return replace(made, pattern=_pattern(found["starts" if is_start else "continues"]), negated=is_start)
+
+
+def _encoding(item: Item | None) -> tuple[str, bytes]:
+    """The name of a codec (empty for UTF-8, which is sent as it is) and the bytes of a newline in it."""
+    if item is None:
+        return "", b"\n"
+    try:
+        name = codecs.lookup(item.text()).name
+        newline = "\n".encode(name)
+    except (LookupError, UnicodeError):
+        item.fail(
+            f"encoding {item.text()!r} is unknown; examples: utf-8, latin-1, cp1252, utf-16-le, gb18030"
+        )
+    if name == "utf-16":
+        name, newline = "utf-16-le", b"\n\0"
+    if newline not in (b"\n", b"\n\0", b"\0\n"):
+        item.fail(f"files in {item.text()!r} cannot be cut into lines")
+    return ("" if name == "utf-8" else name), newline
+
+
+def _seconds(item: Item | None) -> float | None:
+    return None if item is None else duration_seconds(item.text())
+
+
+def _pattern(item: Item) -> re.Pattern[bytes]:
+    try:
+        return re.compile(item.text().encode())
+    except re.error as error:
+        item.fail(f"{item.what}: {item.text()!r} is not a regular expression: {error}")
+
+
+def _patterns(item: Item | None) -> tuple[re.Pattern[bytes], ...]:
+    return () if item is None else tuple(_pattern(row) for row in item.items())

@@ -1,0 +1,116 @@
+"""What a record looks like: the line itself, or a JSON object in the shape of Filebeat's events with ECS names."""
+
+from __future__ import annotations
+
+import re
+import socket
+import string
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from json import dumps
+from json.encoder import encode_basestring
+from typing import Any, Final
+
+import barnabas
+
+ECS_VERSION: Final = "8.11.0"
+FORMATTER: Final = string.Formatter()
+
+Shaped = Callable[[bytes, int, int], bytes]
+"""Makes a record's value of the text, where it begins, and how many lines it has."""
+
+
+def host_name() -> str:
+    """The name by which records know this machine."""
+    return socket.gethostname()
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How values and keys are made. is_json: a JSON object instead of the text. key: a text with names in braces; None:
+    none. key_pattern: what the names may find in the line. kind: of the input, as Filebeat calls it.
+    """
+
+    is_json: bool = False
+    fields: Mapping[str, str] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    key: str | None = None
+    key_pattern: re.Pattern[bytes] | None = None
+    kind: str = "filestream"
+    host: str = field(default_factory=host_name)
+
+    def values(self, path: str, read_at: float) -> Shaped:
+        """Makes the values of one file's records that were read at this time (seconds since 1970)."""
+        if not self.is_json:
+            return lambda text, position, lines: text
+        quoted = encode_basestring
+        shown = datetime.fromtimestamp(read_at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
+        start = f'{{"@timestamp":"{shown}Z","message":'
+        name = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        middle = f',"log":{{"file":{{"path":{quoted(name)}}},"offset":'
+        rest: dict[str, Any] = {
+            "input": {"type": self.kind},
+            "host": {"name": self.host},
+            "agent": {"type": "barnabas", "name": self.host, "version": barnabas.__version__},
+            "ecs": {"version": ECS_VERSION},
+        }
+        if self.fields:
+            rest["fields"] = dict(self.fields)
+        if self.tags:
+            rest["tags"] = [*self.tags]
+        end = "}," + dumps(rest, ensure_ascii=False, separators=(",", ":"))[1:]
+        joined = ',"flags":["multiline"]' + end
+
+        def shaped(text: bytes, position: int, lines: int) -> bytes:
+            message = quoted(text.decode("utf-8", "replace").removesuffix("\r"))
+            return f"{start}{message}{middle}{position}{end if lines == 1 else joined}".encode()
+
+        return shaped
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        """Headers for the own fields of records that are text."""
+        return [] if self.is_json else [(name, value.encode()) for name, value in self.fields.items()]
+
+    def keys(self, path: str) -> Callable[[bytes], bytes | None] | None:
+        """Makes the keys of one file's records; None when they have none. A line that has not what the key needs gets
+        none."""
+        if self.key is None:
+            return None
+        known = {"host": self.host, "path": path, "file": path.rpartition("/")[2]}
+        known |= {f"fields.{name}": value for name, value in self.fields.items()}
+        parts = [(text, name) for text, name, _, _ in FORMATTER.parse(self.key)]
+        if self.key_pattern is None:
+            fixed = "".join(text + (known[name] if name else "") for text, name in parts).encode(
+                "utf-8", "surrogateescape"
+            )
+            return lambda text: fixed
+        search = self.key_pattern.search
+
+        def found(text: bytes) -> bytes | None:
+            match = search(text)
+            if match is None:
+                return None
+            key = b""
+            for before, name in parts:
+                key += before.encode()
+                if name and name in known:
+                    key += known[name].encode("utf-8", "surrogateescape")
+                elif name:
+                    key += match[int(name) if name.isdigit() else name] or b""
+            return key
+
+        return found
+
+
+def wrong_names(key: str, fields: Sequence[str], pattern: re.Pattern[bytes] | None) -> str | None:
+    """Why a key cannot be made; None if it can."""
+    allowed = ["host", "path", "file", *(f"fields.{name}" for name in fields)]
+    if pattern is not None:
+        allowed += [*pattern.groupindex, *map(str, range(pattern.groups + 1))]
+    try:
+        names = [name for _, name, _, _ in FORMATTER.parse(key) if name is not None]
+    except ValueError as error:
+        return str(error)
+    wrong = [name for name in names if name not in allowed]
+    return f"{{{wrong[0]}}} is unknown; allowed: {', '.join(allowed)}" if wrong else None

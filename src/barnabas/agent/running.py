@@ -1,0 +1,368 @@
+"""One run of the agent: files are read round by round and shipped, until it is stopped."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Final
+
+from barnabas.admin import Admin, Results, Topic
+from barnabas.agent.assembly import Assembler, Recipe
+from barnabas.agent.files import CLOSED, Compressed, Followed, Piece, Truncated
+from barnabas.agent.shipper import Shipper
+from barnabas.agent.watcher import PARKED_AT_ONCE, FileKey, Watcher
+from barnabas.terminal.administering import options_of
+from barnabas.terminal.connection import Connection
+from barnabas.terminal.errors import CliError
+from barnabas.terminal.output import count_of, note
+
+POLL_SECONDS: Final = 0.2
+SCAN_SECONDS: Final = 1.0
+SAVE_SECONDS: Final = 1.0
+PROGRESS_SECONDS: Final = 5.0
+TOPIC_SECONDS: Final = 2.0
+"""How often the agent checks whether the topic was created again."""
+LOOK_SECONDS: Final = 10.0
+
+
+@dataclass(slots=True)
+class Pace:
+    """How fast may be read. bytes_per_s, lines_per_s: 0 for no limit. One second's worth may come at once."""
+
+    bytes_per_s: int = 0
+    lines_per_s: int = 0
+    due_at: float = 0.0
+
+    def wait_seconds(self, lines: int, size_bytes: int, now: float) -> float:
+        """How long to wait after so much was read."""
+        cost = max(
+            size_bytes / self.bytes_per_s if self.bytes_per_s else 0.0,
+            lines / self.lines_per_s if self.lines_per_s else 0.0,
+        )
+        self.due_at = max(self.due_at, now) + cost
+        return self.due_at - now
+
+    def is_limited(self) -> bool:
+        """Whether there is a limit."""
+        return bool(self.bytes_per_s or self.lines_per_s)
+
+
+@dataclass(slots=True)
+class TopicWatch:
+    """Checks from time to time, without waiting for the answer, whether the topic is still the same as at the start."""
+
+    connection: Connection
+    topic: str
+    topic_id: str
+    admin: Admin | None = None
+    answer: Future[Results[str, Topic]] | None = None
+    asked_at: float = field(default_factory=time.monotonic)
+
+    def close(self) -> None:
+        """Ask no more."""
+        admin, self.admin, self.answer = self.admin, None, None
+        if admin is not None:
+            admin.close()
+
+    def has_changed(self) -> bool:
+        """Whether the last answer named another topic of this name."""
+        now = time.monotonic()
+        if not self.topic_id or now - self.asked_at < TOPIC_SECONDS:
+            return False
+        if self.answer is None:
+            if self.admin is None:
+                self.admin = Admin(options_of(self.connection, LOOK_SECONDS))
+            self.answer = self.admin.thread.start(self.admin.asynchronous.topics.describe([self.topic]))
+            return False
+        if not self.answer.done():
+            return False
+        answer, self.answer, self.asked_at = self.answer, None, now
+        # An error proves nothing: the broker is away, or the topic was deleted and is not created again yet.
+        if answer.exception() is not None:
+            return False
+        found = answer.result().done.get(self.topic)
+        return found is not None and found.id is not None and str(found.id) != self.topic_id
+
+
+@dataclass(slots=True)
+class Stop:
+    """Whether a signal has asked the agent to end."""
+
+    asked: bool = False
+
+    def ask(self) -> None:
+        """End after the piece at hand."""
+        self.asked = True
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the end is asked for, with a time limit."""
+        deadline = time.monotonic() + seconds
+        while not self.asked and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+
+class TopicMadeAnew(Exception):
+    """The topic is not the one of the start any more; the lines that were sent to the old topic are gone."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of the agent, into one topic."""
+
+    watcher: Watcher
+    shipper: Shipper
+    topic_watch: TopicWatch
+    quiet: bool
+    stop: Stop
+    who: str = "barnabas agent tail"
+    recipe: Recipe = field(default_factory=Recipe)
+    pace: Pace = field(default_factory=Pace)
+    scan_seconds: float = SCAN_SECONDS
+    assemblers: dict[str, Assembler] = field(default_factory=dict)
+    """By file id; none when each line is a record."""
+    lines_read: int = 0
+    began: float = field(default_factory=time.monotonic)
+    scanned_at: float = 0.0
+    saved_at: float = field(default_factory=time.monotonic)
+    told_at: float = field(default_factory=time.monotonic)
+    told_lines: int = 0
+    told_waiting: bool = False
+    is_short_of_descriptors: bool = False
+
+    def once(self) -> None:
+        """Send everything that the files contain, including a last line without a newline. Raises CliError, Stopped."""
+        self.watcher.holds_copies = False
+        self.watcher.scan()
+        while not self.stop.asked:
+            self.is_short_of_descriptors = False
+            if not self.save_new_files():
+                raise CliError(f"cannot write {self.shipper.state.path}: {self.shipper.unwritten}")
+            if not self.read_round() and not self.is_short_of_descriptors:
+                break
+            self.housekeep()
+        if self.stop.asked:
+            return
+        for key in list(self.watcher.open_files):
+            self.send_partial(key)
+        self.send_waiting(at_end=True)
+
+    def follow(self) -> None:
+        """Send lines as they are written, until stopped. Raises CliError, Stopped, TopicMadeAnew."""
+        while not self.stop.asked:
+            if time.monotonic() - self.scanned_at > self.scan_seconds:
+                self.watcher.scan()
+                self.scanned_at = time.monotonic()
+            self.save_new_files()
+            found = self.read_round()
+            self.leave_finished()
+            if self.assemblers:
+                self.send_waiting()
+            if not found:
+                # Acknowledgements arrive during this wait, which also limits how long a new line waits.
+                self.shipper.outbox.rest(POLL_SECONDS)
+            self.housekeep()
+
+    def save_new_files(self) -> bool:
+        """Note new files in the state before their first line is sent: the next run must know their ids."""
+        saved, is_new = self.shipper.state.saved, False
+        for followed in self.watcher.open_files.values():
+            if followed.entry.id not in saved and self.has_room(followed):
+                was_closed = followed.descriptor == CLOSED
+                try:
+                    is_new = followed.note_head() or is_new
+                except OSError as error:
+                    self.on_unreadable(followed, error)
+                self.watcher.room -= was_closed and followed.descriptor != CLOSED
+        return self.shipper.save(force=True) if is_new else True
+
+    def read_round(self) -> bool:
+        """Read one piece of each file; False when none had anything new. Raises CliError, Stopped."""
+        found, saved = False, self.shipper.state.saved
+        for key, followed in list(self.watcher.open_files.items()):
+            if self.stop.asked:
+                break
+            if self.watcher.open_files.get(key) is not followed:
+                continue  # the file is the rest of one that was truncated
+            if followed.entry.id not in saved or self.watcher.is_held(followed):
+                continue
+            if not self.has_room(followed):
+                continue
+            was_closed = followed.descriptor == CLOSED
+            try:
+                if not self.is_plain:
+                    self.prepare(followed)
+                piece = followed.read()
+            except Truncated:
+                self.watcher.restart(key)
+                found = self.save_new_files() or found
+                continue
+            except Compressed as kind:
+                self.watcher.leave_out(key, str(kind))
+                continue
+            except OSError as error:
+                self.on_unreadable(followed, error)
+                continue
+            self.watcher.room -= was_closed and followed.descriptor != CLOSED
+            if piece is not None:
+                found = True
+                self.take(followed, piece)
+        return found
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each line is a record as it is."""
+        return self.recipe.is_plain()
+
+    def prepare(self, followed: Followed) -> None:
+        """Before a file is read for the first time, what makes records of its lines is made."""
+        file_id = followed.entry.id
+        found = self.assemblers.get(file_id)
+        if found is not None:
+            found.followed = followed  # the rest of a file may be in another one
+            return
+        shipper = self.shipper
+        known = shipper.arrived.get(file_id, set()) | shipper.ends.get(file_id, set())
+        self.assemblers[file_id] = Assembler(self.recipe, followed, known)
+
+    def take(self, followed: Followed, piece: Piece) -> None:
+        """Ship lines that were read. Raises CliError, Stopped."""
+        self.lines_read += len(piece.lines)
+        if self.pace.is_limited():
+            self.keep_pace(piece)
+        if self.is_plain:
+            self.shipper.send(followed, piece)
+            return
+        self.prepare(followed)
+        made = self.assemblers[followed.entry.id].feed(piece)
+        if made is not None:
+            self.shipper.send(followed, made)
+
+    def keep_pace(self, piece: Piece) -> None:
+        """Wait as the limits of this input demand; acknowledgements are processed meanwhile."""
+        wait = self.pace.wait_seconds(len(piece.lines), piece.end - piece.start, time.monotonic())
+        until = time.monotonic() + wait - 1
+        while not self.stop.asked and time.monotonic() < until:
+            self.shipper.outbox.rest(min(POLL_SECONDS, max(until - time.monotonic(), 0)))
+            self.shipper.settle()
+            self.write_down()
+
+    def send_waiting(self, at_end: bool = False) -> None:
+        """Ship records that have waited long enough for more lines, and those of files that are followed no more."""
+        now = time.monotonic()
+        followed_ids = {followed.entry.id for followed in self.watcher.open_files.values()}
+        for file_id, assembler in list(self.assemblers.items()):
+            is_left = file_id not in followed_ids
+            if at_end or is_left or (assembler.is_due(now) and not assembler.followed.has_more()):
+                made = assembler.flush()
+                if made is not None:
+                    self.shipper.send(assembler.followed, made)
+            if is_left:
+                del self.assemblers[file_id]
+
+    def has_room(self, followed: Followed) -> bool:
+        """Whether a file is open or may be opened; acknowledged lines of other files make room."""
+        if self.watcher.has_room(followed):
+            return True
+        self.shipper.outbox.rest(0)
+        self.shipper.settle()
+        self.is_short_of_descriptors = True
+        return False
+
+    def on_unreadable(self, followed: Followed, error: OSError) -> None:
+        """A file cannot be opened or read. If there are no descriptors left, other files are closed, and it is tried
+        again.
+        """
+        if error.errno != errno.EMFILE:
+            self.watcher.skip(followed.path, f"cannot read {followed.path}: {error.strerror}")
+            return
+        self.is_short_of_descriptors = True
+        self.shipper.outbox.rest(POLL_SECONDS)  # files whose lines are acknowledged can be closed
+        self.shipper.settle()
+        self.watcher.park_idle(at_least=PARKED_AT_ONCE)
+
+    def send_partial(self, key: FileKey) -> None:
+        """Ship a file's last line although it has no newline."""
+        followed = self.watcher.open_files[key]
+        try:
+            piece = followed.take_partial()
+        except Compressed as kind:
+            self.watcher.leave_out(key, str(kind))
+            return
+        if piece is not None:
+            self.take(followed, piece)
+
+    def leave_finished(self) -> None:
+        """Close renamed files that no process writes to any more; their last line will not get a newline."""
+        for key in self.watcher.finished():
+            self.send_partial(key)
+            if key in self.watcher.open_files:
+                self.watcher.close(key)
+        for key in self.watcher.unpacked():
+            self.send_partial(key)
+            followed = self.watcher.open_files.get(key)
+            if followed is not None and not followed.outstanding:
+                self.watcher.leave_unpacked(key)
+                self.shipper.changed = True
+
+    def housekeep(self) -> None:
+        """Positions, state file, notes and progress, each at its own pace. Raises CliError, TopicMadeAnew."""
+        self.shipper.settle()
+        self.shipper.raise_failure()
+        if self.topic_watch.has_changed() or self.shipper.topic_is_gone:
+            raise TopicMadeAnew
+        self.write_down()
+
+    def write_down(self) -> None:
+        """The part of housekeeping that also goes on while the queue is full."""
+        now = time.monotonic()
+        if now - self.saved_at > SAVE_SECONDS:
+            self.shipper.save()
+            self.saved_at = now
+        self.tell_notes()
+        if now - self.told_at > PROGRESS_SECONDS:
+            self.tell_progress(now)
+
+    def abandon(self) -> None:
+        """Forget the lines that are being sent; the next run finds out which of them arrived."""
+        self.tell_notes()
+        self.shipper.save()
+        self.shipper.outbox.purge()
+        self.watcher.close_all()
+        self.topic_watch.close()
+        self.shipper.state.close()
+
+    def behind_bytes(self) -> int:
+        """How much of the followed files is not acknowledged yet; may be called in another thread."""
+        behind = 0
+        for followed in [*self.watcher.open_files.values()]:
+            try:
+                found = (
+                    os.stat(followed.path) if followed.descriptor == CLOSED else os.fstat(followed.descriptor)
+                )
+            except OSError:
+                continue
+            behind += max(found.st_size - followed.entry.position, 0)
+        return behind
+
+    def tell_notes(self) -> None:
+        """What happened to files and lines, on standard error."""
+        for notes in (self.watcher.notes, self.shipper.notes):
+            for message in notes:
+                note(f"{self.who}: {message}")
+            notes.clear()
+
+    def tell_progress(self, now: float) -> None:
+        """Print a line on standard error when lines arrived, or while the broker is away."""
+        arrived = self.shipper.lines_arrived
+        waiting = bool(self.shipper.on_way) and arrived == self.told_lines
+        if waiting and not self.told_waiting:
+            reason = self.shipper.connection.last_error or "no acknowledgement yet"
+            note(f"{self.who}: waiting for the broker: {reason}")
+        elif arrived != self.told_lines and not self.quiet:
+            rate = (arrived - self.told_lines) / (now - self.told_at)
+            note(f"shipped {count_of(arrived, 'line')}, {rate:,.0f} lines/s")
+        self.told_waiting = waiting
+        self.told_at, self.told_lines = now, arrived

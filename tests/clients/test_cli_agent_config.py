@@ -1,0 +1,116 @@
+"""`barnabas agent --config FILE` against a real broker: many inputs, reload, kills, dead letters, metrics."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.clients.cli_support import Cli
+from tests.clients.test_cli_agent import eventually, records
+from tests.support.process import free_port
+
+LARGE = random.Random(1).randbytes(3000).hex().encode()
+"""A line that no codec makes small."""
+
+
+@contextmanager
+def running(cli: Cli, path: Path) -> Iterator[Any]:
+    with (path.parent / "agent.err").open("ab") as err:
+        agent = cli.start("agent", "--config", str(path), stderr=err)
+    try:
+        yield agent
+    finally:
+        agent.kill()
+        agent.wait()
+
+
+def said(path: Path) -> str:
+    return (path.parent / "agent.err").read_text()
+
+
+def ask(port: int, what: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{what}", timeout=60) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+def test_inputs_reload_and_what_is_told(cli: Cli, tmp_path: Path) -> None:
+    one, two, dead, port = cli.topic(), cli.topic(max_message_bytes="2000"), cli.topic(), free_port()
+    (tmp_path / "a.log").write_bytes(b"ERROR a\n at x\nDEBUG b\n")
+    (tmp_path / "b.log").write_bytes(b"b1\n" + LARGE + b"\nb2\n")
+    path = tmp_path / "agent.yaml"
+    text = f"""
+state: {tmp_path}/state
+listen: 127.0.0.1:{port}
+inputs:
+- {{topic: {one}, files: {tmp_path}/a.log, output: json, exclude: ^DEBUG, multiline: {{indented: true, timeout: 1 second}}}}
+- {{topic: {two}, files: {tmp_path}/b.log, dead_letters: {dead}}}
+"""
+    path.write_text(text)
+    with running(cli, path) as agent:
+        eventually(lambda: len(records(cli, one)) == 1 and len(records(cli, two)) == 2, "records arrive")
+        event = json.loads(records(cli, one)[0])
+        assert (event["message"], event["log"]["flags"]) == ("ERROR a\n at x", ["multiline"])
+        eventually(lambda: records(cli, dead) == [LARGE], "the large line is a dead letter")
+        eventually(lambda: json.loads(ask(port, "ready")) == {"status": "ready"}, "ready")
+        assert f'barnabas_agent_records_refused_total{{input="{two}",topic="{two}"}} 1.0' in ask(
+            port, "metrics"
+        )
+        shown = cli.json("agent", "status", "--config", str(path))
+        assert {row["input"]: (row["runs"], row["behind"]) for row in shown} == {
+            one: (True, 0),
+            two: (True, 0),
+        }
+        path.write_text(text + "- nonsense")
+        agent.send_signal(signal.SIGHUP)
+        eventually(lambda: "stays as it was" in said(path), "the mistake is reported")
+        path.write_text(f"{text}- {{name: more, topic: {two}, files: {tmp_path}/c.log}}\n")
+        (tmp_path / "c.log").write_bytes(b"c1\n")
+        agent.send_signal(signal.SIGHUP)
+        eventually(lambda: records(cli, two) == [b"b1", b"b2", b"c1"], "the new input ships")
+        assert "1 added, 0 changed, 0 removed" in said(path)
+        agent.terminate()
+        assert agent.wait(60) == 0
+    shown = cli.json("agent", "status", "--config", str(path))
+    assert not any(row["runs"] for row in shown)
+
+
+def test_records_of_several_lines_come_once_through_kills(cli: Cli, tmp_path: Path) -> None:
+    topic, count, log = cli.topic(), 60_000, tmp_path / "a.log"
+    log.write_text("".join(f"event {i}\n  detail of {i}\n  more of {i}\n" for i in range(count)))
+    path = tmp_path / "agent.yaml"
+    path.write_text(
+        f"state: {tmp_path}/state\n"
+        f"inputs: [{{topic: {topic}, files: {log}, multiline: {{indented: true, timeout: 1 second}}}}]\n"
+    )
+
+    def end() -> int:
+        return sum(part["end"] for part in cli.json("topic", "describe", topic)[0]["partitions"])
+
+    before = 0
+    for _ in range(2):
+        with running(cli, path):
+            eventually(lambda: end() > before, "records arrive")  # noqa: B023
+        before = end()
+    with running(cli, path) as agent:
+        eventually(lambda: end() >= count, "the last record has waited long enough")
+        agent.terminate()
+        assert agent.wait(60) == 0
+    expected = [f"event {i}\n  detail of {i}\n  more of {i}".encode() for i in range(count)]
+    assert records(cli, topic) == expected
+
+
+def test_mistakes_and_what_is_missing(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "agent.yaml"
+    path.write_text("inputs:\n- topic: a\n  file: x\n")
+    for arguments in (("agent", "--config", str(path)), ("agent", "check", "--config", str(path))):
+        error = cli(*arguments, code=2).stderr
+        assert b"agent.yaml:3: inputs[1] has no entry 'file'; did you mean 'files'?" in error
+    assert b"--config FILE" in cli("agent", code=2).stderr
+    assert json.loads(cli.out("agent", "schema"))["title"] == "barnabas agent"
