@@ -214,24 +214,3 @@ GROUPS.integer(
 GROUPS.boolean(
     "group.consumer.assignor.offload.enable", True, "Run assignors in a background thread.", mode=CLUSTER
 )
-
-_STREAMS: Final = "Belongs to the streams group protocol (KIP-1071), which is not served."
-for _name, _default, _lo in (
-    ("session.timeout.ms", 45_000, 1),
-    ("min.session.timeout.ms", 45_000, 1),
-    ("max.session.timeout.ms", 60_000, 1),
-    ("heartbeat.interval.ms", 5000, 1),
-    ("min.heartbeat.interval.ms", 5000, 1),
-    ("max.heartbeat.interval.ms", 15_000, 1),
-    ("max.size", INT_MAX, 1),
-    ("num.standby.replicas", 0, 0),
-    ("max.standby.replicas", 2, 0),
-    ("initial.rebalance.delay.ms", 3000, 0),
-    ("min.assignment.interval.ms", 0, 0),
-    ("max.assignment.interval.ms", 15_000, 0),
-    ("task.offset.interval.ms", 60_000, 1),
-    ("min.task.offset.interval.ms", 15_000, 1),
-):
-    GROUPS.integer(f"group.streams.{_name}", _default, _STREAMS, lo=_lo)
-GROUPS.integer("group.streams.assignment.interval.ms", 1000, _STREAMS, lo=0, mode=CLUSTER)
-GROUPS.boolean("group.streams.assignor.offload.enable", True, _STREAMS, mode=CLUSTER)

@@ -14,10 +14,23 @@ from barnabas.config.broker_replication import REPLICATION
 from barnabas.config.broker_schemas import SCHEMAS
 from barnabas.config.broker_security import SECURITY
 from barnabas.config.broker_share import SHARE
+from barnabas.config.broker_streams import STREAMS
 from barnabas.config.broker_zookeeper import ZOOKEEPER
 from barnabas.config.option import OptionTable
 
-AREAS: Final = (IDENTITY, NETWORK, LOG, REPLICATION, GROUPS, SHARE, SECURITY, SCHEMAS, METRICS, ZOOKEEPER)
+AREAS: Final = (
+    IDENTITY,
+    NETWORK,
+    LOG,
+    REPLICATION,
+    GROUPS,
+    SHARE,
+    STREAMS,
+    SECURITY,
+    SCHEMAS,
+    METRICS,
+    ZOOKEEPER,
+)
 BROKER: Final = OptionTable("Broker options", *AREAS)
 
 # Topic config -> the broker option that is its default.

@@ -108,19 +108,58 @@ ERRORS_DEADLETTERQUEUE_COPY_RECORD_ENABLE: Final = GROUP.boolean(
     "Copy key and value to that topic, not only the reason.",
     mark=WORKS,
 )
-_STREAMS: Final = "Belongs to the streams group protocol (KIP-1071), which is not served."
-for _name, _default in (
-    ("streams.session.timeout.ms", 45_000),
-    ("streams.heartbeat.interval.ms", 5000),
-    ("streams.num.standby.replicas", 0),
-    ("streams.initial.rebalance.delay.ms", 3000),
-    ("streams.assignment.interval.ms", 1000),
-    ("streams.task.offset.interval.ms", 60_000),
-    ("streams.num.warmup.replicas", 2),
-):
-    GROUP.integer(_name, _default, _STREAMS, lo=0)
-GROUP.long("streams.acceptable.recovery.lag", 10_000, _STREAMS, lo=0)
-GROUP.boolean("streams.assignor.offload.enable", True, _STREAMS)
+STREAMS_SESSION_TIMEOUT_MS: Final = GROUP.integer(
+    "streams.session.timeout.ms",
+    45_000,
+    "Silence after which a streams group's member is dropped.",
+    lo=1,
+    mark=WORKS,
+)
+STREAMS_HEARTBEAT_INTERVAL_MS: Final = GROUP.integer(
+    "streams.heartbeat.interval.ms",
+    5000,
+    "Heartbeat interval given to streams group members.",
+    lo=1,
+    mark=WORKS,
+)
+STREAMS_NUM_STANDBY_REPLICAS: Final = GROUP.integer(
+    "streams.num.standby.replicas", 0, "Standby copies of each stateful task.", lo=0, mark=WORKS
+)
+STREAMS_INITIAL_REBALANCE_DELAY_MS: Final = GROUP.integer(
+    "streams.initial.rebalance.delay.ms",
+    3000,
+    "How long the group's first member waits for others before tasks are assigned.",
+    lo=0,
+    mark=WORKS,
+)
+STREAMS_ASSIGNMENT_INTERVAL_MS: Final = GROUP.integer(
+    "streams.assignment.interval.ms",
+    1000,
+    "Minimum time between two assignments of the streams group.",
+    lo=0,
+    mark=WORKS,
+)
+STREAMS_TASK_OFFSET_INTERVAL_MS: Final = GROUP.integer(
+    "streams.task.offset.interval.ms",
+    60_000,
+    "How often members are asked to report how far the state of their tasks is restored.",
+    lo=1,
+    mark=WORKS,
+)
+STREAMS_ACCEPTABLE_RECOVERY_LAG: Final = GROUP.long(
+    "streams.acceptable.recovery.lag",
+    10_000,
+    "The lag, in records, below which members consider a copy of a task's state caught up.",
+    lo=0,
+    mark=WORKS,
+)
+GROUP.integer(
+    "streams.num.warmup.replicas",
+    2,
+    "Copies that warm up before a task moves. The assignor makes none, like that of Kafka 4.3.",
+    lo=0,
+)
+GROUP.boolean("streams.assignor.offload.enable", True, "Run the assignor in a background thread.")
 
 # Group config -> the broker option that is its default.
 GROUP_SYNONYM: Final = {

@@ -1,7 +1,7 @@
 """The cluster features that ApiVersions announces: the newer protocols that clients may use.
 
 Level 0 means that a feature is known and switched off. Source: KIP-584; KIP-848 for group.version, KIP-932 for
-share.version, KIP-890 for transaction.version.
+share.version, KIP-1071 for streams.version, KIP-890 for transaction.version.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 GROUP_VERSION: Final = "group.version"
 SHARE_VERSION: Final = "share.version"
+STREAMS_VERSION: Final = "streams.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 LEVEL_0_SENT_FROM: Final = 4
 """The first version of ApiVersions whose clients accept a lowest level of 0."""
@@ -36,9 +37,11 @@ class Features:
     def __init__(self, config: BrokerConfig) -> None:
         protocols = config.get(broker_groups.GROUP_COORDINATOR_REBALANCE_PROTOCOLS)
         self.consumer_groups = "consumer" in protocols
+        self.streams_groups = "streams" in protocols
         self.all = (
             Feature(GROUP_VERSION, 0, 1, int(self.consumer_groups)),
             Feature(SHARE_VERSION, 0, 1, 1),
+            Feature(STREAMS_VERSION, 0, 1, int(self.streams_groups)),
             Feature(TRANSACTION_VERSION, 0, 2, 2),
         )
 

@@ -151,6 +151,28 @@ class TopicChanges:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
 
+    async def create_for_group(
+        self,
+        name: str,
+        partitions: int,
+        replicas: int,
+        configs: Mapping[str, str | None],
+        charge: Charge = no_charge,
+    ) -> None:
+        """Create a topic that a streams group needs, unless it exists. replicas: -1 is the default. Raises ApiError."""
+        if name in self._image.topics:
+            return
+        may_clamp = replicas < 0 and not (
+            is_in_cluster(self._config) and self._config.is_set(broker_log.DEFAULT_REPLICATION_FACTOR)
+        )
+        try:
+            await self._create_here_or_elsewhere(
+                name, partitions, replicas, configs, clamp=may_clamp, charge=charge
+            )
+        except ApiError as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+
     async def ensure_internal(self, name: str) -> int:
         """Create an internal topic unless it exists; returns its partition count. Raises ApiError."""
         topic = self._image.topics.get(name)

@@ -13,9 +13,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.cluster.internal_topics import OFFSETS_TOPIC
-from barnabas.broker.coordinators.group_limits import limits_of_all, limits_of_one
+from barnabas.broker.coordinators.group_limits import (
+    StreamsOptions,
+    limits_of_all,
+    limits_of_one,
+    streams_options,
+    streams_options_of_all,
+)
 from barnabas.broker.coordinators.runtime import CoordinatorRuntime, MakeEvent, R
 from barnabas.broker.coordinators.seats import CoordinatorKind
+from barnabas.broker.coordinators.streams_topics import StreamsTopics
 from barnabas.config import broker_groups, broker_security
 from barnabas.cores.group import GroupCoordinatorCore, TopicInfo, TopicsMatched
 from barnabas.cores.group.consumer.topic_regex import InvalidRegex, compile_topic_regex
@@ -49,9 +56,11 @@ class GroupCoordinator:
         self._controller = controller
         self._partitions = partitions
         self._limits = limits_of_all(config)
+        self._streams_options = streams_options_of_all(config)
         self._hides_topics = bool(config.get(broker_security.AUTHORIZER_CLASS_NAME))
         self.on_effect: Callable[[Any], None] = lambda effect: None
         """Carries out what share groups request from the share coordinator (cores.group.share.events)."""
+        self.streams_topics = StreamsTopics(controller.topics, loop)
         self._topics: Mapping[str, TopicInfo] = {}
         self._topology = -1
         self._matching: dict[str, asyncio.Task[None]] = {}
@@ -87,6 +96,10 @@ class GroupCoordinator:
     async def load_existing(self) -> None:
         """At start: load existing groups, so that they keep their offsets, and members their session timeouts."""
         await self.runtime.load_existing()
+
+    def streams_options(self, group_id: str) -> StreamsOptions:
+        """What members of a streams group are told of their tasks' offsets."""
+        return streams_options(self._streams_options, self._controller.image.config("groups", group_id))
 
     def has_forgotten(self, group_id: str, topic_id: UUID, index: int) -> bool:
         """Whether no share group uses this state any more; False also while the group is not loaded."""
@@ -204,4 +217,5 @@ class GroupCoordinator:
         """Answer all pending requests."""
         for task in self._matching.values():
             task.cancel()
+        self.streams_topics.close()
         self.runtime.close()

@@ -5,7 +5,8 @@
 `core` is the entry point and says how the broker drives it; `events` are the requests and answers; `proposal` makes the
 Decision. `classic/` is the classic protocol, `consumer/` KIP-848; `migration` and `consumer/classic_members` serve groups
 with members of both. `share/` is KIP-932; its `partition` (a queue, at the partition's leader) and `state` (the share
-coordinator) are cores of their own. `offsets` are the committed offsets; modules called `records` know the stored formats.
+coordinator) are cores of their own. `streams/` is KIP-1071, with tasks of Kafka Streams in place of partitions. `offsets`
+are the committed offsets; modules called `records` know the stored formats.
 Rules for all of them:
 
 * A core is one partition of the offsets topic. It has no clock and no randomness: both arrive in the event.
@@ -73,6 +74,12 @@ from barnabas.cores.group.share.events import (
     ShareInitialized,
 )
 from barnabas.cores.group.state import TopicInfo
+from barnabas.cores.group.streams.events import (
+    DescribeStreamsGroup,
+    StreamsDescribeReply,
+    StreamsHeartbeat,
+    StreamsHeartbeatReply,
+)
 
 __all__ = [
     "AlterShareOffsets",
@@ -93,6 +100,7 @@ __all__ = [
     "DescribeGroup",
     "DescribeReply",
     "DescribeShareGroup",
+    "DescribeStreamsGroup",
     "DescribedConsumer",
     "DescribedMember",
     "DescribedSharer",
@@ -126,6 +134,9 @@ __all__ = [
     "ShareHeartbeat",
     "ShareHeartbeatReply",
     "ShareInitialized",
+    "StreamsDescribeReply",
+    "StreamsHeartbeat",
+    "StreamsHeartbeatReply",
     "SyncGroup",
     "SyncReply",
     "Timer",

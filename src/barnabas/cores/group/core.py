@@ -76,6 +76,9 @@ from barnabas.cores.group.share.events import (
 )
 from barnabas.cores.group.share.group import ShareGroup
 from barnabas.cores.group.state import State, TopicInfo, Topics
+from barnabas.cores.group.streams import describing as streams_describing
+from barnabas.cores.group.streams import heartbeat as streams_heartbeat
+from barnabas.cores.group.streams.events import DescribeStreamsGroup, StreamsHeartbeat
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.records_schemas.group_log import OffsetCommitKey
 
@@ -104,6 +107,8 @@ DECIDERS: Final[Mapping[type, Decider]] = {
     ShareStatesLost: share_heartbeat.decide_states_lost,
     AlterShareOffsets: share_heartbeat.decide_alter_offsets,
     DeleteShareOffsets: share_heartbeat.decide_delete_offsets,
+    StreamsHeartbeat: streams_heartbeat.decide_streams_heartbeat,
+    DescribeStreamsGroup: streams_describing.decide_describe_streams,
     DescribeConsumerGroup: admin.decide_describe_consumer,
     AdoptGroup: moves.decide_adopt,
     DisownGroup: moves.decide_disown,

@@ -26,6 +26,7 @@ from barnabas.cores.group.lifecycle import remove_group
 from barnabas.cores.group.offsets import forget
 from barnabas.cores.group.proposal import Proposal
 from barnabas.cores.group.share.events import AlterShareOffsets, DeleteShareOffsets, ShareHeartbeat
+from barnabas.cores.group.streams.events import StreamsHeartbeat
 from barnabas.cores.group.sweeps import PIECE
 from barnabas.wire.errors import ApiError, ErrorCode
 
@@ -44,6 +45,7 @@ USERS: Final = frozenset(
         ShareHeartbeat,
         AlterShareOffsets,
         DeleteShareOffsets,
+        StreamsHeartbeat,
     )
 )
 """Events that would add something to a group that is being deleted, or remove something from it."""

@@ -13,6 +13,9 @@ from barnabas.cores.group.share import heartbeat as share_heartbeat
 from barnabas.cores.group.share import records as share_records
 from barnabas.cores.group.share.group import ShareGroup
 from barnabas.cores.group.state import Group
+from barnabas.cores.group.streams import epochs as streams_epochs
+from barnabas.cores.group.streams import records as streams_records
+from barnabas.cores.group.streams.group import NO_TASKS, StreamsGroup
 
 
 def is_removable(group: Group) -> bool:
@@ -29,6 +32,9 @@ def remove_group(proposal: Proposal, group: Group) -> None:
         proposal.remove(group.group_id)
     elif isinstance(group, ConsumerGroup):
         consumer_records.write_group_gone(proposal, proposal.edit(group))
+    elif isinstance(group, StreamsGroup):
+        streams_records.write_group_gone(proposal, proposal.edit(group))
+        proposal.disarm(group.group_id, "", epochs.ASSIGN)
     else:
         draft = proposal.edit(group)
         share_heartbeat.forget_topics(proposal, draft, {**draft.initialized, **draft.initializing})
@@ -44,6 +50,13 @@ def on_loaded(proposal: Proposal, group: Group) -> None:
         for sharer in group.members.values():
             share_heartbeat.arm_session(proposal, group, sharer)
         share_heartbeat.ask_again(proposal, group)
+        return
+    if isinstance(group, StreamsGroup):
+        for streamer in group.members.values():
+            streams_epochs.arm_session(proposal, group, streamer)
+            if streamer.revoking != NO_TASKS:
+                deadline_ms = proposal.now_ms + streamer.rebalance_timeout_ms
+                proposal.arm(group.group_id, streamer.member_id, epochs.REVOKE, deadline_ms)
         return
     for member in group.members.values():
         epochs.arm_session(proposal, group, member)

@@ -31,6 +31,12 @@ class GroupLimits:
     share_heartbeat_interval_ms: int = 5_000
     share_max_size: int = 200
     share_initialize_retry_interval_ms: int = 30_000
+    streams_session_timeout_ms: int = 45_000
+    streams_heartbeat_interval_ms: int = 5_000
+    streams_max_size: int = INT32_MAX
+    streams_num_standby_replicas: int = 0
+    streams_initial_rebalance_delay_ms: int = 3_000  # the wait of a new group's first member for others
+    streams_assignment_interval_ms: int = 1_000  # minimum time between two assignments of a group
     waiting_heartbeat_interval_ms: int = 1_000  # for members that are about to receive partitions
     consumer_assignment_interval_ms: int = 0  # minimum time between two assignments of a group
     consumer_migration_policy: str = "bidirectional"  # or upgrade, downgrade, disabled

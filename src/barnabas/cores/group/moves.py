@@ -19,6 +19,8 @@ from barnabas.cores.group.proposal import Proposal
 from barnabas.cores.group.share import records as share_records
 from barnabas.cores.group.share.group import ShareGroup
 from barnabas.cores.group.state import Committed, Group, Partition, State
+from barnabas.cores.group.streams import records as streams_records
+from barnabas.cores.group.streams.group import StreamsGroup
 from barnabas.wire.errors import ErrorCode
 
 PIECE = 500
@@ -99,6 +101,8 @@ def _write_group(proposal: Proposal, group: Group) -> None:
             proposal.record(records.group_metadata(draft))
     elif isinstance(draft, ConsumerGroup):
         _write_consumer(proposal, draft)
+    elif isinstance(draft, StreamsGroup):
+        _write_streams(proposal, draft)
     else:
         share_records.write_epoch(proposal, draft, draft.epoch, draft.metadata_hash)
         for sharer in list(draft.members.values()):
@@ -124,6 +128,26 @@ def _write_consumer(proposal: Proposal, draft: ConsumerGroup) -> None:
         consumer_records.write_current(proposal, draft, member)
 
 
+def _write_streams(proposal: Proposal, draft: StreamsGroup) -> None:
+    streams_records.write_epoch(
+        proposal,
+        draft,
+        draft.epoch,
+        draft.metadata_hash,
+        draft.validated_topology_epoch,
+        draft.last_configs,
+    )
+    if draft.topology is not None:
+        streams_records.write_topology(proposal, draft, draft.topology)
+    for member in list(draft.members.values()):
+        streams_records.write_member(proposal, draft, member)
+    for member_id, target in list(draft.target.items()):
+        streams_records.write_target_member(proposal, draft, member_id, target)
+    streams_records.write_target_epoch(proposal, draft, draft.target_epoch)
+    for member in list(draft.members.values()):
+        streams_records.write_current(proposal, draft, member)
+
+
 def decide_disown(proposal: Proposal, event: DisownGroup) -> None:
     """Only tombstones, no effects, since the group lives on elsewhere."""
     for partition in event.partitions:
@@ -131,6 +155,8 @@ def decide_disown(proposal: Proposal, event: DisownGroup) -> None:
     group = proposal.find(event.group_id)
     if event.is_last and isinstance(group, ConsumerGroup):
         consumer_records.write_group_gone(proposal, proposal.edit(group))
+    elif event.is_last and isinstance(group, StreamsGroup):
+        streams_records.write_group_gone(proposal, proposal.edit(group))
     elif event.is_last and isinstance(group, ShareGroup):
         share_records.write_group_gone(proposal, proposal.edit(group))
     if event.is_last:

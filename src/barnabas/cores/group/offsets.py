@@ -33,6 +33,7 @@ from barnabas.cores.group.proposal import Proposal
 from barnabas.cores.group.share.group import ShareGroup
 from barnabas.cores.group.share.heartbeat import forget_topics
 from barnabas.cores.group.state import Committed, Group, Partition
+from barnabas.cores.group.streams.group import StreamsGroup
 from barnabas.wire.errors import ApiError, ErrorCode
 
 INT64_MAX: Final = (1 << 63) - 1
@@ -54,6 +55,8 @@ def decide_commit(proposal: Proposal, event: CommitOffsets) -> None:
         raise _no_offsets(event.group_id)
     elif isinstance(group, ClassicGroup):
         _check_classic_commit(proposal, group, event)
+    elif isinstance(group, StreamsGroup):
+        _check_streams_commit(group, event)
     else:
         _check_consumer_commit(proposal, group, event)
     results = []
@@ -127,6 +130,31 @@ def _require_member_epoch(group: ConsumerGroup, member: ConsumerMember, epoch: i
         )
 
 
+def _check_streams_commit(group: StreamsGroup, event: CommitOffsets) -> None:
+    """Raises ApiError unless the commit is allowed.
+
+    A member that has not yet learned of its newest epoch may commit for the tasks that it had before and still has: another
+    member cannot have had them in between.
+    """
+    in_transaction = event.producer is not None
+    if event.generation_id < 0 and group.is_empty:
+        return
+    if in_transaction and event.generation_id < 0 and not event.member_id and event.group_instance_id is None:
+        return
+    member = group.require_member(event.member_id)
+    if not in_transaction and not event.knows_member_epoch:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "members of streams groups commit with version 9")
+    if event.generation_id == member.epoch:
+        return
+    for wanted in event.offsets:
+        since = group.assigned_at(member, wanted.topic, wanted.partition)
+        if since is None or not since <= event.generation_id < member.epoch:
+            raise ApiError(
+                ErrorCode.STALE_MEMBER_EPOCH,
+                f"{member.member_id!r} of {group.group_id!r} is at epoch {member.epoch}, not {event.generation_id}",
+            )
+
+
 def _store(proposal: Proposal, event: CommitOffsets, accepted: dict[Partition, OffsetToCommit]) -> None:
     """The offsets become visible, or are held back, when their entries are replayed."""
     now_ms, retention_ms = proposal.now_ms, event.retention_ms
@@ -163,6 +191,8 @@ def decide_fetch(proposal: Proposal, event: FetchOffsets) -> None:
         raise _no_offsets(event.group_id)
     if isinstance(group, ConsumerGroup) and (event.member_id or event.member_epoch >= 0):
         _require_member_epoch(group, group.require_member(event.member_id or ""), event.member_epoch)
+    if isinstance(group, StreamsGroup) and (event.member_id or event.member_epoch >= 0):
+        _require_streams_epoch(group, event)
     offsets = proposal.state.offsets_of(event.group_id)
     unstable = set(proposal.state.pending_of(event.group_id)) if event.require_stable else set()
     wanted = event.partitions
@@ -181,6 +211,15 @@ def decide_fetch(proposal: Proposal, event: FetchOffsets) -> None:
                 FetchedOffset(*partition, committed.offset, committed.leader_epoch, committed.metadata)
             )
     proposal.reply(event.token, FetchReply(event.group_id, ErrorCode.NONE, tuple(answers)))
+
+
+def _require_streams_epoch(group: StreamsGroup, event: FetchOffsets) -> None:
+    member = group.require_member(event.member_id or "")
+    if event.member_epoch != member.epoch:
+        raise ApiError(
+            ErrorCode.STALE_MEMBER_EPOCH,
+            f"{member.member_id!r} of {group.group_id!r} is at epoch {member.epoch}, not {event.member_epoch}",
+        )
 
 
 # --- delete
@@ -277,7 +316,7 @@ def _is_expired(proposal: Proposal, group: Group, partition: Partition, committe
     from their commit.
     """
     base_ms = committed.commit_timestamp_ms
-    if isinstance(group, ConsumerGroup | ShareGroup):
+    if isinstance(group, ConsumerGroup | ShareGroup | StreamsGroup):
         if group.subscribes_to(partition[0]):
             return False
     elif group.protocol_type is not None:

@@ -16,11 +16,13 @@ from barnabas.cores.group.consumer.group import ConsumerGroup
 from barnabas.cores.group.share import records as share_records
 from barnabas.cores.group.share.group import ShareGroup
 from barnabas.cores.group.state import Committed, Partition, State
+from barnabas.cores.group.streams import records as streams_records
+from barnabas.cores.group.streams.group import StreamsGroup
 from barnabas.wire.primitives import WireError
 from barnabas.wire.records_schemas import group_log as formats
 from barnabas.wire.schema import Data
 
-KINDS: Final = {0, 1, 2, *consumer_records.KINDS, *share_records.KINDS}
+KINDS: Final = {0, 1, 2, *consumer_records.KINDS, *share_records.KINDS, *streams_records.KINDS}
 OFFSET_COMMIT_VALUE_VERSION: Final = 3
 OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY: Final = 1
 GROUP_METADATA_VALUE_VERSION: Final = 3
@@ -117,6 +119,8 @@ def replay(state: State, key: Data, value: Data | None, producer_id: int) -> Non
             state.groups.pop(key.group, None)
         case _ if type(key).VERSIONS[0] in consumer_records.KINDS:
             _replay_consumer(state, key, value)
+        case _ if type(key).VERSIONS[0] in streams_records.KINDS:
+            _replay_streams(state, key, value)
         case _:
             _replay_share(state, key, value)
 
@@ -199,6 +203,17 @@ def _replay_share(state: State, key: Data, value: Data | None) -> None:
             return
         group = state.groups[group_id] = ShareGroup(group_id)
     if not share_records.replay(group, key, value):
+        del state.groups[group_id]
+
+
+def _replay_streams(state: State, key: Data, value: Data | None) -> None:
+    group_id: str = key.group_id  # type: ignore[attr-defined]
+    group = state.groups.get(group_id)
+    if not isinstance(group, StreamsGroup):
+        if value is None:
+            return
+        group = state.groups[group_id] = StreamsGroup(group_id)
+    if not streams_records.replay(group, key, value):
         del state.groups[group_id]
 
 

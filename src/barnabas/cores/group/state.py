@@ -15,8 +15,9 @@ from barnabas.cores.group.consumer.group import ConsumerGroup
 from barnabas.cores.group.events import TimerKey
 from barnabas.cores.group.limits import GroupLimits
 from barnabas.cores.group.share.group import ShareGroup
+from barnabas.cores.group.streams.group import StreamsGroup
 
-Group = ClassicGroup | ConsumerGroup | ShareGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 Partition = tuple[str, int]  # (topic, partition)
 
 

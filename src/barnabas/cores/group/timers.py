@@ -12,6 +12,8 @@ from barnabas.cores.group.migration import fence_members
 from barnabas.cores.group.proposal import Proposal
 from barnabas.cores.group.share import heartbeat as share_heartbeat
 from barnabas.cores.group.share.group import ShareGroup
+from barnabas.cores.group.streams import epochs as streams_epochs
+from barnabas.cores.group.streams.group import StreamsGroup
 
 
 def decide_timer(proposal: Proposal, event: TimerFired) -> None:
@@ -28,9 +30,13 @@ def decide_timer(proposal: Proposal, event: TimerFired) -> None:
     if kind == epochs.ASSIGN:
         if isinstance(stored, ConsumerGroup):
             epochs.refresh(proposal, proposal.edit(stored), subscriptions_changed=False)
+        elif isinstance(stored, StreamsGroup) and stored.topology is not None and not stored.is_empty:
+            streams_epochs.refresh(proposal, proposal.edit(stored), members_changed=False)
     elif isinstance(stored, ClassicGroup):
         classic_rebalance.timer_ended(proposal, proposal.edit(stored), member_id, kind)
     elif isinstance(stored, ConsumerGroup) and member_id in stored.members:
         fence_members(proposal, proposal.edit(stored), [member_id], f"{kind} time ended")
+    elif isinstance(stored, StreamsGroup) and member_id in stored.members:
+        streams_epochs.fence_members(proposal, proposal.edit(stored), [member_id], f"{kind} time ended")
     elif isinstance(stored, ShareGroup) and member_id in stored.members:
         share_heartbeat.fence_members(proposal, proposal.edit(stored), [member_id], f"{kind} time ended")

@@ -79,12 +79,14 @@ CATALOGUE: Final[Mapping[int, tuple[str, str, int | None]]] = {
     85: ("WriteShareGroupState", "write_share_group_state", 0),
     86: ("DeleteShareGroupState", "delete_share_group_state", 0),
     87: ("ReadShareGroupStateSummary", "read_share_group_state_summary", 0),
+    88: ("StreamsGroupHeartbeat", "streams_group_heartbeat", 0),
+    89: ("StreamsGroupDescribe", "streams_group_describe", 0),
     90: ("DescribeShareGroupOffsets", "describe_share_group_offsets", 0),
     91: ("AlterShareGroupOffsets", "alter_share_group_offsets", 0),
     92: ("DeleteShareGroupOffsets", "delete_share_group_offsets", 0),
 }
 """API key -> name, module, first flexible version (None: none). Left out are the APIs that only Kafka's
-own controllers and ZooKeeper-era brokers speak, and those of Kafka Streams' own group protocol."""
+own controllers and ZooKeeper-era brokers speak."""
 
 
 OWN: Final[Mapping[int, tuple[str, str, int | None]]] = {

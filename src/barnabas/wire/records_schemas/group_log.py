@@ -9,6 +9,7 @@ from barnabas.wire.primitives import Buffer
 from barnabas.wire.records_schemas import RecordTypes, decode_record
 from barnabas.wire.records_schemas.consumer_group import CONSUMER_GROUP_RECORDS
 from barnabas.wire.records_schemas.share_group import SHARE_GROUP_RECORDS
+from barnabas.wire.records_schemas.streams_group import STREAMS_GROUP_RECORDS
 from barnabas.wire.schema import Data, Struct, array, bytes_, int32, int64, string, uuid
 
 
@@ -59,6 +60,7 @@ GROUP_RECORDS: Final[RecordTypes] = {
     2: (GroupMetadataKey, GroupMetadataValue),
     **CONSUMER_GROUP_RECORDS,
     **SHARE_GROUP_RECORDS,
+    **STREAMS_GROUP_RECORDS,
 }
 
 

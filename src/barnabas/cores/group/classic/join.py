@@ -22,6 +22,8 @@ from barnabas.cores.group.consumer.records import write_group_gone
 from barnabas.cores.group.events import JoinGroup, JoinReply, SyncReply
 from barnabas.cores.group.proposal import Proposal
 from barnabas.cores.group.share.group import ShareGroup
+from barnabas.cores.group.streams import records as streams_records
+from barnabas.cores.group.streams.group import StreamsGroup
 from barnabas.wire.errors import ApiError, ErrorCode
 
 
@@ -46,8 +48,13 @@ def decide_join(proposal: Proposal, event: JoinGroup) -> None:
             return
         write_group_gone(proposal, proposal.edit(stored))
         stored = None
-    if isinstance(stored, ShareGroup):
-        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{event.group_id!r} is a share group")
+    if isinstance(stored, StreamsGroup) and stored.is_empty:
+        streams_records.write_group_gone(proposal, proposal.edit(stored))
+        stored = None
+    if isinstance(stored, ShareGroup | StreamsGroup):
+        raise ApiError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{event.group_id!r} is a {stored.group_type} group"
+        )
     if stored is None:
         if event.member_id:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"no group {event.group_id!r} on this coordinator")

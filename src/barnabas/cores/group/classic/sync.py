@@ -26,6 +26,7 @@ from barnabas.cores.group.events import (
 )
 from barnabas.cores.group.proposal import Proposal
 from barnabas.cores.group.share.group import ShareGroup
+from barnabas.cores.group.streams.group import StreamsGroup
 from barnabas.wire.errors import ApiError, ErrorCode
 
 
@@ -33,8 +34,8 @@ def _require_group(proposal: Proposal, group_id: str) -> ClassicGroup | Consumer
     if not group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group id must not be empty")
     group = proposal.require(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
-    if isinstance(group, ShareGroup):
-        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{group_id!r} is a share group")
+    if isinstance(group, ShareGroup | StreamsGroup):
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{group_id!r} is a {group.group_type} group")
     if group.state is ClassicState.DEAD:
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{group_id!r} is being deleted")
     return group
