@@ -15,6 +15,7 @@ from barnabas.cores.group.consumer.group import ConsumerGroup
 from barnabas.cores.group.share.group import ShareGroup
 from barnabas.cores.group.share.state import ShareStateCore
 from barnabas.cores.group.state import Committed, Group, Partition
+from barnabas.cores.group.streams.group import StreamsGroup
 from barnabas.cores.transactions import TransactionCore
 from barnabas.cores.transactions.state import NO_EPOCH
 
@@ -86,6 +87,16 @@ def _logged(group: Group) -> Group:
     """Without what only avoids work."""
     if isinstance(group, ConsumerGroup):
         return replace(group, topics_seen=0, topics_matched=0, assigned_ms=0)
+    if isinstance(group, StreamsGroup):
+        return replace(
+            group,
+            configured=None,
+            topics_seen=0,
+            assigned_ms=0,
+            endpoint_epoch=0,
+            shutdown_by=None,
+            reported={},
+        )
     assert isinstance(group, ShareGroup)
     return replace(group, topics_seen=0)
 

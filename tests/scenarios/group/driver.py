@@ -21,6 +21,8 @@ from barnabas.cores.group.classic.group import ClassicGroup, ClassicState
 from barnabas.cores.group.consumer.group import ConsumerGroup, MemberState
 from barnabas.cores.group.consumer.topic_regex import compile_topic_regex
 from barnabas.cores.group.share.group import ShareGroup
+from barnabas.cores.group.streams.group import NO_TASKS, StreamsGroup
+from barnabas.cores.group.streams.group import MemberState as StreamsMemberState
 from barnabas.sim.coordinators import check_follows_log
 from barnabas.wire.errors import ErrorCode
 
@@ -176,6 +178,8 @@ class Driver:
                 check_group(group, armed)
             elif isinstance(group, ConsumerGroup):
                 check_consumer_group(group, armed)
+            elif isinstance(group, StreamsGroup):
+                check_streams_group(group, armed)
             else:
                 check_share_group(group, armed)
 
@@ -226,6 +230,34 @@ def check_consumer_group(group: ConsumerGroup, armed: dict[TimerKey, int]) -> No
     assert owners == group.owners
     assert group.regex_members == Counter(m.regex for m in group.members.values() if m.regex)
     assert group.regexes.keys() <= group.regex_members.keys()
+    assert group.static_ids == {m.instance_id: m.member_id for m in group.members.values() if m.instance_id}
+    assert set(group.target) <= set(group.members)
+    assert group.target_epoch <= group.epoch
+
+
+def check_streams_group(group: StreamsGroup, armed: dict[TimerKey, int]) -> None:
+    """What holds for a streams group between any two events: no task is active twice, or twice in one process."""
+    owners: dict[Any, str] = {}
+    places: set[Any] = set()
+    copies: set[Any] = set()
+    for member in group.members.values():
+        owned = member.assigned.plus(member.revoking)
+        for task in owned.active:
+            assert task not in owners, f"{task} is active twice"
+            owners[task] = member.process_id
+        for task in (*owned.active, *owned.standby, *owned.warmup):
+            assert (task, member.process_id) not in places, f"{task} is in {member.process_id} twice"
+            places.add((task, member.process_id))
+        copies |= {(task, member.process_id) for task in owned.standby | owned.warmup}
+        assert member.assigned.both(member.revoking) == NO_TASKS
+        assert set(member.active_epochs) == owned.active
+        assert all(epoch <= member.epoch or member.epoch <= 0 for epoch in member.active_epochs.values())
+        assert (member.revoking != NO_TASKS) == (member.state is StreamsMemberState.UNREVOKED_TASKS)
+        assert TimerKey(group.group_id, member.member_id, "session") in armed, f"{member.member_id} may stay"
+        if member.revoking != NO_TASKS:
+            assert TimerKey(group.group_id, member.member_id, "revoke") in armed
+    assert owners == group.owners
+    assert group.copies == copies
     assert group.static_ids == {m.instance_id: m.member_id for m in group.members.values() if m.instance_id}
     assert set(group.target) <= set(group.members)
     assert group.target_epoch <= group.epoch

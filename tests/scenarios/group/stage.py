@@ -10,6 +10,7 @@
     > ada polls [owns=t-0,t-1 | owns=nothing] [topics=u] [epoch=3] | pauses | quits
     > broker matches [late] [sees=t,u] | looks | hides    topics against expressions, after a heartbeat
     > ada shares topics=t | takes [epoch=3] | stops                          share groups: join, go on, leave
+    > ada runs count [process=p] [instance=i] [at=host:80] | works [has=...] [epoch=3] | ends | fails   streams groups
     > coordinator initializes | reports | resets t-0 | forgets t             the share coordinator did its part
     > wait 10s | append fails ERROR | reload | limits name=value
 
@@ -39,6 +40,7 @@ from barnabas.cores.group import (
     DescribeGroup,
     DescribeReply,
     DescribeShareGroup,
+    DescribeStreamsGroup,
     DoneReply,
     EndTransaction,
     FetchOffsets,
@@ -58,12 +60,16 @@ from barnabas.cores.group import (
     ShareHeartbeat,
     ShareHeartbeatReply,
     ShareInitialized,
+    StreamsDescribeReply,
+    StreamsHeartbeatReply,
     SyncGroup,
     SyncReply,
 )
+from barnabas.cores.group.streams.group import NO_TASKS, Tasks
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.records_schemas import consumer_protocol as protocol
 from tests.scenarios.group.driver import Driver
+from tests.scenarios.group.streams import StreamsStage
 
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -114,9 +120,10 @@ class Person:
     instance: str | None = None
     epoch: int = 0
     assignment: str = "nothing"
+    tasks: Tasks = NO_TASKS
 
 
-class Stage:
+class Stage(StreamsStage):
     def __init__(self) -> None:
         self.driver = Driver()
         self.people: dict[str, Person] = {}
@@ -385,6 +392,7 @@ class Stage:
             self.do_member_fetches(nobody, rest, options)
         elif verb == "describes":
             kind = DescribeConsumerGroup if "consumer" in rest else DescribeGroup
+            kind = DescribeStreamsGroup if "streams" in rest else kind
             self.driver.step(kind(token, now_ms, group))
         elif verb == "lists":
             states = frozenset(options.get("states", "").split(",")) - {""}
@@ -469,6 +477,8 @@ class Stage:
             return f"{_ok(error)} {reply.state} {reply.protocol_type}/{reply.protocol_name} [{members}]"
         if isinstance(reply, ConsumerHeartbeatReply | ShareHeartbeatReply):
             return self.show_consumer(token, reply)
+        if isinstance(reply, StreamsHeartbeatReply | StreamsDescribeReply):
+            return self.show_streams(token, reply)
         if isinstance(reply, ShareDescribeReply) and error is ErrorCode.NONE:
             sharers = "; ".join(f"{m.member_id} has {self.names(m.assignment)}" for m in reply.members)
             return f"{reply.state} {reply.group_epoch}/{reply.assignment_epoch} [{sharers}]"

@@ -18,7 +18,12 @@ def test_a_feature_whose_lowest_level_is_0_is_listed_from_version_4_on(version: 
     listed = Features(BrokerConfig()).supported(version)
     assert all(feature.min_version >= 1 for feature in listed) or version >= LEVEL_0_FROM
     levels = {feature.name: (feature.min_version, feature.max_version) for feature in listed}
-    every = {"group.version": (0, 1), "share.version": (0, 1), "transaction.version": (0, 2)}
+    every = {
+        "group.version": (0, 1),
+        "share.version": (0, 1),
+        "streams.version": (0, 1),
+        "transaction.version": (0, 2),
+    }
     assert levels == (every if version >= LEVEL_0_FROM else {})
 
 
@@ -35,7 +40,7 @@ def test_the_answer_of_each_version_holds_what_that_version_can(version: int) ->
 
 def test_levels_in_effect() -> None:
     levels = {feature.name: feature.max_version_level for feature in Features(BrokerConfig()).finalized()}
-    assert levels == {"group.version": 1, "share.version": 1, "transaction.version": 2}
+    assert levels == {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}
 
 
 def test_a_feature_that_is_switched_off_has_no_level_in_effect() -> None:
