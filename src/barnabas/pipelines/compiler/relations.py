@@ -21,6 +21,7 @@ from barnabas.pipelines.compiler.columns import EVENT, HIDDEN, SKIPPED
 from barnabas.pipelines.compiler.totals import Places, table_of_groups
 from barnabas.pipelines.formats.columns import DDL_TYPES
 from barnabas.pipelines.kinds.steps import STEPS
+from barnabas.pipelines.kinds.steps.whole import WHOLE_STEPS
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.plan.expressions import Expression
 from barnabas.pipelines.plan.graph import Plan
@@ -102,7 +103,8 @@ def run_steps(frame: Frame, steps: Iterable[Operator]) -> Frame:
     """The frame after these operators. Raises PipelineError with the place of one that Spark rejects."""
     for step in steps:
         try:
-            frame = STEPS[step.kind].apply(frame, step)
+            own = WHOLE_STEPS.get(step.kind)
+            frame = STEPS[step.kind].apply(frame, step) if own is None else own(frame, step)
         except PipelineError:
             raise
         except Exception as error:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from barnabas.pipelines.plan.processing import State
+from barnabas.pipelines.plan.interpret.expressions import Failed
+from barnabas.pipelines.plan.processing import Process, State
 from barnabas.pipelines.processing.engine import Engine, Made
 from barnabas.pipelines.processing.processor import MILLISECOND, Processor, declared_states, milliseconds
 from barnabas.pipelines.processing.values import EPOCH
@@ -76,6 +77,42 @@ class MemoryStore:
 
 class ProcessorFailed(AssertionError):
     """The processor raised an error for a row or a timer. The message is what would be the reason of the dead letter."""
+
+
+class MemoryWork:
+    """A step of user code with its state in memory, for the interpreter of plans."""
+
+    def __init__(self, step: Process) -> None:
+        self.step = step
+        self.store = MemoryStore(step.states)
+        self._engine = Engine(step.code, step.states, step.returns, self.store)
+
+    def process(self, key: Any, fields: dict[str, Any], now_ms: int) -> list[dict[str, Any]]:
+        """The rows that are made of one. Raises Failed."""
+        self._begin(key, now_ms)
+        return self._taken(self._engine.process(fields))
+
+    def advance(self, now_ms: int) -> list[dict[str, Any]]:
+        """The rows of timers whose time has come. Raises Failed."""
+        made: list[dict[str, Any]] = []
+        while due := [
+            (at, key) for key, times in self.store.timer_times.items() for at in times if at <= now_ms
+        ]:
+            at, key = min(due, key=lambda one: one[0])
+            self.store.timer_times[key].discard(at)
+            self._begin(key, now_ms)
+            made += self._taken(self._engine.fire(at))
+        return made
+
+    def _begin(self, key: Any, now_ms: int) -> None:
+        self.store.key, self.store.now_ms = key, now_ms
+        self._engine.begin(key, now_ms, None, timed=self.step.time != "none")
+
+    def _taken(self, made: Made) -> list[dict[str, Any]]:
+        self._engine.end()
+        if made.reason is not None:
+            raise Failed(made.reason)
+        return list(made.rows)
 
 
 class ProcessorTest:

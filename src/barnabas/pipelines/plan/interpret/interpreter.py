@@ -7,25 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from barnabas.pipelines.plan.graph import Plan
-from barnabas.pipelines.plan.interpret.expressions import Failed, NotInterpreted
+from barnabas.pipelines.plan.interpret.expressions import Failed, NotInterpreted, evaluated
 from barnabas.pipelines.plan.interpret.groups import grouped
+from barnabas.pipelines.plan.interpret.processes import AtWork, Record, Work, whole
 from barnabas.pipelines.plan.interpret.steps import VALUE, worked
+from barnabas.pipelines.plan.operators import Operator
+from barnabas.pipelines.plan.processing import Process
 from barnabas.pipelines.plan.relations import Derived, Join, Relation, Scan, Union
+from barnabas.pipelines.plan.whole import SendHeaders, WholeRecord
 
 Fields = Mapping[str, Any]
 NO_KEY = "a record of a table needs a key"
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A record of a topic. at_us: its timestamp in microseconds since 1970."""
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    at_us: int = 0
-    partition: int = 0
-    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +31,17 @@ class Letter:
 
 @dataclass(slots=True)
 class Interpreter:
-    """The state of a plan after some records. letters: those that failed in the steps of a source, or of a stream."""
+    """The state of a plan after some records. letters: those that failed in the steps of a source, or of a stream. at_work:
+    runs steps of user code; None: they are not interpreted. now_ms: the clock."""
 
     plan: Plan
+    at_work: AtWork | None = None
+    now_ms: int = 0
     letters: list[Letter] = field(default_factory=list)
     _kept: dict[str, dict[bytes, Fields]] = field(default_factory=dict)
     _streams: dict[str, list[Fields]] = field(default_factory=dict)
     _tables: dict[str, dict[str, Fields]] = field(default_factory=dict)
+    _works: dict[str, Work] = field(default_factory=dict)
 
     def read(self, records: Iterable[Record]) -> None:
         """Reads records that came together, in the order in which operators take them: by time, tables first. Of one key
@@ -103,22 +99,68 @@ class Interpreter:
         """A row from the origin of a stream, through its steps, to the streams that read it."""
         if relation.event_time is not None:
             raise NotInterpreted("event times")
-        try:
-            made = worked(relation.operators, fields)
-        except Failed as error:
-            self.letters.append(Letter(relation.name, str(error), record))
-            return
-        if made is None:
-            return
-        row = _plain(made)
-        self.stream(relation.name).append(row)
-        if relation.aggregate is not None:
-            if relation.aggregate.emit == "final":
-                raise NotInterpreted("emit: final")
-            return
-        for below in self.plan.relations.values():
-            for pair in self._rows_for(below, relation.name, row):
-                self._flow(below, pair, record)
+        self._on(relation, self._made(relation, 0, [fields], record), record)
+
+    def _on(self, relation: Relation, rows: Iterable[Fields], record: Record) -> None:
+        """Rows that have passed the steps of a stream go on to those that read it."""
+        for made in rows:
+            row = _plain(made)
+            self.stream(relation.name).append(row)
+            if relation.aggregate is not None:
+                if relation.aggregate.emit == "final":
+                    raise NotInterpreted("emit: final")
+                continue
+            for below in self.plan.relations.values():
+                for pair in self._rows_for(below, relation.name, row):
+                    self._flow(below, pair, record)
+
+    def _made(
+        self, relation: Relation, begin: int, rows: list[dict[str, Any]], record: Record
+    ) -> list[dict[str, Any]]:
+        """What the operators of a stream, from one on, make of rows that came of the same record."""
+        for operator in relation.operators[begin:]:
+            found: list[dict[str, Any]] = []
+            for row in rows:
+                try:
+                    found += self._step(operator, row, record)
+                except Failed as error:
+                    self.letters.append(Letter(relation.name, str(error), record))
+            rows = found
+        return rows
+
+    def _step(self, operator: Operator, fields: dict[str, Any], record: Record) -> list[dict[str, Any]]:
+        if isinstance(operator, WholeRecord):
+            return [whole(operator, record)]
+        if isinstance(operator, SendHeaders):
+            return [fields]
+        if isinstance(operator, Process):
+            keys = [evaluated(key.text, fields) for key in operator.key]
+            key = keys[0] if len(keys) == 1 else tuple(keys)
+            return self._work(operator).process(key, _plain(fields), self.now_ms)
+        made = worked((operator,), fields)
+        return [] if made is None else [made]
+
+    def _work(self, step: Process) -> Work:
+        """The step's user code with what it keeps."""
+        if self.at_work is None:
+            raise NotInterpreted(f"the step {step.kind}")
+        if step.id not in self._works:
+            self._works[step.id] = self.at_work(step)
+        return self._works[step.id]
+
+    def advance(self, now_ms: int) -> None:
+        """Lets the clock reach a time: timers of steps of user code that go by it fire."""
+        self.now_ms = max(self.now_ms, now_ms)
+        nothing = Record("", None, None, self.now_ms * 1000)
+        for relation in self.plan.relations.values():
+            for number, operator in enumerate(relation.operators):
+                if isinstance(operator, Process) and operator.time == "clock":
+                    try:
+                        rows = self._work(operator).advance(self.now_ms)
+                    except Failed as error:
+                        self.letters.append(Letter(relation.name, str(error), nothing))
+                        continue
+                    self._on(relation, self._made(relation, number + 1, rows, nothing), nothing)
 
     def _rows_for(self, below: Relation, name: str, row: Fields) -> Iterator[dict[str, Any]]:
         origin = below.origin

@@ -1,0 +1,7 @@
+"""What is wrong with a topology or its use."""
+
+from __future__ import annotations
+
+
+class StreamsError(Exception):
+    """A topology that cannot be, or a call that does not fit it. The message says what to do."""

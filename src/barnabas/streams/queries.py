@@ -1,0 +1,89 @@
+"""Looking into the state of a topology: what its tables and stores keep for a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.pipelines.plan.errors import suggestion
+from barnabas.streams.errors import StreamsError
+from barnabas.streams.records import Window, Windowed
+from barnabas.streams.running.processors import Process
+from barnabas.streams.running.run import Run
+from barnabas.streams.running.stores_of_users import VIEWS
+from barnabas.streams.running.tables import TableNode, VersionedSource
+from barnabas.streams.running.windows import SessionAggregate, WindowedAggregate
+from barnabas.streams.topology import Topology
+
+
+@dataclass
+class View:
+    """A table's state. Keys of windowed tables are Windowed; `fetch` finds all windows of a key."""
+
+    run: Run = field(repr=False)
+    node: TableNode = field(repr=False)
+    name: str
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of a key."""
+        found = self.node.lookup(self.run, key)
+        return default if found is None else found[0]
+
+    def get_with_timestamp(self, key: Any) -> tuple[Any, int] | None:
+        """The value of a key and its timestamp."""
+        return self.node.lookup(self.run, key)
+
+    def fetch(self, key: Any, first: int | None = None, last: int | None = None) -> list[tuple[Window, Any]]:
+        """The windows of a key that begin from `first` to `last`, with their values."""
+        return [
+            (named.window, value)
+            for named, value in self.items()
+            if isinstance(named, Windowed)
+            and named.key == key
+            and (first is None or first <= named.start)
+            and (last is None or named.start <= last)
+        ]
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """All keys with their values."""
+        for key, found in self.run.stores.items(self.node.store):
+            if isinstance(self.node, (WindowedAggregate, SessionAggregate)):
+                for start, end, value, _ in found:
+                    yield Windowed(key, Window(start, end)), value
+            elif isinstance(self.node, VersionedSource):
+                if found[-1][0] is not None:
+                    yield key, found[-1][0]
+            else:
+                yield key, found[0]
+
+    all = items
+
+    def __getitem__(self, key: Any) -> Any:
+        found = self.get(key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __contains__(self, key: Any) -> bool:
+        return self.get(key) is not None
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.items())
+
+    def __iter__(self) -> Iterator[Any]:
+        return (key for key, _ in self.items())
+
+
+def view_of(topology: Topology, name: str, entries: Mapping[str, str]) -> Any:
+    """What a store keeps. entries: the state of all tasks. Raises StreamsError if there is no such store."""
+    found = topology.queryable.get(name)
+    if found is None:
+        raise StreamsError(f"there is no store {name!r}; {suggestion(name, topology.queryable)}")
+    run = Run(topology, 0, dict(entries))
+    node = topology.nodes[found]
+    if isinstance(node, Process):
+        spec = topology.specs[name]
+        return VIEWS[spec.kind](spec, run)
+    assert isinstance(node, TableNode)
+    return View(run, node, name)

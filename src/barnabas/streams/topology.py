@@ -1,0 +1,203 @@
+"""A topology: nodes, and the stages into which they are divided.
+
+Records pass from one stage to the next where their key has changed, or where a global table has to reach every task. A
+stage runs as a number of tasks; the state of a key is in the task that `task_of` says.
+
+    stage 0: tasks by the key's bytes          stage 1: tasks by the new key           written
+    source -> flat_map_values -> group_by  =>  count -> to_stream -> sink          =>  topic
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from barnabas.streams.describing import described, drawn
+from barnabas.streams.errors import StreamsError
+from barnabas.streams.running.flows import Sink, Source
+from barnabas.streams.running.run import Hop, Node
+from barnabas.streams.running.stores_of_users import StoreSpec
+from barnabas.streams.texts import is_model, name_of
+
+TASKS: Final = 4
+"""Tasks of each stage, unless something else was said."""
+
+
+@dataclass
+class Topology:
+    """Nodes by name, in the order in which they were made. classes: those of values in state. inner: the sources of topics
+    that the topology writes itself. shows: whether records for topics also have their values, for the test driver."""
+
+    nodes: dict[str, Node]
+    specs: dict[str, StoreSpec] = field(default_factory=dict)
+    queryable: dict[str, str] = field(default_factory=dict)
+    tasks: int = TASKS
+    classes: dict[str, type] = field(default_factory=dict)
+    inner: dict[str, list[Source]] = field(default_factory=dict)
+    stages: int = 1
+    shows: bool = False
+    by_clock: bool = False
+
+    @property
+    def sources(self) -> list[Source]:
+        """The sources that are read from brokers."""
+        inner = {source.name for sources in self.inner.values() for source in sources}
+        return [node for node in self.nodes.values() if isinstance(node, Source) and node.name not in inner]
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that are read from brokers."""
+        return tuple(dict.fromkeys(topic for source in self.sources for topic in source.topics))
+
+    @property
+    def sinks(self) -> list[Sink]:
+        """The nodes that write topics."""
+        return [node for node in self.nodes.values() if isinstance(node, Sink)]
+
+    def entries(self, topic: str) -> Sequence[Source]:
+        """The sources that read a topic which the topology writes itself."""
+        return self.inner.get(topic, ())
+
+    def describe(self) -> str:
+        """The topology as text, in the form of Kafka Streams."""
+        return described(self.nodes, self.stages)
+
+    def svg(self) -> str:
+        """The topology as a picture."""
+        return drawn(self.nodes)
+
+    def __str__(self) -> str:
+        return self.describe()
+
+
+def topology_of(
+    nodes: Mapping[str, Node],
+    specs: Mapping[str, StoreSpec],
+    queryable: Mapping[str, str],
+    tasks: int = TASKS,
+) -> Topology:
+    """The topology of these nodes, divided into stages. Raises StreamsError."""
+    made = Topology(dict(nodes), dict(specs), dict(queryable), tasks)
+    if not any(isinstance(node, Source) for node in nodes.values()):
+        raise StreamsError(
+            "the topology reads nothing: begin with builder.stream(topic) or builder.table(topic)"
+        )
+    written = {sink.topic for sink in made.sinks if isinstance(sink.topic, str)}
+    for node in nodes.values():
+        if isinstance(node, Source) and (both := written & set(node.topics)):
+            if set(node.topics) - both:
+                raise StreamsError(
+                    f"{node.name} reads {sorted(both)[0]}, which the topology writes itself, together with other topics: "
+                    "read it on its own, and merge the streams"
+                )
+            for topic in both:
+                made.inner.setdefault(topic, []).append(node)
+    if not made.topics:
+        raise StreamsError("the topology reads only topics that it writes itself")
+    made.stages = _divide(made)
+    made.classes = _classes(made)
+    made.by_clock = any(getattr(node, "by_clock", False) for node in nodes.values()) or any(
+        spec.ttl_ms is not None for spec in made.specs.values()
+    )
+    return made
+
+
+# --- stages -------------------------------------------------------------------------------------------
+
+
+def _divide(topology: Topology) -> int:
+    """Gives each node its stage; returns how many there are. Raises StreamsError."""
+    nodes = topology.nodes
+    groups = {name: name for name in nodes}
+
+    def root(name: str) -> str:
+        while groups[name] != name:
+            name = groups[name]
+        return name
+
+    owners: dict[str, str] = {}
+    for name, node in nodes.items():
+        for store in node.stores:
+            groups[root(name)] = root(owners.setdefault(store, name))
+        for read in node.reads:
+            groups[root(name)] = root(read)
+        if not isinstance(node, (Hop, Source)):
+            for child in node.children:
+                groups[root(name)] = root(child)
+    edges: dict[str, set[str]] = {root(name): set() for name in nodes}
+    begin: dict[str, int] = dict.fromkeys(edges, 0)
+    for name, node in nodes.items():
+        if getattr(node, "everywhere", False):
+            begin[root(name)] = 1
+        if isinstance(node, Source):
+            continue
+        for child in _hops(topology, node):
+            edges[root(name)].add(root(child))
+    stages = _longest(edges, begin)
+    for name, node in nodes.items():
+        node.stage = 0 if isinstance(node, Source) else stages[root(name)]
+    return 1 + max(node.stage for node in nodes.values())
+
+
+def _hops(topology: Topology, node: Node) -> Iterator[str]:
+    """The nodes that get records of this one in the tasks of their keys."""
+    if isinstance(node, Hop):
+        yield from node.children
+    if isinstance(node, Sink) and isinstance(node.topic, str):
+        for source in topology.inner.get(node.topic, ()):
+            yield from source.children
+
+
+def _longest(edges: Mapping[str, set[str]], begin: Mapping[str, int]) -> dict[str, int]:
+    found = dict(begin)
+    for _ in range(len(edges) + 1):
+        changed = False
+        for one, others in edges.items():
+            for other in others:
+                if found[other] < found[one] + 1:
+                    found[other] = found[one] + 1
+                    changed = True
+        if not changed:
+            return found
+    raise StreamsError(
+        "the topology goes round in a circle: what is made of a stream must not be part of it again"
+    )
+
+
+# --- classes ------------------------------------------------------------------------------------------
+
+
+def _classes(topology: Topology) -> dict[str, type]:
+    """The dataclasses, models and enums that the modules of the users' functions have, and those of serdes, by name."""
+    found: dict[str, type] = {}
+    for node in topology.nodes.values():
+        for serde in (getattr(node, "key", None), getattr(node, "value", None)):
+            for kind in getattr(serde, "classes", ()):
+                found[name_of(kind)] = kind
+                found |= _in_module(sys.modules.get(kind.__module__))
+        for function in node.functions:
+            inner = getattr(function, "call", function)
+            spaces = getattr(inner, "__globals__", None)
+            module = sys.modules.get(getattr(inner, "__module__", "") or "")
+            found |= _kept(spaces.values()) if spaces is not None else _in_module(module)
+            for cell in getattr(inner, "__closure__", None) or ():
+                found |= _kept([cell.cell_contents]) if cell.cell_contents is not None else {}
+    return found
+
+
+def _in_module(module: Any) -> dict[str, type]:
+    return {} if module is None else _kept(list(vars(module).values()))
+
+
+def _kept(values: Any) -> dict[str, type]:
+    return {
+        name_of(value): value
+        for value in list(values)
+        if isinstance(value, type)
+        and not value.__module__.startswith(("barnabas.", "pyspark."))
+        and (dataclasses.is_dataclass(value) or is_model(value) or issubclass(value, Enum))
+    }
