@@ -8,6 +8,8 @@ import logging
 import os
 import signal
 import sys
+import time
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -124,6 +126,7 @@ class _Measuring:
 
     def __init__(self, broker: BrokerServer, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:
         self._broker, self._loop, self._turns = broker, loop, turns
+        self.started_s = time.monotonic()
 
     def __call__(self) -> Future[list[Sample]]:
         from barnabas.broker.api.measuring import measure

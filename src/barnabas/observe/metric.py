@@ -64,7 +64,10 @@ class Sample(NamedTuple):
 
 
 class Measure(Protocol):
-    """Asks a broker for its numbers, from another thread than the broker's."""
+    """Asks a broker for its numbers, from another thread than the broker's. started_s: when they began, as time.monotonic
+    says it."""
+
+    started_s: float
 
     def __call__(self) -> Future[list[Sample]]:
         """The values of its metrics."""

@@ -28,7 +28,7 @@ class Page:
 
     def __init__(self, measure: Measure) -> None:
         self._measure = measure
-        self._rates = Rates(time.monotonic())
+        self._rates = Rates(measure.started_s)
         self._reading: asyncio.Future[list[Sample]] | None = None
         self._writing = asyncio.Lock()
 

@@ -10,7 +10,7 @@ import typer
 
 from barnabas.admin import ClientInstance, ConnectedClient, Conversion
 from barnabas.terminal.administering import administer
-from barnabas.terminal.errors import EXIT_OK
+from barnabas.terminal.errors import EXIT_OK, UsageError
 from barnabas.terminal.options import AsJson, Bootstrap, Properties
 from barnabas.terminal.output import print_json, print_table, size_text
 from barnabas.terminal.runner import example, new_app
@@ -30,14 +30,17 @@ app = new_app(
 )
 def clients(
     metrics: Annotated[
-        str | None,
-        typer.Option(
-            "-m",
-            "--metrics",
-            metavar="PREFIX",
-            help="Show what clients have pushed of their own metrics instead, by the beginning of their names.",
+        bool,
+        typer.Option("-m", "--metrics", help="Show what clients have pushed of their own metrics instead."),
+    ] = False,
+    prefix: Annotated[
+        str,
+        typer.Argument(
+            metavar="[PREFIX]",
+            help="With --metrics: how their names begin. Default: all.",
+            show_default=False,
         ),
-    ] = None,
+    ] = "",
     bootstrap: Bootstrap = None,
     properties: Properties = None,
     json: AsJson = False,
@@ -49,8 +52,10 @@ def clients(
 
     Metrics are pushed by clients that a subscription matches (`barnabas config set metrics`).
     """
-    if metrics is not None:
-        return _show_metrics(metrics, bootstrap, properties, json)
+    if metrics:
+        return _show_metrics(prefix, bootstrap, properties, json)
+    if prefix:
+        raise UsageError(f"{prefix!r} is the beginning of metrics' names, and needs --metrics")
     shown: dict[str, list[dict[str, Any]]] = {"clients": [], "conversions": []}
     with administer(bootstrap, properties) as admin:
         for broker, answer in admin.inspection.clients().require().items():
