@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import time
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Protocol
