@@ -125,7 +125,7 @@ class _Measuring:
 
     def __init__(self, broker: BrokerServer, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:
         self._broker, self._loop, self._turns = broker, loop, turns
-        self.started_s = time.monotonic()
+        self.node_id, self.started_s = broker.services.config.node_id, time.monotonic()
 
     def __call__(self) -> Future[list[Sample]]:
         from barnabas.broker.api.measuring import measure

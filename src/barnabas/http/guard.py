@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from barnabas.http.connection import ABORT, KEEP
 from barnabas.http.errors import ErrorShape, HttpError
+from barnabas.http.measuring import Measures
 from barnabas.http.shares import Shares, address_of
 from barnabas.http.visitors import Visitors, refuse_form
 
@@ -99,6 +100,7 @@ class Guard:
         self.is_streaming = is_streaming
         self.slots = limits.slots()
         self.bodies = limits.bodies()
+        self._measures = Measures(service)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -141,10 +143,12 @@ class Guard:
         """A place among the requests in progress. Raises HttpError 503 if all are taken, or all of the client's address."""
         if not self.slots.take(exchange.address):
             raise _busy(f"{self.slots.used} requests are already in progress")
+        self._measures.in_progress.inc()
         try:
             yield
         finally:
             self.slots.give_back(exchange.address)
+            self._measures.in_progress.dec()
 
     async def _run(self, exchange: Exchange, streaming: bool) -> None:
         try:
@@ -196,6 +200,8 @@ class Guard:
             exchange.abort()
 
     def _note(self, exchange: Exchange) -> None:
+        took_s = time.monotonic() - exchange.begun
+        self._measures.note(exchange.scope, exchange.status, took_s, exchange.bytes_in, exchange.bytes_out)
         if not access.isEnabledFor(logging.INFO):
             return
         client = exchange.scope.get("client")
@@ -211,7 +217,7 @@ class Guard:
                 "status": exchange.status,
                 "bytes_in": exchange.bytes_in,
                 "bytes_out": exchange.bytes_out,
-                "took_ms": round((time.monotonic() - exchange.begun) * 1000, 1),
+                "took_ms": round(took_s * 1000, 1),
                 "request_id": exchange.id,
             },
         )

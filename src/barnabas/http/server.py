@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
@@ -32,13 +32,16 @@ from barnabas.http.connection import LimitedConnection
 from barnabas.http.errors import ErrorShape
 from barnabas.http.guard import Authenticate, Guard, Limits
 from barnabas.http.listening import ServiceError, TlsFiles, listen, load
+from barnabas.http.measuring import REGISTRY, Own, marked, page
 from barnabas.http.visitors import Visitors, name_of
 from barnabas.http_client import Address
+from barnabas.observe.metric import Sample
 from barnabas.open_files import allow_all_files
 
 log = logging.getLogger("barnabas.http")
 
 KEEP_ALIVE_S: Final = 75
+METRICS: Final = "/metrics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class Service:
     raw_paths: handlers receive paths as they were sent, not decoded, so that a name may contain `%2F`.
     is_streaming: whether a request has no limits on body and time; its handler has limits of its own.
     media_type: of bodies. takes_forms: see Guard. is_page: see Visitors.
+    samples: what the service measures of itself, for `GET /metrics`; called in any thread.
     """
 
     name: str
@@ -103,6 +107,7 @@ class Service:
     media_type: str = "application/json"
     takes_forms: Callable[[Scope], bool] = lambda scope: False
     is_page: Callable[[Scope], bool] = lambda scope: False
+    samples: Callable[[], Iterable[Sample]] = tuple
 
 
 def make_app(service: Service, options: HttpOptions) -> ASGIApp:
@@ -117,8 +122,15 @@ def make_app(service: Service, options: HttpOptions) -> ASGIApp:
             return JSONResponse({"status": "ready"})
         return JSONResponse({"status": "not ready", "reason": reason}, 503)
 
+    async def metrics(request: Request) -> Response:
+        text, media_type = await asyncio.to_thread(page, request.headers.get("accept", ""))
+        return Response(text, headers={"content-type": media_type})
+
     # The most general paths come last: an API may have `/{name}`.
-    routes = [Route("/health", health), Route("/ready", ready), *service.routes]
+    own = [Route("/health", health), Route("/ready", ready)]
+    if not any(isinstance(route, Route) and route.path == METRICS for route in service.routes):
+        own.append(Route(METRICS, metrics))
+    routes = marked([*own, *service.routes])
     middleware = []
     if options.cors_origins:
         middleware.append(
@@ -209,6 +221,7 @@ class HttpServer:
         self._socket: socket.socket | None = None
         self._server: BoundedServer | None = None
         self._task: asyncio.Task[None] | None = None
+        self._own: Own | None = None
         self.hangs = False
         """Whether the service has not stopped: its threads may never end."""
 
@@ -235,6 +248,8 @@ class HttpServer:
         await self._server.listening.wait()
         if self._task.done():
             await self._task
+        self._own = Own(service.name, service.samples)
+        REGISTRY.register(self._own)
         log.info("service started", extra={"service": service.name, "url": self.url})
 
     async def stop(self) -> None:
@@ -243,6 +258,9 @@ class HttpServer:
         if service is None or self._server is None or self._task is None:
             return
         self._server.should_exit = True
+        if self._own is not None:
+            REGISTRY.unregister(self._own)
+            self._own = None
         try:
             await self._task
         finally:

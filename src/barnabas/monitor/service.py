@@ -17,6 +17,7 @@ from barnabas.monitor.alerts.rules import AlertFile
 from barnabas.monitor.alerts.watch import Alerts
 from barnabas.monitor.burrow import api as burrow
 from barnabas.monitor.history.store import HistoryError
+from barnabas.monitor.measuring import samples
 from barnabas.monitor.recording import Recorder
 from barnabas.monitor.snapshot import Snapshot
 from barnabas.monitor.watching import ClusterWatch, wall_ms
@@ -104,6 +105,9 @@ def make_server(options: MonitorOptions, http: HttpOptions) -> HttpServer:
             health=health,
             unready=unready,
             raw_paths=True,
+            samples=lambda: samples(
+                [(name, watch.last, watch.trouble is None) for name, watch in watches.items()], wall_ms()
+            ),
         )
 
     return HttpServer(build, http)

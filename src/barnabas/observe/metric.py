@@ -64,9 +64,10 @@ class Sample(NamedTuple):
 
 
 class Measure(Protocol):
-    """Asks a broker for its numbers, from another thread than the broker's. started_s: when they began, as time.monotonic
-    says it."""
+    """Asks a broker for its numbers, from another thread than the broker's. node_id: the broker's. started_s: when the
+    numbers began, as time.monotonic says it."""
 
+    node_id: int
     started_s: float
 
     def __call__(self) -> Future[list[Sample]]:

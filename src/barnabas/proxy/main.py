@@ -18,6 +18,8 @@ from barnabas.http.listening import ServiceError
 from barnabas.http.server import HttpOptions, HttpServer, Service
 from barnabas.http.visitors import media_type
 from barnabas.http_client import Address
+from barnabas.observe.metric import Sample
+from barnabas.observe.service_metrics import CONSUMERS
 from barnabas.proxy import v2, v2_consumers, v3_acls, v3_cluster, v3_groups, v3_records, v3_topics
 from barnabas.proxy.call import Call, Services, negotiate
 from barnabas.proxy.consuming import IDLE_S, INSTANCES_MAX, Consuming
@@ -96,6 +98,7 @@ def make_server(options: RestOptions, http: HttpOptions) -> HttpServer:
             stop=stop,
             raw_paths=True,
             is_streaming=is_streaming,
+            samples=lambda: [Sample(CONSUMERS, len(services.consuming))],
         )
 
     return HttpServer(build, http.known_as(options.advertise))

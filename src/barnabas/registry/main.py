@@ -7,6 +7,7 @@ from barnabas.http.listening import ServiceError
 from barnabas.http.server import HttpOptions, HttpServer, Service
 from barnabas.registry.api import error_shape, routes
 from barnabas.registry.api.call import MEDIA_TYPE
+from barnabas.registry.measuring import samples
 from barnabas.registry.service import Registry, RegistryOptions
 
 
@@ -32,6 +33,7 @@ def make_server(options: RegistryOptions, http: HttpOptions) -> HttpServer:
             start=start,
             stop=made.stop,
             unready=made.unready,
+            samples=lambda: samples(made.state, writes=made.writing),
             raw_paths=True,
             media_type=MEDIA_TYPE,
         )

@@ -12,13 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
-from prometheus_client.process_collector import ProcessCollector
-from prometheus_client.registry import CollectorRegistry
 
-from barnabas.observe.metric import PERCENTILE_NAMES, Metric, Sample
+from barnabas.http.measuring import page
+from barnabas.observe.families import families
+from barnabas.observe.metric import Metric, Sample
 
 LINES_PER_PIECE: Final = 250
 MANY: Final = 500
@@ -36,30 +34,7 @@ class _Measured:
 
     def collect(self) -> Iterator[Family]:
         """Called once for each answer."""
-        for metric, samples in self._by_metric.items():
-            if metric.has_parts:
-                yield from _distributions(metric, samples)
-                continue
-            of_kind = CounterMetricFamily if metric.only_grows else GaugeMetricFamily
-            family = of_kind(metric.name, metric.help, labels=metric.labels)
-            for sample in samples:
-                family.add_metric(sample.labels, sample.value)
-            yield family
-
-
-def _distributions(metric: Metric, samples: Sequence[Sample]) -> Iterator[Family]:
-    """Percentiles, counts and sums with the names that the JMX exporter gives them."""
-    percentiles = Family(metric.name, metric.help, "unknown")
-    counts = Family(f"{metric.name}_count", f"{metric.help} How many.", "unknown")
-    sums = Family(f"{metric.name}_sum", f"{metric.help} Their sum.", "unknown")
-    for sample in samples:
-        labels = dict(zip(metric.labels, sample.labels, strict=True))
-        assert sample.parts is not None
-        for quantile, value in zip(PERCENTILE_NAMES, sample.parts.quantiles, strict=True):
-            percentiles.add_sample(metric.name, {**labels, "quantile": quantile}, value)
-        counts.add_sample(counts.name, labels, sample.parts.number)
-        sums.add_sample(sums.name, labels, sample.parts.sum)
-    yield from (percentiles, counts, sums)
+        return families(self._by_metric)
 
 
 def by_metric(samples: Sequence[Sample]) -> dict[Metric, list[Sample]]:
@@ -92,11 +67,7 @@ def written(samples: Sequence[Sample], accept: str) -> tuple[bytes, str]:
 def _written(samples: Sequence[Sample], accept: str) -> tuple[bytes, str]:
     found = by_metric(samples)
     many = {metric: found.pop(metric) for metric in list(found) if len(found[metric]) >= MANY}
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Measured(found))
-    ProcessCollector(registry=registry)
-    encode, media_type = choose_encoder(accept)
-    text = encode(registry)
+    text, media_type = page(accept, [_Measured(found)])
     if not many:
         return text, media_type
     is_open = text.endswith(END)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.services.access import ACCESS, INSIDE_USER, OPEN_HELP, Access, check_openness, exposed
 from barnabas.services.metrics_door import MetricsDoor, is_of_this_machine
 from barnabas.services.option import MEGABYTE, ServiceOption, defaults, field_of, require_positive
-from barnabas.services.row import Given, Row
+from barnabas.services.row import Given, Row, needs_extra
 from barnabas.services.table import ROWS
 from barnabas.terminal.errors import UsageError
 from barnabas.terminal.properties import require_known
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
     from barnabas.http.server import HttpOptions, HttpServer
     from barnabas.http_client import Address
     from barnabas.observe.metric import Measure
+    from barnabas.services.otlp import Pusher
 
 PREFIX: Final = "--services-"
+OTLP_MODULES: Final = ("opentelemetry", "prometheus_client", "starlette")
 METRICS_OFF: Final = "off"
 NOT_GIVEN: Final = "secure"
 """What the services share with the broker: its --secure."""
@@ -60,6 +64,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help=f"Where metrics are served, or {METRICS_OFF}. Default: {ROWS['metrics'].listen}, for this machine alone, "
         "unless that is taken, or with --secure.",
+    )
+    parser.add_argument(
+        "--otlp",
+        metavar="URL",
+        help="Also push metrics to this collector of OpenTelemetry, e.g. http://localhost:4318.",
+    )
+    parser.add_argument(
+        "--otlp-interval-s", type=float, default=15.0, metavar="SECONDS", help="Time between two pushes."
     )
     parser.add_argument(
         f"{PREFIX}client",
@@ -125,20 +137,25 @@ def access_of(options: argparse.Namespace) -> Access:
 
 
 class Beside:
-    """The metrics that a broker serves in any case, and the services of --with. See Companion."""
+    """The metrics that a broker serves in any case or pushes, and the services of --with. See Companion."""
 
-    def __init__(self, door: MetricsDoor, services: Companion | None) -> None:
-        self._door, self._services = door, services
+    def __init__(self, door: MetricsDoor | None, pusher: Pusher | None, services: Companion | None) -> None:
+        self._door, self._pusher, self._services = door, pusher, services
 
     def start(self) -> None:
         """See Companion."""
         if self._services is not None:
             self._services.start()
-        self._door.start()
+        if self._door is not None:
+            self._door.start()
+        if self._pusher is not None:
+            self._pusher.start()
 
     def stop(self) -> bool:
         """See Companion."""
-        has_ended = self._door.stop()
+        if self._pusher is not None:
+            self._pusher.stop()
+        has_ended = self._door is None or self._door.stop()
         return (self._services is None or self._services.stop()) and has_ended
 
     def registry(self) -> Address | None:
@@ -150,16 +167,45 @@ def companion_of(options: argparse.Namespace) -> MakeCompanion | None:
     """A function that makes what runs beside the broker from the broker's addresses; None if there is nothing. Raises
     ValueError for a service that is unknown or not installed, and for wrong options.
     """
-    address = _door_of(options)
+    address, collector = _door_of(options), _collector_of(options)
     services = _services_of(options)
-    if address is None or options.worker:
+    if (address is None and collector is None) or options.worker:
         return services
 
     def companion(address_of: Callable[[str], str], measure: Measure) -> Companion:
+        door = None if address is None else MetricsDoor(address, measure)
         made = None if services is None else services(address_of, measure)
-        return Beside(MetricsDoor(address, measure), made)
+        return Beside(
+            door, None if collector is None else _pusher(collector, options.otlp_interval_s, measure), made
+        )
 
     return companion
+
+
+def _collector_of(options: argparse.Namespace) -> Address | None:
+    """Where metrics are pushed; None if that is nowhere. Raises ValueError."""
+    if options.otlp is None or options.worker:
+        return None
+    if not options.otlp_interval_s >= 0.1:
+        raise ValueError(f"--otlp-interval-s {options.otlp_interval_s:g} is less than 0.1")
+    absent = next((name for name in OTLP_MODULES if find_spec(name) is None), None)
+    if absent is not None:
+        raise ValueError(f"--otlp: {needs_extra('pushing metrics', absent, 'telemetry')}")
+    from barnabas.http_client import BadAddress
+    from barnabas.services.otlp import collector_of
+
+    try:
+        return collector_of(options.otlp)
+    except BadAddress:
+        raise ValueError(
+            f"--otlp {options.otlp!r} is not the address of an HTTP service, for example http://localhost:4318"
+        ) from None
+
+
+def _pusher(collector: Address, interval_s: float, measure: Measure) -> Pusher:
+    from barnabas.services.otlp import Pusher
+
+    return Pusher(collector, measure, f"{socket.gethostname()}/{measure.node_id}", interval_s)
 
 
 def _door_of(options: argparse.Namespace) -> str | None:

@@ -10,13 +10,15 @@ from types import MappingProxyType, SimpleNamespace
 import pytest
 
 from barnabas.client.errors import BrokerUnavailable
+from barnabas.observe import service_metrics
+from barnabas.observe.metric import Sample
 from barnabas.pipelines.compiler.queries import PLANNED_FOR, reached_in
 from barnabas.pipelines.plan.errors import BrokerAway, PipelineError, TargetAway
 from barnabas.pipelines.serving import lags, manager
 from barnabas.pipelines.serving import supervisor as module
-from barnabas.pipelines.serving.api import metrics_text
 from barnabas.pipelines.serving.managed import FAILURES_MAX, Wanted
 from barnabas.pipelines.serving.manager import Manager
+from barnabas.pipelines.serving.measuring import samples
 
 DEADLINE_S = 20.0
 CLIENT = {"bootstrap.servers": "127.0.0.1:1"}
@@ -242,7 +244,7 @@ def test_a_query_that_stands_still_is_named_with_what_spark_logged(server, monke
     assert status["state"] == "running"
     assert re.fullmatch(r"b: no micro-batch has ended since [0-9:]{8}Z; Spark: Waiting", status["stuck"])
     assert [query["stuck"] for query in status["queries"]] == [status["stuck"].removeprefix("b: ")]
-    assert 'barnabas_pipeline_stuck{pipeline="well"} 1' in metrics_text([status])
+    assert Sample(service_metrics.STUCK, 1, ("well",)) in [*samples([status])]
     (server.folder / "spark.log").write_text(
         "2099-01-31T12:00:00.000Z WARN TaskSetManager [well/b/] Lost task 0.0: "
         "org.apache.spark.SparkException: Python worker failed to connect back.\n"

@@ -43,6 +43,7 @@ from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.serving.lookups import BadLookup, Lookups, asked_in
 from barnabas.pipelines.serving.managed import Wanted
 from barnabas.pipelines.serving.manager import Manager
+from barnabas.pipelines.serving.measuring import samples
 from barnabas.pipelines.serving.preview import preview
 from barnabas.pipelines.views.lookup import NothingYet, TooSlow
 from barnabas.pipelines.views.store import ViewError
@@ -191,11 +192,6 @@ class Api:
         )
         return [asdict(record) for record in found]
 
-    async def metrics(self, request: Request) -> Any:
-        """Prometheus text."""
-        rows = await run_in_threadpool(self.manager.statuses)
-        return PlainTextResponse(metrics_text(rows), media_type="text/plain; version=0.0.4")
-
 
 def error_shape(error: HttpError, request_id: str) -> tuple[bytes, str]:
     """The body and media type of an error."""
@@ -212,7 +208,6 @@ def make_service(manager: Manager) -> Service:
     return Service(
         "pipelines",
         [
-            Route("/metrics", guarded(api.metrics)),
             Route("/pipelines", guarded(api.listing), methods=["GET"]),
             Route("/pipelines", guarded(api.put), methods=["POST"]),
             Route("/pipelines/{name}", guarded(api.one), methods=["GET"]),
@@ -227,43 +222,6 @@ def make_service(manager: Manager) -> Service:
         error_shape,
         start=start,
         health=api.health,
+        samples=lambda: samples(manager.statuses()),
         media_type="application/yaml or application/json",
     )
-
-
-def metrics_text(rows: list[dict[str, Any]]) -> str:
-    """The statuses of pipelines as Prometheus text."""
-    lines = [
-        "# HELP barnabas_pipeline_up Whether the pipeline runs.",
-        "# TYPE barnabas_pipeline_up gauge",
-    ]
-    lines += [f'barnabas_pipeline_up{{pipeline="{r["name"]}"}} {int(r["state"] == "running")}' for r in rows]
-    lines += [
-        "# HELP barnabas_pipeline_stuck Whether a query, or the start, has not moved for minutes although records wait.",
-        "# TYPE barnabas_pipeline_stuck gauge",
-    ]
-    lines += [
-        f'barnabas_pipeline_stuck{{pipeline="{r["name"]}"}} {int(r["stuck"] is not None)}' for r in rows
-    ]
-    kinds = (
-        ("records", "barnabas_pipeline_records_total", "counter", "Records read since the query started."),
-        ("failed", "barnabas_pipeline_dead_letters_total", "counter", "Dead letters since the query began."),
-        (
-            "late",
-            "barnabas_pipeline_late_rows_total",
-            "counter",
-            "Rows dropped since the query began: too late.",
-        ),
-        ("state_rows", "barnabas_pipeline_state_rows", "gauge", "Rows that the query keeps in its state."),
-        ("records_per_second", "barnabas_pipeline_records_per_second", "gauge", "Rate of the last batch."),
-        ("state_bytes", "barnabas_pipeline_state_bytes", "gauge", "Bytes of what the operators keep."),
-        ("lag", "barnabas_pipeline_lag_records", "gauge", "Records waiting in the source."),
-    )
-    for name, metric, kind, doc in kinds:
-        lines += [f"# HELP {metric} {doc}", f"# TYPE {metric} {kind}"]
-        for row in rows:
-            for query in row["queries"]:
-                if query[name] is not None:
-                    labels = f'pipeline="{row["name"]}",query="{query["name"]}"'
-                    lines.append(f"{metric}{{{labels}}} {query[name]}")
-    return "\n".join(lines) + "\n"

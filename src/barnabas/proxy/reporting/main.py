@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from barnabas.http.errors import HttpError
 from barnabas.http.listening import ServiceError
 from barnabas.http.server import HttpOptions, HttpServer, Service
+from barnabas.observe.metric import Sample
+from barnabas.observe.service_metrics import POINTS
 from barnabas.proxy.errors import error_shape
 from barnabas.proxy.kafka import Kafka
 from barnabas.proxy.producing import Producing
 from barnabas.proxy.reporting.api import Reporting, routes
-from barnabas.proxy.reporting.points import DEFAULT_TOPIC, Points
+from barnabas.proxy.reporting.points import DEFAULT_TOPIC, Point, Points
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,16 @@ def make_server(options: ReportingOptions, http: HttpOptions) -> HttpServer:
             unready=points.trouble,
             raw_paths=True,
             takes_forms=reporting.is_hook,
+            samples=lambda: samples(points.all()),
         )
 
     return HttpServer(build, http)
+
+
+def samples(points: Sequence[Point]) -> list[Sample]:
+    """What is measured of the access points."""
+    paused = sum(point.paused for point in points)
+    return [Sample(POINTS, paused, ("true",)), Sample(POINTS, len(points) - paused, ("false",))]
 
 
 def _unreachable(error: HttpError) -> ServiceError:
