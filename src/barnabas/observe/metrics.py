@@ -6,6 +6,7 @@ that existing dashboards find them. As there, the sum of all topics is the serie
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from barnabas.observe.metric import Metric
@@ -323,10 +324,10 @@ METRICS: Final = (
 )  # fmt: skip
 
 
-def table() -> str:
-    """The metrics as a table in Markdown, for docs/monitoring.md."""
+def table(metrics: Iterable[Metric] = METRICS) -> str:
+    """Metrics as a table in Markdown, for docs/monitoring.md."""
     rows = ["| Prometheus | labels | unit | Kafka's name | what |", "|---|---|---|---|---|"]
-    for metric in METRICS:
+    for metric in metrics:
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         name = f"{metric.mbean}:{metric.attribute}"
         rows.append(f"| `{metric.name}` | {labels} | {metric.unit} | `{name}` | {metric.help} |")

@@ -119,3 +119,9 @@ GROUP_MEMBERS: Final = _lag(
 SEEN: Final = _own(
     "monitor", "cluster_up", "", "1 if the last look at the cluster succeeded.", ("cluster_name",)
 )
+
+METRICS: Final = (
+    REGISTERED, OF_TYPE, SUBJECTS, ROLE, CONSUMERS, POINTS, UP, FAILED, STUCK, RESTARTS, RECORDS,
+    DEAD_LETTERS, LATE, STATE_ROWS, STATE_BYTES, RATE, LAG, CAUGHT_UP, LATEST, GROUP_OFFSET, GROUP_LAG,
+    GROUP_LAG_S, MAX_LAG, MAX_LAG_S, SUM_LAG, GROUP_MEMBERS, SEEN,
+)  # fmt: skip
