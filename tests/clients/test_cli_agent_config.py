@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import signal
+import subprocess
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -114,3 +116,34 @@ def test_mistakes_and_what_is_missing(cli: Cli, tmp_path: Path) -> None:
         assert b"agent.yaml:3: inputs[1] has no entry 'file'; did you mean 'files'?" in error
     assert b"--config FILE" in cli("agent", code=2).stderr
     assert json.loads(cli.out("agent", "schema"))["title"] == "barnabas agent"
+
+
+def test_syslog_and_standard_input(cli: Cli, tmp_path: Path) -> None:
+    logger = shutil.which("logger")
+    topic, piped, port = cli.topic(), cli.topic(), free_port()
+    path = tmp_path / "agent.yaml"
+    path.write_text(
+        f"state: {tmp_path}/state\n"
+        f"inputs: [{{topic: {topic}, syslog: {{udp: '127.0.0.1:{port}', tcp: '127.0.0.1:{port}'}}}}]\n"
+    )
+    if logger is not None:
+        with running(cli, path):
+            tcp = [logger, "-n", "127.0.0.1", "-P", str(port), "-T", "-t", "app"]
+            eventually(
+                lambda: subprocess.run([*tcp, "one"], check=False, capture_output=True).returncode == 0, "tcp"
+            )
+            eventually(lambda: records(cli, topic)[:1] == [b"one"], "the message arrives")
+        with running(cli, path):  # after a kill -9
+            udp = [logger, "-n", "127.0.0.1", "-P", str(port), "-d", "-t", "app"]
+
+            def sent() -> bool:
+                subprocess.run([*udp, "two"], check=False, capture_output=True)
+                return b"two" in records(cli, topic)
+
+            eventually(sent, "the datagram arrives")
+        assert records(cli, topic).count(b"one") == 1
+    path.write_text(
+        f"state: {tmp_path}/state\ninputs: [{{topic: {piped}, stdin: true, multiline: {{indented: true}}}}]\n"
+    )
+    cli("agent", "--config", str(path), stdin=b"a\n b\nc\nlast")
+    assert records(cli, piped) == [b"a\n b", b"c", b"last"]

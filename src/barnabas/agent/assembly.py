@@ -7,14 +7,17 @@ it waited no longer. Where records of that run begin and end, records of this on
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from barnabas.agent.events import Shape
+from barnabas.agent.containers import named, parse
+from barnabas.agent.events import Shape, Shaped
 from barnabas.agent.files import CLOSED, Followed, Piece, Refusal, joined_tail
-from barnabas.agent.multiline import Joiner, Multiline
+from barnabas.agent.multiline import TIMEOUT_SECONDS, Joiner, Multiline
 from barnabas.agent.state import bytes_before
 
 
@@ -23,7 +26,8 @@ class Recipe:
     """How records are made of lines. encoding: empty for bytes that are sent as they are.
 
     include: a record must match one of these; exclude: and none of those. refuses: a line that cannot be decoded is
-    refused; otherwise what is wrong in it is replaced.
+    refused; otherwise what is wrong in it is replaced. container: lines are those of a container engine. spooled: lines
+    are events that were received, as JSON.
     """
 
     shape: Shape = field(default_factory=Shape)
@@ -32,6 +36,8 @@ class Recipe:
     include: tuple[re.Pattern[bytes], ...] = ()
     exclude: tuple[re.Pattern[bytes], ...] = ()
     refuses: bool = False
+    container: bool = False
+    spooled: bool = False
 
     def is_plain(self) -> bool:
         """Whether each line is a record as it is, without a key of its own."""
@@ -42,6 +48,8 @@ class Recipe:
             or self.multiline
             or self.include
             or self.exclude
+            or self.container
+            or self.spooled
         )
 
     def wants(self, text: bytes) -> bool:
@@ -49,6 +57,15 @@ class Recipe:
         if self.include and not any(pattern.search(text) for pattern in self.include):
             return False
         return not any(pattern.search(text) for pattern in self.exclude)
+
+
+class Joined(NamedTuple):
+    """The lines of one record. extra: what is known about it beside its text; None: nothing."""
+
+    position: int
+    end: int
+    lines: list[bytes]
+    extra: dict[str, Any] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -59,6 +76,9 @@ class Pending:
     tail: bytes
     """The bytes of the file before `position`."""
     lines: list[bytes] = field(default_factory=list)
+    is_part: bool = False
+    """The last line goes on in the next one."""
+    extra: dict[str, Any] | None = None
     size_bytes: int = 0
     since: float = field(default_factory=time.monotonic)
 
@@ -92,7 +112,8 @@ class Assembler:
         if piece.start != self.position:
             self.tail = piece.start_tail if piece.too_long else self._tail_before(piece.start)
         made = Piece([], self.position, piece.end, piece.tail, piece.too_long, positions=[], ends=[])
-        events = self._events(piece) if self.joiner is not None else self._single(piece)
+        joins = self.joiner is not None or self.recipe.container
+        events = self._events(piece) if joins else self._single(piece)
         self._shape(events, made)
         self.position, self.tail = piece.end, piece.tail
         if self.pending is not None:
@@ -116,79 +137,99 @@ class Assembler:
             return None
         made = Piece([], pending.position, self.position, self.tail, positions=[], ends=[])
         self.told = made.end
-        self._shape([(pending.position, self.position, pending.lines)], made)
+        self._shape([Joined(pending.position, self.position, pending.lines, pending.extra)], made)
         return made
 
     def is_due(self, now: float) -> bool:
         """Whether what waits has waited long enough."""
-        assert self.recipe.multiline is not None or self.pending is None
-        return (
-            self.pending is not None
-            and self.recipe.multiline is not None
-            and now - self.pending.since > self.recipe.multiline.timeout_s
-        )
+        timeout_s = TIMEOUT_SECONDS if self.recipe.multiline is None else self.recipe.multiline.timeout_s
+        return self.pending is not None and now - self.pending.since > timeout_s
 
-    def _single(self, piece: Piece) -> list[tuple[int, int, list[bytes]]]:
+    def _single(self, piece: Piece) -> list[Joined]:
         width, position, last = len(self.followed.newline), piece.start, piece.end
         events = []
         for line in piece.lines:
             end = min(position + len(line) + width, last)  # the last line may have no newline
-            events.append((position, end, [line]))
+            events.append(Joined(position, end, [line]))
             position = end
         return events
 
-    def _events(self, piece: Piece) -> list[tuple[int, int, list[bytes]]]:
+    def _events(self, piece: Piece) -> list[Joined]:
         """Records of several lines that are complete; the last one stays in `pending`."""
-        assert self.joiner is not None
-        assert self.recipe.multiline is not None
-        limits, width = self.recipe.multiline, len(self.followed.newline)
-        joins, events, tail = self.joiner.joins, [], self.tail
-        position, pending = piece.start, self.pending
-        if piece.too_long and pending is not None:
-            events.append((pending.position, self.position, pending.lines))
-            pending = None
+        limits = self.recipe.multiline or Multiline()
+        events: list[Joined] = []
+        position, tail, joiner = piece.start, self.tail, self.joiner
+        if piece.too_long and self.pending is not None:
+            self._complete(self.position, events)
         for line in piece.lines:
-            goes_on = joins(line) and position not in self.boundaries
+            text, is_part, extra = parse(line) if self.recipe.container else (line, False, None)
+            pending = self.pending
+            goes_on = joiner is not None and joiner.joins(text)
             if pending is not None and not (
-                goes_on
+                (goes_on or pending.is_part)
+                and position not in self.boundaries
                 and len(pending.lines) < limits.lines_max
                 and pending.size_bytes + len(line) <= limits.bytes_max
             ):
-                events.append((pending.position, position, pending.lines))
+                self._complete(position, events)
                 pending = None
             if pending is None:
-                pending = Pending(position, tail)
-            pending.lines.append(line)
-            pending.size_bytes += len(line) + width
-            pending.since = time.monotonic()
+                pending = self.pending = Pending(position, tail, extra=extra)
+            if pending.is_part:
+                pending.lines[-1] += text
+            else:
+                pending.lines.append(text)
             raw = line + self.followed.newline
+            pending.is_part, pending.since = is_part, time.monotonic()
+            pending.size_bytes += len(raw)
             tail = joined_tail(tail, raw)
             position += len(raw)
-        self.pending = pending
+            if joiner is None and not is_part:
+                self._complete(position, events)
         return events
 
-    def _shape(self, events: list[tuple[int, int, list[bytes]]], made: Piece) -> None:
+    def _complete(self, end: int, events: list[Joined]) -> None:
+        """What waits gets no more lines."""
+        pending, self.pending = self.pending, None
+        assert pending is not None
+        events.append(Joined(pending.position, end, pending.lines, pending.extra))
+
+    def _value(self, event: Joined, text: bytes, value: Shaped, read_at: float) -> bytes:
+        """The value of a record."""
+        if event.extra is None:
+            return value(text, event.position, len(event.lines))
+        shape, path = self.recipe.shape, self.followed.path
+        if self.recipe.spooled:
+            return shape.event(text, event.extra, read_at)
+        extra = {**named(path), **event.extra}
+        if len(event.lines) > 1:
+            extra["log"] = {"flags": ["multiline"]}
+        return shape.event(text, extra, read_at, path, event.position)
+
+    def _shape(self, events: list[Joined], made: Piece) -> None:
         """Decode, choose and shape records."""
-        recipe, newline = self.recipe, self.followed.newline
-        value = recipe.shape.values(self.followed.path, time.time())
+        recipe, newline, read_at = self.recipe, self.followed.newline, time.time()
+        value = recipe.shape.values(self.followed.path, read_at)
         key_of = recipe.shape.keys(self.followed.path)
         keys: list[bytes | None] | None = None if key_of is None else []
         assert made.positions is not None
         assert made.ends is not None
         refused = []
-        for position, end, lines in events:
-            text = lines[0] if len(lines) == 1 else newline.join(lines)
+        for event in events:
+            text = event.lines[0] if len(event.lines) == 1 else newline.join(event.lines)
+            if recipe.spooled:
+                event, text = received(event)
             if recipe.encoding:
                 try:
-                    text = self._decoded(text, position)
+                    text = self._decoded(text, event.position)
                 except UnicodeDecodeError as error:
-                    refused.append(Refusal(position, text, f"is not {recipe.encoding}: {error.reason}"))
+                    refused.append(Refusal(event.position, text, f"is not {recipe.encoding}: {error.reason}"))
                     continue
             if not recipe.wants(text):
                 continue
-            made.lines.append(value(text, position, len(lines)))
-            made.positions.append(position)
-            made.ends.append(end)
+            made.lines.append(self._value(event, text, value, read_at))
+            made.positions.append(event.position)
+            made.ends.append(event.end)
             if keys is not None and key_of is not None:
                 keys.append(key_of(text))
         made.keys, made.refused = keys, tuple(refused)
@@ -197,3 +238,11 @@ class Assembler:
         """Text in UTF-8. Raises UnicodeDecodeError."""
         found = text.decode(self.recipe.encoding, "strict" if self.recipe.refuses else "replace")
         return (found.removeprefix("\ufeff") if position == 0 else found).encode()
+
+
+def received(event: Joined) -> tuple[Joined, bytes]:
+    """An event of the spool, and its text."""
+    found = json.loads(event.lines[0])
+    text = found.get("message", "")
+    message = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+    return event._replace(extra=found), message.encode("utf-8", "replace")

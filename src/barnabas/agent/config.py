@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.agent.assembly import Recipe
+from barnabas.agent.containers import DEFAULT_FILES
 from barnabas.agent.events import Shape, wrong_names
 from barnabas.agent.multiline import LINES_MAX, PRESETS, TIMEOUT_SECONDS, Multiline
+from barnabas.agent.receivers.receiver import Tls
+from barnabas.agent.receivers.sources import SPOOL_MB, Source
 from barnabas.agent.running import Pace
 from barnabas.agent.state import default_folder
 from barnabas.agent.watcher import Looks
@@ -96,7 +99,51 @@ FILES: Final[Mapping[str, EntryShape]] = {
     "close_idle": Duration("files that have not grown for so long are closed until they do"),
     "unpack": Flag("true: compressed files (gzip, bzip2, xz, zstd) are read, each once"),
 }
-INPUT: Final = Group({**FILES, **COMMON}, "one input", required=("topic",), one_of=("files",))
+ADDRESS: Final = Matching(
+    r"[^:\s]*:\d{1,5}|\[[0-9a-fA-F:]*\]:\d{1,5}", "HOST:PORT", "the address to listen at"
+)
+TLS: Final = Group(
+    {
+        "certificate": Text("a file in PEM"),
+        "key": Text("a file in PEM"),
+        "authority": Text("a file in PEM: senders need a certificate that it has signed"),
+    },
+    "TLS of a listener",
+    required=("certificate", "key"),
+)
+RECEIVED: Final[Mapping[str, EntryShape]] = {
+    "stdin": Flag("true: lines of standard input, up to its end"),
+    "journald": Group(
+        {
+            "units": Several(Text(), "only entries of these units"),
+            "directory": Text("the folder of the journal's files; default: this machine's journal"),
+            "start_at": Choice(("beginning", "end"), "where to begin at the first start"),
+        },
+        "the entries of systemd's journal",
+    ),
+    "syslog": Group(
+        {"udp": ADDRESS, "tcp": ADDRESS, "tls": TLS}, "a listener for syslog (RFC 3164, RFC 5424)"
+    ),
+    "lumberjack": Group(
+        {"listen": ADDRESS, "tls": TLS}, "a listener for Filebeat and Logstash", required=("listen",)
+    ),
+    "otlp": Group({"listen": ADDRESS}, "a listener for OpenTelemetry's logs over HTTP", required=("listen",)),
+}
+CONTAINERS: Final = Several(
+    Text(), "patterns of files that Docker or CRI writes; true: where they are by default"
+)
+INPUT: Final = Group(
+    {
+        **FILES,
+        "containers": CONTAINERS,
+        **RECEIVED,
+        **COMMON,
+        "spool_mb": Number(f"how much of what is received may wait on the disk (default {SPOOL_MB})"),
+    },
+    "one input",
+    required=("topic",),
+    one_of=("files", "containers", *RECEIVED),
+)
 SHAPE: Final = Group(
     {
         "bootstrap": Text("the cluster: HOST:PORT,...; default: -b, BARNABAS_BOOTSTRAP or the profile"),
@@ -127,6 +174,8 @@ class Input:
     dead_letters: str
     memory_mb: int
     headers: tuple[tuple[str, bytes], ...]
+    source: Source | None = None
+    """Where it receives from; None for files."""
 
     def settings(self) -> dict[str, Any]:
         """Properties of its producer."""
@@ -206,11 +255,18 @@ def _input(found: Mapping[str, Item], item: Item, shared: Mapping[str, str]) -> 
     if dead_letters and is_json:
         encoding = encoding or "utf-8"
     limits = LIMITS.open(found["limits"]) if "limits" in found else {}
+    source = _source(found, item)
+    is_container = "containers" in found
+    if source is not None and source.kind != "stdin":
+        for name in ("multiline", "encoding", "unpack", "start_at", "ignore_older", "exclude_files"):
+            if name in found:
+                found[name].fail(f"{name} belongs to files; {source.kind} receives whole events")
     shape = Shape(
         is_json,
         fields,
         found["tags"].texts() if "tags" in found else (),
         *_key(found, fields),
+        kind="filestream" if source is None else source.kind,
     )
     recipe = Recipe(
         shape,
@@ -219,6 +275,8 @@ def _input(found: Mapping[str, Item], item: Item, shared: Mapping[str, str]) -> 
         _patterns(found.get("include")),
         _patterns(found.get("exclude")),
         refuses=bool(dead_letters),
+        container=is_container,
+        spooled=source is not None and source.kind != "stdin",
     )
     looks = Looks(
         tuple(re.compile(pattern.pattern.decode()) for pattern in _patterns(found.get("exclude_files"))),
@@ -235,7 +293,7 @@ def _input(found: Mapping[str, Item], item: Item, shared: Mapping[str, str]) -> 
     return Input(
         found["name"].text() if "name" in found else topic,
         topic,
-        found["files"].texts(),
+        _files(found),
         recipe,
         looks,
         (limit("bytes_per_second"), limit("lines_per_second")),
@@ -245,6 +303,44 @@ def _input(found: Mapping[str, Item], item: Item, shared: Mapping[str, str]) -> 
         dead_letters,
         limit("memory_mb", 16),
         tuple(shape.headers()),
+        source,
+    )
+
+
+def _files(found: Mapping[str, Item]) -> tuple[str, ...]:
+    if "containers" in found:
+        texts = found["containers"].texts()
+        return DEFAULT_FILES if texts == ("true",) else texts
+    return found["files"].texts() if "files" in found else ()
+
+
+def _source(found: Mapping[str, Item], item: Item) -> Source | None:
+    """What is received from; None for files."""
+    kind = next((kind for kind in RECEIVED if kind in found), None)
+    if kind is None:
+        if "spool_mb" in found:
+            found["spool_mb"].fail("spool_mb belongs to what is received; files wait where they are")
+        return None
+    if kind == "stdin":
+        if not found["stdin"].flag():
+            item.fail("stdin is false, so this input reads nothing")
+        return Source(kind)
+    inner = found[kind].mapping()
+    if kind == "syslog" and not ("udp" in inner or "tcp" in inner):
+        found[kind].fail("syslog needs udp: HOST:PORT, tcp: HOST:PORT, or both")
+    tls = None
+    if "tls" in inner:
+        files = {name: value.text() for name, value in inner["tls"].mapping().items()}
+        tls = Tls(files["certificate"], files["key"], files.get("authority", ""))
+    texts = {name: inner[name].text() for name in ("udp", "tcp", "listen") if name in inner}
+    return Source(
+        kind,
+        **texts,
+        tls=tls,
+        units=inner["units"].texts() if "units" in inner else (),
+        folder=inner["directory"].text() if "directory" in inner else "",
+        at_end="start_at" in inner and inner["start_at"].text() == "end",
+        spool_mb=found["spool_mb"].number() if "spool_mb" in found else SPOOL_MB,
     )
 
 

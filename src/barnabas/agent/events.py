@@ -40,26 +40,28 @@ class Shape:
     kind: str = "filestream"
     host: str = field(default_factory=host_name)
 
-    def values(self, path: str, read_at: float) -> Shaped:
-        """Makes the values of one file's records that were read at this time (seconds since 1970)."""
-        if not self.is_json:
-            return lambda text, position, lines: text
-        quoted = encode_basestring
-        shown = datetime.fromtimestamp(read_at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
-        start = f'{{"@timestamp":"{shown}Z","message":'
-        name = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        middle = f',"log":{{"file":{{"path":{quoted(name)}}},"offset":'
-        rest: dict[str, Any] = {
+    def common(self) -> dict[str, Any]:
+        """What all events of the input have."""
+        made: dict[str, Any] = {
             "input": {"type": self.kind},
             "host": {"name": self.host},
             "agent": {"type": "barnabas", "name": self.host, "version": barnabas.__version__},
             "ecs": {"version": ECS_VERSION},
         }
         if self.fields:
-            rest["fields"] = dict(self.fields)
+            made["fields"] = dict(self.fields)
         if self.tags:
-            rest["tags"] = [*self.tags]
-        end = "}," + dumps(rest, ensure_ascii=False, separators=(",", ":"))[1:]
+            made["tags"] = [*self.tags]
+        return made
+
+    def values(self, path: str, read_at: float) -> Shaped:
+        """Makes the values of one file's records that were read at this time (seconds since 1970)."""
+        if not self.is_json:
+            return lambda text, position, lines: text
+        quoted = encode_basestring
+        start = f'{{"@timestamp":"{shown(read_at)}","message":'
+        middle = f',"log":{{"file":{{"path":{quoted(readable(path))}}},"offset":'
+        end = "}," + dumps(self.common(), ensure_ascii=False, separators=(",", ":"))[1:]
         joined = ',"flags":["multiline"]' + end
 
         def shaped(text: bytes, position: int, lines: int) -> bytes:
@@ -67,6 +69,19 @@ class Shape:
             return f"{start}{message}{middle}{position}{end if lines == 1 else joined}".encode()
 
         return shaped
+
+    def event(
+        self, text: bytes, extra: Mapping[str, Any], read_at: float, path: str = "", position: int = 0
+    ) -> bytes:
+        """The value of a record of which more is known than its text. path: empty if it comes from no file."""
+        if not self.is_json:
+            return text
+        made: dict[str, Any] = {"@timestamp": shown(read_at), "message": text.decode("utf-8", "replace")}
+        if path:
+            made["log"] = {"file": {"path": readable(path)}, "offset": position}
+        return dumps(
+            merged({**made, **self.common()}, extra), ensure_ascii=False, separators=(",", ":")
+        ).encode("utf-8", "replace")
 
     def headers(self) -> list[tuple[str, bytes]]:
         """Headers for the own fields of records that are text."""
@@ -101,6 +116,27 @@ class Shape:
             return key
 
         return found
+
+
+def shown(seconds: float) -> str:
+    """A time (since 1970) as events have it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+
+
+def readable(path: str) -> str:
+    """A path as text; bytes that are no UTF-8 are replaced."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def merged(base: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """An object with the names of both; what `more` says counts."""
+    for name, value in more.items():
+        old = base.get(name)
+        if isinstance(old, dict) and isinstance(value, dict):
+            base[name] = merged(dict(old), value)
+        else:
+            base[name] = value
+    return base
 
 
 def wrong_names(key: str, fields: Sequence[str], pattern: re.Pattern[bytes] | None) -> str | None:

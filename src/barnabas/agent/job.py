@@ -13,7 +13,7 @@ from typing import Any, Final
 from barnabas.agent.assembly import Recipe
 from barnabas.agent.running import SCAN_SECONDS, Pace, Run, Stop, TopicMadeAnew, TopicWatch
 from barnabas.agent.shipper import FILE_KEY, STOP_SECONDS, Refused, Shipper, Stopped
-from barnabas.agent.state import open_state
+from barnabas.agent.state import Entry, open_state
 from barnabas.agent.watcher import Looks, Watcher
 from barnabas.terminal.administering import administering
 from barnabas.terminal.connection import Connection
@@ -51,6 +51,7 @@ class Job:
     pace: Pace = field(default_factory=Pace)
     more_headers: list[tuple[str, bytes]] = field(default_factory=list)
     dead_letters: str = ""
+    after_save: Callable[[list[Entry]], None] = lambda entries: None
     told_refused: str = ""
     run: Run | None = None
     """The present one."""
@@ -144,6 +145,7 @@ class Job:
             self.recipe,
             self.pace,
             self.scan_seconds,
+            self.after_save,
         )
         shipper.while_waiting = run.write_down
         return run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,6 +14,7 @@ from barnabas.admin import Admin, Results, Topic
 from barnabas.agent.assembly import Assembler, Recipe
 from barnabas.agent.files import CLOSED, Compressed, Followed, Piece, Truncated
 from barnabas.agent.shipper import Shipper
+from barnabas.agent.state import Entry
 from barnabas.agent.watcher import PARKED_AT_ONCE, FileKey, Watcher
 from barnabas.terminal.administering import options_of
 from barnabas.terminal.connection import Connection
@@ -121,6 +123,8 @@ class Run:
     recipe: Recipe = field(default_factory=Recipe)
     pace: Pace = field(default_factory=Pace)
     scan_seconds: float = SCAN_SECONDS
+    after_save: Callable[[list[Entry]], None] = lambda entries: None
+    """Called when the state is on the disk, with the positions in it."""
     assemblers: dict[str, Assembler] = field(default_factory=dict)
     """By file id; none when each line is a record."""
     lines_read: int = 0
@@ -319,7 +323,8 @@ class Run:
         """The part of housekeeping that also goes on while the queue is full."""
         now = time.monotonic()
         if now - self.saved_at > SAVE_SECONDS:
-            self.shipper.save()
+            if self.shipper.save():
+                self.after_save(self.shipper.state.entries)
             self.saved_at = now
         self.tell_notes()
         if now - self.told_at > PROGRESS_SECONDS:

@@ -39,9 +39,14 @@ def make_server(supervisor: Supervisor, listen: str) -> HttpServer:
 
     def unready() -> str | None:
         wrong = [
-            worker for worker in [*supervisor.workers.values()] if worker.trouble or worker.job.run is None
+            worker
+            for worker in [*supervisor.workers.values()]
+            if worker.present_trouble or worker.job.run is None
         ]
-        return "; ".join(f"{worker.input.name}: {worker.trouble or 'starting'}" for worker in wrong) or None
+        return (
+            "; ".join(f"{worker.input.name}: {worker.present_trouble or 'starting'}" for worker in wrong)
+            or None
+        )
 
     def build() -> Service:
         routes = [Route("/metrics", metrics, methods=["GET"]), Route("/status", status, methods=["GET"])]

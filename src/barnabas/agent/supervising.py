@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from barnabas.agent.config import AgentConfig, Input
 from barnabas.agent.job import Job, finish
+from barnabas.agent.receivers.receiver import Receiver
 from barnabas.agent.running import Run, Stop
 from barnabas.agent.shipper import FILE_KEY
 from barnabas.observe.metric import Metric, Sample
@@ -38,6 +39,12 @@ WAITING: Final = _metric("records_waiting", "records", "Records that are not ack
 BEHIND: Final = _metric("behind_bytes", "bytes", "Bytes of the followed files that are not acknowledged yet.")
 FILES: Final = _metric("files", "files", "Files that are followed.")
 FAILURES: Final = _metric("failures_total", "failures", "How often the input failed and was started again.")
+RECEIVED: Final = _metric(
+    "events_received_total", "events", "Events that were received and kept on the disk."
+)
+DROPPED: Final = _metric(
+    "events_dropped_total", "events", "Datagrams that were lost because there was no room."
+)
 UP: Final = _metric("up", "", "1 while the input is connected to the cluster, else 0.")
 
 
@@ -52,9 +59,12 @@ class Worker:
     trouble: str = ""
     failures: int = 0
     past: dict[Metric, float] = field(default_factory=dict)
+    receiver: Receiver | None = None
 
     def start(self) -> None:
-        """Begin to ship."""
+        """Begin to receive, if the input receives, and to ship. Raises CliError."""
+        if self.receiver is not None:
+            self.receiver.start()
         self.thread = threading.Thread(target=self._work, name=f"input {self.input.name}", daemon=True)
         self.thread.start()
 
@@ -103,22 +113,40 @@ class Worker:
         if run is not None:
             for metric, value in _counts(run).items():
                 found[metric] += value
+        if self.receiver is not None:
+            found[RECEIVED] = self.receiver.spool.events_total
+            found[DROPPED] = self.receiver.spool.dropped_total
         gauges = {
             WAITING: 0 if run is None else sum(sent.left for sent in [*run.shipper.on_way]),
             BEHIND: 0 if run is None else run.behind_bytes(),
             FILES: 0 if run is None else len(run.watcher.open_files),
             FAILURES: self.failures,
-            UP: int(run is not None and not self.trouble),
+            UP: int(run is not None and not self.present_trouble),
         }
         return [Sample(metric, float(value), labels) for metric, value in {**found, **gauges}.items()]
 
+    @property
+    def present_trouble(self) -> str:
+        """Why it does not work at the moment; empty if it does."""
+        return self.trouble or ("" if self.receiver is None else self.receiver.trouble)
+
+    def has_ended(self) -> bool:
+        """Whether nothing more will come, and everything that came has arrived."""
+        run = self.job.run
+        if self.receiver is None or not self.receiver.ended or run is None:
+            return False
+        positions = {entry.path: entry.position for entry in [*run.shipper.state.entries]}
+        segments = self.receiver.spool.segments()
+        return all(path.stat().st_size == positions.get(str(path), 0) for path in segments)
+
     def status(self) -> dict[str, Any]:
         """Its state, for people and programs."""
+        trouble = self.present_trouble
         return {
             "input": self.input.name,
             "topic": self.input.topic,
-            "state": "failing" if self.trouble else "starting" if self.job.run is None else "running",
-            "trouble": self.trouble,
+            "state": "failing" if trouble else "starting" if self.job.run is None else "running",
+            "trouble": trouble,
             **{
                 sample.metric.name.removeprefix("barnabas_agent_").removesuffix("_total"): int(sample.value)
                 for sample in self.samples()
@@ -152,6 +180,11 @@ class Supervisor:
 
     def _add(self, input: Input) -> None:
         worker = Worker(input, job_of(input, self.config, self.connection))
+        if input.source is not None:
+            spool = input.source.spool(self.config.state, input.name)
+            worker.receiver = input.source.receiver(spool, worker.job.who)
+            worker.job.patterns = [spool.pattern]
+            worker.job.after_save = spool.remove_shipped
         self.workers[input.name] = worker
         worker.start()
 
@@ -178,6 +211,10 @@ class Supervisor:
     def _end(self, names: list[str]) -> None:
         """Stop inputs, all at the same time."""
         for name in names:
+            receiver = self.workers[name].receiver
+            if receiver is not None:
+                receiver.stop()
+        for name in names:
             self.workers[name].stop.ask()
         for name in names:
             worker = self.workers.pop(name)
@@ -187,6 +224,10 @@ class Supervisor:
     def stop(self) -> None:
         """Stop every input; what is not acknowledged is sent by the next run."""
         self._end([*self.workers])
+
+    def has_ended(self) -> bool:
+        """Whether all inputs have come to an end, as standard input does."""
+        return all(worker.has_ended() for worker in self.workers.values())
 
     def samples(self) -> list[Sample]:
         """The metrics of all inputs."""

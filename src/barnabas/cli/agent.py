@@ -109,7 +109,7 @@ def run_config(path: Path, connection_for: Any, quiet: bool) -> int:
         if not quiet:
             where = "" if server is None else f"; status on {server.servers[0].url}"
             note(f"barnabas agent: ready, {count_of(len(found.inputs), 'input')}{where}")
-        while not stop.asked:
+        while not stop.asked and not supervisor.has_ended():
             time.sleep(LOOK_SECONDS)
             if asked:
                 asked.clear()
@@ -154,13 +154,14 @@ def check(config: ConfigFile, json: AsJson = False) -> int:
     for input in found.inputs:
         paths = sorted({path for pattern in input.files for path in glob.glob(pattern, recursive=True)})
         kept = [path for path in paths if not any(rule.search(path) for rule in input.looks.exclude)]
-        rows.append({"input": input.name, "topic": input.topic, "files": kept})
+        source = "" if input.source is None else input.source.kind
+        rows.append({"input": input.name, "topic": input.topic, "source": source, "files": kept})
     if json:
         print_json(rows)
         return EXIT_OK
     print_table(
-        ["INPUT", "TOPIC", "FILES"],
-        [[row["input"], row["topic"], count_of(len(row["files"]), "file")] for row in rows],
+        ["INPUT", "TOPIC", "SOURCE"],
+        [[row["input"], row["topic"], row["source"] or count_of(len(row["files"]), "file")] for row in rows],
     )
     return EXIT_OK
 
