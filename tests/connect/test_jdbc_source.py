@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import json
-import sqlite3
-from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 
 import pytest
@@ -18,46 +15,12 @@ from barnabas.connect.errors import ConnectError, OptionError, RetriableError
 from barnabas.connect.jdbc.source import JdbcSource
 from barnabas.connect.plugins import find_plugin
 from barnabas.testing.connect import run_source
-
-
-@dataclass
-class Database:
-    kind: str
-    url: str
-    query: Callable[..., list[tuple]]
-    path: str
+from tests.connect.databases import Database, opened
 
 
 @pytest.fixture(params=["postgresql", "mariadb", "sqlite"])
-def database(request, tmp_path) -> Database:
-    if request.param == "sqlite":
-        file = tmp_path / "sample.db"
-
-        def query(*statements: str) -> list[tuple]:
-            with contextlib.closing(sqlite3.connect(file)) as connection:
-                for statement in statements:
-                    found = connection.execute(statement).fetchall()
-                connection.commit()
-                return found
-
-        return Database("sqlite", f"jdbc:sqlite:{file}", query, "{}")
-    if request.param == "mariadb":
-        server = request.getfixturevalue("mariadb")
-        server.query("DROP DATABASE IF EXISTS sample", "CREATE DATABASE sample")
-        return Database(
-            "mariadb",
-            f"jdbc:mysql://127.0.0.1:{server.port}/sample?user=root&useSSL=false",
-            lambda *statements: server.query("USE sample", *statements),
-            "sample.{}",
-        )
-    server = request.getfixturevalue("postgres")
-    server.query("DROP SCHEMA IF EXISTS jdbc CASCADE; CREATE SCHEMA jdbc")
-    return Database(
-        "postgresql",
-        f"jdbc:postgresql://127.0.0.1:{server.port}/postgres?user=me&currentSchema=jdbc",
-        lambda *statements: server.query("SET search_path = jdbc; " + "; ".join(statements)),
-        "postgres.jdbc.{}",
-    )
+def database(request) -> Database:
+    return opened(request.param, request)
 
 
 DRIVERS = "CREATE TABLE driver (id bigint PRIMARY KEY, name varchar(50), last_update timestamp NULL)"

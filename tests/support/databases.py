@@ -51,10 +51,13 @@ class Postgres:
         self._run("pg_ctl", "-D", str(self.folder / "data"), "-m", mode, "-w", "stop")
 
     def query(self, sql: str, database: str = "postgres") -> list[tuple]:
+        """The rows of the last statement; all of them in one transaction."""
         import psycopg
 
         with psycopg.connect(self.dsn.replace("dbname=postgres", f"dbname={database}")) as connection:
             cursor = connection.execute(sql)
+            while cursor.nextset():
+                pass
             return cursor.fetchall() if cursor.description else []
 
     @property

@@ -79,6 +79,12 @@ BUILT_IN: Final[tuple[Plugin, ...]] = (
         ("jdbc-source",),
     ),
     Plugin(
+        SINK,
+        "io.confluent.connect.jdbc.JdbcSinkConnector",
+        "barnabas.connect.jdbc.sink:JdbcSink",
+        ("jdbc-sink",),
+    ),
+    Plugin(
         SOURCE,
         "io.debezium.connector.postgresql.PostgresConnector",
         "barnabas.connect.cdc.postgres.source:PostgresSource",

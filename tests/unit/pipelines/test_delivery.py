@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
+from barnabas.pipelines.databases.rows import Store
 from barnabas.pipelines.entries.document import from_python
 from barnabas.pipelines.kinds.targets import TARGETS
 from barnabas.pipelines.kinds.targets.base import DeliveryError, Refused, Task
 from barnabas.pipelines.kinds.targets.database import named
-from barnabas.pipelines.kinds.targets.rows import Store
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.spark.frame import DELETED, RECORD_COLUMNS
 from barnabas.pipelines.spark.outgoing import DOCUMENT, IDENTITY

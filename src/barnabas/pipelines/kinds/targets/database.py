@@ -29,6 +29,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from pyspark.sql import functions as F
 
+from barnabas.pipelines.databases.rows import Number, Store, bound, from_json, is_conflict
 from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Anything, Choice, Group, Named, Several, Text
 from barnabas.pipelines.kinds.targets.base import (
@@ -42,7 +43,6 @@ from barnabas.pipelines.kinds.targets.base import (
     field_names,
 )
 from barnabas.pipelines.kinds.targets.ledger import NOTES, Ledger, has_older_notes
-from barnabas.pipelines.kinds.targets.rows import Number, Store, bound, from_json, is_conflict
 from barnabas.pipelines.plan.errors import PipelineError, TargetAway, suggestion
 from barnabas.pipelines.spark.frame import Frame, quoted
 
