@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         DamagedPlace,
         PushedMetric,
     )
+    from barnabas.admin.families.links import Link, LinkTail, MirroredPartition
     from barnabas.admin.families.log_dirs import LogDir, Replica, ReplicaLog
     from barnabas.admin.families.quotas import Match, QuotaEntity, QuotaFilter
     from barnabas.admin.families.records import (
@@ -93,6 +94,7 @@ _FAMILIES: Final = {
         "DamagedPlace",
         "PushedMetric",
     ),
+    "links": ("Link", "LinkTail", "MirroredPartition"),
     "log_dirs": ("LogDir", "Replica", "ReplicaLog"),
     "quotas": ("Match", "QuotaEntity", "QuotaFilter"),
     "records": ("EARLIEST", "LATEST", "MAX_TIMESTAMP", "TO_THE_END", "Bounds", "FoundOffset"),
@@ -142,11 +144,14 @@ __all__ = [
     "Group",
     "GroupListing",
     "HangingTransaction",
+    "Link",
+    "LinkTail",
     "LogDir",
     "Match",
     "Mechanism",
     "Member",
     "MemberKey",
+    "MirroredPartition",
     "NewCredential",
     "NewTopic",
     "NodeId",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from barnabas.admin.families.configs import AsyncConfigs
     from barnabas.admin.families.groups import AsyncGroups
     from barnabas.admin.families.inspection import AsyncInspection
+    from barnabas.admin.families.links import AsyncLinks
     from barnabas.admin.families.log_dirs import AsyncLogDirs
     from barnabas.admin.families.quotas import AsyncQuotas
     from barnabas.admin.families.records import AsyncRecords
@@ -144,6 +145,12 @@ class AsyncAdmin:
         from barnabas.admin.families.inspection import AsyncInspection
 
         return AsyncInspection(self.connections)
+
+    @cached_property
+    def links(self) -> AsyncLinks:
+        from barnabas.admin.families.links import AsyncLinks
+
+        return AsyncLinks(self.connections)
 
     @cached_property
     def topic_bin(self) -> AsyncTopicBin:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from barnabas.admin.families.configs import Configs
     from barnabas.admin.families.groups import Groups
     from barnabas.admin.families.inspection import Inspection
+    from barnabas.admin.families.links import Links
     from barnabas.admin.families.log_dirs import LogDirs
     from barnabas.admin.families.quotas import Quotas
     from barnabas.admin.families.records import Records
@@ -143,6 +144,12 @@ class Admin:
         from barnabas.admin.families.inspection import Inspection
 
         return Inspection(self.thread, self.asynchronous.inspection)
+
+    @cached_property
+    def links(self) -> Links:
+        from barnabas.admin.families.links import Links
+
+        return Links(self.thread, self.asynchronous.links)
 
     @cached_property
     def topic_bin(self) -> TopicBin:

@@ -38,6 +38,7 @@ from barnabas.broker.coordinators.groups import GroupCoordinator
 from barnabas.broker.coordinators.shares import Shares
 from barnabas.broker.coordinators.transactions import Transactions
 from barnabas.broker.housekeeping import Housekeeping
+from barnabas.broker.links.links import Links
 from barnabas.broker.net.limits import ConnectionLimits
 from barnabas.broker.net.listeners import Listeners, SocketBuffers
 from barnabas.broker.net.peers import PeerLost, Peers
@@ -188,6 +189,7 @@ class BrokerServer:
         await services.groups.load_existing()
         await services.shares.load_existing()
         await services.transactions.load_existing()  # after the groups: it may have markers for their offsets
+        await services.links.start()
         services.moving.start()
         services.listeners.serve(self.dispatcher)
         self._housekeeping = Housekeeping(services)
@@ -246,6 +248,7 @@ class BrokerServer:
                 Throttles(config, clock, controller.node_id),
             ),
             in_sync=InSync(config, controller, partitions),
+            links=Links(config, clock, controller, partitions, peers, groups, producer_ids),
             listeners=listeners,
             tokens=Tokens(config, controller, clock, self.machine.entropy),
             authorizer=self._authorizer(controller, listeners, partitions, peers),
@@ -388,6 +391,7 @@ class BrokerServer:
         if services.authorizer is not None and services.authorizer.topic is not None:
             yield "audit topic", services.authorizer.topic.close  # while this broker leads partitions
         # Replication stops first, so that this broker is not taken into in-sync sets again after it has left them.
+        yield "links", services.links.close
         yield "replication", services.replication.close
         yield "leadership", services.controller.hand_over
         yield "in-sync replicas", services.in_sync.close
@@ -425,6 +429,7 @@ class BrokerServer:
         """Partitions have become leaders or followers: update fetchers and coordinators."""
         services = self.services
         services.replication.roles_changed(changed)
+        services.links.roles_changed(changed)
         services.shares.roles_changed(changed)
         topics = {partition.topic for partition in changed}
         for topic, coordinator in (
@@ -476,6 +481,7 @@ class BrokerServer:
     def _on_configs_changed(self, kind: str, entity: str) -> None:
         services = self.services
         services.groups.on_configs_changed(kind, entity)
+        services.links.config_changed(kind, entity)
         services.shares.on_configs_changed(kind, entity)
         if kind in QUOTA_KINDS:
             services.quotas.configure(services.image.configs)

@@ -56,6 +56,11 @@ COMMANDS: Final = (
         "Show a cluster; start and stop one on this machine.",
         also=("barnabas.cli.clusters.cluster_processes",),
     ),
+    Command(
+        "mirror",
+        "barnabas.cli.mirroring.mirror",
+        "Copy topics of another cluster with their offsets; fail over to the copies.",
+    ),
     Command("zookeeper", "barnabas.cli.clusters.zookeeper", "Run ZooKeeper on this machine."),
     Command(
         "clients",

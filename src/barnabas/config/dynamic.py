@@ -17,6 +17,7 @@ from barnabas.config.group_options import GROUP, GROUP_LIMITS, GROUP_SYNONYM
 from barnabas.config.loader import BrokerConfig
 from barnabas.config.option import ConfigError, Kind, Mode, Option, OptionTable, format_value
 from barnabas.config.topic_options import (
+    BARNABAS_LINK,
     MAX_COMPACTION_LAG_MS,
     MIN_COMPACTION_LAG_MS,
     REMOTE_STORAGE_ENABLE,
@@ -91,7 +92,17 @@ def new_topic_configs(broker: BrokerConfig, configs: Mapping[str, str | None]) -
     if missing:
         raise _invalid(f"Null value not supported for topic configs: {', '.join(missing)}")
     texts = {name: text for name, text in configs.items() if text is not None}
+    _check_link({}, texts)
     return _checked_topic(broker, texts)
+
+
+def _check_link(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Raises ApiError(INVALID_CONFIG) if a client changes whether a topic is mirrored."""
+    name = BARNABAS_LINK.name
+    if before.get(name, "") != after.get(name, ""):
+        raise _invalid(
+            f"{name} says which link mirrors the topic; links set it themselves, and `barnabas mirror link promote` ends it"
+        )
 
 
 def altered_topic_configs(
@@ -102,6 +113,7 @@ def altered_topic_configs(
         if change.name not in TOPIC and change.operation != Operation.DELETE:
             raise _unknown_topic(change.name)
     texts = _altered(TOPIC, current, changes, lambda name: format_value(broker.topic_default(name)))
+    _check_link(current, texts)
     return _checked_topic(broker, texts)
 
 

@@ -298,6 +298,13 @@ BARNABAS_TOPIC_BIN_MS: Final = TOPIC.long(
     lo=0,
     mark=WORKS,
 )
+BARNABAS_LINK: Final = TOPIC.string(
+    "barnabas.link",
+    "",
+    "The link that mirrors the topic from another cluster, and the topic's id there; such a topic is read-only. Set by "
+    "`barnabas mirror link`, and by nobody else.",
+    mark=WORKS,
+)
 
 # For topics the mode is always CLUSTER in the broker's sense: a change needs no restart.
 TOPIC_MODE: Final = Mode.CLUSTER

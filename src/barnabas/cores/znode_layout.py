@@ -45,6 +45,7 @@ DEFAULT_ENTITY: Final = "<default>"
 
 CONFIG_TYPES: Final = (
     "topics", "brokers", "users", "clients", "ips", "groups", "client-metrics", "broker-loggers",
+    "links",
 )  # fmt: skip
 
 # Nodes that exist in every tree, parents first.

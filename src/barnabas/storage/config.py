@@ -50,6 +50,7 @@ class LogConfig:
     confluent_value_schema_validation: bool = False
     confluent_key_subject_name_strategy: str = "TopicNameStrategy"
     confluent_value_subject_name_strategy: str = "TopicNameStrategy"
+    barnabas_link: str = ""
     is_internal: bool = False
 
     compact: bool = field(init=False, repr=False)
@@ -82,7 +83,8 @@ class LogConfig:
             and not checks_schemas
             and not self.log_append_time
             and self.compression_type == "producer"
-            and self.timestamp_before_max_ms == LONG_MAX,
+            and self.timestamp_before_max_ms == LONG_MAX
+            and not self.barnabas_link,
         )
 
     @classmethod

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from barnabas.broker.coordinators.groups import GroupCoordinator
     from barnabas.broker.coordinators.shares import Shares
     from barnabas.broker.coordinators.transactions import Transactions
+    from barnabas.broker.links.links import Links
     from barnabas.broker.net.listeners import Listeners
     from barnabas.broker.net.peers import Peers
     from barnabas.broker.partitions.moving import Moving
@@ -64,6 +65,7 @@ class Services:
     peers: Peers
     replication: Replication
     in_sync: InSync
+    links: Links
     authorizer: Authorizer | None
     """None when everybody may do everything."""
     fetch_bytes_max: int

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from barnabas.cores import links
 from barnabas.cores.acl import Resource, Rule, Rules, decide_acls
-from barnabas.cores.controller import decide_config
+from barnabas.cores.controller import decide_config, require_topic
 from barnabas.cores.quota_entities import Entity, altered_quotas, entity_config
 
 if TYPE_CHECKING:
@@ -127,6 +128,27 @@ class ConfigChanges:
     async def change(self, decide: Callable[[], Iterable[Op]]) -> None:
         """Change nodes that affect nothing but the image. decide: the changes, from the current image. Raises ApiError."""
         await self._executor.run(lambda: self._executor.change(decide))
+
+    async def alter_link(
+        self, name: str, alter: Callable[[dict[str, str]], dict[str, str]], *, validate_only: bool = False
+    ) -> None:
+        """Change a link to another cluster; an empty result removes it. Raises ApiError, as `alter` may."""
+
+        def altered() -> AlteredConfig:
+            return links.KIND, name, alter(dict(self._image.config(links.KIND, name)))
+
+        await self._change_config(altered, validate_only)
+
+    async def set_link(self, topic: str, link: str) -> None:
+        """From now on `link` mirrors a topic; empty: it is a topic like any other. Raises ApiError."""
+
+        def altered() -> AlteredConfig:
+            require_topic(self._image, topic)
+            texts = dict(self._image.config("topics", topic))
+            texts.pop(links.TOPIC_OPTION, None)
+            return "topics", topic, texts | ({links.TOPIC_OPTION: link} if link else {})
+
+        await self._change_config(altered, validate_only=False)
 
     async def _change_config(self, altered: Callable[[], AlteredConfig], validate_only: bool) -> None:
         """altered: (kind, entity, its texts after the change), evaluated again for every attempt."""

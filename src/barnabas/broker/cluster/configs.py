@@ -29,7 +29,7 @@ from barnabas.config.dynamic import (
     unknown_broker_names,
 )
 from barnabas.config.option import ConfigError
-from barnabas.config.topic_options import TOPIC
+from barnabas.config.topic_options import BARNABAS_LINK, TOPIC
 from barnabas.cores import topic_names
 from barnabas.cores.cluster_image import INTERNAL_TOPICS, ClusterImage
 from barnabas.cores.controller import require_topic
@@ -52,6 +52,14 @@ RESOURCE_FOLDERS: Final[Mapping[int, str]] = {
     Resource.CLIENT_METRICS: "client-metrics",
 }
 """Where the options of each type of resource are stored under /config."""
+
+
+CLIENT_SECRETS: Final = ("password", "sasl.jaas.config", "token", "client.secret", "ssl.keystore.key")
+
+
+def is_client_secret(name: str) -> bool:
+    """Whether a client's option contains a secret."""
+    return name.endswith(CLIENT_SECRETS)
 
 
 class Configs:
@@ -123,6 +131,23 @@ class Configs:
     def check_new_topic(self, configs: Mapping[str, str | None]) -> dict[str, str]:
         """The options of a new topic, checked. Raises ApiError INVALID_CONFIG."""
         return new_topic_configs(self._broker, configs)
+
+    def sealed(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """A client's options with their passwords encrypted. Raises ApiError INVALID_CONFIG without a secret for that."""
+        try:
+            return {
+                name: self._passwords.encode(name, text) if is_client_secret(name) else text
+                for name, text in texts.items()
+            }
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+    def unsealed(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """The reverse. Raises CannotDecrypt."""
+        return {
+            name: self._passwords.decode(text) if is_client_secret(name) else text
+            for name, text in texts.items()
+        }
 
     # --- describing ------------------------------------------------------------------------------------
 
@@ -203,7 +228,8 @@ class Configs:
                 ErrorCode.INVALID_CONFIG, "no options are named; delete those of all brokers one by one"
             )
         entity = name or DEFAULT_ENTITY if kind == "brokers" else name
-        gone = [option for option in self._image.config(kind, entity) if option not in texts]
+        kept = {*texts, BARNABAS_LINK.name}  # what links set stays
+        gone = [option for option in self._image.config(kind, entity) if option not in kept]
         changes: list[tuple[str, int, str | None]] = [(option, Operation.DELETE, None) for option in gone]
         return changes + [(option, Operation.SET, text) for option, text in texts.items()]
 

@@ -51,6 +51,29 @@ class ProducerIds:
         self._next += 1
         return taken
 
+    async def keep_above(self, producer_id: int) -> int:
+        """No broker reserves this id or a lower one from now on; returns the last id that is out of reach. Raises ApiError.
+
+        For ids that another cluster handed out, whose records are copied here. Blocks that other brokers have reserved stay.
+        """
+        self._next = max(self._next, producer_id + 1)
+        try:
+            while True:
+                tree = self._tree()
+                data, stat = await tree.get(PRODUCER_ID_BLOCK)
+                newest = decode_producer_id_block(data)
+                if newest is not None and newest.last >= producer_id:
+                    return newest.last
+                block = ProducerIdBlock(self._node_id, producer_id + 1, producer_id + BLOCK_IDS)
+                try:
+                    await tree.set(PRODUCER_ID_BLOCK, encode_producer_id_block(block), stat.version)
+                except BadVersion:
+                    continue
+                return block.last
+        except TreeError as error:
+            why = f"producer ids cannot be kept apart: {error}"
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why) from error
+
     async def _reserve(self) -> ProducerIdBlock:
         """Reserve a new block; the znode's version ensures that only one of several brokers gets it. Raises TreeError."""
         while True:

@@ -12,7 +12,7 @@ from barnabas.broker.cluster.registration import REGISTER_POLL_S
 from barnabas.config import broker_log, broker_zookeeper, topic_options
 from barnabas.config.dynamic import TopicConfig
 from barnabas.coordination.tree import TreeError
-from barnabas.cores import topic_names
+from barnabas.cores import links, topic_names
 from barnabas.cores.cluster_image import TopicImage
 from barnabas.cores.controller import (
     CreatePartitions,
@@ -94,8 +94,9 @@ class TopicChanges:
         validate_only: bool = False,
         clamp_replication: bool = False,
         charge: Charge = no_charge,
+        link: str = "",
     ) -> TopicImage:
-        """The topic as created (with validate_only: as it would be created). Raises ApiError."""
+        """The topic as created (with validate_only: as it would be created). link: mirrors it. Raises ApiError."""
         topic_id = self._entropy.uuid()
         charge = _once(charge)
         decided: TopicImage | None = None
@@ -111,7 +112,7 @@ class TopicChanges:
                 num_partitions,
                 replication_factor,
                 assignments,
-                self._configs.check_new_topic(configs),
+                self._configs.check_new_topic(configs) | ({links.TOPIC_OPTION: link} if link else {}),
                 self._config.get(broker_log.NUM_PARTITIONS),
                 self._config.get(broker_log.DEFAULT_REPLICATION_FACTOR),
                 clamp_replication,

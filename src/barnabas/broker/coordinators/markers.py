@@ -42,8 +42,15 @@ log = logging.getLogger("barnabas.transactions")
 RETRY_S: Final = 1.0
 MARKERS_VERSION: Final = 2
 SEND_TIMEOUT_S: Final = 60.0
-MOVED_ON: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""The partition has seen a newer end of this producer's transactions, so this marker is no longer needed."""
+MOVED_ON: Final = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+        ErrorCode.POLICY_VIOLATION,
+    }
+)
+"""The partition has seen a newer end of this producer's transactions, or has become a copy of another cluster's, which gets
+its markers from there: this marker is no longer needed."""
 
 
 class Job:

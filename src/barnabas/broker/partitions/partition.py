@@ -19,6 +19,7 @@ from barnabas.broker.partitions.batch_checks import (
 )
 from barnabas.broker.partitions.replica import Replica
 from barnabas.cores.fetch import FetchPartition
+from barnabas.cores.links import refuse_write
 from barnabas.cores.partition import Origin
 from barnabas.records.batch import (
     CODEC_MASK,
@@ -96,6 +97,8 @@ class Partition(Replica):
         """
         self._require_leader()
         core, config = self.log.core, self.log.config
+        if config.barnabas_link:
+            raise refuse_write(self.topic, config.barnabas_link)
         header, records = checked(records, self.topic, config)
         attributes = header.attributes
         if acks_all and self._replicas.count < config.min_insync_replicas:
@@ -123,6 +126,8 @@ class Partition(Replica):
     def append_built(self, batch: bytes) -> Acknowledgement:
         """Append a batch that this broker has built itself (a coordinator's). Raises ApiError with nothing appended."""
         self._require_leader()
+        if self.config.barnabas_link:
+            raise refuse_write(self.topic, self.config.barnabas_link)
         if self._replicas.count < self.config.min_insync_replicas:
             raise self._too_few_replicas(ErrorCode.NOT_ENOUGH_REPLICAS)
         records = memoryview(bytearray(batch))
@@ -137,6 +142,8 @@ class Partition(Replica):
     ) -> Acknowledgement:
         """Append the end of a producer's transaction. Raises ApiError with nothing appended."""
         self._require_leader()
+        if self.config.barnabas_link:
+            raise refuse_write(self.topic, self.config.barnabas_link)
         now_ms = self._surroundings.clock.now_ms()
         batch = build_marker(
             commit=commit,
@@ -152,6 +159,31 @@ class Partition(Replica):
         )
         base_offset = self._write(records, header, now_ms)
         return self._promise(base_offset, self.log.core.log_end_offset, -1, True)
+
+    def append_mirrored(self, records: memoryview) -> None:
+        """Append checked batches of another cluster, with their offsets and epochs, as the leader of a copy.
+
+        Raises ApiError, OffsetOutOfRange for a batch below the log's end, and LogDirOffline.
+        """
+        self._require_leader()
+        self.log.append_replicated(records, self._surroundings.clock.now_ms())
+        self.replicated_in += len(records)
+        if self.log.must_flush_now:
+            self._flush_soon()
+        self._advance()
+        if self._replicas.followers and self.waiters:
+            self._surroundings.wake(self)
+
+    def cut_mirrored(self, offset: Offset, *, fully: bool) -> None:
+        """End the log of a copy at `offset`, or (fully) begin it there without records. Raises ApiError, LogDirOffline."""
+        self._require_leader()
+        now_ms = self._surroundings.clock.now_ms()
+        if fully:
+            self.log.truncate_fully_and_start_at(offset, now_ms)
+        else:
+            self.log.truncate_to(offset, now_ms)
+        self._advance()
+        self._surroundings.wake(self)
 
     def promise_end(self) -> Acknowledgement:
         """An acknowledgement that is ready when everything now in the log is committed."""

@@ -96,6 +96,8 @@ OWN: Final[Mapping[int, tuple[str, str, int | None]]] = {
     30003: ("DescribeDeletedTopics", "topic_bin", 0),
     30004: ("RestoreTopic", "topic_bin", 0),
     30005: ("PurgeTopics", "topic_bin", 0),
+    30006: ("AlterLink", "links", 0),
+    30007: ("DescribeLinks", "links", 0),
 }
 """APIs of our own, far from Kafka's keys, in the same form; announced to our own client only."""
 

@@ -14,6 +14,7 @@ from barnabas.broker.api.context import Context
 from barnabas.broker.api.handlers.once import by_topic
 from barnabas.broker.partitions.acknowledgement import Deletion, all_ready
 from barnabas.cores.cluster_image import INTERNAL_TOPICS
+from barnabas.cores.links import require_not_linked
 from barnabas.records.units import Offset
 from barnabas.runtime.pace import in_pieces
 from barnabas.storage.errors import LogDirOffline, OffsetOutOfRange
@@ -71,6 +72,7 @@ def _delete(context: Context, topic: str, index: int, offset: int) -> tuple[Part
     partition = context.services.partitions.require_leader(topic, index)
     if topic in INTERNAL_TOPICS:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
+    require_not_linked(context.services.image, topic)
     if partition.offline is not None:
         raise partition.unavailable()
     if not partition.config.delete:

@@ -8,6 +8,7 @@ from typing import Final
 
 from barnabas.broker.api.context import Context
 from barnabas.broker.api.handlers.once import TOPIC_TWICE, once
+from barnabas.cores.links import require_not_linked
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -42,6 +43,7 @@ async def _grow(
     if topic.assignments is not None:
         assignments = [tuple(assignment.broker_ids) for assignment in topic.assignments]
     try:
+        require_not_linked(context.services.image, topic.name)
         await context.services.controller.topics.add_partitions(
             topic.name,
             topic.count,

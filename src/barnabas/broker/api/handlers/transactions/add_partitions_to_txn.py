@@ -14,6 +14,7 @@ from barnabas.broker.api.handlers.once import by_topic
 from barnabas.broker.api.handlers.transactions.answers import closed_as_stale, code_for
 from barnabas.cores.acl import Operation
 from barnabas.cores.decision import Producer
+from barnabas.cores.links import link_of
 from barnabas.cores.transactions.state import TV_0, TV_2, TopicPartition
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.add_partitions_to_txn import (
@@ -110,17 +111,21 @@ def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartitio
 
 
 def _unknown(context: Context, wanted: list[TopicPartition]) -> Errors:
-    """Adding is all or nothing: one partition that does not exist keeps the others out."""
+    """Adding is all or nothing: one partition that does not exist, or is a read-only copy, keeps the others out."""
     topics = context.services.image.topics
     missing = {
         (name, index) for name, index in wanted if name not in topics or index not in topics[name].partitions
     }
-    return {
-        partition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if partition in missing
-        else ErrorCode.OPERATION_NOT_ATTEMPTED
-        for partition in (wanted if missing else ())
-    }
+    linked = {(name, index) for name, index in wanted if link_of(context.services.image, name) is not None}
+    errors: Errors = {}
+    for partition in wanted if missing or linked else ():
+        if partition in missing:
+            errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif partition in linked:
+            errors[partition] = ErrorCode.POLICY_VIOLATION
+        else:
+            errors[partition] = ErrorCode.OPERATION_NOT_ATTEMPTED
+    return errors
 
 
 def _rows(wanted: list[TopicPartition], errors: Errors) -> list[AddPartitionsToTxnTopicResult]:

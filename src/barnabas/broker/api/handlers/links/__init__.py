@@ -1,0 +1,1 @@
+"""Handlers of our own requests about links that mirror other clusters."""
