@@ -86,6 +86,28 @@ BUILT_IN: Final[tuple[Plugin, ...]] = (
     ),
     Plugin(
         SOURCE,
+        "io.lenses.streamreactor.connect.mqtt.source.MqttSourceConnector",
+        "barnabas.connect.mqtt.source:LensesMqttSource",
+        ("com.datamountaineer.streamreactor.connect.mqtt.source.MqttSourceConnector", "mqtt-source"),
+    ),
+    Plugin(
+        SINK,
+        "io.lenses.streamreactor.connect.mqtt.sink.MqttSinkConnector",
+        "barnabas.connect.mqtt.sink:LensesMqttSink",
+        ("com.datamountaineer.streamreactor.connect.mqtt.sink.MqttSinkConnector", "mqtt-sink"),
+    ),
+    Plugin(
+        SOURCE,
+        "io.confluent.connect.mqtt.MqttSourceConnector",
+        "barnabas.connect.mqtt.source:ConfluentMqttSource",
+    ),
+    Plugin(
+        SINK,
+        "io.confluent.connect.mqtt.MqttSinkConnector",
+        "barnabas.connect.mqtt.sink:ConfluentMqttSink",
+    ),
+    Plugin(
+        SOURCE,
         "io.debezium.connector.postgresql.PostgresConnector",
         "barnabas.connect.cdc.postgres.source:PostgresSource",
         ("postgres-cdc",),
