@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
 
 from barnabas.admin import Admin, Link, ResourceError
 from barnabas.admin import TopicPartition as AdminPartition
+from barnabas.cli.main import run as barnabas
 from barnabas.cores.links import LinkSpec
 from barnabas.testing import Broker
 from tests.support.cluster import until
@@ -334,3 +335,50 @@ def test_a_paused_link_copies_nothing_until_it_goes_on(clusters: tuple[Broker, B
             send(target.bootstrap, "rests", ["c"])
         admin.links.resume("resting")
         caught_up(admin, "resting", 1, 2)
+
+
+def test_both_sides_are_compared_and_the_first_difference_is_named(
+    clusters: tuple[Broker, Broker], capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = clusters
+    topic(source.bootstrap, "same", retention__ms="-1")
+    for begin in range(0, 250, 50):  # each a batch
+        send(
+            source.bootstrap,
+            "same",
+            [str(number) for number in range(begin, begin + 50)],
+            **{"linger.ms": 100},
+        )
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = barnabas(["mirror", *words, "-b", target.bootstrap])
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    where = ("--from", source.bootstrap, "--topics", "same", "--interval-ms", "100")
+    assert run("link", "create", "check", *where, "--preview")[:2] == (
+        0,
+        "TOPIC  PARTITIONS\nsame            1\n",
+    )
+    assert (
+        run("link", "create", "check", *where)[1]
+        == f"created link check: copies 1 topic of {source.bootstrap}\n"
+    )
+    with Admin(target.bootstrap) as admin:
+        caught_up(admin, "check", 1, 250)
+        code, out, err = run("verify", "check", "--range", "100")
+        assert (code, err) == (0, "250 records in 3 ranges: both sides are the same\n")
+        assert [line.split()[2:5] for line in out.splitlines()[1:]] == [
+            ["0", "to", "99"],
+            ["100", "to", "199"],
+            ["200", "to", "249"],
+        ]
+        assert "same   in sync" in run("status", "check")[1].replace("check  ", "")
+        assert run("link", "promote", "check")[0] == 0
+        send(source.bootstrap, "same", ["there"])
+        send(target.bootstrap, "same", ["here"])
+        code, _, err = run("verify", "check", "-t", "same")
+        assert (code, err) == (1, "same-0 differs from offset 250 on\n")
+        assert run("link", "delete", "check")[1] == "deleted link check\n"
+        code, _, err = run("link", "status", "check")
+        assert (code, "no link is called check" in err) == (1, True)

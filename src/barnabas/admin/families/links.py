@@ -172,12 +172,13 @@ class AsyncLinks:
         """Copy again. Raises ResourceError."""
         await self._alter(wire.AlterLinkRequest(name=name, action=Action.RESUME), "go on with")
 
-    async def mirror_again(self, name: str, topics: Iterable[str] | None = None) -> None:
-        """Make promoted topics copies again; what was written to them since is removed. Raises ResourceError."""
-        named = None if topics is None else list(topics)
-        await self._alter(
-            wire.AlterLinkRequest(name=name, action=Action.MIRROR_AGAIN, topics=named), "mirror again with"
-        )
+    async def mirror_again(self, name: str) -> None:
+        """Make promoted topics read-only again. The link is paused: once it goes on, what they have beyond the source is
+        removed.
+
+        Raises ResourceError.
+        """
+        await self._alter(wire.AlterLinkRequest(name=name, action=Action.MIRROR_AGAIN), "mirror again with")
 
     async def _alter(self, request: wire.AlterLinkRequest, doing: str) -> list[wire.LinkTail]:
         rows: list[wire.LinkTail] = []

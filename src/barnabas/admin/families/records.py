@@ -16,6 +16,7 @@ from barnabas.client.async_connection import AsyncConnection
 from barnabas.client.errors import ClientError, UnsupportedByBroker
 from barnabas.wire.messages import delete_records as wire_delete
 from barnabas.wire.messages import list_offsets as wire_offsets
+from barnabas.wire.messages import offset_for_leader_epoch as wire_epochs
 
 PARTITIONS_BATCH: Final = 2_000
 
@@ -122,6 +123,38 @@ class AsyncRecords:
         }
         return Results(done, {**starts.failed, **ends.failed})
 
+    async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Results[TopicPartition, Offset]:
+        """Where each partition's leader epoch ended in its log, or the newest epoch below it. Needs Kafka 0.11."""
+
+        async def ask(
+            connection: AsyncConnection, batch: Sequence[TopicPartition]
+        ) -> Mapping[TopicPartition, Offset | ClientError]:
+            rows = [
+                wire_epochs.OffsetForLeaderTopic(
+                    topic=name,
+                    partitions=[
+                        wire_epochs.OffsetForLeaderPartition(partition=number, leader_epoch=epoch)
+                        for number, epoch in numbers.items()
+                    ],
+                )
+                for name, numbers in values_by_topic({key: epochs[key] for key in batch}).items()
+            ]
+            answer = await connection.call(
+                wire_epochs.OffsetForLeaderEpochRequest(replica_id=-1, topics=rows),
+                wire_epochs.OffsetForLeaderEpochResponse,
+            )
+            return {
+                key: ResourceError(row.error_code, "find the end of an epoch in", f"partition {key}")
+                if row.error_code
+                else Offset(row.end_offset)
+                for topic in answer.topics
+                for row in topic.partitions
+                for key in [TopicPartition(topic.topic, row.partition)]
+            }
+
+        route = to_leaders(self._cluster, "find the end of an epoch in")
+        return await spread(self._cluster, epochs, route, ask, batch=PARTITIONS_BATCH)
+
     async def delete(
         self, before: Mapping[TopicPartition, int], *, timeout_s: float = 30.0
     ) -> Results[TopicPartition, Offset]:
@@ -161,6 +194,7 @@ class Records(Family[AsyncRecords]):
 
     offsets = blocking(AsyncRecords.offsets)
     bounds = blocking(AsyncRecords.bounds)
+    epoch_ends = blocking(AsyncRecords.epoch_ends)
     delete = blocking(AsyncRecords.delete)
 
 

@@ -21,6 +21,7 @@ from barnabas.cores.links import (
     PAUSED,
     PROMOTED,
     LinkSpec,
+    link_of,
     linked_topics,
     promoted_epoch,
 )
@@ -258,22 +259,20 @@ def abort_open(partition: Partition) -> int:
 # --- other changes ------------------------------------------------------------------------------------------
 
 
-async def mirror_again(links: Surroundings, name: str, topics: Collection[str] | None) -> list[str]:
-    """Topics that were promoted become copies again; what was written to them since is removed. Raises ApiError."""
+async def mirror_again(links: Surroundings, name: str) -> None:
+    """The topics of a promoted link are read-only again, and the link is paused. When it goes on, what they have and the
+    source has not is removed: so the source has to be brought up to date first. Raises ApiError.
+    """
     controller = links.controller
-    controller.require_office()
     image = controller.image
     spec = spec_of(image, name)
-    if spec.state != PROMOTED and not spec.promoted:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"no topic of the link {name} was promoted")
-    again = replace(spec, state=MIRRORING, takes_over=True, promoted=frozenset())
-    if topics is not None:
-        left = (
-            {topic for topic in image.topics if spec.takes_topic(topic)} if spec.state == PROMOTED else set()
-        )
-        again = replace(again, promoted=(spec.promoted | left) - set(topics))
+    if spec.state == MIRRORING:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"the link {name} is {spec.state}: it was not promoted")
+    again = replace(spec, state=PAUSED, promoted=frozenset())
     await controller.options.alter_link(name, lambda _: again.texts())
-    return sorted(topic for topic in image.topics if again.takes_topic(topic))
+    for topic in list(image.topics):
+        if again.takes_topic(topic) and link_of(image, topic) is None:
+            await controller.options.set_link(topic, name)
 
 
 async def set_state(links: Surroundings, name: str, state: str) -> None:

@@ -164,7 +164,7 @@ def create(
     json: AsJson = False,
 ) -> int:
     """Copy topics of another cluster into this one, with the same offsets, and go on with it."""
-    texts = {**_read(config), "bootstrap.servers": source}
+    texts = {**read_config(config), "bootstrap.servers": source}
     spec = LinkSpec(
         name,
         texts,
@@ -212,7 +212,8 @@ def _show_preview(found: Mapping[str, int], json: bool) -> None:
         summarize("the source has no such topics yet; new ones will be copied")
 
 
-def _read(path: Path | None) -> dict[str, str]:
+def read_config(path: Path | None) -> dict[str, str]:
+    """The client properties of a file. Raises CliError."""
     if path is None:
         return {}
     try:

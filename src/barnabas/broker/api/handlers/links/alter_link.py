@@ -73,7 +73,7 @@ async def _resume(context: Context, request: AlterLinkRequest) -> list[LinkTail]
 
 
 async def _mirror_again(context: Context, request: AlterLinkRequest) -> list[LinkTail]:
-    await promoting.mirror_again(context.services.links, request.name, request.topics)
+    await promoting.mirror_again(context.services.links, request.name)
     return []
 
 

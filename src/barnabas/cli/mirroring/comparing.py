@@ -1,0 +1,114 @@
+"""Compares a copied partition with its source, range by range, by counts and checksums of what is stored.
+
+Batches of the present format are compared by their checksums, without unpacking them; where the source stores messages of an
+older format, records are compared, since the copy has them in batches of its own. The first difference is named by its
+offset.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Final, NamedTuple
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.fetching import Reader
+from barnabas.records.batch import MAGIC_POS, Record, batches, records_of
+from barnabas.records.message_set import read_message_set
+
+FETCH_BYTES: Final = 4 << 20
+OLD_FORMATS: Final = (0, 1)
+
+
+class Piece(NamedTuple):
+    """A batch, or a record where the formats differ. last: its last offset. mark: a checksum of what it holds."""
+
+    first: int
+    last: int
+    records: int
+    mark: int
+
+
+@dataclass(slots=True)
+class Range:
+    """Offsets from `first` to `last`, what both sides hold there, and from which offset on they differ (-1: nowhere)."""
+
+    first: int
+    last: int
+    source_records: int = 0
+    copied_records: int = 0
+    source_sum: int = 0
+    copied_sum: int = 0
+    differs_from: int = -1
+
+
+def compare(
+    source: Cluster, target: Cluster, topic: str, partition: int, first: int, end: int, step: int
+) -> Iterator[Range]:
+    """Ranges of `step` offsets (a batch counts where it begins) from `first` to before `end`. Ends with the first one that
+    differs. Raises ClientError.
+    """
+    old = _is_old(source, topic, partition, first, end)
+    ours = _pieces(target, topic, partition, first, end, old)
+    theirs = _pieces(source, topic, partition, first, end, old)
+    current = Range(first, min(first + step, end) - 1)
+    for theirs_piece, ours_piece in zip_longest(theirs, ours):
+        begin = min(piece.first for piece in (theirs_piece, ours_piece) if piece is not None)
+        while begin > current.last and current.last < end - 1:
+            yield current
+            current = Range(current.last + 1, min(current.last + 1 + step, end) - 1)
+        if theirs_piece is not None:
+            current.source_records += theirs_piece.records
+            current.source_sum = _add(current.source_sum, theirs_piece)
+        if ours_piece is not None:
+            current.copied_records += ours_piece.records
+            current.copied_sum = _add(current.copied_sum, ours_piece)
+        if theirs_piece != ours_piece:
+            current.differs_from = max(begin, first)
+            break
+    yield current
+
+
+def _add(total: int, piece: Piece) -> int:
+    return zlib.crc32(b"%d %d %d" % (piece.first, piece.last, piece.mark), total)
+
+
+def _is_old(source: Cluster, topic: str, partition: int, first: int, end: int) -> bool:
+    """Whether the source stores messages of an older format at the start of what is compared."""
+    reader = Reader(source, topic, partition, read_committed=False, max_bytes=FETCH_BYTES)
+    for fetched in reader.read(first, end):
+        return len(fetched.records) > MAGIC_POS and fetched.records[MAGIC_POS] in OLD_FORMATS
+    return False
+
+
+def _pieces(cluster: Cluster, topic: str, partition: int, first: int, end: int, old: bool) -> Iterator[Piece]:
+    reader = Reader(cluster, topic, partition, read_committed=False, max_bytes=FETCH_BYTES)
+    for fetched in reader.read(first, end) if first < end else ():
+        for piece in _records_in(fetched.records) if old else _batches_in(fetched.records):
+            if piece.first >= end:
+                return
+            if piece.last >= first:
+                yield piece
+
+
+def _batches_in(records: memoryview) -> Iterator[Piece]:
+    for position, header in batches(records):
+        batch = records[position : position + header.size_bytes]
+        last = header.base_offset + header.last_offset_delta
+        yield Piece(header.base_offset, last, header.record_count, zlib.crc32(batch[MAGIC_POS:]))
+
+
+def _records_in(records: memoryview) -> Iterator[Piece]:
+    if len(records) > MAGIC_POS and records[MAGIC_POS] in OLD_FORMATS:
+        yield from map(_piece_of, read_message_set(records))
+        return
+    for position, header in batches(records):
+        if not header.is_control:
+            yield from map(_piece_of, records_of(records, position, header))
+
+
+def _piece_of(record: Record) -> Piece:
+    mark = zlib.crc32(repr((record.timestamp, record.key, record.value)).encode())
+    return Piece(record.offset, record.offset, 1, mark)

@@ -1,0 +1,172 @@
+"""`barnabas mirror status` and `verify`: how far copies are, and whether they hold what the source holds."""
+
+from __future__ import annotations
+
+import json as json_module
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from barnabas.admin import Admin, Link, TopicPartition
+from barnabas.cli.mirroring.comparing import Range, compare
+from barnabas.cli.mirroring.mirror import app, link_of, read_config, state_of, with_links
+from barnabas.client.cluster import Cluster
+from barnabas.terminal.administering import administer, explained, options_of
+from barnabas.terminal.connection import connect
+from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
+from barnabas.terminal.options import AsJson, Bootstrap, Properties, Verbose
+from barnabas.terminal.output import count_of, note, print_json, print_table, summarize
+from barnabas.terminal.runner import example
+
+
+@app.command(epilog=example("barnabas mirror status -b localhost:9192"))
+def status(
+    name: Annotated[
+        str | None, typer.Argument(metavar="LINK", help="Default: all links.", show_default=False)
+    ] = None,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    verbose: Verbose = False,
+    json: AsJson = False,
+) -> int:
+    """Show how far the copies of each topic are behind, in records and in seconds."""
+    with with_links(bootstrap, properties, verbose) as admin:
+        links = admin.links.describe() if name is None else [link_of(admin, name)]
+    rows = [row for link in links for row in by_topic(link)]
+    if json:
+        print_json(rows)
+    elif rows:
+        print_table(
+            ("LINK", "TOPIC", "STATE", "PARTITIONS", "LAG", "LAG S", "MISSED", "DROPPED"),
+            [
+                (
+                    row["link"], row["topic"], row["state"], row["partitions"], row["lag"],
+                    None if row["lag_ms"] is None else round(row["lag_ms"] / 1000, 1), row["missed"], row["dropped"],
+                )
+                for row in rows
+            ],
+        )  # fmt: skip
+    else:
+        summarize("nothing is copied")
+    for link in links:
+        if link.unreachable:
+            note(f"{link.name}: the source cannot be reached: {link.unreachable}")
+    return EXIT_OK
+
+
+def by_topic(link: Link) -> Iterator[dict[str, Any]]:
+    """A row for each topic of a link."""
+    for topic in link.topics:
+        parts = [row for row in link.partitions if row.topic == topic]
+        lags, times = [row.lag for row in parts], [row.lag_ms for row in parts]
+        states = sorted({row.state for row in parts}) or [state_of(link)]
+        yield {
+            "link": link.name,
+            "topic": topic,
+            "state": ", ".join(states),
+            "partitions": len(parts),
+            "lag": None if not lags or min(lags) < 0 else sum(lags),
+            "lag_ms": None if not times or min(times) < 0 else max(times),
+            "missed": sum(row.missed for row in parts),
+            "dropped": sum(row.dropped for row in parts),
+        }
+
+
+@app.command(epilog=example("barnabas mirror verify east -b localhost:9192"))
+def verify(
+    name: Annotated[str, typer.Argument(metavar="LINK", show_default=False)],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-t", "--topic", metavar="TOPIC", help="Only this topic; may be repeated.", show_default=False
+        ),
+    ] = None,
+    step: Annotated[
+        int, typer.Option("--range", metavar="N", min=1, help="How many offsets are compared at a time.")
+    ] = 100_000,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="How this command reaches the source: client properties, as security.protocol and sasl.*.",
+            show_default=False,
+        ),
+    ] = None,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    verbose: Verbose = False,
+    json: AsJson = False,
+) -> int:
+    """Compare copies with their source by counts and checksums; exit code 1 if they differ.
+
+    What both sides hold is compared: from the later start to the earlier end.
+    """
+    rows: list[dict[str, Any]] = []
+    target_options = options_of(connect(bootstrap, properties, verbose))
+    with with_links(bootstrap, properties, verbose) as admin:
+        link = link_of(admin, name)
+        pairs = [f"{key}={text}" for key, text in read_config(config).items()]
+        with administer(link.source, pairs) as source, explained():
+            ours, theirs = Cluster(target_options), Cluster(source.options)
+            try:
+                for key, first, end in _common(admin, source, link, topic):
+                    for part in compare(theirs, ours, key.topic, key.partition, first, end, step):
+                        rows.append(_row(key, part))
+                        if json:
+                            print(json_module.dumps(rows[-1]), flush=True)
+            finally:
+                ours.close()
+                theirs.close()
+    return _told(rows, json)
+
+
+def _common(
+    admin: Admin, source: Admin, link: Link, topics: list[str] | None
+) -> Iterator[tuple[TopicPartition, int, int]]:
+    """(partition, first, end) of what both sides hold."""
+    wanted: Sequence[str] = link.topics if topics is None else topics
+    views = admin.topics.describe(wanted).require()
+    keys = [TopicPartition(name, part.number) for name, view in views.items() for part in view.partitions]
+    ours, theirs = admin.records.bounds(keys).require(), source.records.bounds(keys).require()
+    for key in keys:
+        first, end = max(ours[key].start, theirs[key].start), min(ours[key].end, theirs[key].end)
+        if first < end:
+            yield key, first, end
+
+
+def _row(key: TopicPartition, part: Range) -> dict[str, Any]:
+    return {
+        "topic": key.topic,
+        "partition": key.partition,
+        "first": part.first,
+        "last": part.last,
+        "source_records": part.source_records,
+        "copied_records": part.copied_records,
+        "source_checksum": f"{part.source_sum:08x}",
+        "copied_checksum": f"{part.copied_sum:08x}",
+        "differs_from": part.differs_from if part.differs_from >= 0 else None,
+    }
+
+
+def _told(rows: list[dict[str, Any]], json: bool) -> int:
+    different = [row for row in rows if row["differs_from"] is not None]
+    if rows and not json:
+        print_table(
+            ("TOPIC", "PARTITION", "OFFSETS", "SOURCE", "COPY", "SOURCE SUM", "COPY SUM"),
+            [
+                (
+                    row["topic"], row["partition"], f"{row['first']} to {row['last']}", row["source_records"],
+                    row["copied_records"], row["source_checksum"], row["copied_checksum"],
+                )
+                for row in rows
+            ],
+        )  # fmt: skip
+    for row in different:
+        note(f"{row['topic']}-{row['partition']} differs from offset {row['differs_from']} on")
+    if not different:
+        records = sum(row["copied_records"] for row in rows)
+        summarize(f"{count_of(records, 'record')} in {count_of(len(rows), 'range')}: both sides are the same")
+    return EXIT_FAILED if different else EXIT_OK
