@@ -109,6 +109,7 @@ COMMANDS: Final = (
     ),
     Command("pipelines", "barnabas.cli.pipelines.pipelines", "Run many pipelines in one server."),
     Command("sql", "barnabas.cli.sql.sql", "SQL on streams: a shell, and its server."),
+    Command("connect", "barnabas.cli.connect.connect", "Run and change connectors: Kafka Connect's worker."),
     Command("console", "barnabas.cli.http.console", "See and change clusters in a browser."),
     Command(
         "alerts", "barnabas.cli.monitoring.alerts", "Check rules of alerts; list alerts; test receivers."

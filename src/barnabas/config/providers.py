@@ -35,10 +35,11 @@ def is_parameter(name: str) -> bool:
 
 
 class Providers:
-    """The providers that a configuration declares. texts: the configuration, by option name. Raises ConfigError."""
+    """The providers that a configuration declares. texts: the configuration, by option name. declared_only: those that need
+    no declaration are not there either. Raises ConfigError."""
 
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        self._kinds = dict(UNDECLARED)
+    def __init__(self, texts: Mapping[str, str], *, declared_only: bool = False) -> None:
+        self._kinds = {} if declared_only else dict(UNDECLARED)
         self.files: dict[str, None] = {}
         """Those that values were looked up in."""
         self._parameters: dict[str, dict[str, str]] = {}

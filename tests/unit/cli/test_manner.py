@@ -20,6 +20,7 @@ SERVERS = {
     "monitor",
     "reporting start",
     "sql start",
+    "connect start",
     "cluster start",
     "zookeeper start",
 }
@@ -46,6 +47,7 @@ ASK_NO_CLUSTER = {
 }
 ASK_ANOTHER_SERVER = (
     "pipelines ",
+    "connect ",
     "schema ",
     "metrics ",
     "debug slow",

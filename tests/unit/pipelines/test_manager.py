@@ -14,7 +14,7 @@ from barnabas.observe import service_metrics
 from barnabas.observe.metric import Sample
 from barnabas.pipelines.compiler.queries import PLANNED_FOR, reached_in
 from barnabas.pipelines.plan.errors import BrokerAway, PipelineError, TargetAway
-from barnabas.pipelines.serving import lags, manager
+from barnabas.pipelines.serving import lags, manager, pauses
 from barnabas.pipelines.serving import supervisor as module
 from barnabas.pipelines.serving.managed import FAILURES_MAX, Wanted
 from barnabas.pipelines.serving.manager import Manager
@@ -148,7 +148,7 @@ def test_one_that_hangs_is_in_nobody_s_way(server):
 
 
 def test_pauses_grow_while_preparing_fails(server, monkeypatch):
-    monkeypatch.setattr(module, "BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr(pauses, "BACKOFF_SECONDS", 0.01)
     server.put(text("bad"))
     until(lambda: server.status("bad")["restarts"] >= 4)
     status = server.status("bad")
@@ -161,7 +161,7 @@ def test_pauses_grow_while_preparing_fails(server, monkeypatch):
 
 
 def test_failures_are_kept_over_a_restart_and_bounded(server, monkeypatch):
-    monkeypatch.setattr(module, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(pauses, "BACKOFF_SECONDS", 0.0)
     server.put(text("bad"))
     until(lambda: server.status("bad")["restarts"] > FAILURES_MAX + 2)
     server.want("bad", Wanted.STOPPED)
@@ -194,7 +194,7 @@ def test_a_broker_that_does_not_answer_is_told(server):
 
 
 def test_what_failed_without_a_broker_goes_on_when_it_is_back(server, monkeypatch):
-    monkeypatch.setattr(module, "BACKOFF_SECONDS", 1000.0)
+    monkeypatch.setattr(pauses, "BACKOFF_SECONDS", 1000.0)
     server.put(text("away"))
     until(lambda: server.status("away")["state"] == "failed")
     status = server.status("away")
@@ -206,7 +206,7 @@ def test_what_failed_without_a_broker_goes_on_when_it_is_back(server, monkeypatc
 
 
 def test_a_target_that_does_not_answer_is_tried_often_and_told_once(server, monkeypatch):
-    monkeypatch.setattr(module, "BACKOFF_SECONDS", 1000.0)
+    monkeypatch.setattr(pauses, "BACKOFF_SECONDS", 1000.0)
     monkeypatch.setattr(module, "TARGET_SECONDS", 0.01)
     monkeypatch.setattr(Refused, "back", True)
     server.put(text("target"))

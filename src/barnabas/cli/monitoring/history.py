@@ -70,7 +70,11 @@ def history(
     file: Annotated[
         Path | None,
         typer.Option(
-            "--file", metavar="FILE", help="Where to write. Default: standard output.", show_default=False
+            "-f",
+            "--file",
+            metavar="FILE",
+            help="Where to write. Default: standard output.",
+            show_default=False,
         ),
     ] = None,
     monitor: MonitorUrl = DEFAULT_URL,

@@ -40,6 +40,7 @@ from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
 from barnabas.pipelines.serving.lags import Lags
 from barnabas.pipelines.serving.logs import Line, last_trouble
 from barnabas.pipelines.serving.managed import Managed, Running, Wanted
+from barnabas.pipelines.serving.pauses import WELL_SECONDS, pause_seconds
 from barnabas.pipelines.serving.preparing import prepare
 from barnabas.pipelines.serving.rates import duration_text
 from barnabas.pipelines.serving.standstill import PATIENCE_SECONDS, Seen, Standstill
@@ -56,14 +57,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TICK_SECONDS: Final = 0.25
-BACKOFF_SECONDS: Final = 1.0
-BACKOFF_SECONDS_MAX: Final = 300.0
 TARGET_SECONDS: Final = 5.0
 """How often a target that does not answer is tried again."""
 THREADS_MAX: Final = 512
 """Enough for 256 pipelines that hang, each with two threads. Threads are started when they are needed."""
-WELL_SECONDS: Final = 60.0
-"""After this time without a failure, the pause before a restart is reset and the last error is cleared."""
 WORKER_LATE: Final = "Python worker failed to connect back"
 """The error when Python has not started after ten seconds, which may be too short on an overloaded machine."""
 WORKER_LATE_MAX: Final = 20
@@ -321,7 +318,7 @@ class Supervisor:
             stream.stop()
         if managed.started_at and time.monotonic() - managed.started_at > WELL_SECONDS:
             managed.restarts = 0
-        pause_s = min(BACKOFF_SECONDS * 2.0**managed.restarts, BACKOFF_SECONDS_MAX)
+        pause_s = pause_seconds(managed.restarts)
         managed.running, managed.started_at = [], 0.0
         managed.stuck.clear()
         is_known = managed.target_since is not None and reason == managed.last_error

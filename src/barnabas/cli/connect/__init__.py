@@ -1,0 +1,1 @@
+"""`barnabas connect`: the worker, and commands that ask one."""

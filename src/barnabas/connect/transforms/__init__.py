@@ -1,0 +1,1 @@
+"""Transforms and predicates, by the class names of Kafka's."""

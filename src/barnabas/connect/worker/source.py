@@ -1,0 +1,252 @@
+"""Runs one task of a source: what a poll returns is written with its offsets in one transaction.
+
+At start the transactional id is taken over, which aborts what an earlier task with it has left open, and only then the
+offsets are read: so the records after the last committed offset come next, each once, whatever was killed when. Source:
+KIP-618.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from confluent_kafka import KafkaException, Producer
+
+from barnabas.connect.connectors import Batch, SourceConnector, SourceContext
+from barnabas.connect.errors import ConnectError, RetriableError
+from barnabas.connect.records import Json, SourceRecord
+from barnabas.connect.worker import failing, formats
+from barnabas.connect.worker.converting import Converting, Written
+from barnabas.connect.worker.creating import Creation
+from barnabas.connect.worker.failing import Failing
+from barnabas.connect.worker.formats import TaskId
+from barnabas.connect.worker.letters import letters_topic, send_letter
+from barnabas.connect.worker.planning import PARTITIONS, Loaded
+from barnabas.connect.worker.services import Counts, Services, overrides
+
+log = logging.getLogger("barnabas.connect")
+
+TRANSACTION_S: Final = 60.0
+RETRY_S: Final = 0.5
+RETRY_MAX_S: Final = 30.0
+DEFAULTS: Final = {
+    "partitioner": "murmur2_random",
+    "linger.ms": 5,
+    "acks": "all",
+    "message.max.bytes": 16 << 20,
+    "queue.buffering.max.kbytes": 256 << 10,
+    "allow.auto.create.topics": True,
+}
+
+
+class SourceTask:
+    """One run of a task, in one thread, until it fails or is stopped."""
+
+    def __init__(self, services: Services, task: TaskId, loaded: Loaded, stopping: threading.Event) -> None:
+        self._services, self._task, self._loaded, self._stopping = services, task, loaded, stopping
+        self._config = loaded.config
+        self._exact = services.options["exactly.once.source.support"] != "disabled"
+        self._counts = services.counts.setdefault(task, Counts())
+        self._offsets: dict[str, Json | None] = {}
+        self._in_transaction = False
+        self._failures: list[str] = []
+
+    def run(self, started: Any) -> None:
+        """Works until `stopping` is set. started: called when the connector runs. Raises ConnectError, KafkaException."""
+        services, config = self._services, self._config
+        self._partitions: list[Json] = json.loads(self._loaded.texts.get(PARTITIONS, "[{}]"))
+        self._producer = self._made_producer()
+        services.logs.read_to_end([services.options.offset_topic])
+        topic = letters_topic(services.admin, config)
+        rules = Failing(
+            self._task.connector,
+            self._task.number,
+            config,
+            self._stopping,
+            None if topic is None else lambda letter: send_letter(self._begun(), topic, letter),
+        )
+        self._rules = rules
+        self._converting = Converting(services.options, config, rules)
+        self._creation = Creation(services.admin, config, services.options["topic.creation.enable"])
+        connector = cast(SourceConnector, self._loaded.kind())
+        context = SourceContext(
+            self._task.connector,
+            self._task.number,
+            self._stopping,
+            self._loaded.reconfigure,
+            services.options.folder,
+            self._stored,
+        )
+        try:
+            connector.start(config, context)
+            started()
+            self._loop(connector)
+        finally:
+            self._abort()
+            connector.stop()
+
+    def _made_producer(self) -> Producer:
+        """Raises KafkaException."""
+        own = {**DEFAULTS, **overrides(self._config, "producer")}
+        if self._exact:
+            own |= {
+                "transactional.id": self._services.transactional_id(self._task),
+                "transaction.timeout.ms": int(TRANSACTION_S * 1000),
+            }
+        else:
+            own |= {"enable.idempotence": True}
+        producer = Producer(self._services.options.clients("producer", own))
+        if self._exact:
+            producer.init_transactions(TRANSACTION_S)
+        return producer
+
+    def _stored(self, partitions: Sequence[Json]) -> list[Json | None]:
+        board = self._services.board
+        return [board.offset(self._task.connector, partition) for partition in partitions]
+
+    # --- polling ------------------------------------------------------------------------------------
+
+    def _loop(self, connector: SourceConnector) -> None:
+        interval_s = _interval_s(connector, self._config)
+        while not self._stopping.is_set():
+            count = 0
+            for partition in self._partitions:
+                if self._stopping.is_set():
+                    return
+                count += self._turn(connector, partition)
+            if not count:
+                self._stopping.wait(interval_s)
+
+    def _turn(self, connector: SourceConnector, partition: Json) -> int:
+        """Polls a partition and commits what it returns; the number of records, or 1 if only the offset moved."""
+        name = formats.canonical(partition)
+        if name not in self._offsets:
+            self._offsets[name] = self._stored([partition])[0]
+        batch = self._polled(connector, partition, self._offsets[name])
+        ends = self._ends(partition, name, batch)
+        if not batch.records and not ends:
+            return 0
+        for record in batch.records:
+            written = self._converting.write(record)
+            if written is not None:
+                self._produce(record, written)
+        self._commit(ends)
+        for end_name, (place, offset) in ends.items():
+            self._offsets[end_name] = offset
+            connector.committed(place, offset)
+        self._counts.records += len(batch.records)
+        self._counts.failed = self._rules.failed
+        self._counts.at = time.time()
+        return len(batch.records) or 1
+
+    def _polled(self, connector: SourceConnector, partition: Json, offset: Json | None) -> Batch:
+        pause_s = RETRY_S
+        while True:
+            try:
+                found = connector.poll(partition, offset)
+                return found if isinstance(found, Batch) else Batch(list(found))
+            except RetriableError as error:
+                log.warning(
+                    "source does not answer", extra={"connector": self._task.connector, "reason": str(error)}
+                )
+                self._services.tell(self._task.connector, "WARNING", f"task {self._task.number}: {error}")
+                if self._stopping.wait(pause_s):
+                    return Batch()
+                pause_s = min(pause_s * 2, RETRY_MAX_S)
+
+    def _ends(self, polled: Json, name: str, batch: Batch) -> dict[str, tuple[Json, Json]]:
+        """The last offset of each source partition that a batch has moved."""
+        ends: dict[str, tuple[Json, Json]] = {}
+        for record in batch.records:
+            if record.source_offset is None:
+                continue
+            if record.source_partition is None:
+                ends[name] = (polled, record.source_offset)
+            else:
+                ends[formats.canonical(record.source_partition)] = (
+                    record.source_partition,
+                    record.source_offset,
+                )
+        if batch.offset is not None and (batch.records or batch.offset != self._offsets.get(name)):
+            ends[name] = (polled, batch.offset)
+        return ends
+
+    # --- writing ------------------------------------------------------------------------------------
+
+    def _begun(self) -> Producer:
+        """The producer, in a transaction."""
+        if self._exact and not self._in_transaction:
+            self._producer.begin_transaction()
+            self._in_transaction = True
+        return self._producer
+
+    def _produce(self, record: SourceRecord, written: Written) -> None:
+        if self._creation.require(written.topic):
+            self._services.note_topic(written.topic, self._task)
+        producer = self._begun()
+        more: dict[str, Any] = {}
+        if written.partition >= 0:
+            more["partition"] = written.partition
+        if written.timestamp_ms >= 0:
+            more["timestamp"] = written.timestamp_ms
+        while True:
+            try:
+                producer.produce(
+                    written.topic,
+                    written.value,
+                    written.key,
+                    headers=written.headers,
+                    on_delivery=self._done,
+                    **more,
+                )
+                return
+            except BufferError:
+                producer.poll(0.1)
+            except KafkaException as error:
+                self._rules.note(record, failing.STAGE_PRODUCE, "Producer", error)
+                return
+
+    def _done(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failures.append(f"a record for topic {message.topic()} was not written: {error.str()}")
+
+    def _commit(self, ends: Mapping[str, tuple[Json, Json]]) -> None:
+        services, producer = self._services, self._begun()
+        for place, offset in ends.values():
+            key = services.board.offset_key(self._task.connector, place)
+            if not self._exact:
+                producer.flush(TRANSACTION_S)
+            producer.produce(services.options.offset_topic, formats.dump(offset), key, on_delivery=self._done)
+        if not self._exact:
+            if producer.flush(TRANSACTION_S) or self._failures:
+                raise ConnectError(self._failures[0] if self._failures else "brokers do not answer")
+            return
+        try:
+            producer.commit_transaction(TRANSACTION_S)
+        except KafkaException as error:
+            reason = self._failures[0] if self._failures else error.args[0].str()
+            raise ConnectError(f"the transaction could not be committed: {reason}") from error
+        self._in_transaction = False
+        if self._failures:  # the transaction could not have been committed
+            raise ConnectError(self._failures[0])
+
+    def _abort(self) -> None:
+        try:
+            if self._exact and self._in_transaction:
+                self._producer.abort_transaction(10)
+            else:
+                self._producer.flush(5)
+        except KafkaException as error:
+            log.warning("a transaction is left to the next task", extra={"reason": error.args[0].str()})
+
+
+def _interval_s(connector: SourceConnector, config: Mapping[str, Any]) -> float:
+    given = config.get("poll.interval.ms")
+    try:
+        return int(connector.poll_interval_ms if given is None else given) / 1000
+    except (TypeError, ValueError):
+        return connector.poll_interval_ms / 1000

@@ -1,0 +1,84 @@
+"""A Kafka Connect worker as a service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.services.option import ServiceOption
+from barnabas.services.row import Given, Row
+from barnabas.terminal.errors import CliError, UsageError
+
+if TYPE_CHECKING:
+    from barnabas.http.server import HttpServer
+
+OPTIONS: Final = {
+    "data": ServiceOption(
+        "DIR", "Folder for files of connectors. Default: connectors keep none.", str, in_start=True
+    ),
+    "config": ServiceOption(
+        "FILE.properties", "The worker's options, as connect-distributed reads them.", Path, in_start=True
+    ),
+    "group": ServiceOption(
+        "GROUP", "The workers that share the work. Default: connect-cluster.", str, names=("-g", "--group")
+    ),
+    "advertise": ServiceOption("HOST:PORT", "Where other workers reach this one. Default: --listen.", str),
+}
+SERVERS: Final = "bootstrap.servers"
+
+
+def make(given: Given) -> HttpServer:
+    """A server that is not started yet. Raises UsageError, CliError."""
+    from barnabas.config.option import ConfigError
+    from barnabas.config.properties import parse_properties
+    from barnabas.connect.errors import OptionError
+    from barnabas.connect.worker.main import make_server
+    from barnabas.connect.worker.settings import WorkerOptions
+
+    values = given.values
+    texts: dict[str, str] = {}
+    if values["config"] is not None:
+        try:
+            texts = {row.name: row.value for row in parse_properties(values["config"].read_text())}
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise CliError(f"{values['config']} cannot be read: {reason}") from None
+        except ConfigError as error:
+            raise CliError(f"{values['config']}: {error}") from None
+    if values["group"]:
+        texts["group.id"] = values["group"]
+    registry = given.registry()
+    folder = values["data"]
+    try:
+        options = WorkerOptions.of(
+            given.client,
+            texts,
+            None if folder is None else str(Path(folder).expanduser()),
+            advertise=values["advertise"],
+            registry=None if registry is None else registry.url,
+        )
+    except OptionError as error:
+        raise UsageError(str(error)) from None
+    return make_server(options, given.http)
+
+
+def ready(given: Given, health: Mapping[str, Any]) -> str:
+    """See Row."""
+    return f"cluster {given.client[SERVERS]}, {health['connectors']} connectors"
+
+
+CONNECT: Final = Row(
+    name="connect",
+    port=8083,
+    who="the Connect worker",
+    about="Run connectors, and serve Kafka Connect's REST API.",
+    examples=(
+        "barnabas connect start -b localhost:9092",
+        "barnabas connect start -b kafka1:9092 --listen 0.0.0.0:8083 --config worker.properties --secure DIR",
+    ),
+    make=make,
+    ready=ready,
+    options=OPTIONS,
+    timeout_s=120.0,
+)

@@ -1,0 +1,326 @@
+"""A Connect worker as its users call it: requests as in the lessons, records from and to confluent-kafka."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+import requests
+from barnabas.connect.worker.main import make_server
+from barnabas.connect.worker.settings import WorkerOptions
+from barnabas.http.server import HttpOptions, HttpServer, ServerThread
+from tests.support.cluster import until
+
+
+def worker_options(bootstrap: str, group: str, **more: str) -> WorkerOptions:
+    given = {
+        "group.id": group,
+        **{f"{part}.storage.topic": f"{group}-{part}" for part in ("config", "offset", "status")},
+        "offset.storage.partitions": "2",
+        "status.storage.partitions": "1",
+        "offset.flush.interval.ms": "200",
+        "scheduled.rebalance.max.delay.ms": "0",
+        **more,
+    }
+    return WorkerOptions.of({"bootstrap.servers": bootstrap}, given)
+
+
+class Worker:
+    """A worker in a thread."""
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self._server: HttpServer = make_server(options, HttpOptions("127.0.0.1:0"))
+        self._thread = ServerThread([self._server])
+        self._thread.start()
+        self.url = self._server.url
+
+    def stop(self) -> None:
+        self._thread.stop()
+
+    def call(self, method: str, path: str, body: Any = None) -> requests.Response:
+        return requests.request(method, self.url + path, json=body, timeout=60)
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        answer = self.call(method, path, body)
+        assert answer.status_code < 300, answer.text
+        return answer.json() if answer.content else None
+
+    def create(self, name: str, **config: str) -> None:
+        config = {key.replace("_", "."): value for key, value in config.items()}
+        self.ask("POST", "/connectors", {"name": name, "config": config})
+
+    def until(self, name: str, state: str, tasks: int = 1) -> dict[str, Any]:
+        def look() -> dict[str, Any] | None:
+            answer = self.call("GET", f"/connectors/{name}/status")
+            if answer.status_code != 200:
+                return None
+            found: dict[str, Any] = answer.json()
+            states = [task["state"] for task in found["tasks"]]
+            return found if states == [state] * tasks else None
+
+        return until(look, f"{tasks} tasks of {name} are {state}")
+
+
+@pytest.fixture(scope="module")
+def group() -> str:
+    return f"connect-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="module")
+def worker(bootstrap: str, group: str) -> Iterator[Worker]:
+    made = Worker(worker_options(bootstrap, group))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def name() -> str:
+    return f"c-{uuid.uuid4().hex[:8]}"
+
+
+def records(bootstrap: str, topic: str, count: int, isolation: str = "read_committed") -> list[Any]:
+    """The first records of a topic with one partition."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test", "isolation.level": isolation})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[Any] = []
+    try:
+        until(
+            lambda: (
+                found.extend(m for m in consumer.consume(1000, 0.2) if not m.error()) or len(found) >= count
+            ),
+            f"{count} records of {topic}",
+        )
+        found.extend(m for m in consumer.consume(1000, 0.3) if not m.error())
+    finally:
+        consumer.close()
+    return found
+
+
+def values(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    return [message.value() for message in records(bootstrap, topic, count)]
+
+
+def test_lines_of_a_file_become_records_and_lines_again(
+    worker: Worker, bootstrap: str, name: str, tmp_path: Path
+) -> None:
+    source, sink = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("one\ntwo\n")
+    answer = worker.call(
+        "POST",
+        "/connectors",
+        {"name": name, "config": {"connector.class": "FileStreamSource", "file": str(source), "topic": name}},
+    )
+    assert answer.status_code == 201
+    assert answer.headers["Location"] == f"/connectors/{name}"
+    assert answer.json()["type"] == "source"
+    worker.ask(
+        "PUT",
+        f"/connectors/{name}-sink/config",
+        {"connector.class": "FileStreamSink", "file": str(sink), "topics": name},
+    )
+    until(lambda: sink.exists() and sink.read_text() == "one\ntwo\n", "the lines have been copied")
+    with source.open("a") as file:
+        file.write("three\n")
+    until(lambda: sink.read_text() == "one\ntwo\nthree\n", "the new line has been copied")
+    assert values(bootstrap, name, 3) == [b'"one"', b'"two"', b'"three"']
+    found = worker.ask("GET", f"/connectors/{name}/offsets")
+    assert found == {"offsets": [{"partition": {"filename": str(source)}, "offset": {"position": 14}}]}
+    assert worker.ask("GET", f"/connectors/{name}/topics") == {name: {"topics": [name]}}
+    wanted = {
+        "offsets": [{"partition": {"kafka_partition": 0, "kafka_topic": name}, "offset": {"kafka_offset": 6}}]
+    }
+    until(
+        lambda: (
+            len(worker.ask("GET", f"/connectors/{name}-sink/offsets")["offsets"]) == len(wanted["offsets"])
+        ),
+        "the sink has committed",
+    )
+    for made in (name, f"{name}-sink"):
+        assert worker.call("DELETE", f"/connectors/{made}").status_code == 204
+        assert worker.call("GET", f"/connectors/{made}").json() == {
+            "error_code": 404,
+            "message": f"Connector {made} not found",
+        }
+
+
+def test_offsets_are_set_while_a_connector_is_stopped(
+    worker: Worker, bootstrap: str, name: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("one\ntwo\n")
+    worker.create(name, connector_class="FileStreamSource", file=str(source), topic=name)
+    assert len(values(bootstrap, name, 2)) == 2
+    partition = {"filename": str(source)}
+    body = {"offsets": [{"partition": partition, "offset": {"position": 4}}]}
+    refused = worker.call("PATCH", f"/connectors/{name}/offsets", body)
+    assert refused.status_code == 400
+    assert "must be in the STOPPED state" in refused.json()["message"]
+    assert worker.call("PUT", f"/connectors/{name}/stop").status_code == 204
+    worker.until(name, "none", tasks=0)
+    until(lambda: worker.ask("GET", f"/connectors/{name}/tasks") == [], "no tasks")
+    wrong = {"offsets": [{"partition": partition, "offset": {"position": -4}}]}
+    assert worker.call("PATCH", f"/connectors/{name}/offsets", wrong).status_code == 400
+    made = worker.ask("PATCH", f"/connectors/{name}/offsets", body)
+    assert made == {"message": "The offsets for this connector have been altered successfully"}
+    assert worker.ask("GET", f"/connectors/{name}/offsets") == body
+    assert worker.call("PUT", f"/connectors/{name}/resume").status_code == 202
+    assert values(bootstrap, name, 3) == [b'"one"', b'"two"', b'"two"']
+
+
+def test_a_task_that_fails_is_started_again(
+    worker: Worker, bootstrap: str, name: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "in"
+    place.mkdir()  # a folder cannot be read as a file
+    worker.create(name, connector_class="FileStreamSource", file=str(place), topic=name)
+    found = worker.until(name, "FAILED")
+    trace = found["tasks"][0]["trace"]
+    assert trace.startswith("org.apache.kafka.connect.errors.ConnectException: ")
+    assert "cannot be read" in trace
+    assert "it is started again in" in trace
+    place.rmdir()
+    place.write_text("one\n")
+    assert values(bootstrap, name, 1) == [b'"one"']
+    worker.until(name, "RUNNING")
+    assert worker.call("PUT", f"/connectors/{name}/pause").status_code == 202
+    worker.until(name, "PAUSED")
+    lines = worker.ask("GET", f"/connectors/{name}/logs")["lines"]
+    assert any("cannot be read" in line["text"] for line in lines)
+
+
+def test_wrong_configurations_are_refused_in_kafkas_form(worker: Worker, name: str) -> None:
+    unknown = worker.call(
+        "POST", "/connectors", {"name": name, "config": {"connector.class": "FileStreamSurce"}}
+    )
+    assert unknown.status_code == 400
+    assert "FileStreamSource" in unknown.json()["message"]
+    missing = worker.call(
+        "POST", "/connectors", {"name": name, "config": {"connector.class": "FileStreamSource"}}
+    )
+    assert missing.status_code == 400
+    assert missing.json()["message"] == (
+        "Connector configuration is invalid and contains the following 1 error(s):\n"
+        'Missing required configuration "topic" which has no default value.\n'
+        "You can also find the above list of errors at the endpoint "
+        "`/connector-plugins/{connectorType}/config/validate`"
+    )
+    found = worker.ask(
+        "PUT",
+        "/connector-plugins/FileStreamSource/config/validate",
+        {"connector.class": "FileStreamSource", "name": name, "tasks.max": "0", "topic": "t"},
+    )
+    assert found["error_count"] == 1
+    assert found["groups"][:3] == ["Common", "Transforms", "Predicates"]
+    row = next(row for row in found["configs"] if row["value"]["name"] == "tasks.max")
+    assert row["value"]["errors"] == ["Invalid value 0 for configuration tasks.max: Value must be at least 1"]
+    assert row["definition"]["default_value"] == "1"
+    assert worker.call("PUT", f"/connectors/{name}/config", {"name": "other"}).status_code == 400
+    assert worker.call("GET", "/connectors/%2F..%2F/status").status_code == 404
+    assert worker.call("POST", "/connectors", [1]).status_code == 400
+
+
+def test_a_name_inside_the_configuration_of_a_lesson_is_replaced(
+    worker: Worker, name: str, tmp_path: Path
+) -> None:
+    config = {
+        "connector.class": "FileStreamSource",
+        "file": str(tmp_path / "none"),
+        "topic": name,
+        "name": "other",
+    }
+    assert worker.ask("POST", "/connectors", {"name": name, "config": config})["config"]["name"] == name
+    again = worker.call("POST", "/connectors", {"name": name, "config": config})
+    assert (again.status_code, again.json()["message"]) == (409, f"Connector {name} already exists")
+    changed = worker.ask("PATCH", f"/connectors/{name}/config", {"batch.size": 5, "tasks.max": None})
+    assert changed["config"]["batch.size"] == "5"
+    assert worker.ask("GET", "/connectors?expand=status&expand=info")[name].keys() == {"status", "info"}
+
+
+def test_connectors_begin_in_the_state_that_is_asked_for(worker: Worker, name: str, tmp_path: Path) -> None:
+    config = {"connector.class": "FileStreamSource", "file": str(tmp_path / "none"), "topic": name}
+    worker.ask("POST", "/connectors", {"name": name, "config": config, "initial_state": "STOPPED"})
+    until(
+        lambda: worker.ask("GET", f"/connectors/{name}/status")["connector"]["state"] == "STOPPED",
+        "it is stopped",
+    )
+    worker.ask("PUT", f"/connectors/{name}/resume")
+    worker.until(name, "RUNNING")
+    restarted = worker.call("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed=false")
+    assert restarted.status_code == 202
+    assert restarted.json()["connector"]["state"] == "RESTARTING"
+    assert worker.call("POST", f"/connectors/{name}/tasks/0/restart").status_code == 204
+    assert worker.call("POST", f"/connectors/{name}/tasks/7/restart").status_code == 404
+    worker.until(name, "RUNNING")
+
+
+def test_the_rest_of_the_api_answers(worker: Worker) -> None:
+    root = worker.ask("GET", "/")
+    assert root.keys() == {"version", "commit", "kafka_cluster_id"}
+    assert worker.ask("GET", "/health")["status"] == "healthy"
+    classes = {
+        row["class"]: row["type"] for row in worker.ask("GET", "/connector-plugins?connectorsOnly=false")
+    }
+    assert classes["org.apache.kafka.connect.file.FileStreamSinkConnector"] == "sink"
+    assert classes["org.apache.kafka.connect.json.JsonConverter"] == "converter"
+    assert [row["name"] for row in worker.ask("GET", "/connector-plugins/FileStreamSink/config")] == ["file"]
+    assert worker.call("GET", "/connector-plugins/nothing/config").status_code == 404
+    assert worker.ask("PUT", "/admin/loggers/barnabas.test", {"level": "debug"}) == ["barnabas.test"]
+    assert worker.ask("GET", "/admin/loggers/barnabas.test")["level"] == "DEBUG"
+    assert worker.call("PUT", "/admin/loggers/barnabas.test", {"level": "LOUD"}).status_code == 404
+
+
+@pytest.mark.soak
+def test_no_record_is_lost_or_doubled_when_the_worker_is_killed(
+    bootstrap: str, name: str, tmp_path: Path
+) -> None:
+    """kill -9 while lines are being read, again and again; each line is in the topic once."""
+    source, count = tmp_path / "in.txt", 60_000
+    source.write_text("".join(f"{number}\n" for number in range(count)))
+    properties = tmp_path / "worker.properties"
+    given = {
+        **worker_options(bootstrap, name).given,
+        "bootstrap.servers": bootstrap,
+        "listeners": "http://127.0.0.1:0",
+    }
+    properties.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
+    connector = tmp_path / "lines.properties"
+    connector.write_text(
+        f"name={name}\nconnector.class=FileStreamSource\nfile={source}\ntopic={name}\nbatch.size=500\n"
+        "value.converter=org.apache.kafka.connect.storage.StringConverter\n"
+    )
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from barnabas.kafka_tools.connect_worker import standalone; ",
+    ]
+    command[-1] += "sys.exit(standalone(sys.argv[1:]))"
+
+    def ends() -> int:
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends"})
+        try:
+            return int(consumer.get_watermark_offsets(TopicPartition(name, 0), 10)[1])
+        finally:
+            consumer.close()
+
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.list_topics(name, 10)
+    for before in (1, 20_000, 40_000):
+        process = subprocess.Popen([*command, str(properties), str(connector)], stderr=subprocess.DEVNULL)
+        until(lambda before=before: ends() > before, "records are written")  # type: ignore[misc]
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    process = subprocess.Popen([*command, str(properties), str(connector)], stderr=subprocess.DEVNULL)
+    try:
+        found = values(bootstrap, name, count)
+    finally:
+        process.terminate()
+        process.wait()
+    assert found == [str(number).encode() for number in range(count)]
