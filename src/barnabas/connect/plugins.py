@@ -112,6 +112,18 @@ BUILT_IN: Final[tuple[Plugin, ...]] = (
         "barnabas.connect.cdc.postgres.source:PostgresSource",
         ("postgres-cdc",),
     ),
+    Plugin(
+        SOURCE,
+        "io.debezium.connector.mysql.MySqlConnector",
+        "barnabas.connect.cdc.mysql.source:MysqlSource",
+        ("mysql-cdc",),
+    ),
+    Plugin(
+        SOURCE,
+        "io.debezium.connector.mariadb.MariaDbConnector",
+        "barnabas.connect.cdc.mysql.source:MariadbSource",
+        ("mariadb-cdc",),
+    ),
 )
 """Barnabas's own connectors."""
 

@@ -171,6 +171,8 @@ def zero(schema: Schema) -> Any:
             "Time": EPOCH.time(),
             "Timestamp": EPOCH,
         }[schema.name.rpartition(".")[2]]
+    if schema.name == ZONED.name:
+        return "1970-01-01T00:00:00Z"
     if schema.type == "struct":
         return {field.name: None if field.schema.optional else zero(field.schema) for field in schema.fields}
     zeros: dict[str, Any] = {"string": "", "bytes": b"", "boolean": False, "array": [], "map": {}}

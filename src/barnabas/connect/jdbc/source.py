@@ -32,10 +32,11 @@ from barnabas.connect.jdbc.columns import (
 )
 from barnabas.connect.jdbc.queries import Reading, offset_of, query_of
 from barnabas.connect.jdbc.tables import Table, counting_column, find_tables, key_columns, nullable
-from barnabas.connect.jdbc.urls import engine, failed, leave, said, shown, sqlalchemy_url
+from barnabas.connect.jdbc.urls import engine, failed, said, shown, sqlalchemy_url
 from barnabas.connect.options import Config
 from barnabas.connect.records import Json, SourceRecord
 from barnabas.connect.schemas import EPOCH, Schema, struct
+from barnabas.connect.unread import leave
 
 PROTOCOL: Final = "protocol"
 SAMPLE_ROWS: Final = 100

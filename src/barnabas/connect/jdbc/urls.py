@@ -152,14 +152,6 @@ PREPARE: Final[Mapping[str, Callable[[Any, str], None]]] = {
 }
 
 
-def leave(cursor: Any) -> None:
-    """Gives a result up before its end: without this, PyMySQL would read all the rest of it, which may be large."""
-    result = getattr(cursor, "_result", None)
-    if result is not None and getattr(result, "unbuffered_active", False):
-        result.unbuffered_active = False
-        result.connection = None
-
-
 def shown(url: sa.URL) -> str:
     """Without the password."""
     return url.render_as_string(hide_password=True)
