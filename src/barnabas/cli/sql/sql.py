@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from barnabas.cli.sql import trial
 from barnabas.services.command import add_start
 from barnabas.services.row import needs_extra
 from barnabas.services.rows.sql import SQL
@@ -78,3 +79,10 @@ def sql(
 
 
 add_start(app, SQL)
+app.command(
+    name="test",
+    epilog=example(
+        "barnabas sql test cases/",
+        "barnabas sql test --sql-file clicks.sql --input-file in.json --output-file out.json",
+    ),
+)(trial.run_cases)

@@ -17,14 +17,22 @@ import yaml
 from barnabas.admin import Admin, NewTopic
 from barnabas.pipelines.fronts.sql import statements as s
 from barnabas.pipelines.fronts.sql.catalog import Catalog, Relation, RunningQuery, declared
+from barnabas.pipelines.fronts.sql.constants import check_writable
 from barnabas.pipelines.fronts.sql.errors import TOO_DEEP, SqlError
 from barnabas.pipelines.fronts.sql.functions import FUNCTIONS
 from barnabas.pipelines.fronts.sql.grammar import read_statements
-from barnabas.pipelines.fronts.sql.planning import Planned, Settings, plan, plan_source_table
+from barnabas.pipelines.fronts.sql.planning import (
+    Planned,
+    Settings,
+    check_columns,
+    plan,
+    plan_source_table,
+    properties_of,
+)
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.serving.managed import Wanted
 from barnabas.pipelines.sql import answers
-from barnabas.pipelines.sql.inserting import check_writable, insert_row
+from barnabas.pipelines.sql.inserting import insert_row
 from barnabas.pipelines.sql.left import remove_left
 from barnabas.pipelines.sql.store import StatementFile, Stored
 
@@ -269,23 +277,11 @@ class Engine:
 
     def _insert_plan(self, statement: s.InsertSelect, query_id: str, start: str) -> Planned:
         sink = self.catalog.find(statement.name)
-        if sink.kind != "STREAM":
-            raise SqlError(f"INSERT INTO ... SELECT writes to streams; {sink.name} is a table")
         check_writable(sink)
-        properties = {
-            "KAFKA_TOPIC": sink.topic, "VALUE_FORMAT": sink.formats.value, "KEY_FORMAT": sink.formats.key,
-            "VALUE_DELIMITER": sink.formats.delimiter,
-        }  # fmt: skip
         made = self._planned(
-            statement.select, query_id, sink.name, "STREAM", properties, start, statement.text
+            statement.select, query_id, sink.name, "STREAM", properties_of(sink), start, statement.text
         )
-        ours = {column.name: column.type for column in made.result.columns}
-        theirs = {column.name: column.type for column in sink.columns}
-        if ours != theirs:
-            raise SqlError(
-                f"the columns of SELECT are {_columns(ours)}, but {sink.name} has {_columns(theirs)}: "
-                "give them its names and types"
-            )
+        check_columns(made.result, sink)
         return made
 
     def _insert_select(self, statement: s.InsertSelect, session: Session) -> answers.Answer:
@@ -505,10 +501,6 @@ class Engine:
 def _number_of(query_id: str) -> int:
     last = query_id.rpartition("_")[2]
     return int(last) if last.isdecimal() else 0
-
-
-def _columns(found: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in found.items())
 
 
 WORK: Final[Mapping[type[s.Statement], Callable[[Engine, Any, Session], answers.Answer]]] = {

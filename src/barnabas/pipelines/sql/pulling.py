@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlglot import exp
 
 from barnabas.pipelines.fronts.sql.catalog import Column, Relation
+from barnabas.pipelines.fronts.sql.constants import constant
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import name_of
 from barnabas.pipelines.fronts.sql.planning import HELD, VIEW
 from barnabas.pipelines.fronts.sql.statements import Select
 from barnabas.pipelines.fronts.sql.types import BIGINT
 from barnabas.pipelines.serving.lookups import Lookups
-from barnabas.pipelines.sql.inserting import constant
 from barnabas.pipelines.views.lookup import Asked
 
 if TYPE_CHECKING:

@@ -195,7 +195,7 @@ def declared(statement: Create) -> Relation:
         str(topic),
         tuple(_with_old_key(statement, given, columns)),
         formats,
-        timestamp=_timestamp(given, columns),
+        timestamp=timestamp_of(given, columns),
         window=_window(given),
         timestamp_format=given.get("TIMESTAMP_FORMAT"),
         text=statement.text,
@@ -235,7 +235,8 @@ def _with_old_key(statement: Create, given: Mapping[str, Any], columns: list[Col
     return columns
 
 
-def _timestamp(given: Mapping[str, Any], columns: list[Column]) -> str | None:
+def timestamp_of(given: Mapping[str, Any], columns: list[Column]) -> str | None:
+    """The column with a row's time, which WITH names; None if it names none. Raises SqlError."""
     if "TIMESTAMP" not in given:
         return None
     name = str(given["TIMESTAMP"]).upper()

@@ -60,8 +60,11 @@ class Cursor:
         return True
 
     def sees_end_of_clause(self, stops: frozenset[str]) -> bool:
-        """Whether a word comes that ends an expression."""
-        return self.ended or _word(self.tokens[self.at]) in stops
+        """Whether a word comes that ends an expression; the FROM of IS DISTINCT FROM does not."""
+        if self.ended:
+            return True
+        inside = self.at > 0 and self.sees("FROM") and _word(self.tokens[self.at - 1]) == "DISTINCT"
+        return _word(self.tokens[self.at]) in stops and not inside
 
     # --- taking ------------------------------------------------------------------------------------
 
@@ -162,7 +165,7 @@ class Cursor:
                 if depth == 0:
                     break
                 depth -= 1
-            elif depth == 0 and (token.token_type is TokenType.COMMA or _word(token) in stops):
+            elif depth == 0 and (token.token_type is TokenType.COMMA or self.sees_end_of_clause(stops)):
                 break
             self.at += 1
         if self.at == begin:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from sqlglot import exp
@@ -103,7 +103,10 @@ class Translator:
         """The expression in Spark's language. Raises SqlError."""
         for kind, translate in TRANSLATORS.items():
             if isinstance(node, kind):
-                return translate(self, node)
+                made = translate(self, node)
+                if self.aggregates and not made.aggregates and _calls_aggregate(node):
+                    made = replace(made, aggregates=True)
+                return made
         raise SqlError(f"{_shown(node)}: expressions of this kind are not understood")
 
     def condition(self, node: exp.Expr) -> Typed:
@@ -369,6 +372,12 @@ class Translator:
 
 
 PLACEHOLDER: Final = re.compile(r"\{(?:all|r|offset|u0|t?\d)\}")
+
+
+def _calls_aggregate(node: exp.Expr) -> bool:
+    """Whether a function of many rows is called anywhere in an expression."""
+    names = (str(call.this).upper() for call in node.find_all(exp.Anonymous))
+    return any(name in FUNCTIONS and FUNCTIONS[name].aggregate for name in names)
 
 
 def _shown(node: exp.Expr) -> str:

@@ -189,7 +189,8 @@ def _texts() -> None:
     )
     _add("the argument at a place", STRING, "elt({all})", name="ELT")
     _add("the place of the first argument among the others", INTEGER, "field({all})", name="FIELD")
-    _add("the character of a code", STRING, "char({0})", name="CHR")
+    code = "java_method('java.lang.Character', 'toString', {0})"
+    _add("the character of a code", STRING, f"CASE WHEN {{0}} IS NOT NULL THEN {code} END", name="CHR")
     _add("a random identifier", STRING, "uuid()", name="UUID")
     _add("the MD5 hash", STRING, "md5({0})", name="MD5")
     _add(
@@ -234,6 +235,7 @@ def _texts() -> None:
         "CASE lower({1}) WHEN 'hex' THEN hex({0}) WHEN 'base64' THEN base64({0}) ELSE decode({0}, 'UTF-8') END",
         name="FROM_BYTES",
     )
+    _bytes()
     for name in ["HOST", "PATH", "PROTOCOL", "QUERY"]:
         _add(
             f"the {name.lower()} of a URL",
@@ -253,6 +255,27 @@ def _texts() -> None:
     _add("what a URL's parameter says", STRING, "url_decode({0})", name="URL_DECODE_PARAM")
 
 
+def _bytes() -> None:
+    to_bytes, from_bytes = _ALL["TO_BYTES"].variants[2], _ALL["FROM_BYTES"].variants[2]
+    _add(
+        "text in another encoding",
+        STRING,
+        from_bytes.replace("{1}", "{2}").replace("{0}", f"({to_bytes})"),
+        name="ENCODE",
+    )
+    whole = "cast(conv(hex({0}), 16, -10) as bigint)"
+    turned = "array_join(reverse(regexp_extract_all(hex({0}), '..', 0)), '')"
+    little = f"CASE WHEN upper({{1}}) LIKE 'LITTLE%' THEN unhex({turned}) ELSE {{0}} END"
+    small = "cast((cast(conv(hex({0}), 16, 10) as bigint) ^ 2147483648L) - 2147483648L as int)"
+    real = f"cast(java_method('java.lang.Double', 'longBitsToDouble', {whole}) as double)"
+    for name, kind, text in (
+        ("BIGINT_FROM_BYTES", BIGINT, whole),
+        ("INT_FROM_BYTES", INTEGER, small),
+        ("DOUBLE_FROM_BYTES", DOUBLE, real),
+    ):
+        _add("bytes as a number", kind, text, text.replace("{0}", f"({little})"), name=name)
+
+
 def _json() -> None:
     _add(
         "a field of a JSON text, by a path like '$.a.b[0]'",
@@ -263,7 +286,35 @@ def _json() -> None:
     _add("whether a text is JSON", BOOLEAN, "(try_parse_json({0}) IS NOT NULL)", name="IS_JSON_STRING")
     _add("how many elements a JSON array has", INTEGER, "json_array_length({0})", name="JSON_ARRAY_LENGTH")
     _add("the names in a JSON object", array_of(STRING), "json_object_keys({0})", name="JSON_KEYS")
-    _add("a value as JSON", STRING, "to_json({0}, map('ignoreNullFields', 'false'))", name="TO_JSON_STRING")
+    array = "to_json(array({0}), map('ignoreNullFields', 'false'))"
+    _add("a value as JSON", STRING, f"substring({array}, 2, length({array}) - 2)", name="TO_JSON_STRING")
+    _add(
+        "whether a JSON array has an element",
+        BOOLEAN,
+        "coalesce(array_contains(from_json({0}, 'array<string>'), cast({1} as string)), false)",
+        name="JSON_ARRAY_CONTAINS",
+    )
+    _add(
+        "the elements of a JSON array, each as JSON",
+        array_of(STRING),
+        "from_json({0}, 'array<string>')",
+        name="JSON_ITEMS",
+    )
+    members = "from_json({0}, 'map<string,variant>')"
+    _add(
+        "the names in a JSON object with their values as JSON",
+        map_of(STRING, STRING),
+        f"transform_values({members}, (k, v) -> to_json(v))",
+        name="JSON_RECORDS",
+    )
+    merged = f"to_json(map_zip_with({members}, {members.replace('{0}', '{1}')}, (k, a, b) -> coalesce(b, a)))"
+    joined = "to_json(concat(from_json({0}, 'array<variant>'), from_json({1}, 'array<variant>')))"
+    _add(
+        "two JSON objects, or two JSON arrays, as one",
+        STRING,
+        f"CASE WHEN left(trim({{0}}), 1) = '[' THEN {joined} ELSE {merged} END",
+        name="JSON_CONCAT",
+    )
 
 
 def _collections() -> None:
@@ -424,6 +475,20 @@ def _aggregates() -> None:
         _list,
         "slice(sort_array(collect_set({0}), false), 1, {1})",
         name="TOPKDISTINCT",
+    )
+    counted = "map_concat(map_filter(m, (k, c) -> k <> v), map(v, coalesce(try_element_at(m, v), 0L) + 1L))"
+    empty = "cast(map() as map<string,bigint>)"
+    add(
+        "how often each value comes",
+        map_of(STRING, BIGINT),
+        f"aggregate(transform(collect_list({{0}}), x -> cast(x as string)), {empty}, (m, v) -> {counted})",
+        name="HISTOGRAM",
+    )
+    add(
+        "the sum of the elements of arrays",
+        _item,
+        "cast(coalesce(sum(aggregate({0}, cast(0 as {r}), (s, x) -> s + coalesce(x, cast(0 as {r})))), 0) as {r})",
+        name="SUM_LIST",
     )
     add("the deviation of a sample", DOUBLE, "stddev_samp({0})", name="STDDEV_SAMP STDDEV_SAMPLE")
     add("the correlation of two columns", DOUBLE, "corr({0}, {1})", name="CORRELATION")

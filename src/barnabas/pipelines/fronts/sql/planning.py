@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlglot import exp
@@ -15,10 +15,12 @@ from barnabas.pipelines.fronts.sql.catalog import (
     Relation,
     check_properties,
     formats_of,
+    timestamp_of,
 )
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import Translator, Typed, name_of, quoted
 from barnabas.pipelines.fronts.sql.functions import FUNCTIONS
+from barnabas.pipelines.fronts.sql.joining import GRACE, equation, joined
 from barnabas.pipelines.fronts.sql.rows import (
     TIME,
     WINDOW_END,
@@ -26,13 +28,12 @@ from barnabas.pipelines.fronts.sql.rows import (
     Step,
     key_expression,
     reading,
+    row_time,
     value_expression,
 )
-from barnabas.pipelines.fronts.sql.scopes import GroupScope, Side, SourceScope
-from barnabas.pipelines.fronts.sql.statements import Item, JoinRef, Kind, Select
+from barnabas.pipelines.fronts.sql.scopes import GroupScope, OpenQuery, Side
+from barnabas.pipelines.fronts.sql.statements import Item, Kind, Select
 
-GRACE: Final = "24 hours"
-"""How late a row may come, if the statement does not say it: ksqlDB's default."""
 VIEW: Final = "rows"
 """The output in which the rows of a table can be looked up."""
 HELD: Final = "group is shown"
@@ -51,11 +52,13 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A column of the result. made: its expression over the fields of the rows. plain: the field, if it is just one."""
+    """A column of the result. made: its expression over the fields of the rows. plain: the field, if it is just one. of: the
+    fields that it is made of."""
 
     name: str
     made: Typed
     plain: str | None = None
+    of: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,30 +69,6 @@ class Planned:
     result: Relation
     sources: tuple[str, ...]
     view: bool = False
-
-
-@dataclass
-class _Query:
-    """What is known of a query while it is translated."""
-
-    select: Select
-    sides: list[Side] = field(default_factory=list)
-    name: str = ""
-
-    @property
-    def scope(self) -> SourceScope:
-        return SourceScope(self.sides, self.name)
-
-    @property
-    def is_old(self) -> bool:
-        """Whether it is written as in 2018: without EMIT, over a stream whose key is no column."""
-        first = self.sides[0].relation
-        return not self.select.emit and first.kind == "STREAM" and not first.keys
-
-    @property
-    def of_table(self) -> bool:
-        """Whether its rows are those of a table."""
-        return self.sides[0].relation.kind == "TABLE"
 
 
 def plan(
@@ -111,6 +90,8 @@ def plan(
     _check(query, kind, grouped)
     translator = Translator(query.scope)
     filters = [] if select.where is None else [{"filter": translator.condition(select.where).text}]
+    if query.has_time:
+        query.sides[0].pseudo.add(TIME)
     shown, exploded = _items(query, grouped, kind is None)
     keys = _keys(query, shown)
     result = _result(query, name, kind, given, shown, keys, text, query_id)
@@ -131,11 +112,33 @@ def plan(
     return Planned(document, result, tuple(side.relation.name for side in query.sides), view)
 
 
+def properties_of(sink: Relation) -> dict[str, Any]:
+    """The properties of a query whose rows go into a stream that is there."""
+    return {
+        "KAFKA_TOPIC": sink.topic,
+        "VALUE_FORMAT": sink.formats.value,
+        "KEY_FORMAT": sink.formats.key,
+        "VALUE_DELIMITER": sink.formats.delimiter,
+        "WRAP_SINGLE_VALUE": sink.formats.wraps,
+    }
+
+
+def check_columns(made: Relation, sink: Relation) -> None:
+    """Raises SqlError if rows have other columns than the stream into which they go."""
+    ours = {column.name: column.type for column in made.columns}
+    theirs = {column.name: column.type for column in sink.columns}
+    if ours != theirs:
+        shown = [", ".join(f"{name} {kind}" for name, kind in found.items()) for found in (ours, theirs)]
+        raise SqlError(
+            f"the columns of SELECT are {shown[0]}, but {sink.name} has {shown[1]}: give them its names and types"
+        )
+
+
 # --- what is read -------------------------------------------------------------------------------------
 
 
-def _opened(catalog: Catalog, select: Select, name: str) -> _Query:
-    query = _Query(select, name=name)
+def _opened(catalog: Catalog, select: Select, name: str) -> OpenQuery:
+    query = OpenQuery(select, name=name)
     refs = [select.source, *(join.source for join in select.joins)]
     several = len(refs) > 1
     for ref in refs:
@@ -146,7 +149,7 @@ def _opened(catalog: Catalog, select: Select, name: str) -> _Query:
     return query
 
 
-def _check(query: _Query, kind: Kind | None, grouped: bool) -> None:
+def _check(query: OpenQuery, kind: Kind | None, grouped: bool) -> None:
     select = query.select
     if select.having is not None and not grouped:
         raise SqlError("HAVING needs GROUP BY: write WHERE for rows")
@@ -154,6 +157,12 @@ def _check(query: _Query, kind: Kind | None, grouped: bool) -> None:
         raise SqlError("WINDOW needs GROUP BY")
     if grouped and query.of_table:
         _check_aggregates(select)
+    for join, side in zip(select.joins, query.sides[1:], strict=True):
+        if query.of_table and side.relation.kind == "STREAM":
+            first = query.sides[0].alias
+            raise SqlError(
+                f"{first} is a table and {side.alias} a stream: name the stream first", join.source.spot
+            )
     if grouped and query.of_table and select.window is not None:
         raise SqlError("WINDOW is for streams: the rows of a table have no end")
     if kind == "STREAM" and (grouped or query.of_table):
@@ -193,9 +202,11 @@ def plan_source_table(relation: Relation, query_id: str) -> Planned:
     return Planned(document, result, (relation.name,), view=True)
 
 
-def _read(query: _Query, steps: list[Step], settings: Settings) -> tuple[dict[str, Any], dict[str, Any], str]:
+def _read(
+    query: OpenQuery, steps: list[Step], settings: Settings
+) -> tuple[dict[str, Any], dict[str, Any], str]:
     """Sources, relations, and the name of the relation whose rows the query's steps have made."""
-    joins = _joined(query)
+    joins = joined(query)
     sources = {}
     for side in query.sides:
         own = reading(side.read, side.pseudo)
@@ -225,90 +236,10 @@ def _read(query: _Query, steps: list[Step], settings: Settings) -> tuple[dict[st
     return sources, relations, last
 
 
-@dataclass
-class _Joins:
-    """The joins of a query. steps: further steps of its sources, by alias. timed: sources with an event time, with how late
-    their rows may come."""
-
-    relations: dict[str, Any] = field(default_factory=dict)
-    steps: dict[str, list[Step]] = field(default_factory=dict)
-    timed: dict[str, str] = field(default_factory=dict)
-
-
-def _joined(query: _Query) -> _Joins:
-    made = _Joins()
-    left, left_sides = query.sides[0].alias, [query.sides[0]]
-    for number, join in enumerate(query.select.joins, 1):
-        side = query.sides[number]
-        pair = _pair(query, join, left_sides, side, number, made)
-        entry: dict[str, Any] = {"left": left, "right": side.alias, "by": pair, "kind": join.kind}
-        of_streams = side.relation.kind == "STREAM"
-        if of_streams and query.of_table:
-            raise SqlError(
-                f"{left} is a table and {side.alias} a stream: name the stream first", join.source.spot
-            )
-        if of_streams:
-            if join.within is None:
-                raise SqlError(
-                    f"the join of the streams {left} and {side.alias} needs WITHIN", join.source.spot
-                )
-            entry["within"] = {"before": join.within[0], "after": join.within[1]}
-            for one in (*left_sides, side):
-                one.pseudo.add(TIME)
-                made.timed[one.alias] = join.grace or GRACE
-        elif join.within is not None:
-            raise SqlError(f"WITHIN is for two streams; {side.alias} is a table", join.source.spot)
-        left = f"{left}-{side.alias}"
-        made.relations[left] = {"join": entry}
-        left_sides.append(side)
-    return made
-
-
-def _pair(
-    query: _Query, join: JoinRef, left: list[Side], right: Side, number: int, made: _Joins
-) -> dict[str, str]:
-    """The fields that are equal, as the pipeline's join wants them. Raises SqlError."""
-    on = _equation(join)
-    sides = []
-    for node in (on.left, on.right):
-        named = {name_of(c.args["table"]) for c in node.find_all(exp.Column) if c.args.get("table")}
-        typed = Translator(query.scope).translate(node)
-        owners = {side.alias for side in query.sides if side.alias in named or _owns(side, node)}
-        sides.append((typed, node, owners))
-    if right.alias in sides[0][2] and right.alias not in sides[1][2]:
-        sides.reverse()
-    if right.alias not in sides[1][2] or right.alias in sides[0][2]:
-        raise SqlError(f"ON needs a column of {right.alias} on one side only", join.source.spot)
-    names = []
-    for (typed, node, owners), allowed in zip(sides, (left, [right]), strict=True):
-        if isinstance(node, exp.Column):
-            names.append(typed.text.strip("`"))
-            continue
-        owner = next(side for side in allowed if side.alias in owners)
-        called = f"{owner.alias}_join {number}"
-        made.steps.setdefault(owner.alias, []).append({"set": {called: typed.text}})
-        names.append(called)
-    return {names[0]: names[1]}
-
-
-def _equation(join: JoinRef) -> exp.EQ:
-    """What ON says. Raises SqlError."""
-    on = join.on.this if isinstance(join.on, exp.Paren) else join.on
-    if not isinstance(on, exp.EQ):
-        raise SqlError("ON compares one expression of each side, like ON a.id = b.id", join.source.spot)
-    return on
-
-
-def _owns(side: Side, node: exp.Expr) -> bool:
-    return any(
-        c.args.get("table") is None and name_of(c.this) in side.columns for c in node.find_all(exp.Column)
-    )
-
-
 # --- what is shown ------------------------------------------------------------------------------------
 
 
-def _items(query: _Query, grouped: bool, result_only: bool) -> tuple[list[Shown], list[Step]]:
+def _items(query: OpenQuery, grouped: bool, result_only: bool) -> tuple[list[Shown], list[Step]]:
     """The columns of the result, and the steps that make rows of arrays first. Raises SqlError."""
     scope: Any = GroupScope(query.scope, query.select.window is not None) if grouped else query.scope
     found: list[Shown] = []
@@ -334,11 +265,24 @@ def _items(query: _Query, grouped: bool, result_only: bool) -> tuple[list[Shown]
         plain = (
             made.text.strip("`") if isinstance(expression, exp.Column) and made.text.startswith("`") else None
         )
-        found.append(Shown(item.alias or _named(query, expression, number), made, plain))
+        of = (
+            frozenset(Translator(query.scope).translate(c).text for c in _columns_in(expression))
+            if grouped
+            else frozenset()
+        )
+        found.append(Shown(item.alias or _named(query, expression, number), made, plain, of))
     names = [shown.name for shown in found]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise SqlError(f"two columns of the result are called {twice}: give one an alias with AS")
     return found, exploded
+
+
+def _columns_in(node: exp.Expr) -> list[exp.Column]:
+    """The columns of sources in an expression."""
+    bounds = ("WINDOWSTART", "WINDOWEND")
+    found = [column for column in node.find_all(exp.Column) if not isinstance(column.this, exp.Star)]
+    bodies = {name_of(one) for function in node.find_all(exp.Lambda) for one in function.expressions}
+    return [column for column in found if name_of(column.this) not in {*bounds, *bodies}]
 
 
 def _is_star(item: Item) -> bool:
@@ -346,7 +290,7 @@ def _is_star(item: Item) -> bool:
     return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
 
-def _stars(query: _Query, item: Item, old: bool) -> list[Shown]:
+def _stars(query: OpenQuery, item: Item, old: bool) -> list[Shown]:
     """What * stands for. old: with ROWTIME and ROWKEY, which * meant in 2018."""
     node = item.expression
     source = name_of(node.args["table"]) if isinstance(node, exp.Column) and node.args.get("table") else ""
@@ -357,7 +301,7 @@ def _stars(query: _Query, item: Item, old: bool) -> list[Shown]:
     ]
 
 
-def _named(query: _Query, node: exp.Expr, number: int) -> str:
+def _named(query: OpenQuery, node: exp.Expr, number: int) -> str:
     """The name of a column without an alias, as ksqlDB gives it."""
     if isinstance(node, exp.Column):
         name = name_of(node.this)
@@ -369,7 +313,7 @@ def _named(query: _Query, node: exp.Expr, number: int) -> str:
     return f"KSQL_COL_{number}"
 
 
-def _keys(query: _Query, shown: list[Shown]) -> list[str]:
+def _keys(query: OpenQuery, shown: list[Shown]) -> list[str]:
     """The names of the result's key columns. Raises SqlError if one of them is not in SELECT."""
     select, scope = query.select, query.scope
     if select.group_by or select.partition_by:
@@ -378,8 +322,10 @@ def _keys(query: _Query, shown: list[Shown]) -> list[str]:
             for node in (*select.group_by, *select.partition_by)
             if not isinstance(node, exp.Null)
         ]
+    elif select.joins and query.of_table and (own := _primary_keys(query, shown)):
+        return own
     elif select.joins:
-        on = _equation(select.joins[0])
+        on = equation(select.joins[0])
         both = [(node, Translator(scope).translate(node)) for node in (on.left, on.right)]
         has = next((one for one in both if any(s.made.text == one[1].text for s in shown)), None)
         return [] if has is None else [next(s.name for s in shown if s.made.text == has[1].text)]
@@ -405,7 +351,15 @@ def _keys(query: _Query, shown: list[Shown]) -> list[str]:
     return names
 
 
-def _shown_steps(query: _Query, shown: list[Shown]) -> list[Step]:
+def _primary_keys(query: OpenQuery, shown: list[Shown]) -> list[str]:
+    """The names under which the key of the first table is shown; none if it is not."""
+    side = query.sides[0]
+    wanted = [quoted(side.field(column.name)) for column in side.relation.keys]
+    names = [next((s.name for s in shown if s.made.text == text), None) for text in wanted]
+    return [name for name in names if name is not None] if None not in names else []
+
+
+def _shown_steps(query: OpenQuery, shown: list[Shown]) -> list[Step]:
     """The steps that make the result's columns of the fields of a row: renamed at the end, since an expression may use a
     name that another column of the result takes."""
     made = {f"new {n}": s.made.text for n, s in enumerate(shown) if s.plain is None}
@@ -418,7 +372,7 @@ def _shown_steps(query: _Query, shown: list[Shown]) -> list[Step]:
             copies[at] = quoted(one.plain)
         names[at] = one.name
     steps: list[Step] = [{"set": {**made, **copies}}] if made or copies else []
-    steps.append({"keep": list(names)})
+    steps.append({"keep": [*names, *([TIME] if query.has_time else [])]})
     renamed = {old: new for old, new in names.items() if old != new}
     return [*steps, {"rename": renamed}] if renamed else steps
 
@@ -434,16 +388,19 @@ class _Groups:
     entry: Mapping[str, Any]
 
 
-def _grouped(query: _Query, shown: list[Shown], keys: list[str]) -> _Groups:
+def _grouped(query: OpenQuery, shown: list[Shown], keys: list[str]) -> _Groups:
     select = query.select
     steps: dict[str, str] = {}
     compute: dict[str, str] = {}
+    groups = {Translator(query.scope).translate(node).text for node in select.group_by}
     for one in shown:
         if one.name in keys:
             if one.plain != one.name:
                 steps[one.name] = one.made.text
         elif one.made.aggregates:
             compute[one.name] = one.made.text
+        elif one.of and one.of <= groups:
+            compute[one.name] = f"max({one.made.text})"  # the same for all rows of a group
         elif _bound(one) is None:
             raise SqlError(
                 f"{one.name} is neither in GROUP BY nor made by a function of many rows like COUNT"
@@ -465,7 +422,7 @@ def _grouped(query: _Query, shown: list[Shown], keys: list[str]) -> _Groups:
     return _Groups([{"set": steps}] if steps else [], entry)
 
 
-def _having(query: _Query) -> dict[str, str]:
+def _having(query: OpenQuery) -> dict[str, str]:
     """The field that says whether a group is shown; none without HAVING. Raises SqlError."""
     having = query.select.having
     if having is None:
@@ -487,7 +444,7 @@ def _bound(one: Shown) -> str | None:
 
 
 def _result(
-    query: _Query,
+    query: OpenQuery,
     name: str,
     kind: Kind | None,
     given: Mapping[str, Any],
@@ -504,7 +461,7 @@ def _result(
         if not (s.name in (WINDOW_START, WINDOW_END) and query.select.window is not None and kind is not None)
     ]
     formats = formats_of(given, replace(first.formats, key=first.formats.key if kind is not None else "NONE"))
-    if len(keys) > 1 and "KEY_FORMAT" not in given and "FORMAT" not in given:
+    if len(keys) > 1 and formats.key in ("KAFKA", "NONE") and not given.keys() & {"KEY_FORMAT", "FORMAT"}:
         formats = replace(formats, key="JSON")
     return Relation(
         kind or "STREAM",
@@ -515,7 +472,8 @@ def _result(
         bounds=tuple(
             (s.name, bound) for s in shown if query.select.group_by and (bound := _bound(s)) is not None
         ),
-        timestamp=None if "TIMESTAMP" not in given else str(given["TIMESTAMP"]).upper(),
+        timestamp=timestamp_of(given, columns),
+        timestamp_format=given.get("TIMESTAMP_FORMAT"),
         window=windowed,
         query=query_id,
         text=text,
@@ -524,7 +482,7 @@ def _result(
 
 
 def _outputs(
-    query: _Query,
+    query: OpenQuery,
     result: Relation,
     made: _Groups | None,
     last: str,
@@ -534,11 +492,18 @@ def _outputs(
     view: bool,
 ) -> list[dict[str, Any]]:
     output: dict[str, Any] = {"name": "topic", "from": last, "topic": result.topic}
-    key, value = key_expression(result), value_expression(result)
+    carried = made is None and query.sides[0].relation.window is not None
+    key, value = key_expression(result, carried=carried), value_expression(result)
     if key is not None:
         output["key"] = key
     elif query.is_old and made is None and len(query.sides) == 1:
         output["key"] = "_key"  # in 2018 a record kept its key
+    elif key is None:
+        output["key"] = "cast(NULL AS binary)"
+    if result.timestamp is not None:
+        output["timestamp"] = f"timestamp_millis({row_time(result)})"
+    elif query.has_time:
+        output["timestamp"] = TIME
     if value is not None:
         hidden = query.select.having is not None
         output["value"] = f"CASE WHEN {quoted(HELD)} THEN {value} END" if hidden else value

@@ -32,7 +32,7 @@ def reading(relation: Relation, pseudo: set[str]) -> list[Step]:
     if ROWKEY in pseudo:
         made[ROWKEY] = "cast(_key as string)"
     if pseudo & {"ROWTIME", TIME}:
-        made["ROWTIME"] = _row_time(relation)
+        made["ROWTIME"] = row_time(relation)
     if "ROWPARTITION" in pseudo:
         made["ROWPARTITION"] = "_partition"
     if "ROWOFFSET" in pseudo:
@@ -49,7 +49,8 @@ def _header(name: str) -> str:
     return f"try_element_at(filter(_headers, h -> h.key = {text_literal(name)}), -1).value"
 
 
-def _row_time(relation: Relation) -> str:
+def row_time(relation: Relation) -> str:
+    """The time of a row in milliseconds."""
     if relation.timestamp is None:
         return "unix_millis(_timestamp)"
     column = relation.column(relation.timestamp)
@@ -284,9 +285,9 @@ def window_bound(relation: Relation, which: str) -> str:
 # --- writing ------------------------------------------------------------------------------------------
 
 
-def key_expression(relation: Relation) -> str | None:
+def key_expression(relation: Relation, *, carried: bool = False) -> str | None:
     """The record's key, of a row's columns; None without one. A row of a window has the window's start after the key, one of
-    a session its end and its start."""
+    a session its end and its start. carried: these are those of the record that was read."""
     keys = relation.keys
     if not keys or relation.formats.key == "NONE":
         return None
@@ -294,7 +295,10 @@ def key_expression(relation: Relation) -> str | None:
     if relation.window is None:
         return made
     parts = [f"cast({made} as binary)" if is_text else made]
-    bounds = [WINDOW_END, WINDOW_START] if relation.window.kind == "SESSION" else [WINDOW_START]
+    session = relation.window.kind == "SESSION"
+    if carried:
+        return f"concat({parts[0]}, substring(_key, {-16 if session else -8}))"
+    bounds = [WINDOW_END, WINDOW_START] if session else [WINDOW_START]
     return f"concat({', '.join([*parts, *(_long_bytes(f'unix_millis({bound})') for bound in bounds)])})"
 
 

@@ -11,6 +11,7 @@ from barnabas.pipelines.fronts.sql.catalog import PSEUDO, ROWKEY, Column, Relati
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import Typed, quoted
 from barnabas.pipelines.fronts.sql.rows import TIME, WINDOW_END, WINDOW_START
+from barnabas.pipelines.fronts.sql.statements import Select
 from barnabas.pipelines.fronts.sql.types import BIGINT, STRING, SqlType
 
 BOUNDS: Final = (WINDOW_START, WINDOW_END)
@@ -107,3 +108,33 @@ class GroupScope:
         if name in ("WINDOWSTART", "WINDOWEND") and self.windowed and not source:
             return Typed(f"unix_millis({quoted(name)})", BIGINT)
         return self.inner.column(source, name)
+
+
+@dataclass
+class OpenQuery:
+    """What is known of a query while it is translated. name: of what it makes."""
+
+    select: Select
+    sides: list[Side] = field(default_factory=list)
+    name: str = ""
+
+    @property
+    def scope(self) -> SourceScope:
+        return SourceScope(self.sides, self.name)
+
+    @property
+    def has_time(self) -> bool:
+        """Whether the time of its rows is a column of the source, which its records are to have, too."""
+        alone = len(self.sides) == 1 and not self.select.group_by
+        return alone and self.sides[0].relation.timestamp is not None
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it is written as in 2018: without EMIT, over a stream whose key is no column."""
+        first = self.sides[0].relation
+        return not self.select.emit and first.kind == "STREAM" and not first.keys
+
+    @property
+    def of_table(self) -> bool:
+        """Whether its rows are those of a table."""
+        return self.sides[0].relation.kind == "TABLE"

@@ -8,9 +8,10 @@ from typing import Any
 
 from barnabas.pipelines.plan.graph import Plan
 from barnabas.pipelines.plan.interpret.expressions import Failed, NotInterpreted, evaluated
-from barnabas.pipelines.plan.interpret.groups import grouped
+from barnabas.pipelines.plan.interpret.groups import duration, grouped
 from barnabas.pipelines.plan.interpret.processes import AtWork, Record, Work, whole
-from barnabas.pipelines.plan.interpret.steps import VALUE, worked
+from barnabas.pipelines.plan.interpret.steps import parts_of, plain, several, worked
+from barnabas.pipelines.plan.interpret.stream_joins import StreamJoin
 from barnabas.pipelines.plan.operators import Operator
 from barnabas.pipelines.plan.processing import Process
 from barnabas.pipelines.plan.relations import Derived, Join, Relation, Scan, Union
@@ -42,6 +43,7 @@ class Interpreter:
     _streams: dict[str, list[Fields]] = field(default_factory=dict)
     _tables: dict[str, dict[str, Fields]] = field(default_factory=dict)
     _works: dict[str, Work] = field(default_factory=dict)
+    _stream_joins: dict[str, StreamJoin] = field(default_factory=dict)
 
     def read(self, records: Iterable[Record]) -> None:
         """Reads records that came together, in the order in which operators take them: by time, tables first. Of one key
@@ -71,7 +73,7 @@ class Interpreter:
         if relation.origin.table:
             self._keep(relation, record)
             return
-        self._flow(relation, {VALUE: record.value}, record)
+        self._flow(relation, parts_of(record), record)
 
     def _keep(self, relation: Relation, record: Record) -> None:
         kept = self._kept.setdefault(relation.name, {})
@@ -82,12 +84,12 @@ class Interpreter:
         if record.value is None:
             return
         try:
-            fields = worked(relation.operators, {VALUE: record.value})
+            fields = worked(relation.operators, parts_of(record))
         except Failed as error:
             self.letters.append(Letter(relation.name, str(error), record))
             return
         if fields is not None:
-            kept[record.key] = _plain(fields)
+            kept[record.key] = plain(fields)
 
     # --- streams ------------------------------------------------------------------------------------------
 
@@ -97,14 +99,12 @@ class Interpreter:
 
     def _flow(self, relation: Relation, fields: dict[str, Any], record: Record) -> None:
         """A row from the origin of a stream, through its steps, to the streams that read it."""
-        if relation.event_time is not None:
-            raise NotInterpreted("event times")
         self._on(relation, self._made(relation, 0, [fields], record), record)
 
     def _on(self, relation: Relation, rows: Iterable[Fields], record: Record) -> None:
         """Rows that have passed the steps of a stream go on to those that read it."""
         for made in rows:
-            row = _plain(made)
+            row = plain(made)
             self.stream(relation.name).append(row)
             if relation.aggregate is not None:
                 if relation.aggregate.emit == "final":
@@ -136,9 +136,8 @@ class Interpreter:
         if isinstance(operator, Process):
             keys = [evaluated(key.text, fields) for key in operator.key]
             key = keys[0] if len(keys) == 1 else tuple(keys)
-            return self._work(operator).process(key, _plain(fields), self.now_ms)
-        made = worked((operator,), fields)
-        return [] if made is None else [made]
+            return self._work(operator).process(key, plain(fields), self.now_ms)
+        return several((operator,), fields)
 
     def _work(self, step: Process) -> Work:
         """The step's user code with what it keeps."""
@@ -168,9 +167,24 @@ class Interpreter:
             yield from (dict(row) for above in origin.inputs if above == name)
         elif isinstance(origin, Join) and name in origin.inputs:
             if not self.plan.is_table(origin.right):
-                raise NotInterpreted("joins of streams")
+                yield from self._joined(below, origin).take(row, left=name == origin.left)
+                return
             pairs = _pairs(origin, {"": row}, self.table(origin.right), self._names(origin.right))
             yield from (dict(pair) for pair in pairs.values())
+
+    def _joined(self, relation: Relation, join: Join) -> StreamJoin:
+        """What a join of two streams remembers. Raises NotInterpreted."""
+        if relation.name not in self._stream_joins:
+            times = self.plan[join.left].event_time, self.plan[join.right].event_time
+            if times[0] is None or times[1] is None:
+                raise NotInterpreted("a join whose event time is that of a join")
+            self._stream_joins[relation.name] = StreamJoin(
+                join,
+                (self._names(join.left), self._names(join.right)),
+                (times[0].of, times[1].of),
+                (duration(times[0].late), duration(times[1].late)),
+            )
+        return self._stream_joins[relation.name]
 
     # --- tables -------------------------------------------------------------------------------------------
 
@@ -208,7 +222,7 @@ class Interpreter:
             except Failed:
                 continue
             if made is not None:
-                found[id] = _plain(made)
+                found[id] = plain(made)
         return found
 
     def _names(self, name: str) -> tuple[str, ...]:
@@ -216,10 +230,6 @@ class Interpreter:
         if not schema.closed:
             raise NotInterpreted(f"the fields of {name}, which only Spark knows")
         return tuple(schema.fields)
-
-
-def _plain(fields: Fields) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if name != VALUE}
 
 
 def _pairs(

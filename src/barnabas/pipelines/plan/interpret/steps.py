@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -11,11 +12,37 @@ from typing import Any, Final
 
 from barnabas.pipelines.plan import operators
 from barnabas.pipelines.plan.interpret.expressions import Failed, NotInterpreted, evaluated
+from barnabas.pipelines.plan.interpret.processes import Record
+from barnabas.pipelines.plan.interpret.spark.values import from_json
 from barnabas.pipelines.plan.schema import spark_name
 
 Fields = dict[str, Any]
 VALUE: Final = ""
 """The name under which the record's value is kept beside the fields, as bytes."""
+HIDDEN: Final = frozenset(
+    {VALUE, "_key", "_value", "_headers", "_topic", "_partition", "_offset", "_timestamp"}
+)
+"""The parts of the record, which expressions can name beside the fields."""
+EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def parts_of(record: Record) -> Fields:
+    """The parts of a record under the names that expressions know them by."""
+    return {
+        VALUE: record.value,
+        "_value": record.value,
+        "_key": record.key,
+        "_topic": record.topic,
+        "_partition": record.partition,
+        "_offset": record.offset,
+        "_timestamp": EPOCH + datetime.timedelta(microseconds=record.at_us),
+        "_headers": [{"key": name, "value": value} for name, value in record.headers],
+    }
+
+
+def plain(fields: Mapping[str, Any]) -> Fields:
+    """The fields without the parts of the record."""
+    return {name: value for name, value in fields.items() if name not in HIDDEN}
 
 
 def worked(steps: Iterable[operators.Operator], fields: Fields) -> Fields | None:
@@ -26,6 +53,29 @@ def worked(steps: Iterable[operators.Operator], fields: Fields) -> Fields | None
             return None
         fields = found
     return fields
+
+
+def several(steps: Iterable[operators.Operator], fields: Fields) -> list[Fields]:
+    """All rows that steps make of one. Raises Failed and NotInterpreted."""
+    rows = [fields]
+    for step in steps:
+        if isinstance(step, operators.Explode):
+            rows = [made for row in rows for made in _exploded(step, row)]
+        else:
+            rows = [made for row in rows if (made := one_step(step, row)) is not None]
+    return rows
+
+
+def _exploded(step: operators.Explode, fields: Fields) -> list[Fields]:
+    """A row for each element of an array; none for an array without elements, or null."""
+    found = fields[step.field]
+    if found is not None and not isinstance(found, list):
+        raise NotInterpreted(f"the elements of {type(found).__name__}")
+    rest = {name: value for name, value in fields.items() if name != step.field}
+    made = []
+    for at, value in enumerate(found or ()):
+        made.append({**rest, step.to: value, **({} if step.index is None else {step.index: at})})
+    return made
 
 
 @singledispatch
@@ -46,6 +96,32 @@ def _(step: operators.ParseJson, fields: Fields) -> Fields | None:
     if not isinstance(value, dict):
         raise Failed("no JSON object")
     made = {step.prefix + name: _typed(value.get(name), kind) for name, kind in step.fields.items()}
+    return {**fields, **made}
+
+
+@one_step.register
+def _(step: operators.ParseCsv, fields: Fields) -> Fields | None:
+    source = fields.get(step.source or VALUE)
+    if source is None:
+        raise Failed(f"{step.source or 'the value'} is null")
+    text = source.decode() if isinstance(source, bytes) else source
+    try:
+        cells = next(csv.reader([text], delimiter=step.separator, quotechar=step.quote), [])
+    except csv.Error as error:
+        raise Failed(f"no line of values: {error}") from error
+    if len(cells) != len(step.fields):
+        raise Failed(f"{len(cells)} values, but {len(step.fields)} fields")
+    found = [None if cell == "" and step.empty_is_null else cell for cell in cells]
+    kinds = step.fields.items()
+    return {**fields, **{name: _typed(cell, kind) for (name, kind), cell in zip(kinds, found, strict=True)}}
+
+
+@one_step.register
+def _(step: operators.ShowRecord, fields: Fields) -> Fields | None:
+    made = {}
+    for name, part in step.fields.items():
+        value = fields[f"_{part}"]
+        made[name] = value.decode() if isinstance(value, bytes) else value
     return {**fields, **made}
 
 
@@ -73,7 +149,7 @@ def _(step: operators.Drop, fields: Fields) -> Fields | None:
 
 @one_step.register
 def _(step: operators.Keep, fields: Fields) -> Fields | None:
-    return {name: value for name, value in fields.items() if name in step.names or name == VALUE}
+    return {name: value for name, value in fields.items() if name in step.names or name in HIDDEN}
 
 
 @one_step.register
@@ -90,13 +166,22 @@ def _typed(value: Any, kind: str) -> Any:
     """A value of JSON, or text, as this type."""
     if value is None:
         return None
-    make = _TYPES.get(str(spark_name(kind)))
+    name = str(spark_name(kind))
+    make = _TYPES.get(name)
     if make is None:
-        raise NotInterpreted(f"the type {kind}")
+        return from_json(value, kind) if "<" in kind else _converted(value, name)
     try:
         return make(value)
     except (ValueError, TypeError, InvalidOperation):
         raise Failed(f"{value!r} is no {kind}") from None
+
+
+def _converted(value: Any, kind: str) -> Any:
+    """A value of a type that has no rules of its own. Raises Failed."""
+    made = from_json(value, kind)
+    if made is None:
+        raise Failed(f"{value!r} is no {kind}")
+    return made
 
 
 def _whole(value: Any) -> int:
