@@ -8,13 +8,11 @@ import datetime
 import hashlib
 import json
 import math
-import random
 import re
 import uuid
 from collections.abc import Callable, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from typing import Any, Final
-from urllib.parse import quote_plus, unquote_plus, urlsplit
 
 from barnabas.pipelines.plan.interpret.spark.collections import PLAIN_COLLECTIONS, WHOLE_COLLECTIONS
 from barnabas.pipelines.plan.interpret.spark.numbers import java_method
@@ -219,25 +217,37 @@ def _concat(*values: Value) -> Value:
     return "".join(as_text(value) for value in values)
 
 
+URL: Final = re.compile(
+    r"(?:(?P<PROTOCOL>[A-Za-z][A-Za-z0-9+.-]*):)?(?://(?:[^/?#@\s]*@)?(?P<HOST>[^/?#:\s]*)(?::\d*)?)?"
+    r"(?P<PATH>[^?#\s]*)(?:\?(?P<QUERY>[^#\s]*))?(?:#(?P<REF>\S*))?"
+)
+UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789*-._")
+
+
 def _url(text: str, part: str, key: str | None = None) -> Value:
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:\S*|[^\s:]\S*", text):
-        return None
-    try:
-        url = urlsplit(text)
-    except ValueError:
+    found = URL.fullmatch(text)
+    if found is None:
         return None
     if part == "QUERY" and key is not None:
-        found = re.search(f"(?:^|&){re.escape(key)}=([^&]*)", url.query)
-        return None if found is None else found[1]
-    values = {
-        "HOST": url.hostname,
-        "PATH": url.path,
-        "PROTOCOL": url.scheme,
-        "QUERY": url.query,
-        "REF": url.fragment,
-    }
-    value = values.get(part)
-    return (value or None) if part != "PATH" else value
+        named = re.search(f"(?:^|&){re.escape(key)}=([^&]*)", found["QUERY"] or "")
+        return None if named is None else named[1]
+    return found[part]
+
+
+def _url_encoded(text: str) -> str:
+    def one(char: str) -> str:
+        if char in UNRESERVED:
+            return char
+        return "+" if char == " " else "".join(f"%{byte:02X}" for byte in char.encode())
+
+    return "".join(map(one, text))
+
+
+def _url_decoded(text: str) -> str:
+    raw = re.sub(
+        rb"%([0-9A-Fa-f]{2})", lambda found: bytes.fromhex(found[1].decode()), text.replace("+", " ").encode()
+    )
+    return raw.decode("utf-8", "replace")
 
 
 # --- JSON ---------------------------------------------------------------------------------------------
@@ -387,7 +397,7 @@ WITH_NULLS: Final[Mapping[str, Callable[[list[Value]], Value]]] = {
     "field": _field,
     "to_json": _to_json,
     "uuid": lambda values: str(uuid.uuid4()),
-    "rand": lambda values: random.random(),
+    "rand": lambda values: uuid.uuid4().int / (1 << 128),
     "pi": lambda values: math.pi,
     "current_timestamp": lambda values: datetime.datetime.now(datetime.UTC),
     "current_date": lambda values: datetime.datetime.now(datetime.UTC).date(),
@@ -458,8 +468,8 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Value]]] = {
     "base64": lambda value: base64.b64encode(value if isinstance(value, bytes) else value.encode()).decode(),
     "unbase64": _unbase64,
     "try_parse_url": _url,
-    "url_encode": lambda text: quote_plus(text, safe="*-._"),
-    "url_decode": unquote_plus,
+    "url_encode": _url_encoded,
+    "url_decode": _url_decoded,
     "get_json_object": _json_path,
     "json_array_length": _json_array_length,
     "json_object_keys": _json_keys,
