@@ -427,7 +427,8 @@ def _body(translator: Translator, node: exp.Expr, kinds: Sequence[SqlType], call
         raise SqlError(f"{called} needs a function of {len(kinds)} arguments, not of {len(names)}")
     made = translator.with_locals(names, kinds).translate(node.this)
     shown = ", ".join(map(quoted, names))
-    return f"({shown}) -> {made.text}", made
+    # Spark takes a single parameter without parentheses only.
+    return f"{shown if len(names) == 1 else f'({shown})'} -> {made.text}", made
 
 
 def _transform(translator: Translator, node: exp.Anonymous) -> Typed:
