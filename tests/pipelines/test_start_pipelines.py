@@ -104,8 +104,7 @@ def test_a_pipeline_of_a_secured_broker_in_its_process(together: Together) -> No
         assert json.loads(message.value() or b"") == {"n": 1}
     finally:
         consumer.close()
-    shown = together.ask("GET", f"{together.urls['console']}/api/v1/clusters/local/pipelines")
-    assert [row["name"] for row in shown.json()["pipelines"]] == ["p"]
+    look_at_the_console(together)
     assert together.ask("GET", "/health").json() == {"status": "ok", "pipelines": 1, "failed": 0}
     together.process.send_signal(signal.SIGTERM)
     assert together.process.wait(WAIT_S) == 0
@@ -116,6 +115,28 @@ def test_a_pipeline_of_a_secured_broker_in_its_process(together: Together) -> No
     for line in together.properties.read_text().splitlines():
         if "password" in line:
             assert line.partition("=")[2] not in log
+
+
+def look_at_the_console(together: Together) -> None:
+    """The pages of the pipeline: the list, its picture, a preview, and checks of a file while it is edited."""
+    home = f"{together.urls['console']}/api/v1/clusters/local/pipelines"
+    assert [row["name"] for row in together.ask("GET", home).json()["pipelines"]] == ["p"]
+    shown = together.ask("GET", f"{home}/p").json()["picture"]
+    assert [box["title"] for box in shown["boxes"]] == ["a", "steps", "topic b"]
+    (record,) = together.ask("GET", f"{home}/p/preview").json()["records"]
+    assert (record["place"], record["value"]) == ("a/0/0", '{"n": 1}')
+    assert record["steps"][0]["lines"] == [["+", "n = 1"]]
+    assert [made["topic"] for made in record["leaves"]] == ["b"]
+    wrong = json.dumps({"file": PIPELINE.replace("parse", "prase")})
+    for path in (f"{home}/check", f"{home}/p/check"):
+        checked = together.ask("POST", path, wrong, **{"Content-Type": "application/json"}).json()
+        assert checked["mistakes"][0]["line"] == 3
+        assert "did you mean 'parse'?" in checked["mistakes"][0]["message"]
+    page = together.ask("GET", f"{together.urls['console']}/clusters/local/pipelines/p/edit").text
+    assert 'data-editor="yaml"' in page
+    for page in ("p", "p/preview"):
+        answer = together.ask("GET", f"{together.urls['console']}/clusters/local/pipelines/{page}")
+        assert answer.status_code == 200, answer.text
 
 
 def test_options_that_are_refused_before_anything_starts(tmp_path: Path, capsys: Any) -> None:

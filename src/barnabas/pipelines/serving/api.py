@@ -14,7 +14,11 @@
     DELETE /pipelines/{name}               stops and removes the pipeline
     POST   /pipelines/{name}/start|resume|pause|stop
     POST   /pipelines/{name}/restart       {"from": "earliest" | "latest" | milliseconds | {"topic": {"0": 5}}}
-    POST   /preview                        {"pipeline": YAML, "topic": ..., "count": 5, "oldest": false, "output": ...}
+    GET    /pipelines/{name}/picture       its plan as nodes and arrows
+    POST   /check                          a pipeline file as YAML: {"mistakes": [{"line", "message"}], "remarks": [...],
+                                           "picture": nodes and arrows, null if there are mistakes}; stores nothing
+    POST   /preview                        {"pipeline": YAML, or "name": that of a stored one, "topic": ..., "count": 5,
+                                           "oldest": false, "output": ...}
     GET    /metrics                        Prometheus text
 
 An error is {"error": "one line"}: 400 for an invalid request or a pipeline that cannot run, 403 for a page of another
@@ -40,6 +44,7 @@ from barnabas.http.server import Service
 from barnabas.pipelines.entries.hiding import masked
 from barnabas.pipelines.fronts.yaml.spec import PIPELINE
 from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.serving.checking import check, drawn
 from barnabas.pipelines.serving.lookups import BadLookup, Lookups, asked_in
 from barnabas.pipelines.serving.managed import Wanted
 from barnabas.pipelines.serving.manager import Manager
@@ -133,6 +138,15 @@ class Api:
         shown = await run_in_threadpool(masked, stored, PIPELINE)
         return PlainTextResponse(shown, media_type="application/yaml")
 
+    async def picture(self, request: Request) -> Any:
+        """A pipeline's plan as nodes and arrows."""
+        return drawn(self.manager.get(request.path_params["name"]).spec)
+
+    async def check(self, request: Request) -> Any:
+        """What is wrong with a pipeline file."""
+        raw = await read_body(request)
+        return await run_in_threadpool(check, self.manager, raw.decode("utf-8", "replace"))
+
     async def logs(self, request: Request) -> Any:
         """The last lines of a pipeline's log."""
         count, after = request.query_params.get("lines", "200"), request.query_params.get("after", "")
@@ -179,7 +193,10 @@ class Api:
         count = given.get("count", 5)
         if type(count) is not int or not 1 <= count <= 1000:
             raise BadRequest(f"count is {count!r}, not a number from 1 to 1000")
-        spec = await run_in_threadpool(self.manager.parsed, str(given.get("pipeline", "")))
+        if "name" in given:
+            spec = self.manager.get(str(given["name"])).spec
+        else:
+            spec = await run_in_threadpool(self.manager.parsed, str(given.get("pipeline", "")))
         found = await run_in_threadpool(
             preview,
             self.manager.spark,
@@ -213,10 +230,12 @@ def make_service(manager: Manager) -> Service:
             Route("/pipelines/{name}", guarded(api.one), methods=["GET"]),
             Route("/pipelines/{name}", guarded(api.remove), methods=["DELETE"]),
             Route("/pipelines/{name}/file", guarded(api.text), methods=["GET"]),
+            Route("/pipelines/{name}/picture", guarded(api.picture), methods=["GET"]),
             Route("/pipelines/{name}/logs", guarded(api.logs), methods=["GET"]),
             Route("/pipelines/{name}/views", guarded(api.views)),
             Route("/pipelines/{name}/views/{view}", guarded(api.rows)),
             Route("/pipelines/{name}/{action}", guarded(api.act), methods=["POST"]),
+            Route("/check", guarded(api.check), methods=["POST"]),
             Route("/preview", guarded(api.show_preview), methods=["POST"]),
         ],
         error_shape,

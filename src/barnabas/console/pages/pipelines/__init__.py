@@ -8,6 +8,8 @@ from urllib.parse import urlencode
 
 from barnabas.client.errors import ClientError
 from barnabas.console.asking import Ask, Done
+from barnabas.console.pages.pipelines.drawing import drawing
+from barnabas.console.pages.pipelines.previewing import shown
 from barnabas.console.pages.pipelines.server import call, server_url
 from barnabas.console.rendering import encoded
 from barnabas.console.roles import Role
@@ -21,6 +23,9 @@ ACTIONS: Final = ("start", "pause", "resume", "stop", "restart")
 LOG_LINES: Final = 100
 ROWS_MAX: Final = 200
 DEAD_LETTERS: Final = 500
+PREVIEW_MAX: Final = 20
+PREVIEW_S: Final = 120.0
+"""A preview runs jobs of Spark, each for a step."""
 REASON: Final = "barnabas.reason"
 
 
@@ -53,8 +58,9 @@ def _row(status: dict[str, Any]) -> dict[str, Any]:
 async def read_one(ask: Ask) -> Data:
     """One pipeline: its queries, failures, file, log, views, and its dead letters by reason"""
     name = encoded(ask.path["pipeline"])
-    status, file, log, views = await asyncio.gather(
+    status, picture, file, log, views = await asyncio.gather(
         call(ask, "GET", f"/pipelines/{name}"),
+        _picture(ask, name),
         call(ask, "GET", f"/pipelines/{name}/file", text=True),
         call(ask, "GET", f"/pipelines/{name}/logs?lines={LOG_LINES}"),
         _views(ask, name),
@@ -62,6 +68,7 @@ async def read_one(ask: Ask) -> Data:
     return {
         "pipeline": ask.path["pipeline"],
         "status": _row(status),
+        "picture": picture and drawing(picture, _notes(picture, status)),
         "file": file,
         "log": log["lines"],
         "views": views,
@@ -70,6 +77,86 @@ async def read_one(ask: Ask) -> Data:
         "actions": ACTIONS,
         "commands": [_shell(ask, word, ask.path["pipeline"]) for word in ("status", "logs", "stop", "start")],
     }
+
+
+async def _picture(ask: Ask, name: str) -> dict[str, Any] | None:
+    """Nodes and arrows; None where the server is of a version that does not tell."""
+    try:
+        found: dict[str, Any] = await call(ask, "GET", f"/pipelines/{name}/picture")
+    except Refused:
+        return None
+    return found
+
+
+def _notes(picture: dict[str, Any], status: dict[str, Any]) -> dict[str, str]:
+    """What runs, at the nodes that write: records a second, and how many are waiting. An output that has no query of its
+    own shares the first."""
+    queries = {query["name"]: query for query in status["queries"]}
+    if not queries:
+        return {}
+    shared = next(iter(queries.values()))
+    notes = {}
+    for node in picture["nodes"]:
+        if node["kind"] == "output":
+            query = queries.get(node["id"].removeprefix("output "), shared)
+            lag = "" if query["lag"] is None else f" · lag {query['lag']:,}"
+            notes[node["id"]] = f"{query['records_per_second'] or 0:,.0f}/s{lag}"
+    return notes
+
+
+async def read_preview(ask: Ask) -> Data:
+    """What each step makes of real records: topic, count (1 to 20), output, oldest"""
+    name = ask.path["pipeline"]
+    body: dict[str, Any] = {"name": name, "count": ask.number("count", 3, 1, PREVIEW_MAX)}
+    words = ["pipeline", "preview", "FILE", "--count", str(body["count"])]
+    for field in ("topic", "output"):
+        if ask.text(field):
+            body[field] = ask.text(field)
+            words += [f"--{field}", ask.text(field)]
+    if ask.flag("oldest"):
+        body["oldest"] = True
+        words.append("--oldest")
+    picture = await _picture(ask, encoded(name))
+    nodes = [] if picture is None else picture["nodes"]
+    sources = [node["title"] for node in nodes if node["kind"] == "source"]
+    for topic in dict.fromkeys([*sources, *ask.texts("topic")]):
+        if not ask.sees(topic):
+            raise Refused(403, said("You may not see {topic}", topic=topic[:100]))
+        if ask.masking.of(topic, ask.role_for(topic)):
+            raise Refused(
+                403,
+                said(
+                    "Fields of {topic} are hidden from you, and a preview would show them", topic=topic[:100]
+                ),
+            )
+    return {
+        "pipeline": name,
+        "topics": sources,
+        "outputs": [node["id"].removeprefix("output ") for node in nodes if node["kind"] == "output"],
+        "records": shown(await call(ask, "POST", "/preview", body, timeout_s=PREVIEW_S)),
+        "commands": [command("barnabas", *words)],
+    }
+
+
+async def read_file(ask: Ask) -> Data:
+    """The file of a pipeline, to be changed"""
+    name = ask.path["pipeline"]
+    return {
+        "pipeline": name,
+        "file": await call(ask, "GET", f"/pipelines/{encoded(name)}/file", text=True),
+        "checked": None,
+        "commands": [_shell(ask, "add", "FILE")],
+    }
+
+
+async def check(ask: Ask) -> Done:
+    """Look for mistakes in a pipeline file, without storing it: file (YAML)"""
+    text = (ask.raw("file") or "").replace("\r\n", "\n")
+    found = await call(ask, "POST", "/check", raw=text.encode())
+    picture = found["picture"]
+    done = said("{count} mistakes", count=len(found["mistakes"]))
+    shown = {**found, "picture": picture and drawing(picture, {})}
+    return Done(done, "", shown, (command("barnabas", "pipeline", "check", "FILE"),))
 
 
 async def _views(ask: Ask, name: str) -> list[dict[str, Any]]:
@@ -172,10 +259,18 @@ async def read_view(ask: Ask) -> Data:
 
 
 PAGES: Final = (
-    Page("pipelines", "/pipelines", "pipelines", read, actions=(Action("/pipelines", put),)),
+    Page(
+        "pipelines", "/pipelines", "pipelines", read,
+        actions=(Action("/pipelines", put), Action("/pipelines/check", check, Role.READ, is_change=False)),
+    ),
     Page(
         "pipelines", "/pipelines/{pipeline}", "pipelines", read_one, named="pipeline", template="one.html",
         actions=(Action("/pipelines/{pipeline}/act", act, Role.OPERATE, "pipeline"),),
     ),
+    Page(
+        "pipelines", "/pipelines/{pipeline}/edit", "pipelines", read_file, Role.ADMIN, "pipeline", "edit.html",
+        actions=(Action("/pipelines/{pipeline}/check", check, Role.ADMIN, "pipeline", is_change=False),),
+    ),
+    Page("pipelines", "/pipelines/{pipeline}/preview", "pipelines", read_preview, named="pipeline", template="preview.html"),
     Page("pipelines", "/pipelines/{pipeline}/views/{view}", "pipelines", read_view, named="pipeline", template="view.html"),
 )  # fmt: skip

@@ -32,7 +32,14 @@ def _address(ask: Ask) -> Address:
 
 
 async def call(
-    ask: Ask, method: str, path: str, body: Any = None, *, raw: bytes | None = None, text: bool = False
+    ask: Ask,
+    method: str,
+    path: str,
+    body: Any = None,
+    *,
+    raw: bytes | None = None,
+    text: bool = False,
+    timeout_s: float = TIMEOUT_S,
 ) -> Any:
     """The answer to a request: JSON, or text. Raises Refused."""
     address = _address(ask)
@@ -40,7 +47,9 @@ async def call(
     data = json.dumps(body).encode() if body is not None else raw
     try:
         media_type = "application/json" if raw is None else "application/yaml"
-        status, answer = await asyncio.to_thread(_exchange, address, method, path, data, media_type)
+        status, answer = await asyncio.to_thread(
+            _exchange, address, method, path, data, media_type, timeout_s
+        )
     except NoAnswer as error:
         raise Refused(
             503,
@@ -60,11 +69,11 @@ async def call(
 
 
 def _exchange(
-    address: Address, method: str, path: str, data: bytes | None, media_type: str
+    address: Address, method: str, path: str, data: bytes | None, media_type: str, timeout_s: float
 ) -> tuple[int, bytes]:
     headers = {} if data is None else {"Content-Type": media_type}
     answer = ask_service(
-        address, method, path, data, headers, timeout_s=TIMEOUT_S, bytes_max=ANSWER_BYTES_MAX
+        address, method, path, data, headers, timeout_s=timeout_s, bytes_max=ANSWER_BYTES_MAX
     )
     return answer.status, answer.body
 

@@ -1,0 +1,45 @@
+// Turns a textarea with data-editor="yaml" or "sql" into an editor. What is wrong, as the server has found it while somebody
+// types, is marked at its line. Pages work without this file: the textarea stays, and checks run when it is sent.
+"use strict";
+(() => {
+  const area = document.querySelector("textarea[data-editor]");
+  if (!area || !window.CodeMirror) return;
+  const editor = CodeMirror.fromTextArea(area, {
+    mode: area.dataset.editor === "sql" ? "text/x-sql" : "yaml",
+    lineNumbers: true,
+    indentUnit: 2,
+    tabSize: 2,
+    viewportMargin: Infinity,
+    gutters: ["CodeMirror-linenumbers", "mistakes"],
+    // Tab leaves the editor, so that the keyboard alone is enough; Ctrl-] and Ctrl-[ indent.
+    extraKeys: { Tab: false, "Shift-Tab": false },
+    screenReaderLabel: area.labels[0] ? area.labels[0].textContent : area.name,
+  });
+  area.removeAttribute("required");  // the hidden textarea could not be focused
+  editor.on("change", () => {
+    editor.save();
+    area.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+  const mark = () => {
+    editor.clearGutter("mistakes");
+    for (let line = 0; line < editor.lineCount(); line++) editor.removeLineClass(line, "wrap", "mistaken");
+    for (const found of document.querySelectorAll("#checked [data-line]")) {
+      const line = Number(found.dataset.line) - 1;
+      if (!(line >= 0 && line < editor.lineCount())) continue;
+      const sign = document.createElement("span");
+      sign.className = "mistake-sign";
+      sign.textContent = "!";
+      sign.title = found.textContent;
+      editor.setGutterMarker(line, "mistakes", sign);
+      editor.addLineClass(line, "wrap", "mistaken");
+    }
+  };
+  document.body.addEventListener("htmx:afterSwap", mark);
+  document.addEventListener("click", (event) => {
+    const found = event.target.closest("#checked [data-line]");
+    if (!found) return;
+    editor.focus();
+    editor.setCursor(Number(found.dataset.line) - 1, 0);
+  });
+  mark();
+})();

@@ -1,0 +1,127 @@
+"""The picture of a plan, and the check of a file that shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.console.pages.pipelines.drawing import WIDTH, drawing
+from barnabas.console.pages.pipelines.previewing import shown
+from barnabas.pipelines.fronts.yaml.spec import parse_spec
+from barnabas.pipelines.plan.picture import Picture, picture
+from barnabas.pipelines.serving.checking import check, drawn
+from barnabas.pipelines.serving.manager import Manager
+
+JOINED = """\
+pipeline: joined
+sources:
+  orders: {topic: orders, steps: [parse: {json: {id: int, who: string}}]}
+  people: {table: people, steps: [parse: {json: {who: string, city: string}}]}
+relations:
+  named:
+    join: {left: orders, right: people, by: who}
+outputs:
+  - {name: all, from: named, topic: named-orders, key: who}
+  - name: counts
+    from: named
+    aggregate: {by: [city], compute: {n: count(*)}}
+    topic: per-city
+    key: city
+"""
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Manager:
+    return Manager(tmp_path, {"bootstrap.servers": "localhost:1"})
+
+
+def of(text: str) -> Picture:
+    return picture(parse_spec(text, "pipeline").plan)
+
+
+def test_rows_go_from_sources_through_relations_to_outputs() -> None:
+    found = of(JOINED)
+    assert found.arrows == (
+        ("source orders", "orders"),
+        ("source people", "people"),
+        ("orders", "named"),
+        ("people", "named"),
+        ("named", "output all"),
+        ("named", "output counts"),
+    )
+    assert [(node.id, node.kind, node.depth) for node in found.nodes] == [
+        ("source orders", "source", 0),
+        ("orders", "rows", 1),
+        ("source people", "source", 0),
+        ("people", "table", 1),
+        ("named", "rows", 2),
+        ("output all", "output", 3),
+        ("output counts", "output", 3),
+    ]
+
+
+def test_steps_have_the_lines_where_they_stand() -> None:
+    by_id = {node.id: node for node in of(JOINED).nodes}
+    assert [(step.text, step.line) for step in by_id["orders"].steps] == [("1 parse", 3)]
+    assert [(step.text, step.line) for step in by_id["output counts"].steps] == [
+        ("aggregate n by city", 12),
+        ("key: city", None),
+    ]
+    assert by_id["named"].steps[0].text == "inner join of orders and people by who"
+
+
+def test_a_pipeline_without_names_has_one_node_of_steps() -> None:
+    found = of("pipeline: p\nsource: {topic: a}\nsteps: [parse: {json: {n: int}}]\noutputs: [{topic: b}]\n")
+    assert [(node.title, node.kind) for node in found.nodes] == [
+        ("a", "source"),
+        ("steps", "rows"),
+        ("topic b", "output"),
+    ]
+
+
+def test_a_check_names_the_line_of_a_mistake(manager: Manager) -> None:
+    assert check(manager, JOINED)["mistakes"] == []
+    assert check(manager, JOINED)["picture"]["name"] == "joined"
+    found = check(manager, JOINED.replace("by: who", "buy: who"))
+    (mistake,) = found["mistakes"]
+    assert mistake["line"] == 7
+    assert "buy" in mistake["message"]
+    assert "pipeline:7" not in mistake["message"]
+    assert found["picture"] is None
+    assert check(manager, "")["mistakes"] == [{"line": None, "message": "pipeline: the file is empty"}]
+    assert not manager.names()
+
+
+def test_a_check_remarks_what_grows_for_ever(manager: Manager) -> None:
+    assert any("for ever" in remark for remark in check(manager, JOINED)["remarks"])
+
+
+def test_boxes_of_a_drawing_do_not_overlap() -> None:
+    found = drawing(drawn(parse_spec(JOINED, "pipeline")), {"output all": "3/s"})
+    boxes = found["boxes"]
+    assert len(boxes) == 7
+    for number, one in enumerate(boxes):
+        assert one["x"] + WIDTH <= found["width"]
+        assert one["y"] + one["height"] <= found["height"]
+        for other in boxes[number + 1 :]:
+            if one["x"] == other["x"]:
+                assert one["y"] + one["height"] <= other["y"] or other["y"] + other["height"] <= one["y"]
+    assert [box["note"] for box in boxes if box["note"]] == ["3/s"]
+
+
+def test_a_preview_shows_what_each_step_changes() -> None:
+    record = {"topic": "a", "partition": 0, "offset": 7, "key": None, "value": "x", "leaves": []}
+    steps = [
+        {"step": "1 parse", "rows": [{"a": 1, "b": "x"}], "reason": None},
+        {"step": "2 drop", "rows": [{"a": 1}], "reason": None},
+        {"step": "3 filter", "rows": [], "reason": None},
+    ]
+    (found,) = shown([{**record, "steps": steps}])
+    assert found["place"] == "a/0/7"
+    assert [step["lines"] for step in found["steps"]] == [
+        [("+", "a = 1"), ("+", 'b = "x"')],
+        [("-", "b")],
+        [],
+    ]
+    assert [step["left_out"] for step in found["steps"]] == [False, False, True]
