@@ -58,6 +58,13 @@ if TYPE_CHECKING:
     )
     from barnabas.admin.families.replicas import Election, Reassignment
     from barnabas.admin.families.share_groups import ShareGroup, ShareMember, ShareOffset
+    from barnabas.admin.families.streams_groups import (
+        InternalTopic,
+        StreamsAssignment,
+        StreamsGroup,
+        StreamsMember,
+        Subtopology,
+    )
     from barnabas.admin.families.tokens import Principal, Token
     from barnabas.admin.families.topic_bin import DeletedTopic
     from barnabas.admin.families.topics import CreatedTopic, NewTopic, Partition, Topic
@@ -100,6 +107,13 @@ _FAMILIES: Final = {
     "records": ("EARLIEST", "LATEST", "MAX_TIMESTAMP", "TO_THE_END", "Bounds", "FoundOffset"),
     "replicas": ("Election", "Reassignment"),
     "share_groups": ("ShareGroup", "ShareMember", "ShareOffset"),
+    "streams_groups": (
+        "InternalTopic",
+        "StreamsAssignment",
+        "StreamsGroup",
+        "StreamsMember",
+        "Subtopology",
+    ),
     "tokens": ("Principal", "Token"),
     "topic_bin": ("DeletedTopic",),
     "topics": ("CreatedTopic", "NewTopic", "Partition", "Topic"),
@@ -144,6 +158,7 @@ __all__ = [
     "Group",
     "GroupListing",
     "HangingTransaction",
+    "InternalTopic",
     "Link",
     "LinkTail",
     "LogDir",
@@ -176,6 +191,10 @@ __all__ = [
     "ShareGroup",
     "ShareMember",
     "ShareOffset",
+    "StreamsAssignment",
+    "StreamsGroup",
+    "StreamsMember",
+    "Subtopology",
     "Token",
     "Topic",
     "TopicPartition",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.admin.families.records import AsyncRecords
     from barnabas.admin.families.replicas import AsyncReplicas
     from barnabas.admin.families.share_groups import AsyncShareGroups
+    from barnabas.admin.families.streams_groups import AsyncStreamsGroups
     from barnabas.admin.families.tokens import AsyncTokens
     from barnabas.admin.families.topic_bin import AsyncTopicBin
     from barnabas.admin.families.topics import AsyncTopics
@@ -97,6 +98,12 @@ class AsyncAdmin:
         from barnabas.admin.families.share_groups import AsyncShareGroups
 
         return AsyncShareGroups(self.connections)
+
+    @cached_property
+    def streams_groups(self) -> AsyncStreamsGroups:
+        from barnabas.admin.families.streams_groups import AsyncStreamsGroups
+
+        return AsyncStreamsGroups(self.connections)
 
     @cached_property
     def acls(self) -> AsyncAcls:

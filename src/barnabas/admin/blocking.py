@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.admin.families.records import Records
     from barnabas.admin.families.replicas import Replicas
     from barnabas.admin.families.share_groups import ShareGroups
+    from barnabas.admin.families.streams_groups import StreamsGroups
     from barnabas.admin.families.tokens import Tokens
     from barnabas.admin.families.topic_bin import TopicBin
     from barnabas.admin.families.topics import Topics
@@ -96,6 +97,12 @@ class Admin:
         from barnabas.admin.families.share_groups import ShareGroups
 
         return ShareGroups(self.thread, self.asynchronous.share_groups)
+
+    @cached_property
+    def streams_groups(self) -> StreamsGroups:
+        from barnabas.admin.families.streams_groups import StreamsGroups
+
+        return StreamsGroups(self.thread, self.asynchronous.streams_groups)
 
     @cached_property
     def acls(self) -> Acls:

@@ -17,7 +17,11 @@ NONE: Final = "-"
 def read_group(admin: Admin, name: str) -> Group:
     """A group of either protocol. Raises ToolError when it is not there."""
     try:
-        return admin.groups.describe([name])[name]
+        group = admin.groups.describe([name])[name]
+        if group.type == "streams":
+            refusal = java_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} is not a consumer group.")
+            raise ToolError(f"Executing consumer group command failed due to {refusal}")
+        return group
     except BrokerError as error:
         if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
             missing = java_error(error.code, f"Group {name} not found.")

@@ -138,7 +138,10 @@ TOOLS: Final = (
         ("StreamsResetter",),
     ),
     Tool(
-        "kafka-streams-groups", "operations.streams_groups", "List streams groups.", ("StreamsGroupCommand",)
+        "kafka-streams-groups",
+        "streams_groups",
+        "List, describe, reset, delete streams groups.",
+        ("StreamsGroupCommand",),
     ),
     Tool(
         "kafka-replica-verification",

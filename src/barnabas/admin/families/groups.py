@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from barnabas.admin.errors import ResourceError
 from barnabas.admin.families.group_offsets import AsyncGroupOffsets
+from barnabas.admin.families.streams_groups import AsyncStreamsGroups, StreamsGroup
 from barnabas.admin.looping import Family, blocking
 from barnabas.admin.results import Results
 from barnabas.admin.spread import coordinating_brokers, each_node, spread, to_coordinators
@@ -31,6 +32,7 @@ STATES_VERSION: Final = 4
 TYPES_VERSION: Final = 5
 RIGHTS_VERSION: Final = 3
 MANY_MEMBERS_VERSION: Final = 3
+STREAMS_ASSIGNOR: Final = "sticky"
 MEMBER_TYPES: Final = {0: "classic", 1: "consumer"}
 
 
@@ -67,8 +69,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A classic or consumer group. state: Kafka's word. assignor: the protocol that members agreed on, or the coordinator's
-    assignor. epoch, target_epoch: None in a classic group. rights: what the caller may do; None if not asked for.
+    """A classic, consumer or streams group. state: Kafka's word. assignor: the protocol that members agreed on, or the
+    coordinator's assignor. epoch, target_epoch: None in a classic group. rights: what the caller may do; None if not asked
+    for.
     """
 
     name: str
@@ -127,7 +130,10 @@ class AsyncGroups(AsyncGroupOffsets):
         return Results(done, results.failed)
 
     async def describe(self, names: Iterable[str], *, rights: bool = False) -> Results[str, Group]:
-        """The state and members of classic and consumer groups; GROUP_ID_NOT_FOUND for those that do not exist."""
+        """The state and members of classic, consumer and streams groups; GROUP_ID_NOT_FOUND for those that do not exist.
+
+        Members of streams groups read the partitions of their active tasks; `streams_groups` tells more of them.
+        """
         wanted = list(names)
         modern = await self._describe_modern(wanted, rights)
         others = [
@@ -141,6 +147,12 @@ class AsyncGroups(AsyncGroupOffsets):
             failed.pop(name, None)
         done.update(classic.done)
         failed.update(classic.failed)
+        streams = await self._describe_streams(
+            [name for name, error in failed.items() if _is_missing(error)], rights
+        )
+        for name, group in streams.items():
+            del failed[name]
+            done[name] = group
         # The order of the request.
         return Results(
             {name: done[name] for name in wanted if name in done},
@@ -224,6 +236,13 @@ class AsyncGroups(AsyncGroupOffsets):
         route = to_coordinators(self._cluster, "describe")
         return await spread(self._cluster, names, route, ask, batch=GROUPS_BATCH)
 
+    async def _describe_streams(self, names: Sequence[str], rights: bool) -> Mapping[str, Group]:
+        """Those of the names that are streams groups."""
+        if not names:
+            return {}
+        found = await AsyncStreamsGroups(self._cluster).describe(names, rights=rights)
+        return {name: _streams(group) for name, group in found.done.items()}
+
 
 class Groups(Family[AsyncGroups]):
     """`Admin.groups`."""
@@ -239,6 +258,41 @@ class Groups(Family[AsyncGroups]):
 
 def _group_error(code: int, name: str, reason: str | None) -> ResourceError | None:
     return ResourceError(code, "describe", f"group {name}", reason) if code else None
+
+
+def _is_missing(error: ClientError) -> bool:
+    return isinstance(error, BrokerError) and error.code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def _streams(group: StreamsGroup) -> Group:
+    members = tuple(
+        Member(
+            member.id,
+            member.client,
+            member.host,
+            group.partitions_of(member.assigned.active),
+            member.instance,
+            tuple(sorted({topic for part in group.subtopologies for topic in part.topics})),
+            member.epoch,
+            group.partitions_of(member.target.active),
+            None,
+            member.rack,
+            "classic" if member.is_classic else "streams",
+        )
+        for member in group.members
+    )
+    return Group(
+        group.name,
+        "streams",
+        group.state,
+        "streams",
+        STREAMS_ASSIGNOR,
+        members,
+        group.coordinator,
+        group.epoch,
+        group.target_epoch,
+        group.rights,
+    )
 
 
 def _modern(row: wire_consumer.DescribedGroup, coordinator: Broker) -> Group:

@@ -9,7 +9,7 @@ from typing import Final
 from barnabas.admin import TopicPartition
 
 SHARE: Final = "share"
-GROUPS_OF_CONSUMERS: Final = ("consumer", "")
+GROUPS_OF_CONSUMERS: Final = ("consumer", "streams", "")
 """Protocol types: Kafka Connect and the registry have groups too; an empty one may be so old that it does not say."""
 
 
