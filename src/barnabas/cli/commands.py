@@ -100,6 +100,7 @@ COMMANDS: Final = (
     Command("perf", "barnabas.cli.records.perf", "Measure producing, consuming, and from send to receive."),
     Command("verify", "barnabas.cli.verify", "Find losses, repeats, and damage on the brokers' disks."),
     Command("agent", "barnabas.cli.agent", "Ship the lines of growing files into a topic."),
+    Command("logs", "barnabas.cli.log_search.logs", "Find lines in logs, in topics and in tables."),
     Command("profile", "barnabas.cli.administration.profile", "Show the clusters that are known by name."),
     Command(
         "pipeline",

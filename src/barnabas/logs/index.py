@@ -1,0 +1,188 @@
+"""An inverted index beside each Parquet file of a table: which blocks of rows have which words.
+
+The index of `part-1.parquet` is `_index/part-1.parquet.tokens`, a Parquet file of its own: one row per word, sorted, with
+the numbers of the blocks. A word that is in half of the blocks or more says nothing and is kept without them. Delta Lake
+does not look at folders whose names begin with an underscore. A file without an index is read whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+BLOCK_ROWS: Final = 1024
+FOLDER: Final = "_index"
+SUFFIX: Final = ".tokens"
+ROW_GROUP: Final = 1 << 15
+TOKEN_CHARACTERS_MAX: Final = 64
+"""Of longer words, only the beginning is in the index."""
+WORDS: Final = re.compile(r"[^\W]+")
+FOLDED: Final = bytes(
+    ord(chr(code).lower()) if chr(code).isalnum() or chr(code) == "_" else ord(" ") for code in range(128)
+) + bytes(range(128, 256))
+"""What becomes of the bytes of ASCII texts: small letters, and spaces between words."""
+TEXTS: Final = ("message", "fields")
+WHOLE: Final = ("level", "host", "path")
+
+
+def index_path(file: Path) -> Path:
+    """Where the index of a data file is."""
+    return file.parent / FOLDER / f"{file.name}{SUFFIX}"
+
+
+def build(file: Path) -> int:
+    """Index one data file; the bytes of its index. Raises OSError, pa.ArrowException."""
+    blocks: dict[str, list[int]] = {}
+    number = 0
+    with pq.ParquetFile(file) as source:
+        names = [name for name in (*TEXTS, *WHOLE) if name in source.schema_arrow.names]
+        rest: pa.Table | None = None
+        for batch in source.iter_batches(BLOCK_ROWS * 16, columns=names):
+            table = pa.table(batch) if rest is None else pa.concat_tables([rest, pa.table(batch)])
+            whole = len(table) - len(table) % BLOCK_ROWS
+            for start in range(0, whole, BLOCK_ROWS):
+                _add(blocks, number, table.slice(start, BLOCK_ROWS))
+                number += 1
+            rest = table.slice(whole)
+        if rest is not None and len(rest):
+            _add(blocks, number, rest)
+            number += 1
+        rows, ends = source.metadata.num_rows, [*ends_of(source)]
+    return _write(index_path(file), blocks, number, rows, ends)
+
+
+def ends_of(source: pq.ParquetFile) -> Iterator[tuple[int, int]]:
+    """The highest offset of each partition of the topic in a file."""
+    if not {"partition", "offset"} <= {*source.schema_arrow.names}:
+        return
+    table = source.read(columns=["partition", "offset"])
+    ends = table.group_by("partition").aggregate([("offset", "max")])
+    for part, offset in zip(ends["partition"].to_pylist(), ends["offset_max"].to_pylist(), strict=True):
+        if part is not None and offset is not None:
+            yield part, offset
+
+
+def _add(blocks: dict[str, list[int]], number: int, table: pa.Table) -> None:
+    """Note the words of one block, and the values of columns that are compared as a whole."""
+    found: set[str] = set()
+    for name in table.column_names:
+        values = pc.unique(table[name].combine_chunks()).drop_null().to_pylist() if name in WHOLE else ()
+        found.update(whole_token(name, value) for value in values if value)
+        if name in TEXTS:
+            found |= words_of("\n".join(text for text in table[name].to_pylist() if text))
+    for token in found:
+        numbers = blocks.get(token)
+        if numbers is None:
+            blocks[token] = [number]
+        else:
+            numbers.append(number)
+
+
+def words_of(text: str) -> set[str]:
+    """The words of a text."""
+    if text.isascii():
+        return {*text.encode().translate(FOLDED).decode("ascii").split()}
+    return {*WORDS.findall(text.lower())}
+
+
+def _write(
+    path: Path, blocks: dict[str, list[int]], count: int, rows: int, ends: list[tuple[int, int]]
+) -> int:
+    cut: dict[str, list[int]] = {}
+    for token, numbers in blocks.items():
+        if len(token) > TOKEN_CHARACTERS_MAX:
+            short = token[:TOKEN_CHARACTERS_MAX]
+            cut[short] = sorted({*cut.get(short, blocks.get(short, [])), *numbers})
+    tokens = sorted({token[:TOKEN_CHARACTERS_MAX] for token in blocks})
+    lists = [cut.get(token) or blocks[token] for token in tokens]
+    lists = [[] if count > 1 and 2 * len(numbers) >= count else numbers for numbers in lists]
+    said = {"blocks": str(count), "rows": str(rows), "block_rows": str(BLOCK_ROWS), "ends": json.dumps(ends)}
+    table = pa.table(
+        {"token": pa.array(tokens, pa.string()), "blocks": pa.array(lists, pa.list_(pa.int32()))}
+    ).replace_schema_metadata(said)
+    path.parent.mkdir(exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    pq.write_table(
+        table, temporary, compression="zstd", row_group_size=ROW_GROUP, use_dictionary=False,
+        column_encoding={"token": "DELTA_BYTE_ARRAY", "blocks.list.element": "DELTA_BINARY_PACKED"},
+    )  # fmt: skip
+    os.replace(temporary, path)
+    return path.stat().st_size
+
+
+def whole_token(column: str, value: str) -> str:
+    """What stands for a column's whole value among the words; no word contains `=`."""
+    return f"{column}={value.lower()}"
+
+
+class Index:
+    """The index of one data file."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError, pa.ArrowException."""
+        self._source = pq.ParquetFile(path)
+        said = self._source.schema_arrow.metadata or {}
+        self.count = int(said[b"blocks"])
+        self.rows = int(said[b"rows"])
+        self.ends: list[tuple[int, int]] = json.loads(said[b"ends"])
+        """By partition of the topic: the highest offset in the file."""
+        self._tokens: pa.Table | None = None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._source.close()
+
+    def blocks_of(self, token: str, part: str) -> np.ndarray[Any, Any]:
+        """See Lookup."""
+        found = np.zeros(self.count, bool)
+        token = token[:TOKEN_CHARACTERS_MAX]
+        for table in self._candidates(token, part):
+            column = table["token"]
+            if part == "":
+                mask = pc.equal(column, token)
+            elif part == "prefix":
+                mask = pc.starts_with(column, token)
+            else:
+                mask = pc.match_substring(column, token)
+            chosen = table.filter(mask)["blocks"]
+            for chunk in chosen.chunks:
+                if len(chunk) and pc.min(pc.list_value_length(chunk)).as_py() == 0:
+                    found[:] = True
+                    return found
+                found[np.asarray(chunk.flatten())] = True
+        return found
+
+    def _candidates(self, token: str, part: str) -> list[pa.Table]:
+        """The row groups that may have a word, by their lowest and highest one."""
+        metadata = self._source.metadata
+        if part == "inside":
+            if self._tokens is None:
+                self._tokens = self._source.read()
+            return [self._tokens]
+        wanted = []
+        for number in range(metadata.num_row_groups):
+            statistics = metadata.row_group(number).column(0).statistics
+            if (
+                statistics is None
+                or not statistics.has_min_max
+                or (statistics.min <= (token + "\U0010ffff" if part else token) and statistics.max >= token)
+            ):
+                wanted.append(number)
+        return [self._source.read_row_groups(wanted)] if wanted else []
+
+
+def opened(file: Path) -> Index | None:
+    """The index of a data file; None if it has none that can be read."""
+    try:
+        return Index(index_path(file))
+    except (OSError, pa.ArrowException, KeyError, ValueError):
+        return None

@@ -1,0 +1,111 @@
+"""A search over both: the table, and what is in the topic but not in the table yet."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from barnabas.logs.query import Node
+from barnabas.logs.rows import Row
+
+if TYPE_CHECKING:
+    from barnabas.logs.tables import LogTable
+    from barnabas.logs.tail import Tail
+
+STEPS_MS: Final = tuple(
+    1000 * seconds
+    for seconds in (
+        1,
+        5,
+        10,
+        30,
+        60,
+        300,
+        600,
+        1800,
+        3600,
+        10_800,
+        21_600,
+        43_200,
+        86_400,
+        604_800,
+        2_592_000,
+    )
+)
+STEPS_WANTED: Final = 60
+
+
+@dataclass(slots=True)
+class Search:
+    """What is searched where. since, until: ms since 1970; None: without a limit."""
+
+    node: Node
+    tail: Tail | None
+    table: LogTable | None
+    since: int | None = None
+    until: int | None = None
+
+    def fresh(self) -> Iterator[Row]:
+        """The rows that match in the topic and are not in the table. Raises CliError."""
+        if self.tail is None:
+            return
+        starts = None if self.table is None else self.table.offsets()
+        node = self.node
+        for row in self.tail.rows(starts, self.since):
+            if self.is_in_time(row) and node.matches(row):
+                yield row
+
+    def is_in_time(self, row: Row) -> bool:
+        """Whether a row is in the range of times."""
+        return (self.since is None or row.time >= self.since) and (
+            self.until is None or row.time < self.until
+        )
+
+    def rows(self, limit: int | None) -> Iterator[Row]:
+        """The rows that match, the newest first. Raises CliError."""
+        fresh: list[Row] = (
+            sorted(self.fresh(), key=age, reverse=True)
+            if limit is None
+            else heapq.nlargest(limit, self.fresh(), key=age)
+        )
+        kept: Iterable[Row] = ()
+        if self.table is not None:
+            kept = chain.from_iterable(self.table.search(self.node, self.since, self.until))
+        for number, row in enumerate(heapq.merge(fresh, kept, key=age, reverse=True)):
+            if limit is not None and number >= limit:
+                return
+            yield row
+
+    def histogram(self, step_ms: int) -> Counter[int]:
+        """How many rows match, by the time at which a step begins. Raises CliError."""
+        found: Counter[int] = Counter()
+        if self.table is not None:
+            found = self.table.histogram(self.node, self.since, self.until, step_ms)
+        for row in self.fresh():
+            found[row.time // step_ms * step_ms] += 1
+        return found
+
+
+def age(row: Row) -> tuple[int, int]:
+    """What rows are sorted by."""
+    return row.time, row.offset
+
+
+def step_for(span_ms: int) -> int:
+    """The length of a histogram's steps for a range of times."""
+    return next((step for step in STEPS_MS if span_ms / step <= STEPS_WANTED), STEPS_MS[-1])
+
+
+def coarser(counts: Counter[int], step_ms: int) -> tuple[Counter[int], int]:
+    """Counts by longer steps, if there are too many of them for a screen."""
+    if not counts:
+        return counts, step_ms
+    wanted = max(step_for(max(counts) - min(counts) + step_ms), step_ms)
+    merged: Counter[int] = Counter()
+    for begins, count in counts.items():
+        merged[begins // wanted * wanted] += count
+    return merged, wanted
