@@ -12,11 +12,23 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 import requests
+from barnabas.client.options import ClientOptions
+from barnabas.connect import DataError, RetriableError
+from barnabas.connect import schemas as connect_schemas
+from barnabas.connect.converters.finding import make_converter
 from barnabas.connect.worker.main import make_server
 from barnabas.connect.worker.settings import WorkerOptions
 from barnabas.http.server import HttpOptions, HttpServer, ServerThread
+from barnabas.registry.main import make_server as registry_server
+from barnabas.registry.service import RegistryOptions
+from barnabas.registry.store import StoreOptions
 from tests.support.cluster import until
 
 
@@ -84,6 +96,10 @@ def worker(bootstrap: str, group: str) -> Iterator[Worker]:
 @pytest.fixture
 def name() -> str:
     return f"c-{uuid.uuid4().hex[:8]}"
+
+
+def admin(bootstrap: str) -> Any:
+    return AdminClient({"bootstrap.servers": bootstrap})
 
 
 def records(bootstrap: str, topic: str, count: int, isolation: str = "read_committed") -> list[Any]:
@@ -277,6 +293,133 @@ def test_the_rest_of_the_api_answers(worker: Worker) -> None:
     assert worker.call("PUT", "/admin/loggers/barnabas.test", {"level": "LOUD"}).status_code == 404
 
 
+def test_workers_of_a_group_share_tasks_and_take_over(bootstrap: str, name: str, tmp_path: Path) -> None:
+    first, second = (Worker(worker_options(bootstrap, f"g-{name}")) for _ in range(2))
+    try:
+        first.create(
+            name, connector_class="FileStreamSink", file=str(tmp_path / "out"), topics=name, tasks_max="4"
+        )
+        client = admin(bootstrap)
+        client.create_topics([NewTopic(name, 4)])[name].result()
+
+        def owners(worker: Worker) -> list[str]:
+            return [task["worker_id"] for task in worker.until(name, "RUNNING", 4)["tasks"]]
+
+        until(
+            lambda: sorted(map(owners(first).count, set(owners(second)))) == [2, 2],
+            "two tasks on each worker",
+        )
+        found = second.ask("GET", f"/connectors/{name}/status")
+        other = next(t for t in found["tasks"] if t["worker_id"] == first.url.rpartition("/")[2])
+        assert second.call("POST", f"/connectors/{name}/tasks/{other['id']}/restart").status_code == 204
+    finally:
+        first.stop()
+    try:
+        mine = second.url.rpartition("/")[2]
+        until(lambda: set(owners(second)) == {mine}, "the other worker has taken over")
+    finally:
+        second.stop()
+
+
+def test_transforms_dead_letters_and_avro(bootstrap: str, name: str, tmp_path: Path) -> None:
+    """Lines become Avro with a key; one that cannot be cast is a dead letter of the source; a sink reads what is left."""
+    options = RegistryOptions(
+        ClientOptions.from_kafka({"bootstrap.servers": bootstrap}), StoreOptions(f"schemas-{name}", 1), name
+    )
+    registry: HttpServer = registry_server(options, HttpOptions("127.0.0.1:0"))
+    thread = ServerThread([registry])
+    thread.start()
+    worker = Worker(worker_options(bootstrap, f"g-{name}"))
+    transforms = "org.apache.kafka.connect.transforms."
+    avro = {
+        "value.converter": "io.confluent.connect.avro.AvroConverter",
+        "value.converter.schema.registry.url": registry.url,
+    }
+    source, sink = tmp_path / "in", tmp_path / "out"
+    source.write_text("1\nx\n3\n")
+    try:
+        worker.create(
+            name,
+            connector_class="FileStreamSource",
+            file=str(source),
+            topic=name,
+            transforms="cast,hoist,key",
+            transforms_cast_type=f"{transforms}Cast$Value",
+            transforms_cast_spec="int32",
+            transforms_hoist_type=f"{transforms}HoistField$Value",
+            transforms_hoist_field="n",
+            transforms_key_type=f"{transforms}ValueToKey",
+            transforms_key_fields="n",
+            errors_tolerance="all",
+            errors_deadletterqueue_topic_name=f"{name}-dead",
+            errors_deadletterqueue_context_headers_enable="true",
+            topic_creation_default_partitions="1",
+            topic_creation_default_replication_factor="1",
+            topic_creation_default_retention_ms="777000",
+            **{option.replace(".", "_"): text for option, text in avro.items()},
+        )
+        found = records(bootstrap, name, 2)
+        client = SchemaRegistryClient({"url": registry.url})
+        read = AvroDeserializer(client)
+        context = SerializationContext(name, MessageField.VALUE)
+        assert [read(message.value(), context) for message in found] == [{"n": 1}, {"n": 3}]
+        assert [message.key() for message in found] == [b'{"n":1}', b'{"n":3}']
+        letter = records(bootstrap, f"{name}-dead", 1)[0]
+        headers = dict(letter.headers())
+        assert letter.value() == b'"x"'
+        assert headers["__connect.errors.stage"] == b"TRANSFORMATION"
+        assert headers["__connect.errors.class.name"] == b"Cast"
+        assert (
+            headers["__connect.errors.exception.class.name"]
+            == b"org.apache.kafka.connect.errors.DataException"
+        )
+        administration = admin(bootstrap)
+        described = administration.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name)])
+        assert next(iter(described.values())).result()["retention.ms"].value == "777000"
+        worker.create(
+            f"{name}-sink",
+            connector_class="FileStreamSink",
+            file=str(sink),
+            topics=name,
+            transforms="keep",
+            transforms_keep_type=f"{transforms}Filter",
+            transforms_keep_condition="n > 1",
+            **{option.replace(".", "_"): text for option, text in avro.items()},
+        )
+        until(lambda: sink.exists() and sink.read_text() == "{n=3}\n", "the sink has written")
+        _other_formats(registry.url)
+    finally:
+        worker.stop()
+        thread.stop()
+
+
+def _other_formats(url: str) -> None:
+    """What the converters of JSON Schema and Protobuf write is read by Confluent's deserializers."""
+    client = SchemaRegistryClient({"url": url})
+    schema = connect_schemas.struct(
+        {"id": connect_schemas.INT64, "name": connect_schemas.OPTIONAL_STRING}, "person"
+    )
+    value = {"id": 7, "name": "Ann"}
+    converters = {}
+    for name in ("JsonSchemaConverter", "ProtobufConverter"):
+        converters[name] = make_converter(name, {"schema.registry.url": url}, False)
+    data = converters["JsonSchemaConverter"].encoder("j")(schema, value, [])
+    read = JSONDeserializer(None, schema_registry_client=client)
+    assert read(data, SerializationContext("j", MessageField.VALUE)) == value
+    assert converters["JsonSchemaConverter"].decoder("j")(data, []) == (schema, value)
+    text = 'syntax = "proto3"; message Person { int64 id = 1; string name = 2; }'
+    client.register_schema("p-value", Schema(text, "PROTOBUF"))
+    data = converters["ProtobufConverter"].encoder("p")(schema, value, [])
+    assert data is not None
+    assert data[5:] == b"\x00\x08\x07\x12\x03Ann"
+    assert converters["ProtobufConverter"].decoder("p")(data, []) == (None, {"id": "7", "name": "Ann"})
+    with pytest.raises(DataError, match="another converter"):
+        converters["JsonSchemaConverter"].decoder("j")(b"{}", [])
+    away = make_converter("AvroConverter", {"schema.registry.url": "http://127.0.0.1:9"}, False)
+    with pytest.raises(RetriableError):
+        away.encoder("t")(schema, value, [])
+
+
 @pytest.mark.soak
 def test_no_record_is_lost_or_doubled_when_the_worker_is_killed(
     bootstrap: str, name: str, tmp_path: Path
@@ -324,3 +467,50 @@ def test_no_record_is_lost_or_doubled_when_the_worker_is_killed(
         process.terminate()
         process.wait()
     assert found == [str(number).encode() for number in range(count)]
+
+
+@pytest.mark.soak
+def test_a_worker_takes_over_what_a_killed_one_ran_and_nothing_is_doubled(
+    bootstrap: str, name: str, tmp_path: Path
+) -> None:
+    source, count = tmp_path / "in.txt", 40_000
+    source.write_text("".join(f"{number}\n" for number in range(count)))
+    options = worker_options(bootstrap, name, **{"session.timeout.ms": "6000"})
+    properties = tmp_path / "worker.properties"
+    given = {**options.given, "bootstrap.servers": bootstrap, "listeners": "http://127.0.0.1:0"}
+    properties.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from barnabas.kafka_tools.connect_worker import distributed; ",
+    ]
+    command[-1] += "sys.exit(distributed(sys.argv[1:]))"
+    process = subprocess.Popen(
+        [*command, str(properties)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdout is not None
+    killed = process.stdout.readline().split()[2]
+    other: Worker | None = None
+    try:
+        config = {
+            "connector.class": "FileStreamSource",
+            "file": str(source),
+            "topic": name,
+            "batch.size": "200",
+            "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+        }
+        made = requests.post(f"{killed}/connectors", json={"name": name, "config": config}, timeout=60)
+        assert made.status_code == 201, made.text
+        assert values(bootstrap, name, 1)
+        other = Worker(options)
+        process.send_signal(signal.SIGKILL)
+        found = values(bootstrap, name, count)
+        assert found == [str(number).encode() for number in range(count)]
+        mine = other.url.rpartition("/")[2]
+        assert [task["worker_id"] for task in other.until(name, "RUNNING")["tasks"]] == [mine]
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        if other is not None:
+            other.stop()

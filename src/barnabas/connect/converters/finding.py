@@ -12,6 +12,7 @@ from barnabas.connect.converters.headers import ByConverter, HeaderConverter, Si
 from barnabas.connect.errors import OptionError
 
 STORAGE: Final = "org.apache.kafka.connect.storage"
+CONFLUENT: Final = "barnabas.connect.converters.confluent"
 SIMPLE: Final = "barnabas.connect.converters.simple"
 NUMBERS: Final = "org.apache.kafka.connect.converters"
 CLASSES: Final[Mapping[str, str]] = {
@@ -22,6 +23,9 @@ CLASSES: Final[Mapping[str, str]] = {
         f"{NUMBERS}.{name}Converter": f"{SIMPLE}:{name}Converter"
         for name in ("Boolean", "Short", "Integer", "Long", "Float", "Double")
     },
+    "io.confluent.connect.avro.AvroConverter": f"{CONFLUENT}:AvroConverter",
+    "io.confluent.connect.json.JsonSchemaConverter": f"{CONFLUENT}:JsonSchemaConverter",
+    "io.confluent.connect.protobuf.ProtobufConverter": f"{CONFLUENT}:ProtobufConverter",
 }
 """Kafka's class names, and where ours are."""
 HEADER_CLASSES: Final = (f"{STORAGE}.SimpleHeaderConverter",)

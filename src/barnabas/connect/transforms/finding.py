@@ -14,9 +14,29 @@ KAFKA: Final = "org.apache.kafka.connect.transforms"
 KEY, VALUE = "$Key", "$Value"
 PARTS: Final = {KEY: "key", VALUE: "value"}
 
-TRANSFORMS: Final[Mapping[str, str]] = {}
+HERE: Final = "barnabas.connect.transforms"
+TRANSFORMS: Final[Mapping[str, str]] = {
+    **{
+        f"{KAFKA}.{name}": f"{HERE}.fields:{name}"
+        for name in (
+            "ExtractField", "Flatten", "HoistField", "InsertField", "MaskField", "ReplaceField", "SetSchemaMetadata",
+            "ValueToKey",
+        )
+    },
+    **{f"{KAFKA}.{name}": f"{HERE}.types:{name}" for name in ("Cast", "TimestampConverter")},
+    **{
+        f"{KAFKA}.{name}": f"{HERE}.routing:{name}"
+        for name in ("DropHeaders", "HeaderFrom", "InsertHeader", "RegexRouter", "TimestampRouter")
+    },
+    f"{KAFKA}.Filter": f"{HERE}.expressions:Filter",
+    "io.confluent.connect.transforms.Drop": f"{HERE}.fields:Drop",
+    "Compute": f"{HERE}.expressions:Compute",
+}  # fmt: skip
 """Class names without $Key and $Value, and where ours are."""
-PREDICATES: Final[Mapping[str, str]] = {}
+PREDICATES: Final[Mapping[str, str]] = {
+    f"{KAFKA}.predicates.{name}": f"{HERE}.routing:{name}"
+    for name in ("HasHeaderKey", "RecordIsTombstone", "TopicNameMatches")
+}
 
 
 def _load(name: str, table: Mapping[str, str], kind: str) -> Any:

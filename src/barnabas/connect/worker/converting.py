@@ -39,6 +39,8 @@ def chosen_converter(options: WorkerOptions, config: Mapping[str, Any], part: st
     name = config.get(part)
     given = config if name else options.given
     own = prefixed(given, f"{part}.")
+    if options.registry is not None:
+        own.setdefault("schema.registry.url", options.registry)
     try:
         return make_converter(str(name or options[part]), own, part == "key.converter")
     except OptionError as error:

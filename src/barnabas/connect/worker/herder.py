@@ -100,6 +100,10 @@ class Herder:
         self._thread = threading.Thread(target=self._run, name="connect herder", daemon=True)
         self._thread.start()
 
+    def note_change(self) -> None:
+        """Has what runs compared with what is wanted."""
+        self._changed.set()
+
     def stop(self) -> None:
         """Stops all tasks; what they have not committed is repeated by whoever runs them next."""
         self._stopping.set()

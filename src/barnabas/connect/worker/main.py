@@ -17,9 +17,10 @@ from barnabas.connect.errors import ConnectError
 from barnabas.connect.worker import loggers
 from barnabas.connect.worker.api import Api, error_shape
 from barnabas.connect.worker.board import Board
-from barnabas.connect.worker.herder import Herder
+from barnabas.connect.worker.herder import Assignment, Herder
 from barnabas.connect.worker.journal import Journal
 from barnabas.connect.worker.logs import TopicLogs
+from barnabas.connect.worker.membership import Membership
 from barnabas.connect.worker.requests import Requests
 from barnabas.connect.worker.services import Services
 from barnabas.connect.worker.settings import WorkerOptions
@@ -45,6 +46,7 @@ class Worker:
         self._admin: Admin | None = None
         self._logs: TopicLogs | None = None
         self._herder: Herder | None = None
+        self._membership: Membership | None = None
         self.requests: Requests | None = None
 
     def start(self, url: str) -> None:
@@ -65,12 +67,24 @@ class Worker:
         services = Services(
             options, board, self._logs, self._admin, _worker_id(options, url), self.journal.tell
         )
-        self._herder = Herder(services)
+        shares = not options.standalone
+        self._herder = Herder(services, Assignment(frozenset(), frozenset()) if shares else Assignment())
         self.requests = Requests(services, self._herder)
         self._herder.start()
+        if shares:
+            self._membership = Membership(services, self._herder)
+            board.changed = self._note_change
+            self._membership.start()
         if options.standalone:
             self._remove_others()
         self._add_first()
+
+    def _note_change(self) -> None:
+        """Called in the reading thread."""
+        assert self._herder is not None
+        assert self._membership is not None
+        self._herder.note_change()
+        self._membership.look()
 
     def _remove_others(self) -> None:
         """A standalone worker has the connectors that its command line names."""
@@ -90,6 +104,8 @@ class Worker:
 
     def stop(self) -> None:
         """Stops tasks and threads."""
+        if self._membership is not None:
+            self._membership.stop()
         if self._herder is not None:
             self._herder.stop()
         if self._logs is not None:
