@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.wire_samples import all_data, all_messages, sample
 
 from barnabas.wire.header import decode_request_header
@@ -66,7 +67,7 @@ def test_garbage(cls: type[Message], data: bytes) -> None:
         decode_or_refuse(cls, data, version)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.binary(max_size=60))
 def test_garbage_headers_and_records(data: bytes) -> None:
     for read in (decode_request_header, lambda d: decode_group_record(d, d)):

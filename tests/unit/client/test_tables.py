@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.client.tables.replay import Change, Replay, Rows
+from tests.support.examples import examples
 
 KEYS = st.sampled_from("abcd")
 VALUES = st.none() | st.integers(0, 9)
@@ -105,7 +106,7 @@ class Reader:
             assert self.rows.shown == {}
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(STEPS)
 def test_when_all_is_read_the_rows_are_the_last_values_and_nobody_waits(steps: list) -> None:
     reader = Reader()

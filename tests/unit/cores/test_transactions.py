@@ -25,6 +25,7 @@ from barnabas.cores.transactions.records import entry_of
 from barnabas.cores.transactions.state import EPOCH_EXHAUSTED, EPOCH_MAX, TV_0, TV_2, TXN_NEXT
 from barnabas.sim.coordinators import check_follows_log
 from barnabas.wire.errors import ErrorCode
+from tests.support.examples import examples
 
 PARTS = frozenset({("t", 0), ("t", 1)})
 E = ErrorCode
@@ -428,7 +429,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.sampled_from([TV_0, TV_2]))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_only_the_newest_producer_decides(steps: list[tuple[str, int]], version: int) -> None:
     """Whatever comes in whatever order: markers name each end once decided, and one epoch has one outcome."""
     on = Coordinator()

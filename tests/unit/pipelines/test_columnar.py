@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder
+from tests.support.examples import examples
 
 from barnabas.pipelines.formats.columns import BASE_COLUMNS, append_batch, arrow_schema, record_batches
 from barnabas.records.batch import CorruptBatch
@@ -153,7 +154,7 @@ def test_round_trip_in_every_codec(codec):
     assert plain(rows_of(decode(data, 0, headers=True))) == expected(rows)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([0, 1, 3, 4]))
 def test_damage_is_refused_and_never_read_past(seed, codec):
     chance = random.Random(seed)

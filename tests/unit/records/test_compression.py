@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.records.compression import Codec, CompressionError, codec_of, compress, decompress
+from tests.support.examples import examples
 
 PACKED = [codec for codec in Codec if codec is not Codec.NONE]
 TEXT = b"".join(b"a line with the number %d\n" % i for i in range(8000))
@@ -106,7 +107,7 @@ def test_empty_frames_are_read_over(codec: Codec, empty: bytes) -> None:
 
 
 @given(st.sampled_from([codec for codec in Codec if codec]), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_reading_ends_whatever_is_read(codec: Codec, data: st.DataObject) -> None:
     packed = bytearray(compress(codec, data.draw(st.sampled_from([b"", b"a", TEXT]))))
     for _ in range(data.draw(st.integers(0, 3))):

@@ -22,6 +22,7 @@ from barnabas.registry.state import State
 from barnabas.registry.store import Store, StoreOptions, Value
 from barnabas.registry.subjects import parse_subject
 from barnabas.schemas.model import AVRO
+from tests.support.examples import examples
 
 NAMES = [
     "subject", "version", "id", "schema", "schemaType", "references", "metadata", "ruleSet", "deleted", "guid",
@@ -46,7 +47,7 @@ values = st.recursive(
 
 
 @given(st.sampled_from(KINDS), values, values, st.dictionaries(st.sampled_from(NAMES), values, max_size=8))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_whatever_a_record_holds_it_is_read_or_refused(
     kind: str, subject: Any, version: Any, value: Any
 ) -> None:

@@ -27,6 +27,7 @@ from barnabas.registry.tasks import TOO_LONG, Asks, Desk, Source, Task
 from barnabas.registry.worker import Limits, Worker
 from barnabas.schemas.errors import SchemaError
 from tests.support import heavy_schemas
+from tests.support.examples import examples
 from tests.support.turns import Turns
 
 SUBJECT = Subject(".", "s")
@@ -78,7 +79,7 @@ class Both:
         return answers[0]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(TEXTS), st.booleans(), st.sampled_from("rcftd")), min_size=1, max_size=8

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from barnabas.schemas.errors import InvalidSchema
 from barnabas.schemas.formats.avro import read_avro
 from barnabas.schemas.formats.comparing import problems_reading
+from tests.support.examples import examples
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 READS = {
@@ -286,7 +287,9 @@ def _has_a_name_and_its_alias(writer: Any, reader: Any) -> bool:
     return any(f'"name": "{alias}"' in json.dumps(writer) for alias in aliases)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(
+    max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+)
 @given(types(), types())
 def test_what_is_called_compatible_reads(writer: Any, reader: Any) -> None:
     assume(not problems(reader, writer))
@@ -300,7 +303,7 @@ def test_what_is_called_compatible_reads(writer: Any, reader: Any) -> None:
             fastavro.schemaless_reader(out, ours, theirs)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(types())
 def test_a_schema_reads_itself_in_every_form(schema: Any) -> None:
     parsed = read_avro(json.dumps(schema))

@@ -18,6 +18,7 @@ from barnabas.schemas.formats.base import Dependency
 from barnabas.schemas.formats.comparing import problems_reading
 from barnabas.schemas.formats.json_schema import read_json_schema
 from barnabas.schemas.model import Reference
+from tests.support.examples import examples
 
 
 def kinds(reader: Any, writer: Any) -> list[tuple[str, str]]:
@@ -285,7 +286,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(SCHEMAS, SCHEMAS, st.lists(VALUES, min_size=5, max_size=20))
 def test_what_is_called_compatible_is_taken(writer: Any, reader: Any, values: list[Any]) -> None:
     if kinds(reader, writer):

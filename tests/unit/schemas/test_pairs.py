@@ -14,6 +14,7 @@ from barnabas.schemas.formats.comparing import problems_reading
 from barnabas.schemas.formats.json_schema import read_json_schema
 from barnabas.schemas.formats.pairs import OverBudget, Pairs, Steps
 from tests.support import heavy_schemas
+from tests.support.examples import examples
 
 Graph = list[tuple[bool, list[list[int]]]]
 """For each node, whether it is compatible in itself, and groups of others: one of each group must be compatible."""
@@ -52,7 +53,7 @@ class Walk:
         return self.pairs.end(found)
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=examples(2000), deadline=None)
 @given(graphs())
 def test_the_result_is_the_greatest_fixpoint(graph: Graph) -> None:
     expected = fixpoint(graph)

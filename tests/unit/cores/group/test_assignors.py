@@ -16,6 +16,7 @@ from barnabas.cores.group.assignors import (
     assign_range,
     assign_uniform,
 )
+from tests.support.examples import examples
 
 TOPICS = [UUID(int=number + 1) for number in range(4)]
 partitions = st.fixed_dictionaries({topic: st.integers(0, 9) for topic in TOPICS})
@@ -36,7 +37,7 @@ def wanted(counts: dict[UUID, int], topics: dict[str, frozenset[UUID]]) -> set[t
 
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))
 @given(counts=partitions, topics=subscriptions, later=subscriptions)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_complete_and_without_doubles(
     name: str, counts: dict[UUID, int], topics: dict[str, frozenset[UUID]], later: dict[str, frozenset[UUID]]
 ) -> None:
@@ -51,7 +52,7 @@ def test_complete_and_without_doubles(
 
 
 @given(count=st.integers(0, 50), before=st.integers(1, 8), after=st.integers(1, 8))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_uniform_moves_no_more_than_balance_needs(count: int, before: int, after: int) -> None:
     counts = {TOPICS[0]: count}
     first = assign_uniform(spec(counts, {f"m{i}": frozenset(TOPICS[:1]) for i in range(before)}))
@@ -65,7 +66,7 @@ def test_uniform_moves_no_more_than_balance_needs(count: int, before: int, after
 
 
 @given(counts=partitions, topics=subscriptions)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_uniform_leaves_no_move_that_would_help(
     counts: dict[UUID, int], topics: dict[str, frozenset[UUID]]
 ) -> None:

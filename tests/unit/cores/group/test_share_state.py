@@ -15,6 +15,7 @@ from barnabas.cores.group.share.partition import Delivery, StateBatch
 from barnabas.cores.group.share.state import ShareKey, ShareStateCore, merge
 from barnabas.sim.coordinators import check_follows_log
 from barnabas.wire.errors import ApiError, ErrorCode
+from tests.support.examples import examples
 
 KEY = ShareKey("g", UUID(int=1), 0)
 DONE, OPEN = Delivery.ACKNOWLEDGED, Delivery.AVAILABLE
@@ -151,7 +152,7 @@ RANDOM_BATCHES = st.lists(
 
 
 @given(st.lists(st.tuples(RANDOM_BATCHES, st.integers(-1, 40)), max_size=8))
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_merging_gives_what_the_simple_way_gives(writes: list[tuple[list[StateBatch], int]]) -> None:
     quick: tuple[StateBatch, ...] = ()
     slow: tuple[StateBatch, ...] = ()

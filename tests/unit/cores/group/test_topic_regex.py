@@ -14,6 +14,7 @@ from barnabas.cores.group.consumer.topic_regex import (
     TopicPattern,
     compile_topic_regex,
 )
+from tests.support.examples import examples
 
 PATTERNS = [
     "orders",
@@ -65,7 +66,7 @@ def test_agrees_with_re(pattern: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @given(st.text("ab(|)*+?.[]^-", max_size=12), st.text("ab-", max_size=8))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_agrees_with_re_on_any_pattern(pattern: str, name: str) -> None:
     try:
         want = re.fullmatch(pattern, name) is not None
