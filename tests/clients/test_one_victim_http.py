@@ -160,7 +160,13 @@ def too_long(service: str, found: dict[str, tuple[int, int, int]]) -> dict[str, 
     return {shape: row for shape, row in found.items() if row[1] > TURN_CPU_MS_MAX or row[2] > held_ms_max}
 
 
-@pytest.mark.parametrize(("service", "method", "path"), ROUTES, ids=[" ".join(route) for route in ROUTES])
+@pytest.mark.parametrize(
+    ("service", "method", "path"),
+    [
+        pytest.param(*route, id=" ".join(route), marks=[] if number % 3 == 0 else pytest.mark.soak)
+        for number, route in enumerate(ROUTES)
+    ],
+)
 def test_no_heavy_request_holds_up_the_services(
     services: AllServices, service: str, method: str, path: str
 ) -> None:

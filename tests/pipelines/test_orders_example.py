@@ -13,6 +13,7 @@ from tests.support.process import free_port
 EXAMPLE = Path(__file__).parents[2] / "examples" / "orders"
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_the_orders_example(tmp_path):
