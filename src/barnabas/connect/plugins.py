@@ -98,6 +98,18 @@ BUILT_IN: Final[tuple[Plugin, ...]] = (
     ),
     Plugin(
         SOURCE,
+        "com.mongodb.kafka.connect.MongoSourceConnector",
+        "barnabas.connect.mongodb.source:MongoSource",
+        ("mongodb-source",),
+    ),
+    Plugin(
+        SINK,
+        "com.mongodb.kafka.connect.MongoSinkConnector",
+        "barnabas.connect.mongodb.sink:MongoSink",
+        ("mongodb-sink",),
+    ),
+    Plugin(
+        SOURCE,
         "io.confluent.connect.mqtt.MqttSourceConnector",
         "barnabas.connect.mqtt.source:ConfluentMqttSource",
     ),

@@ -168,8 +168,6 @@ def _datetime(arguments: str, settings: Settings) -> Typed:
 def _timestamp(arguments: str, settings: Settings) -> Typed:
     """In UTC: sessions that read rows have this zone, and the log has seconds since 1970."""
     digits = int(arguments or 0)
-    if settings.times == "connect":
-        return _datetime(arguments, settings)
     return s.ZONED, lambda value: iso_timestamp(_us(value), digits)
 
 

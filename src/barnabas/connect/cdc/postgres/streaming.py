@@ -324,7 +324,7 @@ MESSAGE_VALUE: Final[Schema] = struct(
         "message": struct(
             {"prefix": OPTIONAL_STRING, "content": BYTES.as_optional()},
             "io.debezium.connector.postgresql.Message",
-            optional=True,
+            version=1,
         ),
     },
     "io.debezium.connector.postgresql.MessageValue",

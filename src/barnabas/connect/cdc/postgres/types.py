@@ -132,8 +132,6 @@ def _timestamptz(modifier: int, settings: Settings) -> Typed:
     def zoned(text: str) -> str:
         return text if "infinity" in text else texts.iso_timestamp(texts.timestamp_us(text), digits)
 
-    if settings.times == "connect":
-        return _composed(texts.timestamp_us, s.instant("connect", digits, texts.iso_timestamp))
     return s.ZONED, zoned
 
 
