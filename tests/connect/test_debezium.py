@@ -3,7 +3,8 @@ their schemas, event by event. Only when it was processed, the version, and what
 differ.
 
 Known differences, which these tests leave out: Debezium writes the date `infinity` as a number that overflowed, dates before
-Christ of a snapshot by the Julian calendar, and a tombstone without a key after a delete in a table that has none.
+Christ of a snapshot by the Julian calendar, money as text without zeros at its end, a tombstone without a key after a
+delete in a table that has none, and that a transaction begins with a statement that changes tables, but never that it ends.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ CREATE TABLE inv.whole (id int PRIMARY KEY, a text, big text); ALTER TABLE inv.w
 CREATE TABLE inv.toast (id int PRIMARY KEY, a text, big text);
 INSERT INTO inv.kinds (b,bi1,bi,vb,s,i,big,r,d,n,nn,n0,m,c,vc,t,by,dt,tm,tm3,ttz,ts,ts3,ts0,tz,tz3,iv,j,jb,x,u,p,ine,ci,
  mac,r4,tsr,e,h,cit,lt,ai,at,an,ad,o,tsv,bx) VALUES (true,B'1',B'10101',B'1101',-1,42,1234567890123,1.5,2.25,123.45,1.2345,
- 77,'$1,234.50','ab','vc','text','\\xdeadbeef','2020-02-29','12:13:14.123456','12:13:14.123','12:13:14.5+02',
+ 77,'$1,234.56','ab','vc','text','\\xdeadbeef','2020-02-29','12:13:14.123456','12:13:14.123','12:13:14.5+02',
  '2020-01-01 12:00:00.123456','2020-01-01 12:00:00.123','2020-01-01 12:00:00','2020-01-01 12:00:00.120000+02',
  '2020-01-01 12:00:00.1+02','1 year 2 mons 3 days 04:05:06.789','{"a": 1}','{"b": [1]}','<a/>',
  'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11','(1,2)','10.0.0.1/8','10.0.0.0/8','08:00:2b:01:02:03','[1,5)',
@@ -355,10 +356,13 @@ def test_mariadb(mariadb, tmp_path):
         for _ in range(8):
             source.poll()
         # Debezium's snapshot also tells the schema by statements that it makes itself.
+        found = of_witness(output)
+        begun = {place for place, record in enumerate(found[1:]) if record[0] == "m"}
         theirs = [
             record
-            for record in of_witness(output)
+            for place, record in enumerate(found)
             if not (record[0] == "m" and record[2]["source"]["snapshot"] != "false")
             and record[1:3] != (None, None)
+            and not (place in begun and record[0] == "m.transaction" and record[2]["status"] == "BEGIN")
         ]
         compare(theirs, of_ours(source))

@@ -75,10 +75,11 @@ def list_all(url: Url = DEFAULT_URL, watch: Watch = False, as_json: AsJson = Fal
         "barnabas connect create lines connector.class=FileStreamSource file=in.txt topic=lines",
         "barnabas connect create lines -f lines.properties",
         "barnabas connect create lines -f lines.json --replace",
+        "barnabas connect create --from postgresql://me:secret@db/shop --tables orders,customers",
     )
 )
 def create(
-    name: Name,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
     options: Annotated[
         list[str] | None, typer.Argument(metavar="OPTION=VALUE...", show_default=False)
     ] = None,
@@ -91,6 +92,26 @@ def create(
     replace: Annotated[
         bool, typer.Option("--replace", help="Change the connector if there is one of this name.")
     ] = False,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="URL",
+            help="Subscribe to a database's changes: postgresql://, mysql://, mariadb:// or mongodb://, with "
+            "user:password@host/database. Options may follow.",
+        ),
+    ] = None,
+    tables: Annotated[
+        str | None,
+        typer.Option(
+            "--tables",
+            metavar="NAMES",
+            help="With --from: only these, with commas between; * is any letters.",
+        ),
+    ] = None,
+    rows: Annotated[
+        bool, typer.Option("--rows", help="With --from: records are rows, not events with before and after.")
+    ] = False,
     state: Annotated[
         str | None,
         typer.Option("--state", metavar="running|paused|stopped", help="How it begins. Default: running."),
@@ -99,8 +120,19 @@ def create(
     as_json: AsJson = False,
 ) -> int:
     """Create a connector, or change its options with --replace."""
-    config = {**read_config(file), **pairs(options or [])}
+    given = list(options or [])
+    if source is not None and name is not None and "=" in name:
+        given.insert(0, name)
+        name = None
+    config = {**read_config(file), **pairs(given)}
     config.pop("name", None)
+    if source is not None:
+        proposed, subscribed = subscribed_to(source, tables, config.get("topic.prefix"), rows)
+        name, config = name or proposed, {**subscribed, **config}
+    elif tables is not None or rows:
+        raise UsageError("--tables and --rows go with --from")
+    if name is None:
+        raise UsageError("a connector needs a NAME, or --from URL")
     if not config:
         raise UsageError("a connector needs options: OPTION=VALUE, or -f FILE")
     if replace:
@@ -115,6 +147,19 @@ def create(
     else:
         print(f"{'changed' if replace else 'created'} {name}")
     return EXIT_OK
+
+
+def subscribed_to(
+    source: str, tables: str | None, prefix: str | None, rows: bool
+) -> tuple[str, dict[str, str]]:
+    """The name and options of a connector for a database's changes. Raises UsageError."""
+    from barnabas.connect.cdc.subscription import subscription
+    from barnabas.connect.errors import OptionError
+
+    try:
+        return subscription(source, [name.strip() for name in (tables or "").split(",")], prefix, rows=rows)
+    except OptionError as error:
+        raise UsageError(str(error)) from None
 
 
 def pairs(given: list[str]) -> dict[str, str]:

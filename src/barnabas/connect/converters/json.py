@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import lru_cache
@@ -255,6 +256,9 @@ def to_json(schema: Schema | None, value: Any, numeric: bool, defaults: bool) ->
         return base64.b64encode(value).decode()
     if not isinstance(value, _SIMPLE[kind]):
         raise DataError(f"{value!r} is not of the type {schemas.described(schema)}")
+    if isinstance(value, float) and not math.isfinite(value):
+        # JSON has no such numbers; Kafka's converter quotes them.
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
 
 

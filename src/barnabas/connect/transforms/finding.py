@@ -31,6 +31,8 @@ TRANSFORMS: Final[Mapping[str, str]] = {
     f"{KAFKA}.Filter": f"{HERE}.expressions:Filter",
     "io.confluent.connect.transforms.Drop": f"{HERE}.fields:Drop",
     "Compute": f"{HERE}.expressions:Compute",
+    "io.debezium.transforms.ExtractNewRecordState": "barnabas.connect.cdc.transforms:ExtractNewRecordState",
+    "io.debezium.transforms.outbox.EventRouter": "barnabas.connect.cdc.transforms:EventRouter",
 }  # fmt: skip
 """Class names without $Key and $Value, and where ours are."""
 PREDICATES: Final[Mapping[str, str]] = {
