@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import random
 import shutil
 import signal
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.clients.cli_support import Cli
 from tests.clients.test_cli_agent import eventually, records
@@ -147,3 +152,36 @@ def test_syslog_and_standard_input(cli: Cli, tmp_path: Path) -> None:
     )
     cli("agent", "--config", str(path), stdin=b"a\n b\nc\nlast")
     assert records(cli, piped) == [b"a\n b", b"c", b"last"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+def test_files_that_live_for_a_moment_are_not_missed(cli: Cli, tmp_path: Path) -> None:
+    topic, logs = cli.topic(), tmp_path / "logs" / "deep"
+    logs.mkdir(parents=True)
+    (logs / "first.log").write_bytes(b"first\n")
+    path = tmp_path / "agent.yaml"
+    path.write_text(
+        f"state: {tmp_path}/state\ninputs: [{{topic: {topic}, files: '{tmp_path}/logs/**/*.log'}}]\n"
+    )
+    with running(cli, path) as agent:
+        eventually(lambda: records(cli, topic) == [b"first"], "the agent runs")
+        expected = {b"first"}
+        for i in range(20):
+            moment = logs / f"{i}.log"
+            with moment.open("wb") as out:
+                out.write(b"moment %d\n" % i)
+                out.flush()
+                descriptors = Path(f"/proc/{agent.pid}/fd")
+                eventually(lambda: str(moment) in opened(descriptors), "the file is opened")  # noqa: B023
+            moment.unlink()
+            expected.add(b"moment %d" % i)
+        eventually(lambda: {*records(cli, topic)} == expected, "every line arrives")
+    assert len(records(cli, topic)) == 21
+
+
+def opened(descriptors: Path) -> list[str]:
+    found = []
+    for one in descriptors.iterdir():
+        with contextlib.suppress(OSError):
+            found.append(os.readlink(one))
+    return found

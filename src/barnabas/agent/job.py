@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from barnabas.agent.alarm import made as new_alarm
 from barnabas.agent.assembly import Recipe
 from barnabas.agent.running import SCAN_SECONDS, Pace, Run, Stop, TopicMadeAnew, TopicWatch
 from barnabas.agent.shipper import FILE_KEY, STOP_SECONDS, Refused, Shipper, Stopped
@@ -145,8 +146,10 @@ class Job:
             self.recipe,
             self.pace,
             self.scan_seconds,
-            self.after_save,
+            after_save=self.after_save,
         )
+        if not self.once:
+            run.alarm = new_alarm()
         shipper.while_waiting = run.write_down
         return run
 
@@ -184,7 +187,7 @@ def finish(run: Run, once: bool) -> Outcome:
     run.tell_notes()
     if not all_arrived:
         shipper.outbox.purge()
-    run.topic_watch.close()
+    run.close()
     state.close()
     return Outcome(already, all_arrived, "" if written else shipper.unwritten)
 

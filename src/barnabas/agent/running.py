@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.admin import Admin, Results, Topic
+from barnabas.agent.alarm import FULL_SECONDS, Alarm
 from barnabas.agent.assembly import Assembler, Recipe
 from barnabas.agent.files import CLOSED, Compressed, Followed, Piece, Truncated
 from barnabas.agent.shipper import Shipper
@@ -28,6 +29,8 @@ PROGRESS_SECONDS: Final = 5.0
 TOPIC_SECONDS: Final = 2.0
 """How often the agent checks whether the topic was created again."""
 LOOK_SECONDS: Final = 10.0
+ACKNOWLEDGED_SECONDS: Final = 0.01
+"""How often acknowledgements are processed while the agent waits for lines."""
 
 
 @dataclass(slots=True)
@@ -123,6 +126,12 @@ class Run:
     recipe: Recipe = field(default_factory=Recipe)
     pace: Pace = field(default_factory=Pace)
     scan_seconds: float = SCAN_SECONDS
+    alarm: Alarm | None = None
+    """Says which files to read; without it, all of them are looked at again and again."""
+    again: set[str] = field(default_factory=set)
+    """Paths that the next round must look at, whatever is heard of them."""
+    looked_at: float = 0.0
+    """When all files were looked at."""
     after_save: Callable[[list[Entry]], None] = lambda entries: None
     """Called when the state is on the disk, with the positions in it."""
     assemblers: dict[str, Assembler] = field(default_factory=dict)
@@ -156,18 +165,75 @@ class Run:
     def follow(self) -> None:
         """Send lines as they are written, until stopped. Raises CliError, Stopped, TopicMadeAnew."""
         while not self.stop.asked:
-            if time.monotonic() - self.scanned_at > self.scan_seconds:
-                self.watcher.scan()
-                self.scanned_at = time.monotonic()
+            if self.must_scan():
+                self.scan()
             self.save_new_files()
             found = self.read_round()
             self.leave_finished()
             if self.assemblers:
                 self.send_waiting()
             if not found:
-                # Acknowledgements arrive during this wait, which also limits how long a new line waits.
-                self.shipper.outbox.rest(POLL_SECONDS)
+                self.rest()
             self.housekeep()
+
+    def scan(self) -> None:
+        """Look for new files and new names."""
+        before = {*self.watcher.open_files}
+        self.watcher.scan()
+        self.scanned_at = time.monotonic()
+        for key, followed in self.watcher.open_files.items():
+            if key not in before:
+                self.look_again(followed)
+
+    def must_scan(self) -> bool:
+        """Whether to look for new files and new names now."""
+        since, alarm = time.monotonic() - self.scanned_at, self.alarm
+        if alarm is None:
+            return since > self.scan_seconds
+        alarm.wait(0)
+        if not alarm.has_new and since < FULL_SECONDS:
+            return False
+        alarm.has_new = False
+        alarm.watch(self.watcher.patterns)
+        return True
+
+    def rest(self) -> None:
+        """Wait for new lines for a while; acknowledgements arrive meanwhile."""
+        alarm = self.alarm
+        if alarm is None:
+            self.shipper.outbox.rest(POLL_SECONDS)
+            return
+        until = time.monotonic() + POLL_SECONDS
+        while not (alarm.changed or alarm.has_new or self.stop.asked) and time.monotonic() < until:
+            if self.shipper.on_way:
+                alarm.wait(ACKNOWLEDGED_SECONDS)
+                self.shipper.outbox.poll(0)
+                self.shipper.settle()
+            else:
+                alarm.wait(max(until - time.monotonic(), 0))
+        self.shipper.outbox.poll(0)
+
+    def files_to_read(self) -> list[tuple[FileKey, Followed]]:
+        """The files that may have something new."""
+        found, alarm = list(self.watcher.open_files.items()), self.alarm
+        if alarm is None:
+            return found
+        now = time.monotonic()
+        if alarm.is_lost or now - self.looked_at > FULL_SECONDS:
+            alarm.is_lost, self.looked_at = False, now
+            alarm.changed.clear()
+            self.again.clear()
+            return found
+        changed, saved = alarm.changed | self.again, self.shipper.state.saved
+        alarm.changed, self.again = set(), set()
+        return [
+            (key, followed)
+            for key, followed in found
+            if followed.path in changed
+            or followed.moved
+            or followed.packed_bytes
+            or followed.entry.id not in saved
+        ]
 
     def save_new_files(self) -> bool:
         """Note new files in the state before their first line is sent: the next run must know their ids."""
@@ -185,14 +251,17 @@ class Run:
     def read_round(self) -> bool:
         """Read one piece of each file; False when none had anything new. Raises CliError, Stopped."""
         found, saved = False, self.shipper.state.saved
-        for key, followed in list(self.watcher.open_files.items()):
+        for key, followed in self.files_to_read():
             if self.stop.asked:
                 break
             if self.watcher.open_files.get(key) is not followed:
                 continue  # the file is the rest of one that was truncated
-            if followed.entry.id not in saved or self.watcher.is_held(followed):
-                continue
-            if not self.has_room(followed):
+            if (
+                followed.entry.id not in saved
+                or self.watcher.is_held(followed)
+                or not self.has_room(followed)
+            ):
+                self.look_again(followed)
                 continue
             was_closed = followed.descriptor == CLOSED
             try:
@@ -201,6 +270,7 @@ class Run:
                 piece = followed.read()
             except Truncated:
                 self.watcher.restart(key)
+                self.look_again(followed)
                 found = self.save_new_files() or found
                 continue
             except Compressed as kind:
@@ -212,8 +282,14 @@ class Run:
             self.watcher.room -= was_closed and followed.descriptor != CLOSED
             if piece is not None:
                 found = True
+                self.look_again(followed)
                 self.take(followed, piece)
         return found
+
+    def look_again(self, followed: Followed) -> None:
+        """The next round must look at this file, whatever is heard of it."""
+        if self.alarm is not None:
+            self.again.add(followed.path)
 
     @property
     def is_plain(self) -> bool:
@@ -336,8 +412,15 @@ class Run:
         self.shipper.save()
         self.shipper.outbox.purge()
         self.watcher.close_all()
-        self.topic_watch.close()
+        self.close()
         self.shipper.state.close()
+
+    def close(self) -> None:
+        """Release what is asked beside the files."""
+        self.topic_watch.close()
+        if self.alarm is not None:
+            self.alarm.close()
+            self.alarm = None
 
     def behind_bytes(self) -> int:
         """How much of the followed files is not acknowledged yet; may be called in another thread."""
