@@ -136,6 +136,69 @@ BUILT_IN: Final[tuple[Plugin, ...]] = (
         "barnabas.connect.cdc.mysql.source:MariadbSource",
         ("mariadb-cdc",),
     ),
+    Plugin(
+        SOURCE,
+        "io.confluent.kafka.connect.datagen.DatagenConnector",
+        "barnabas.connect.kinds.datagen:Datagen",
+        ("datagen",),
+    ),
+    Plugin(
+        SOURCE,
+        "com.github.jcustenborder.kafka.connect.spooldir.SpoolDirCsvSourceConnector",
+        "barnabas.connect.kinds.spooldir:SpoolDirCsv",
+    ),
+    Plugin(
+        SOURCE,
+        "com.github.jcustenborder.kafka.connect.spooldir.SpoolDirJsonSourceConnector",
+        "barnabas.connect.kinds.spooldir:SpoolDirJson",
+        ("com.github.jcustenborder.kafka.connect.spooldir.SpoolDirSchemaLessJsonSourceConnector",),
+    ),
+    Plugin(
+        SOURCE,
+        "com.github.jcustenborder.kafka.connect.spooldir.SpoolDirLineDelimitedSourceConnector",
+        "barnabas.connect.kinds.spooldir:SpoolDirLines",
+    ),
+    Plugin(
+        SOURCE,
+        "barnabas.connect.kinds.spooldir.SpoolDir",
+        "barnabas.connect.kinds.spooldir:SpoolDir",
+        ("spooldir",),
+    ),
+    Plugin(
+        SOURCE,
+        "io.confluent.connect.http.HttpSourceConnector",
+        "barnabas.connect.kinds.http:HttpSource",
+        ("http-source",),
+    ),
+    Plugin(
+        SINK,
+        "io.aiven.kafka.connect.http.HttpSinkConnector",
+        "barnabas.connect.kinds.http:HttpSink",
+        (
+            "io.confluent.connect.http.HttpSinkConnector",
+            "http-sink",
+        ),
+    ),
+    Plugin(
+        SINK,
+        "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector",
+        "barnabas.connect.kinds.elasticsearch:ElasticsearchSink",
+        (
+            "io.aiven.kafka.connect.opensearch.OpensearchSinkConnector",
+            "elasticsearch-sink",
+            "opensearch-sink",
+        ),
+    ),
+    Plugin(
+        SINK,
+        "com.redis.kafka.connect.RedisSinkConnector",
+        "barnabas.connect.kinds.redis:RedisSink",
+        (
+            "com.github.jcustenborder.kafka.connect.redis.RedisSinkConnector",
+            "redis-sink",
+        ),
+    ),
+    Plugin(SINK, "io.confluent.connect.s3.S3SinkConnector", "barnabas.connect.kinds.s3:S3Sink", ("s3-sink",)),
 )
 """Barnabas's own connectors."""
 
