@@ -100,8 +100,8 @@ def as_line(topic: str, key: str, value: dict | None, ms: int) -> str:
     return f"{topic}\t{key}\t{text}\t{ms}\n"
 
 
-def program() -> list[str]:
-    """The command that runs streams/Witness.java."""
+def program(name: str = "Witness") -> list[str]:
+    """The command that runs a program in streams/."""
     java, javac = need("java"), need("javac")
     pom = SOURCES / "pom.xml"
     jars = made(
@@ -110,11 +110,11 @@ def program() -> list[str]:
 
     def compile_it(folder: Path) -> None:
         flags = [f"-J{option}" for option in SHORT_JAVA]
-        command = [javac, *flags, "-Xlint:all", "-cp", f"{jars}/*", "-d", str(folder), "Witness.java"]
+        command = [javac, *flags, "-Xlint:all", "-cp", f"{jars}/*", "-d", str(folder), f"{name}.java"]
         build(command, SOURCES)
 
-    classes = made(f"streams-witness-{fingerprint(SOURCES, 'pom.xml', '*.java')}", compile_it)
-    return [java, *SHORT_JAVA, "-cp", f"{classes}:{jars}/*", "Witness"]
+    classes = made(f"streams-{name.lower()}-{fingerprint(SOURCES, 'pom.xml', '*.java')}", compile_it)
+    return [java, *SHORT_JAVA, "-cp", f"{classes}:{jars}/*", name]
 
 
 def answers(histories: list[list]) -> list[dict[str, list[tuple[str, str]]]]:

@@ -109,6 +109,7 @@ COMMANDS: Final = (
         also=("barnabas.cli.pipelines.pipeline_records",),
     ),
     Command("pipelines", "barnabas.cli.pipelines.pipelines", "Run many pipelines in one server."),
+    Command("streams", "barnabas.cli.streams.streams", "Run and describe streams in Python."),
     Command("sql", "barnabas.cli.sql.sql", "SQL on streams: a shell, and its server."),
     Command("connect", "barnabas.cli.connect.connect", "Run and change connectors: Kafka Connect's worker."),
     Command("console", "barnabas.cli.http.console", "See and change clusters in a browser."),

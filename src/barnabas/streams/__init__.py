@@ -18,6 +18,7 @@
 `barnabas streams run module:builder` runs it on Spark. Nothing here imports Spark until then.
 """
 
+from barnabas.streams.app import App
 from barnabas.streams.builder import StreamsBuilder
 from barnabas.streams.driver import TopologyTestDriver
 from barnabas.streams.dsl import GlobalKTable, KStream, KTable
@@ -36,6 +37,7 @@ from barnabas.streams.windows import (
 )
 
 __all__ = [
+    "App",
     "Context",
     "GlobalKTable",
     "KStream",

@@ -77,7 +77,7 @@ class StreamsBuilder:
         if versioned is not None:
             node: Any = VersionedSource(own, stores=(store,), store=store, history_ms=milliseconds(versioned))
         else:
-            node = TableSource(own, stores=(store,), store=store)
+            node = TableSource(own, stores=(store,), store=store, asked=name is not None)
         self._graph.add(node, source)
         self._graph.queryable[store] = own
         return KTable(self._graph, own)

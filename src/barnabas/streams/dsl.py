@@ -107,11 +107,6 @@ class KStream(Generic[K, V]):
 
     foreach = for_each
 
-    def print(self, label: str | None = None) -> None:
-        """Prints each record, with a label: where a stream ends."""
-        begin = f"[{label}]: " if label else ""
-        self.for_each(lambda key, value: print(f"{begin}{key}, {value}"))
-
     def merge(self, *others: KStream[K, V]) -> KStream[K, V]:
         """The records of this stream and of others."""
         made = flows.Pass(self._graph.name("KSTREAM-MERGE"))
@@ -163,7 +158,10 @@ class KStream(Generic[K, V]):
         """The newest value of each key."""
         own = self._graph.name("KSTREAM-TOTABLE")
         store = self._graph.store(name, f"{own}-STATE-STORE")
-        self._graph.add(tables.TableOfStream(own, stores=(store,), store=store), self._placed()._node)
+        self._graph.add(
+            tables.TableSource(own, stores=(store,), store=store, asked=name is not None),
+            self._placed()._node,
+        )
         self._graph.queryable[store] = own
         return KTable(self._graph, own)
 
@@ -267,7 +265,8 @@ class KStream(Generic[K, V]):
         self, stream: KStream[Any, Any], table: str, call: Any, left: bool, on: Any
     ) -> KStream[Any, Any]:
         kind = "LEFTJOIN" if left else "JOIN"
-        return stream._then(
+        node, table = making.looked_up(self._graph, *making.together(self._graph, stream._node, table))
+        return KStream[Any, Any](self._graph, node, moved=stream._moved)._then(
             kind, lambda name: StreamTableJoin(name, reads=(table,), join=call, left=left, on=on)
         )
 
@@ -335,7 +334,11 @@ class KTable(Generic[K, V]):
         own = self._graph.name(f"KTABLE-{kind}")
         store = "" if name is None else self._graph.store(name, name)
         stores = (store,) if store else ()
-        self._graph.add(make(own, reads=(self._node,), stores=stores, store=store, call=call), self._node)
+        node = make(own, reads=(self._node,), stores=stores, store=store, call=call)
+        self._graph.add(node, self._node)
+        # Right after an aggregate of a stream, Kafka Streams deletes what a filter leaves out even if it was never there.
+        if node.drops_nothing and not isinstance(self._graph.nodes[self._node], StreamAggregate):
+            node.offers_old(self._graph.nodes)
         if store:
             self._graph.queryable[store] = own
         return KTable(self._graph, own)
@@ -369,6 +372,10 @@ class KTable(Generic[K, V]):
         call = None if key is None else of_pair(key, "to_stream")
         node = flows.ToStream(self._graph.name("KTABLE-TOSTREAM"), call=call)
         return KStream(self._graph, self._graph.add(node, self._node), moved=key is not None)
+
+    def to(self, topic: str | Callable[..., str], *, key: Any = None, value: Any = None) -> None:
+        """Writes the changes to a topic, see KStream.to."""
+        self.to_stream().to(topic, key=key, value=value)
 
     def group_by(self, make: Callable[..., tuple[L, W]]) -> GroupedTable[L, W]:
         """Rows by other keys: the function returns the new key and the value that is aggregated."""
@@ -417,13 +424,15 @@ class KTable(Generic[K, V]):
         return self._joined(other, join, name, True, True)
 
     def _joined(self, other: Any, join: Any, name: str | None, left: bool, right: bool) -> KTable[Any, Any]:
-        _check_table(other)
+        if not isinstance(other, KTable):
+            raise StreamsError(f"a table is joined with a table, not with {other!r:.60}")
         nodes = (self._node, other._node)
         made = making.joined_tables(self._graph, *nodes, join, name, keeps_left=left, keeps_right=right)
         return KTable(self._graph, made)
 
     def _foreign(self, other: Any, join: Any, on: Any, name: str | None, *, left: bool) -> KTable[Any, Any]:
-        _check_table(other)
+        if not isinstance(other, KTable):
+            raise StreamsError(f"a table is joined with a table, not with {other!r:.60}")
         nodes = (self._node, other._node)
         return KTable(
             self._graph, making.joined_by_foreign_key(self._graph, *nodes, join, on, name, left=left)
@@ -445,13 +454,6 @@ class GlobalKTable(Generic[K, V]):
         self._graph.add(node, self._source)
         self._graph.queryable[store] = own
         return own
-
-
-def _check_table(other: Any) -> None:
-    if isinstance(other, GlobalKTable):
-        raise StreamsError("tables are not joined with global tables: use a table")
-    if not isinstance(other, KTable):
-        raise StreamsError(f"a table is joined with a table, not with {other!r:.60}")
 
 
 class GroupedStream(Generic[K, V]):

@@ -41,14 +41,14 @@ class Always:
         return self.value
 
 
-def _count(call: Any, what: str) -> int | None:
-    """How many arguments a function needs, or at most takes; None: any number."""
+def _count(call: Any, what: str, unknown: int = 1) -> int | None:
+    """How many arguments a function needs, or at most takes; None: any number. unknown: of one that does not say."""
     if not callable(call):
         raise StreamsError(f"{what} needs a function, not {call!r:.60}")
     try:
         parameters = inspect.signature(call).parameters.values()
-    except (TypeError, ValueError):  # built in, like str.upper in some versions
-        return 1
+    except (TypeError, ValueError):  # built in, like max
+        return unknown
     plain = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return None
@@ -76,14 +76,16 @@ def of_pair(call: Any, what: str) -> Callable[[Any, Any], Any]:
 
 def joiner(call: Any, what: str) -> Callable[[Any, Any, Any], Any]:
     """A function of the left and the right value, or of the key and both."""
-    if _count(call, what) == 1:
+    if _count(call, what, 2) == 1:
         raise StreamsError(f"the function for {what} takes 1 argument: write lambda left, right: ...")
+    if _count(call, what, 2) == 2:
+        return Last(call, 2)
     return of_arguments(call, ("key", "left", "right"), what)
 
 
 def adder(call: Any, what: str) -> Callable[[Any, Any, Any], Any]:
     """A function of key, value and aggregate, or, as Python's own reduce has it, of aggregate and value."""
-    count = _count(call, what)
+    count = _count(call, what, 2)
     if count == 2:
         return Swapped(call)
     if count in (3, None):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from barnabas.streams.dividing import stages_of
 from barnabas.streams.errors import StreamsError
 from barnabas.streams.functions import joiner, of_pair
 from barnabas.streams.graph import Graph
@@ -80,6 +81,33 @@ def with_old(graph: Graph, name: str) -> None:
     node.needs_old(graph.nodes)
 
 
+def moved(graph: Graph, name: str) -> str:
+    """What a node makes, in the tasks of a later stage."""
+    hop = graph.add(flows.Repartition(graph.name("KSTREAM-REPARTITION")), name)
+    if not isinstance(graph.nodes[name], tables.TableNode):
+        return hop
+    own = graph.name("KTABLE-MIRROR")
+    store = graph.store(None, f"{own}-STATE-STORE")
+    return graph.add(tables.Mirror(own, stores=(store,), store=store, of=name), hop)
+
+
+def together(graph: Graph, one: str, other: str) -> tuple[str, str]:
+    """Two nodes that can work in one task: themselves, or where that would send records back, what they make in a later
+    stage."""
+    if stages_of(graph.nodes, {}, [(one, other)]) is not None:
+        return one, other
+    return moved(graph, one), moved(graph, other)
+
+
+def looked_up(graph: Graph, one: str, *others: str) -> tuple[str, str]:
+    """A node and a table that it joins, which is noted."""
+    for name in others:
+        node = graph.nodes[name]
+        assert isinstance(node, tables.TableNode)
+        node.is_looked_up(graph.nodes)
+    return one, others[-1]
+
+
 def joined_streams(
     graph: Graph,
     left: str,
@@ -91,6 +119,7 @@ def joined_streams(
 ) -> str:
     """A join of streams. spans: how much older and younger a partner may be, and the grace, in milliseconds."""
     before, after, grace = spans
+    left, right = together(graph, left, right)
     shared = graph.name("KSTREAM-OUTERSHARED" if keeps_left else "KSTREAM-JOINSHARED")
     kind = "KSTREAM-OUTEROTHER" if keeps_right else "KSTREAM-JOIN"
     names = [graph.name(kind), graph.name(kind)]
@@ -120,6 +149,8 @@ def joined_tables(
 ) -> str:
     """A join of tables by their keys."""
     call = joiner(join, "join")
+    left, right = together(graph, left, right)
+    looked_up(graph, left, left, right)
     if keeps_left:
         with_old(graph, left)
     if keeps_right:
@@ -167,14 +198,17 @@ def joined_by_foreign_key(
     graph.add(move, table)
     latest = foreign.Latest(graph.name("KTABLE-FK-JOIN-LEFT"), stores=(there,), store=there)
     graph.add(latest, move.name)
+    looked_up(graph, table, table, other)
+    with_old(graph, other)  # the right table, too, so that changes of nothing are left out
+    there_too = moved(graph, other)
     ask = foreign.Ask(
         graph.name("KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION"), call=of_pair(on, "on"), left=left
     )
     graph.add(ask, table)
     answers = graph.name("KTABLE-FK-JOIN-SUBSCRIPTION-PROCESSOR")
     asked = graph.store(None, f"{answers}-STATE-STORE")
-    answer = foreign.Answer(answers, reads=(other,), stores=(asked,), store=asked)
-    graph.add(answer, ask.name, other)
+    answer = foreign.Answer(answers, reads=(there_too,), stores=(asked,), store=asked)
+    graph.add(answer, ask.name, there_too)
     store = graph.store(name, f"{own}-STATE-STORE")
     result = foreign.ForeignJoin(own, stores=(store, there), store=store, of=there, join=call, left=left)
     graph.add(result, answers)
@@ -187,6 +221,7 @@ def suppressed(graph: Graph, table: str, how: Suppressed) -> str:
     """Changes of a table that are held back."""
     if not isinstance(how, Suppressed):
         raise StreamsError("suppress needs until_window_closes() or until_time_limit('1 minute')")
+    with_old(graph, table)
     own = graph.name("KTABLE-SUPPRESS")
     store = graph.store(None, f"{own}-store")
     wait = grace_of(graph, table) if how.wait_ms is None else how.wait_ms

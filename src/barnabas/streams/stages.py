@@ -181,18 +181,24 @@ def plan_from(topology: Topology, start: str = "earliest") -> tuple[Relation, ..
 def pipeline_of(
     topology: Topology, name: str, *, start: str = "earliest", dead_letters: str | None = None
 ) -> PipelineSpec:
-    """The pipeline that runs a topology. Raises PipelineError."""
+    """The pipeline that runs a topology. start: where topics are read from at first. Raises PipelineError."""
     dead = dead_letters or f"{name}-dead-letters"
+    known = tuple(dict.fromkeys(sink.topic for sink in topology.sinks if isinstance(sink.topic, str)))
     output = Output(
         name="topics",
-        topic=dead,
+        topic=known[0] if known else dead,
         key=Expression.of("out_key"),
         value=Expression.of("out_value"),
         timestamp=Expression.of("timestamp_millis(at)"),
-        route=Route(Expression.of("`to`")),
+        route=Route(Expression.of("`to`"), also=known),
         relation=WRITTEN,
     )
-    static = {sink.topic for sink in topology.sinks if isinstance(sink.topic, str)}
-    spec = PipelineSpec(name, plan_of(plan_from(topology, start), [output]), dead, where=f"Streams({name!r})")
-    del static
-    return checked(spec)
+    return checked(
+        PipelineSpec(
+            name,
+            plan_of(plan_from(topology, start), [output]),
+            dead,
+            spark={"spark.sql.shuffle.partitions": str(topology.tasks)},
+            where=f"streams {name}",
+        )
+    )

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
 from barnabas.streams.describing import described, drawn
+from barnabas.streams.dividing import stages_of
 from barnabas.streams.errors import StreamsError
 from barnabas.streams.running.flows import Sink, Source
-from barnabas.streams.running.run import Hop, Node
+from barnabas.streams.running.run import Node
 from barnabas.streams.running.stores_of_users import StoreSpec
 from barnabas.streams.texts import is_model, name_of
 
@@ -70,6 +71,20 @@ class Topology:
         """The topology as a picture."""
         return drawn(self.nodes)
 
+    def as_json(self) -> dict[str, Any]:
+        """The topology as JSON can hold it: stages, and nodes with what comes after them."""
+        nodes = [
+            {
+                "name": node.name,
+                "kind": node.kind,
+                "stage": node.stage,
+                "stores": list(node.stores),
+                "to": node.children,
+            }
+            for node in self.nodes.values()
+        ]
+        return {"stages": self.stages, "tasks": self.tasks, "topics": list(self.topics), "nodes": nodes}
+
     def __str__(self) -> str:
         return self.describe()
 
@@ -98,74 +113,19 @@ def topology_of(
                 made.inner.setdefault(topic, []).append(node)
     if not made.topics:
         raise StreamsError("the topology reads only topics that it writes itself")
-    made.stages = _divide(made)
+    stages = stages_of(made.nodes, made.inner)
+    if stages is None:
+        raise StreamsError(
+            "the topology goes round in a circle: it reads a topic that is made of what it reads there"
+        )
+    for name, node in made.nodes.items():
+        node.stage = stages[name]
+    made.stages = 1 + max(stages.values())
     made.classes = _classes(made)
     made.by_clock = any(getattr(node, "by_clock", False) for node in nodes.values()) or any(
         spec.ttl_ms is not None for spec in made.specs.values()
     )
     return made
-
-
-# --- stages -------------------------------------------------------------------------------------------
-
-
-def _divide(topology: Topology) -> int:
-    """Gives each node its stage; returns how many there are. Raises StreamsError."""
-    nodes = topology.nodes
-    groups = {name: name for name in nodes}
-
-    def root(name: str) -> str:
-        while groups[name] != name:
-            name = groups[name]
-        return name
-
-    owners: dict[str, str] = {}
-    for name, node in nodes.items():
-        for store in node.stores:
-            groups[root(name)] = root(owners.setdefault(store, name))
-        for read in node.reads:
-            groups[root(name)] = root(read)
-        if not isinstance(node, (Hop, Source)):
-            for child in node.children:
-                groups[root(name)] = root(child)
-    edges: dict[str, set[str]] = {root(name): set() for name in nodes}
-    begin: dict[str, int] = dict.fromkeys(edges, 0)
-    for name, node in nodes.items():
-        if getattr(node, "everywhere", False):
-            begin[root(name)] = 1
-        if isinstance(node, Source):
-            continue
-        for child in _hops(topology, node):
-            edges[root(name)].add(root(child))
-    stages = _longest(edges, begin)
-    for name, node in nodes.items():
-        node.stage = 0 if isinstance(node, Source) else stages[root(name)]
-    return 1 + max(node.stage for node in nodes.values())
-
-
-def _hops(topology: Topology, node: Node) -> Iterator[str]:
-    """The nodes that get records of this one in the tasks of their keys."""
-    if isinstance(node, Hop):
-        yield from node.children
-    if isinstance(node, Sink) and isinstance(node.topic, str):
-        for source in topology.inner.get(node.topic, ()):
-            yield from source.children
-
-
-def _longest(edges: Mapping[str, set[str]], begin: Mapping[str, int]) -> dict[str, int]:
-    found = dict(begin)
-    for _ in range(len(edges) + 1):
-        changed = False
-        for one, others in edges.items():
-            for other in others:
-                if found[other] < found[one] + 1:
-                    found[other] = found[one] + 1
-                    changed = True
-        if not changed:
-            return found
-    raise StreamsError(
-        "the topology goes round in a circle: what is made of a stream must not be part of it again"
-    )
 
 
 # --- classes ------------------------------------------------------------------------------------------

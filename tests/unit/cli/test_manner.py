@@ -44,6 +44,7 @@ ASK_NO_CLUSTER = {
     "security init",
     "pipeline check",
     "pipeline schema",
+    "streams describe",
 }
 ASK_ANOTHER_SERVER = (
     "pipelines ",
@@ -54,8 +55,8 @@ ASK_ANOTHER_SERVER = (
     "alerts list",
     *(f"reporting {word}" for word in ("create", "list", "pause", "resume", "delete")),
 )
-SETTINGS_IN_THE_FILE = "pipeline "
-"""Pipeline files say how their cluster is reached, -b wins over them, and there is no librdkafka for -X."""
+SETTINGS_IN_THE_FILE = ("pipeline ", "streams ")
+"""Pipeline files, and apps, say how their cluster is reached, -b wins over them, and there is no librdkafka for -X."""
 
 
 def leaves(path: str, node: Any) -> Iterator[tuple[str, set[str]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -429,3 +430,12 @@ def test_a_topology_is_described_as_text_and_as_a_picture() -> None:
     assert "(stores: [counts])" in text
     assert "Sink: KSTREAM-SINK-0000000006 (topic: word-counts)" in text
     assert topology.svg().startswith("<svg ")
+
+
+def test_the_examples_do_what_their_tests_say(tmp_path) -> None:
+    folder = Path(__file__).parents[3] / "examples" / "streams"
+    options = ["-q", "-p", "no:cacheprovider", f"--rootdir={folder}", str(folder)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -23,10 +23,12 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class Route:
     """Chooses each record's topic. by: its value. topics: topic by value of `by`; empty: the value is the topic's name.
-    Records with another value, or null, go to the output's own topic."""
+    Records with another value, or null, go to the output's own topic. also: topics among those that values name, which are
+    made if they are missing."""
 
     by: Expression
     topics: Mapping[str, str] = field(default_factory=dict)
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Output:
 
     def topics(self) -> tuple[str, ...]:
         """The topics that it may write to, as far as the pipeline names them."""
-        routed = self.route.topics.values() if self.route is not None else ()
+        routed = (*self.route.topics.values(), *self.route.also) if self.route is not None else ()
         return tuple(dict.fromkeys(name for name in [self.topic, *routed, self.changelog] if name))
 
     @property

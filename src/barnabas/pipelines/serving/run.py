@@ -86,7 +86,23 @@ def run_file(
     quiet: bool = False,
 ) -> int:
     """Runs the pipeline of a file, prints progress and a summary, and returns the exit code. Raises PipelineError."""
-    spec = load_spec(path)
+    return run_shown(
+        load_spec(path),
+        once=once,
+        bootstrap=bootstrap,
+        checkpoint_dir=checkpoint_dir,
+        master=master,
+        conf=conf,
+        as_json=as_json,
+        quiet=quiet,
+    )
+
+
+def run_shown(
+    spec: PipelineSpec, *, once: bool = False, as_json: bool = False, quiet: bool = False, **settings: Any
+) -> int:
+    """Runs a pipeline, prints progress and a summary, and returns the exit code. settings: see `run_pipeline`. Raises
+    PipelineError."""
 
     def say(text: str) -> None:
         if not quiet:
@@ -96,13 +112,10 @@ def run_file(
     report = run_pipeline(
         spec,
         once=once,
-        bootstrap=bootstrap,
-        checkpoint_dir=checkpoint_dir,
-        master=master,
-        conf=conf,
         progress=teller.note,
         shown=None if quiet else teller.show,
         say=say,
+        **settings,
     )
     teller.end()
     if as_json:

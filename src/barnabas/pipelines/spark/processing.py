@@ -215,7 +215,7 @@ def in_order(rows: list[Any]) -> list[Any]:
     placed = []
     for row in rows:
         topic, partition, offset, at, sub, _ = row.place.split(PLACE)
-        placed.append(((topic, int(partition)), int(offset), sub, int(at), row))
+        placed.append(((topic, int(partition)), int(offset), _numbers(sub), int(at), row))
     placed.sort(key=lambda one: one[:3])
     reached: dict[tuple[str, int], int] = {}
     timed = []
@@ -224,6 +224,11 @@ def in_order(rows: list[Any]) -> list[Any]:
         timed.append((reached[place], place, offset, sub, row))
     timed.sort(key=lambda one: one[:4])
     return [one[-1] for one in timed]
+
+
+def _numbers(sub: str) -> tuple[tuple[int, str], ...]:
+    """The number of a row among those of its record, and so on for each step that made several, as sorting needs it."""
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in sub.split("-")) if sub else ()
 
 
 def processed(frame: Frame, step: Process, keys: dict[str, Column]) -> Frame:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from barnabas.streams.records import Change, Record
 from barnabas.streams.running.joins import Joiner
 from barnabas.streams.running.run import Hop, Node, Run
-from barnabas.streams.running.tables import TableNode
+from barnabas.streams.running.tables import Newest, TableNode
 from barnabas.streams.texts import text_of, value_of
 
 FORGET, FORGET_AND_TELL, TELL, TELL_IF_THERE = "forget", "forget and tell", "tell", "tell if there"
@@ -53,7 +53,7 @@ class Ask(Hop):
             return [] if new is None else [(new, TELL_IF_THERE)]
         if new is None:
             return [(old, FORGET_AND_TELL)]
-        return [*([(old, FORGET)] if old != new else []), (new, TELL)]
+        return [(new, TELL_IF_THERE)] if old == new else [(old, FORGET), (new, TELL)]
 
 
 @dataclass
@@ -79,7 +79,7 @@ class Answer(Hop):
         if what == FORGET or (what == TELL_IF_THERE and found is None):
             return
         value = None if found is None or what == FORGET_AND_TELL else found[0]
-        at = record.timestamp if value is None or found is None else max(record.timestamp, found[1])
+        at = record.timestamp if found is None else max(record.timestamp, found[1])
         run.forward(self, record.put(key=key, value=[left, value], timestamp=at))
 
 
@@ -96,7 +96,7 @@ class Latest(Node):
 
 
 @dataclass
-class ForeignJoin(TableNode):
+class ForeignJoin(Newest):
     """The result: an answer counts if the left row is still the one that asked. of: the store of `Latest`."""
 
     of: str = ""

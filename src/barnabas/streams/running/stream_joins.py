@@ -35,6 +35,8 @@ class StreamSide(Node):
 
     def process(self, run: Run, record: Record[Any, Any]) -> None:
         latest = self._note_time(run, record.timestamp)
+        if record.key is not None:
+            run.note_time(self, record.timestamp)
         if record.value is None:
             return
         if record.key is None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas.streams.errors import StreamsError
-from barnabas.streams.records import Change, Record
+from barnabas.streams.records import Change, Record, Windowed
 from barnabas.streams.running.run import Run
 from barnabas.streams.running.tables import Kept, TableNode
+from barnabas.streams.texts import text_of
 
 
 @dataclass
@@ -25,6 +26,12 @@ class Suppress(TableNode):
         self.sends_old = True
         self._ask_above(nodes)
 
+    def offers_old(self, nodes: Any) -> bool:
+        above = nodes[self.reads[0]]
+        assert isinstance(above, TableNode)
+        self.sends_old = above.offers_old(nodes)
+        return self.sends_old
+
     def lookup(self, run: Run, key: Any) -> Kept | None:
         raise StreamsError(f"{self.name}: what a suppressed table holds back cannot be looked up in a join")
 
@@ -40,7 +47,8 @@ class Suppress(TableNode):
         since = at if held is None else held[0]
         sent = [since, change.new, old, record.timestamp, [list(pair) for pair in record.headers]]
         run.stores.put(self.store, record.key, sent)
-        for since, key in run.stores.due(self.store, latest - self.wait_ms):
+        due = run.stores.due(self.store, latest - self.wait_ms)
+        for since, key in sorted(due, key=lambda one: (one[0], _order(one[1]))):
             self._let_go(run, key, since)
         self._bound(run)
 
@@ -69,3 +77,8 @@ class Suppress(TableNode):
             for at, key in due[1:]:
                 run.stores.note(self.store, at, key)
             self._let_go(run, due[0][1], due[0][0])
+
+
+def _order(key: Any) -> tuple[str, int]:
+    """In which order keys go that are held back for equally long."""
+    return (text_of(key.key), key.start) if isinstance(key, Windowed) else (text_of(key), 0)

@@ -38,6 +38,19 @@ class TableNode(Node):
         """Makes it send old values."""
         self.sends_old = True
 
+    def offers_old(self, nodes: dict[str, Node]) -> bool:
+        """Makes it send old values if that costs nothing; whether it does."""
+        self.needs_old(nodes)
+        return True
+
+    def is_looked_up(self, nodes: dict[str, Node]) -> None:
+        """Notes that a join looks its rows up."""
+        if not self.store:
+            for name in self.reads:
+                above = nodes[name]
+                assert isinstance(above, TableNode)
+                above.is_looked_up(nodes)
+
     def keep(self, run: Run, key: Any, value: Any, at: int) -> None:
         """Sets the row of a key; None removes it."""
         run.stores.put(self.store, key, None if value is None else [value, at])
@@ -55,8 +68,26 @@ class TableNode(Node):
 
 
 @dataclass
-class TableSource(TableNode):
-    """The newest record of each key of a topic. everywhere: every task has all of them."""
+class Newest(TableNode):
+    """The newest value of each key. asked: whether something needs what it keeps; until then, Kafka Streams keeps nothing,
+    and a filter cannot know what was."""
+
+    asked: bool = False
+
+    def needs_old(self, nodes: dict[str, Node]) -> None:
+        self.asked = self.sends_old = True
+
+    def offers_old(self, nodes: dict[str, Node]) -> bool:
+        self.sends_old = self.sends_old or self.asked
+        return self.asked
+
+    def is_looked_up(self, nodes: dict[str, Node]) -> None:
+        self.asked = True
+
+
+@dataclass
+class TableSource(Newest):
+    """The newest record of each key of a topic, or of a stream. everywhere: every task has all of them."""
 
     everywhere: bool = False
 
@@ -126,6 +157,15 @@ class TableWork(TableNode):
         self.sends_old = True
         if not self.store:
             self._ask_above(nodes)
+
+    def offers_old(self, nodes: dict[str, Node]) -> bool:
+        if self.store:
+            self.sends_old = True
+            return True
+        above = nodes[self.reads[0]]
+        assert isinstance(above, TableNode)
+        self.sends_old = above.offers_old(nodes)
+        return self.sends_old
 
     def lookup(self, run: Run, key: Any) -> Kept | None:
         if self.store:
@@ -220,13 +260,16 @@ class TableRegroup(Hop):
 
 
 @dataclass
-class TableOfStream(TableNode):
-    """The newest value of each key of a stream."""
+class Mirror(TableNode):
+    """The rows of a table in the tasks of another stage. of: the table's node."""
+
+    of: str = ""
+
+    def needs_old(self, nodes: dict[str, Node]) -> None:
+        above = nodes[self.of]
+        assert isinstance(above, TableNode)
+        above.needs_old(nodes)
 
     def process(self, run: Run, record: Record[Any, Any]) -> None:
-        if record.key is None:
-            return
-        before = self.lookup(run, record.key)
-        self.keep(run, record.key, record.value, record.timestamp)
-        old = before[0] if before is not None and self.sends_old else None
-        run.forward(self, record.put(value=Change(record.value, old)))
+        self.keep(run, record.key, record.value.new, record.timestamp)
+        run.forward(self, record)

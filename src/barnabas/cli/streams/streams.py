@@ -1,0 +1,139 @@
+"""`barnabas streams`: topologies in Python; Spark is imported only to run one."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from barnabas.extras import how_to_install
+from barnabas.services.rows.pipelines import spark_settings
+from barnabas.terminal.errors import CliError
+from barnabas.terminal.options import AsJson
+from barnabas.terminal.output import print_json
+from barnabas.terminal.runner import example, new_app
+
+app = new_app("Run and describe topologies of Kafka Streams' building blocks in Python.")
+Named = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:APP",
+        help="An App, a StreamsBuilder or a Topology, or a function that returns one; also FILE.py:APP.",
+        show_default=False,
+    ),
+]
+
+
+@app.callback()
+def streams() -> None:
+    """Run and describe topologies of Kafka Streams' building blocks in Python."""
+
+
+@app.command(epilog=example("barnabas streams run wordcount:app -b localhost:9092"))
+def run(
+    named: Named,
+    once: Annotated[
+        bool, typer.Option("--once", help="Stop when all present records are processed.")
+    ] = False,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "-b",
+            "--bootstrap",
+            envvar="BARNABAS_BOOTSTRAP",
+            metavar="HOST:PORT,...",
+            help="The cluster to talk to; takes precedence over the app's.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name",
+            metavar="NAME",
+            help="The app's name. Default: its own, or the module's.",
+            show_default=False,
+        ),
+    ] = None,
+    checkpoints: Annotated[
+        str,
+        typer.Option(
+            "--checkpoints",
+            metavar="DIR|URL",
+            help="Where progress and state are kept: a directory, or a URL that Spark reaches (hdfs://, s3a://).",
+        ),
+    ] = "data/checkpoints",
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            metavar="URL",
+            help="The Spark cluster, e.g. spark://host:7077. Default: local[*].",
+            show_default=False,
+        ),
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A setting of Spark; may be repeated.", show_default=False),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on standard error.")] = False,
+    json: AsJson = False,
+) -> int:
+    """Run a topology on Spark."""
+    if find_spec("pyspark") is None:
+        raise CliError(
+            f"streams need an extra that is not installed (pyspark); install it with {how_to_install('pipelines')}"
+        )
+    from barnabas.pipelines.plan.errors import PipelineError
+    from barnabas.pipelines.serving.run import run_shown
+    from barnabas.streams.errors import StreamsError
+    from barnabas.streams.loading import app_of
+
+    try:
+        found = app_of(named)
+        found.name = name or found.name
+        return run_shown(
+            found.spec(),
+            once=once,
+            as_json=json,
+            quiet=quiet,
+            bootstrap=bootstrap or found.bootstrap,
+            checkpoint_dir=checkpoints,
+            master=master,
+            conf=spark_settings(conf),
+        )
+    except (PipelineError, StreamsError) as error:
+        raise CliError(str(error)) from None
+
+
+@app.command(epilog=example("barnabas streams describe wordcount:app --svg wordcount.svg"))
+def describe(
+    named: Named,
+    svg: Annotated[
+        Path | None,
+        typer.Option("--svg", metavar="FILE", help="Write a picture instead.", show_default=False),
+    ] = None,
+    json: AsJson = False,
+) -> int:
+    """Show a topology as Kafka Streams describes it, or draw it."""
+    from barnabas.streams.errors import StreamsError
+    from barnabas.streams.loading import app_of
+
+    try:
+        topology = app_of(named).topology
+    except StreamsError as error:
+        raise CliError(str(error)) from None
+    if json:
+        print_json(topology.as_json())
+        return 0
+    if svg is None:
+        print(topology.describe())
+        return 0
+    try:
+        svg.write_text(topology.svg())
+    except OSError as error:
+        raise CliError(f"{svg}: {error.strerror}") from None
+    print(f"drew {svg}")
+    return 0

@@ -1,0 +1,62 @@
+"""`App`: a topology with a name, and how it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.streams.builder import StreamsBuilder
+from barnabas.streams.errors import StreamsError
+from barnabas.streams.stages import pipeline_of
+from barnabas.streams.topology import TASKS, Topology
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.plan.pipeline import PipelineSpec
+
+
+class App(StreamsBuilder):
+    """A StreamsBuilder that can run.
+
+        app = App("word-count", bootstrap="localhost:9092")
+        app.stream("lines").flat_map_values(str.split).group_by(lambda k, v: v).count().to_stream().to("counts")
+        app.run()
+
+    name: of its consumer group, checkpoints and dead letters (NAME-dead-letters); two apps with one name would be one.
+    tasks: how many tasks each stage has; it must stay the same once there is state. start: where topics are read from at
+    first, earliest or latest. topology: a builder or a topology that it runs in place of its own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        bootstrap: str | None = None,
+        tasks: int = TASKS,
+        start: str = "earliest",
+        dead_letters: str | None = None,
+        topology: StreamsBuilder | Topology | None = None,
+    ) -> None:
+        super().__init__()
+        if not name:
+            raise StreamsError("an App needs a name")
+        self.name = name
+        self.bootstrap, self.tasks, self.start, self.dead_letters = bootstrap, tasks, start, dead_letters
+        self._given = topology
+
+    @property
+    def topology(self) -> Topology:
+        """What it runs. Raises StreamsError."""
+        if isinstance(self._given, Topology):
+            return self._given
+        return (self._given or self).build(self.tasks)
+
+    def spec(self) -> PipelineSpec:
+        """The pipeline that it is on Spark. Raises StreamsError and PipelineError."""
+        return pipeline_of(self.topology, self.name, start=self.start, dead_letters=self.dead_letters)
+
+    def run(self, **settings: Any) -> Any:
+        """Runs it on Spark until Ctrl-C or SIGTERM, or with once=True until all present records are processed. settings:
+        bootstrap, checkpoint_dir, master, conf, progress, as of a pipeline. Returns a report. Raises StreamsError and
+        PipelineError."""
+        from barnabas.pipelines.serving.run import run_pipeline
+
+        return run_pipeline(self.spec(), **{"bootstrap": self.bootstrap, **settings})
