@@ -187,6 +187,7 @@ def test_a_day_in_the_life_of_a_server(server, client, new_topic, tmp_path):
     assert server.call("GET", "/pipelines/nobody/logs")[0] == 404
 
     _check_in_the_console(server, source, tmp_path)
+    _change_what_is_counted(server, client, new_topic, tmp_path)
     preview = {"pipeline": text, "count": 1}
     status, records = server.call("POST", "/preview", json.dumps(preview))
     assert (status, records[0]["steps"][0]["rows"]) == (200, [{"n": 5}])
@@ -194,6 +195,36 @@ def test_a_day_in_the_life_of_a_server(server, client, new_topic, tmp_path):
     assert server.call("GET", "/pipelines") == (200, [])
     assert server.stop() == 0
     assert "Traceback" not in server.log.read_text()
+
+
+def _change_what_is_counted(server, client, new_topic, tmp_path):
+    """A change that the state cannot follow is refused before anything stops; with --rebuild all is computed again."""
+    source = new_topic(1)
+    out = f"{source}-out"
+    text = (
+        f"pipeline: {source}\nsource: {{topic: {source}}}\nsteps: [parse: {{json: {{a: string, b: string}}}}]\n"
+        f"outputs: [{{topic: {out}, key: a, aggregate: {{by: [a], compute: {{n: count(*)}}}}}}]\n"
+    )
+
+    def newest():
+        return {row["key"]: json.loads(row["value"])["n"] for row in records_of(client, out)}
+
+    send(client, source, [b'{"a": "x", "b": "p"}', b'{"a": "x", "b": "q"}'])
+    assert server.call("POST", "/pipelines", text)[0] == 201
+    until(lambda: newest() == {b"x": 2})
+    until(lambda: server.call("GET", f"/pipelines/{source}")[1]["queries"][0]["records"] == 2)
+    assert server.call("POST", "/check", text)[1]["mistakes"] == []
+    changed = text.replace("key: a, aggregate: {by: [a]", "key: b, aggregate: {by: [b]")
+    remarks = server.call("POST", "/check", changed)[1]["remarks"]
+    assert any("must be rebuilt from the earliest record" in remark for remark in remarks), remarks
+    status, answer = server.call("POST", "/pipelines", changed)
+    assert (status, "cannot go on with the state that it has" in answer["error"]) == (400, True)
+    assert server.call("GET", f"/pipelines/{source}")[1]["state"] == "running"
+    file = tmp_path / "changed.yaml"
+    file.write_text(changed)
+    assert server.command("add", "--rebuild", str(file)).returncode == 0
+    until(lambda: newest() == {b"x": 2, b"p": 1, b"q": 1})
+    assert server.command("remove", source).returncode == 0
 
 
 HASTY = """

@@ -299,13 +299,25 @@ def looked_up(server: str, name: str, given: list[tuple[str, str]], limit: int) 
 @app.command(epilog=example("barnabas pipelines add examples/access_log/pipeline.yaml"))
 def add(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml")],
+    rebuild: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild",
+            help="If what is changed cannot go on with the state: compute it again from the earliest record.",
+        ),
+    ] = False,
     server: Server = DEFAULT_SERVER,
     json: AsJson = False,
 ) -> int:
-    """Add a pipeline, or replace the one of the same name, and start it."""
+    """Add a pipeline, or replace the one of the same name, and start it.
+
+    A changed pipeline goes on where it was. One that cannot, because other state is needed, is refused before anything
+    stops; what changes is said by the check of the console's editor, or by POST /check.
+    """
     if not file.is_file():
         raise CliError(f"{file}: no such file")
-    return say_state(call(server, "POST", "/pipelines", file.read_bytes()), json)
+    path = "/pipelines?rebuild=true" if rebuild else "/pipelines"
+    return say_state(call(server, "POST", path, file.read_bytes()), json)
 
 
 def say_state(row: dict[str, Any], as_json: bool) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from barnabas.pipelines.plan.errors import PipelineError
@@ -20,6 +21,34 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 NOTE: Final = "barnabas-plan.json"
 """In a query's checkpoint: its fingerprint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes of one query when a changed pipeline continues its checkpoint. changed: the operators that were added,
+    removed or changed, by id. kept: those whose state goes on. lost: why the state cannot go on, as the end of a sentence;
+    None if it can. is_new: it has no checkpoint, and begins at the pipeline's start."""
+
+    query: str
+    changed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    lost: str | None = None
+    is_new: bool = False
+
+
+def changes(folder: Folder, spec: PipelineSpec, queries: Iterable[Query]) -> list[Change]:
+    """What a pipeline changes in the queries whose checkpoints are in the folder; queries that stay as they are have none.
+    Nothing is noted."""
+    found = []
+    for query in queries:
+        now, before = fingerprint(spec.plan, query), _noted(folder, query)
+        if before is None or not folder.exists(f"{query.name}/offsets"):
+            found.append(Change(query.name, is_new=True))
+        elif before != now:
+            lost = before.other_state(now)
+            kept = () if lost else tuple(now.state)
+            found.append(Change(query.name, tuple(before.other_parts(now)), kept, lost))
+    return found
 
 
 def check_changes(folder: Folder, spec: PipelineSpec, queries: Iterable[Query]) -> None:

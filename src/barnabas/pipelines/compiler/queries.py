@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import ClientError
-from barnabas.pipelines.compiler.changes import check_changes
+from barnabas.pipelines.compiler.changes import Change, changes, check_changes
 from barnabas.pipelines.compiler.senders import SOURCES_NOTE, note_senders, noted_senders
 from barnabas.pipelines.direct.planning import direct_program, planned_program
 from barnabas.pipelines.direct.program import Program
@@ -29,7 +29,7 @@ from barnabas.pipelines.plan.processing import Process
 from barnabas.pipelines.plan.relations import Relation
 from barnabas.pipelines.plan.sources import Source
 from barnabas.pipelines.spark.connect import is_remote
-from barnabas.pipelines.spark.folders import Folder, join
+from barnabas.pipelines.spark.folders import Folder, join, local_path
 from barnabas.pipelines.spark.private import progress_since
 from barnabas.pipelines.spark.session.log import failure_reason
 from barnabas.pipelines.spark.topics.offsets import parse_offset
@@ -235,6 +235,17 @@ def sink_settings(
         "ownTopics": ",".join([*(t for output in query.outputs for t in output.topics()), spec.dead_letters]),
         **({} if program is None else {"parcels": "true"}),
     }
+
+
+def changed_queries(spark: SparkSession, spec: PipelineSpec, checkpoint: str) -> list[Change]:
+    """What a changed pipeline keeps of its checkpoints; nothing if it has none. Notes nothing."""
+    place = local_path(checkpoint)
+    if place is not None and not place.exists():
+        return []
+    folder = Folder(spark, checkpoint)
+    if not folder.exists():
+        return []
+    return changes(folder, spec, spec.queries(_outputs_apart(folder, spec), noted_senders(folder)))
 
 
 def planned_queries(spark: SparkSession, spec: PipelineSpec, checkpoint: str) -> tuple[Query, ...]:

@@ -2,7 +2,8 @@
 
     GET    /health
     GET    /pipelines                      names, states, rates, lag
-    POST   /pipelines                      a pipeline file as YAML: checked, stored and, unless ?start=false, started
+    POST   /pipelines                      a pipeline file as YAML: checked, stored and, unless ?start=false, started;
+                                           ?rebuild=true: from the earliest record on, if its state cannot go on
     GET    /pipelines/{name}               the same of one pipeline
     GET    /pipelines/{name}/file          its YAML, without secrets
     GET    /pipelines/{name}/logs          {"lines": [{"at", "level", "query", "text"}], "next": PLACE}: the last
@@ -125,7 +126,8 @@ class Api:
         except UnicodeDecodeError as error:
             raise BadRequest("the body is not UTF-8 text") from error
         start = request.query_params.get("start", "true") != "false"
-        managed = await run_in_threadpool(self.manager.put, text, start=start)
+        rebuild = request.query_params.get("rebuild") == "true"
+        managed = await run_in_threadpool(self.manager.put, text, start=start, rebuild=rebuild)
         return JSONResponse(self.manager.status(managed.spec.name), 201)
 
     async def one(self, request: Request) -> Any:

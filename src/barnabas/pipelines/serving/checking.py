@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
+from barnabas.pipelines.compiler.changes import Change
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.plan.growth import growing_state
 from barnabas.pipelines.plan.picture import picture
@@ -16,6 +17,17 @@ from barnabas.pipelines.serving.manager import Manager
 NAME: Final = "pipeline"
 """What the file is called in messages."""
 PLACE: Final = re.compile(rf"^{NAME}:(\d+)(?::(\d+))?: ")
+
+
+def _said(change: Change) -> str:
+    """What a change means for a pipeline that runs."""
+    if change.is_new:
+        return f"query {change.query} is new"
+    what = f"query {change.query} changes ({', '.join(change.changed) or 'its relations or outputs'})"
+    if change.lost:
+        return f"{what} and cannot go on with its state: {change.lost}; it must be rebuilt from the earliest record"
+    kept = f"keeps the state of {', '.join(change.kept)}" if change.kept else "goes on where it is"
+    return f"{what} and {kept}"
 
 
 def drawn(spec: PipelineSpec) -> Mapping[str, Any]:
@@ -35,4 +47,5 @@ def check(manager: Manager, text: str) -> dict[str, Any]:
         shown = message if place is None else message[place.end() :]
         return {"mistakes": [{"line": line, "message": shown}], "remarks": [], "picture": None}
     remarks = [f"{id}: {told}" for id, told in growing_state(spec.plan).items()]
+    remarks += [_said(change) for change in manager.changes(spec)]
     return {"mistakes": [], "remarks": remarks, "picture": drawn(spec)}

@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.pipelines.compiler.queries import address_of, stop_file
+from barnabas.pipelines.compiler.changes import Change
+from barnabas.pipelines.compiler.queries import address_of, changed_queries, stop_file
 from barnabas.pipelines.entries.hiding import MASK, hide
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
 from barnabas.pipelines.plan.errors import PipelineError, suggestion
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 SPARK_LOG: Final = "spark.log"
 JOURNAL: Final = "journal.jsonl"
+EARLIEST: Final = {"startingOffsets": "earliest"}
 
 
 class Manager(Supervisor):
@@ -83,8 +85,17 @@ class Manager(Supervisor):
 
     # --- requests ----------------------------------------------------------------------------------
 
-    def put(self, text: str, *, start: bool = True) -> Managed:
-        """Adds a pipeline, or replaces the one of the same name, whose checkpoints the new one continues.
+    def changes(self, spec: PipelineSpec) -> list[Change]:
+        """What a changed pipeline keeps of the one that is stored under its name; nothing if there is none, or if it has
+        not run yet."""
+        stored = self._pipelines.get(spec.name)
+        if stored is None:
+            return []
+        return changed_queries(self.spark, spec, stored.checkpoints)
+
+    def put(self, text: str, *, start: bool = True, rebuild: bool = False) -> Managed:
+        """Adds a pipeline, or replaces the one of the same name, whose checkpoints the new one continues. rebuild: it puts
+        them aside instead, and reads from the earliest record on, if it cannot go on with the state in them.
 
         Raises PipelineError, before anything is changed, if the pipeline cannot run.
         """
@@ -93,6 +104,12 @@ class Manager(Supervisor):
                 f"the file holds {MASK} in place of a secret: write ${{env:NAME}}, or the secret"
             )
         spec = self.parsed(text)
+        lost = [change for change in self.changes(spec) if change.lost]
+        if lost and not rebuild:
+            raise PipelineError(
+                f"{spec.name}: query {lost[0].query} cannot go on with the state that it has: {lost[0].lost}; change it "
+                "back, give the output another name, or compute all again (barnabas pipelines add --rebuild)"
+            )
         prepare(spec, self.address(spec))
         managed = self._managed(spec, text, Wanted.RUNNING if start else Wanted.STOPPED)
         with managed.lock:  # so that nothing starts before the old one has stopped
@@ -101,6 +118,9 @@ class Manager(Supervisor):
             if old is not None:
                 self.halt([old])
                 managed.failures.extend(old.failures)
+            if lost:
+                self._put_aside(managed)
+                managed.starting = dict(EARLIEST)
             place = self.folder / spec.name
             place.mkdir(parents=True, exist_ok=True)
             _replace(place / "pipeline.yaml", text)
