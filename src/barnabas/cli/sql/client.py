@@ -1,20 +1,13 @@
-"""Talks to a SQL server: statements, and queries whose rows come one after the other."""
+"""The SQL server, for commands: what goes wrong is said as every command says it."""
 
 from __future__ import annotations
 
-import http.client
-import json
-import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Any
 
-from barnabas.http_client import login_of, without_login
+from barnabas import sql
+from barnabas.sql.client import Client
 from barnabas.terminal.errors import CliError, UsageError
-
-CONNECT_S: Final = 30.0
-PORT: Final = 8088
-KINDS: Final = {"application/json", "application/vnd.ksql.v1+json"}
 
 
 class Refused(CliError):
@@ -22,84 +15,36 @@ class Refused(CliError):
 
 
 class SqlClient:
-    """One server. Each request has a connection of its own, so that closing it ends a query."""
+    """One server."""
 
     def __init__(self, url: str) -> None:
         """Raises UsageError."""
-        self.parts = urlsplit(url)
-        self.shown = without_login(url)
-        if self.parts.scheme not in ("http", "https") or not self.parts.hostname:
-            raise UsageError(f"--url {self.shown!r} is not a URL like http://127.0.0.1:{PORT}")
-
-    def _sent(
-        self, method: str, path: str, body: Mapping[str, Any] | None
-    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        kind = http.client.HTTPSConnection if self.parts.scheme == "https" else http.client.HTTPConnection
-        connection = kind(self.parts.hostname or "", self.parts.port or PORT, timeout=CONNECT_S)
-        headers = {**login_of(self.parts), "content-type": "application/json", "accept": "*/*"}
-        raw = None if body is None else json.dumps(body).encode()
         try:
-            connection.connect()
-            connection.sock.settimeout(None)  # a query may have no rows for a long time
-            connection.request(method, path, raw, headers)
-            return connection, connection.getresponse()
-        except OSError as error:
-            connection.close()
-            raise CliError(
-                f"no SQL server answers at {self.shown}: {error}; start one with `barnabas sql start -b HOST:PORT`"
-            ) from None
+            self.client = Client(url)
+        except sql.InterfaceError as error:
+            raise UsageError(f"--url {error}") from None
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """The answer. Raises Refused, CliError."""
-        connection, answer = self._sent(method, path, body)
         try:
-            raw = answer.read()
-        finally:
-            connection.close()
-        return self._read(answer.status, raw)
-
-    def _read(self, status: int, raw: bytes) -> Any:
-        try:
-            value = json.loads(raw) if raw else None
-        except ValueError:
-            raise CliError(f"{self.shown} is not a SQL server: it answered {status}") from None
-        if status >= 400:
-            said = value.get("message") or value.get("error") if isinstance(value, dict) else None
-            raise Refused(said or f"{self.shown} answered {status}")
-        return value
+            return self.client.call(method, path, body)
+        except sql.Error as error:
+            raise _as_told(error) from None
 
     def statements(self, text: str, properties: Mapping[str, str]) -> list[dict[str, Any]]:
         """Carries out statements. Raises Refused, CliError."""
-        found = self.call("POST", "/ksql", {"ksql": text, "streamsProperties": dict(properties)})
-        assert isinstance(found, list)
-        return found
+        try:
+            return self.client.statements(text, properties)
+        except sql.Error as error:
+            raise _as_told(error) from None
 
     def lines(self, text: str, properties: Mapping[str, str], seconds: float | None = None) -> Iterator[str]:
         """The lines of a query or of PRINT, as they come. seconds: how long they are followed. Raises Refused, CliError."""
-        connection, answer = self._sent(
-            "POST", "/query-stream", {"sql": text, "properties": dict(properties)}
-        )
-        give_up = None if seconds is None else time.monotonic() + seconds
         try:
-            if answer.status >= 400:
-                self._read(answer.status, answer.read())
-            while line := self._line(connection, answer, give_up):
-                yield line.decode().rstrip("\n")
-        finally:
-            # Not answer.close(): it would wait for the rest.
-            connection.close()
+            yield from self.client.lines(text, properties, seconds)
+        except sql.Error as error:
+            raise _as_told(error) from None
 
-    @staticmethod
-    def _line(
-        connection: http.client.HTTPConnection, answer: http.client.HTTPResponse, give_up: float | None
-    ) -> bytes:
-        """The next line; empty at the end, and when the time is over."""
-        if give_up is not None:
-            left = give_up - time.monotonic()
-            if left <= 0:
-                return b""
-            connection.sock.settimeout(left)
-        try:
-            return answer.readline()
-        except TimeoutError:
-            return b""
+
+def _as_told(error: sql.Error) -> CliError:
+    return Refused(str(error)) if isinstance(error, sql.ProgrammingError) else CliError(str(error))

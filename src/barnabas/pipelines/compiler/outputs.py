@@ -278,13 +278,21 @@ def _own(
 
 
 def _encoded(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, Column]:
-    """All fields, encoded with the output's schema; rows that do not fit it get an error."""
+    """The output's fields, encoded with its schema; rows that do not fit it get an error."""
     assert output.schema is not None
     place = _place(spec, output, "value")
     made = F.col("_encoded")
-    data = frame.data.withColumn("_encoded", encoded_column(frame, output.schema, place))
+    if output.present is not None:
+        frame = computed(frame, "_present", output.present, place, "boolean")
+    for name in output.encoded:
+        frame.source(name, place)  # it is there
+    chosen = replace(frame, fields=output.encoded or frame.fields)
+    data = frame.data.withColumn("_encoded", encoded_column(chosen, output.schema, place))
     error = F.when(~F.col(DELETED), made["error"]) if frame.deletes else made["error"]
-    return replace(frame, data=flag(data, error, place)), made["v"]
+    if output.present is not None:
+        error = F.when(F.col("_present"), error)
+    value = made["v"] if output.present is None else F.when(F.col("_present"), made["v"])
+    return replace(frame, data=flag(data, error, place)), value
 
 
 def _topic(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, Column]:

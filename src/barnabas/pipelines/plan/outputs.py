@@ -35,7 +35,7 @@ class Route:
 class Output:
     """Where rows of a relation go. value None: a JSON object of all fields. where: file and line by entry, for messages.
     relation: whose rows it writes; empty: the only one that nothing reads. schema: the subject of the schema with which
-    all fields are encoded as the value."""
+    the value is encoded; encoded: the fields that are; none: all. present: rows for which it is not true have no value."""
 
     name: str
     topic: str
@@ -54,6 +54,8 @@ class Output:
     relation: str = SOURCE
     where: Mapping[str, str] = field(default_factory=dict, compare=False)
     schema: RegistryPlace | None = None
+    encoded: tuple[str, ...] = ()
+    present: Expression | None = None
 
     def at(self, entry: str = "") -> str:
         """File and line of one of its entries, or else of the output."""

@@ -192,7 +192,10 @@ class SqlApi:
                 values = tuple(exp.convert(value) for value in row.values())
                 try:
                     insert_row(
-                        self.engine.client, relation, s.InsertValues(relation.name, tuple(row), values)
+                        self.engine.client,
+                        relation,
+                        s.InsertValues(relation.name, tuple(row), values),
+                        self.engine.schemas,
                     )
                     made.append(json.dumps({"status": "ok", "seq": number}))
                 except SqlError as error:

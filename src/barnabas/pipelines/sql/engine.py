@@ -34,6 +34,7 @@ from barnabas.pipelines.serving.managed import Wanted
 from barnabas.pipelines.sql import answers
 from barnabas.pipelines.sql.inserting import insert_row
 from barnabas.pipelines.sql.left import remove_left
+from barnabas.pipelines.sql.schemas import Schemas
 from barnabas.pipelines.sql.store import StatementFile, Stored
 
 if TYPE_CHECKING:
@@ -67,9 +68,13 @@ class Session:
 class Engine:
     """The streams, tables and queries of one server."""
 
-    def __init__(self, manager: Manager, client: Mapping[str, str]) -> None:
-        """client: librdkafka's properties, with bootstrap.servers."""
+    def __init__(
+        self, manager: Manager, client: Mapping[str, str], registry: Callable[[], str | None] = lambda: None
+    ) -> None:
+        """client: librdkafka's properties, with bootstrap.servers. registry: the address of the schema registry, if there is
+        one."""
         self.manager = manager
+        self.schemas = Schemas(registry)
         self.client = client
         self.catalog = Catalog()
         self._file = StatementFile(manager.folder)
@@ -117,7 +122,7 @@ class Engine:
     def _again(self, statement: s.Statement, stored: Stored) -> None:
         """What a statement changed in the catalog, once more, without starting anything."""
         if isinstance(statement, s.Create):
-            relation = declared(statement)
+            relation = self.schemas.with_registry(declared(statement))
             self.catalog.add(relation)
             if stored.query:
                 self.catalog.numbers = max(self.catalog.numbers, _number_of(stored.query))
@@ -159,8 +164,10 @@ class Engine:
         exists = self._may_create(statement.name, statement.or_replace, statement.if_not_exists)
         if exists is not None:
             return answers.done(statement.text, exists)
-        relation = declared(statement)
+        statement = self.schemas.completed(statement)
+        relation = self.schemas.with_registry(declared(statement))
         self._need_topic(relation)
+        self.schemas.register(relation)
         query_id = ""
         if relation.is_source and relation.kind == "TABLE":
             query_id = self.catalog.next_id("CST", relation.name)
@@ -236,6 +243,7 @@ class Engine:
             session.start,
             statement.text,
         )
+        self.schemas.register(made.result)
         self._begin(made)
         self._adopt(made, statement.text, query_id, statement.name)
         self._file.add(Stored(statement.text, query_id, session.start))
@@ -263,7 +271,7 @@ class Engine:
     ) -> Planned:
         return plan(
             self.catalog, select, query_id=query_id, name=name, kind=kind, properties=properties,
-            settings=Settings(start, 1), text=text,
+            settings=Settings(start, 1, self.schemas.url), text=text,
         )  # fmt: skip
 
     def _begin(self, made: Planned) -> None:
@@ -299,7 +307,7 @@ class Engine:
         )
 
     def _insert_values(self, statement: s.InsertValues, session: Session) -> answers.Answer:
-        insert_row(self.client, self.catalog.find(statement.name), statement)
+        insert_row(self.client, self.catalog.find(statement.name), statement, self.schemas)
         return answers.done(statement.text, "Inserted")
 
     # --- drop, terminate, alter --------------------------------------------------------------------
@@ -464,7 +472,7 @@ class Engine:
             name = inner.name if isinstance(inner, s.CreateAs) else "RESULT"
             made = plan(
                 self.catalog, inner.select, query_id="EXPLAINED", name=name, kind=kind, properties=properties,
-                settings=Settings(session.start, 1), text=statement.text,
+                settings=Settings(session.start, 1, self.schemas.url), text=statement.text,
             )  # fmt: skip
             document, text = made.document, statement.text
         else:
@@ -497,6 +505,25 @@ class Engine:
                 )
             time.sleep(0.1)
 
+    def _assert_schema(self, statement: s.AssertSchema, session: Session) -> answers.Answer:
+        give_up = time.monotonic() + statement.timeout_s
+        while True:
+            there = self.schemas.has(statement.subject, statement.id)
+            shown = " ".join(
+                part
+                for part in (
+                    f"subject name {statement.subject}" if statement.subject is not None else "",
+                    f"id {statement.id}" if statement.id is not None else "",
+                )
+                if part
+            )
+            said = f"Schema with {shown} {'exists' if there else 'does not exist'}"
+            if there == statement.exists:
+                return answers.done(statement.text, said)
+            if time.monotonic() >= give_up:
+                raise SqlError(said)
+            time.sleep(0.1)
+
 
 def _number_of(query_id: str) -> int:
     last = query_id.rpartition("_")[2]
@@ -517,4 +544,5 @@ WORK: Final[Mapping[type[s.Statement], Callable[[Engine, Any, Session], answers.
     s.Describe: Engine._describe,
     s.Explain: Engine._explain,
     s.AssertTopic: Engine._assert_topic,
+    s.AssertSchema: Engine._assert_schema,
 }

@@ -7,18 +7,23 @@ from typing import Final
 
 from confluent_kafka import KafkaException, Producer
 
-from barnabas.pipelines.fronts.sql.catalog import Relation
+from barnabas.pipelines.fronts.sql.catalog import WITH_SCHEMA, Relation
 from barnabas.pipelines.fronts.sql.constants import encoded, row_of
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.statements import InsertValues
+from barnabas.pipelines.sql.schemas import Schemas
 
 SECONDS: Final = 30.0
 
 
-def insert_row(client: Mapping[str, str], relation: Relation, statement: InsertValues) -> None:
+def insert_row(
+    client: Mapping[str, str], relation: Relation, statement: InsertValues, schemas: Schemas
+) -> None:
     """Writes the row; returns when the brokers have it. Raises SqlError."""
     row, at_ms = row_of(relation, statement)
     key, value = encoded(relation, row)
+    if relation.formats.value in WITH_SCHEMA:
+        value = schemas.encoded(relation, row)
     problems: list[str] = []
     producer = Producer({**client, "partitioner": "murmur2_random", "acks": "all"})
     try:

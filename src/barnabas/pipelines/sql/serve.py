@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -18,11 +19,16 @@ log = logging.getLogger(__name__)
 STREAMING: Final = ("/query", "/query-stream")
 
 
-def make_sql_server(options: ServerOptions, http: HttpOptions, statements: str = "") -> HttpServer:
-    """A server that is not started yet. statements: run at the first start."""
+def make_sql_server(
+    options: ServerOptions,
+    http: HttpOptions,
+    statements: str = "",
+    registry: Callable[[], str | None] = lambda: None,
+) -> HttpServer:
+    """A server that is not started yet. statements: run at the first start. registry: the address of the schema registry."""
 
     def make(manager: Manager) -> Service:
-        engine = Engine(manager, options.client)
+        engine = Engine(manager, options.client, registry)
         engine.open()
         api = SqlApi(engine)
         base = make_service(manager)

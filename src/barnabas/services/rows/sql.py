@@ -28,6 +28,13 @@ OPTIONS: Final = {
         Path,
         in_start=True,
     ),
+    "registry": ServiceOption(
+        "URL",
+        "The schema registry, for the formats AVRO, PROTOBUF and JSON_SR.",
+        str,
+        names=("-r", "--registry"),
+        env="BARNABAS_REGISTRY",
+    ),
     **{word: OF_PIPELINES[word] for word in ("checkpoints", "master", "conf")},
 }
 
@@ -46,7 +53,12 @@ def make(given: Given) -> HttpServer:
         values["master"],
         spark_settings(values["conf"]),
     )
-    return make_sql_server(options, given.http, statements)
+
+    def registry() -> str | None:
+        neighbour = given.registry()
+        return values["registry"] or (None if neighbour is None else neighbour.url)
+
+    return make_sql_server(options, given.http, statements, registry)
 
 
 def _text(file: Path) -> str:

@@ -22,14 +22,17 @@ def test_the_address_of_the_server_comes_last(shells: list[Shell]) -> None:
     )
     assert old.main(["-u", "me@x", "-p", "s/t", "-d", "topic='a'", "host:9"]) == 0
     assert old.main([]) == 0
-    assert [shell.client.shown for shell in shells] == [
+    assert [shell.client.client.shown for shell in shells] == [
         "http://h:1",
         "http://host:9",
         "http://localhost:8088",
     ]
     assert (shells[0].output, shells[0].seconds_max, shells[0].rows_max) == ("json", 1.5, 3)
     assert shells[1].variables == {"topic": "a"}
-    assert (shells[1].client.parts.username, shells[1].client.parts.password) == ("me%40x", "s%2Ft")
+    assert (shells[1].client.client.parts.username, shells[1].client.client.parts.password) == (
+        "me%40x",
+        "s%2Ft",
+    )
 
 
 def test_a_shell_with_a_server_in_it_is_explained(shells: list[Shell]) -> None:

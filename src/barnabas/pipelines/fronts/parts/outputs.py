@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from barnabas.pipelines.entries.document import Item
-from barnabas.pipelines.entries.shapes import Either, Group, Named, Number, Text
+from barnabas.pipelines.entries.shapes import Either, Group, Named, Number, Several, Text
 from barnabas.pipelines.fronts.parts.common import (
     AGGREGATE,
     REGISTRY,
@@ -47,7 +47,13 @@ VALUE: Final = Either(
     (
         Text("Spark SQL"),
         Group(
-            {"registry": REGISTRY}, "all fields, encoded with a schema of a registry", required=("registry",)
+            {
+                "registry": REGISTRY,
+                "fields": Several(Text("a field"), "the fields that are encoded; default all"),
+                "where": SQL,
+            },
+            "fields, encoded with a schema of a registry; rows for which `where` is not true have no value",
+            required=("registry",),
         ),
     ),
     "Spark SQL; default a JSON object of all fields",
@@ -120,10 +126,14 @@ def read_output(item: Item) -> Output:
         for name in ("key", "value", "headers", "timestamp", "route", "partitions", "config"):
             if name in found:
                 found[name].fail(f"{name} is for topics, not for {given[0]}")
-    schema = None
+    schema, present = None, None
+    encoded: tuple[str, ...] = ()
     if "value" in found and isinstance(found["value"].value, dict):
         default = None if "route" in found else f"{topic}-value"
-        schema = read_registry(found["value"].mapping()["registry"], default)
+        given_value = found["value"].mapping()
+        schema = read_registry(given_value["registry"], default)
+        encoded = tuple(given_value["fields"].texts()) if "fields" in given_value else ()
+        present = read_expression(given_value["where"]) if "where" in given_value else None
     name = read_name(found["name"]) if "name" in found else given[0] if target is not None else topic
     return Output(
         name=name,
@@ -141,6 +151,8 @@ def read_output(item: Item) -> Output:
         route=_route(found["route"], "aggregate" in found) if "route" in found else None,
         target=target,
         schema=schema,
+        encoded=encoded,
+        present=present,
         relation=found["from"].text() if "from" in found else "",
         where={"": item.where, **{name: entry.where for name, entry in found.items()}},
     )

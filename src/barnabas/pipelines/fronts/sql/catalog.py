@@ -12,9 +12,10 @@ from barnabas.pipelines.fronts.sql.errors import Spot, SqlError
 from barnabas.pipelines.fronts.sql.statements import ColumnDef, Create, Kind, Window
 from barnabas.pipelines.fronts.sql.types import BIGINT, BYTES, STRING, SqlType, array_of
 
-VALUE_FORMATS: Final = ("JSON", "DELIMITED", "KAFKA", "NONE")
+VALUE_FORMATS: Final = ("JSON", "DELIMITED", "KAFKA", "NONE", "AVRO", "PROTOBUF", "JSON_SR")
+WITH_SCHEMA: Final = ("AVRO", "PROTOBUF", "JSON_SR")
+"""Formats whose schemas are in a registry."""
 KEY_FORMATS: Final = ("KAFKA", "JSON", "DELIMITED", "NONE")
-LATER: Final = ("AVRO", "PROTOBUF", "PROTOBUF_NOSR", "JSON_SR")
 DELIMITERS: Final = {"TAB": "\t", "SPACE": " "}
 PROPERTIES: Final = (
     "KAFKA_TOPIC",
@@ -62,12 +63,13 @@ class Column:
 @dataclass(frozen=True, slots=True)
 class Formats:
     """How keys and values are written. delimiter: of DELIMITED. wraps: whether a value of one column is an object with one
-    field."""
+    field. registry: the address of the registry with the schemas of values."""
 
     key: str = "KAFKA"
     value: str = "JSON"
     delimiter: str = ","
     wraps: bool = True
+    registry: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,8 +290,10 @@ def formats_of(given: Mapping[str, Any], default: Formats | None = None) -> Form
 
     def one(name: str, allowed: tuple[str, ...], otherwise: str) -> str:
         value = str(given.get(name, given.get("FORMAT", otherwise))).upper()
-        if value in LATER:
-            raise SqlError(f"{name} {value} is not supported by SQL yet; allowed: {', '.join(allowed)}")
+        if value in WITH_SCHEMA and value not in allowed:
+            whole = "FORMAT" in given and name not in given
+            hint = f"; write key_format='KAFKA', value_format='{value}'" if whole else ""
+            raise SqlError(f"{name} {value} is not supported for keys; allowed: {', '.join(allowed)}{hint}")
         if value not in allowed:
             raise SqlError(f"{name} is {value}; allowed: {', '.join(allowed)}")
         return value
@@ -300,4 +304,5 @@ def formats_of(given: Mapping[str, Any], default: Formats | None = None) -> Form
         one("VALUE_FORMAT", VALUE_FORMATS, found.value),
         DELIMITERS.get(delimiter.upper(), delimiter),
         _truth("WRAP_SINGLE_VALUE", given.get("WRAP_SINGLE_VALUE", found.wraps)),
+        found.registry,
     )

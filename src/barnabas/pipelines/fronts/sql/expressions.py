@@ -352,7 +352,13 @@ class Translator:
         made = [inner.translate(one) for one in given]
         kinds = [one.type for one in made]
         result = function.kind(kinds) if kinds else function.kind(())
-        values = {"{all}": ", ".join(one.text for one in made), "{r}": result.spark, "{u0}": unit}
+        texts = [one.text for one in made]
+        values = {
+            "{all}": ", ".join(texts),
+            "{rest}": ", ".join(texts[1:]),
+            "{r}": result.spark,
+            "{u0}": unit,
+        }
         if "{offset}" in template:
             values["{offset}"] = self.scope.column("", "ROWOFFSET").text
         for number, one in enumerate(made):
@@ -371,7 +377,7 @@ class Translator:
             raise SqlError(f"{_shown(node)}: {made.type} is not a number")
 
 
-PLACEHOLDER: Final = re.compile(r"\{(?:all|r|offset|u0|t?\d)\}")
+PLACEHOLDER: Final = re.compile(r"\{(?:all|rest|r|offset|u0|t?\d)\}")
 
 
 def _calls_aggregate(node: exp.Expr) -> bool:

@@ -1,6 +1,6 @@
 """ksqlDB's functions, as Spark's expressions. Where the two differ, the result is the one that ksqlDB documents.
 
-A template has `{0}`, `{1}`, ... for the arguments, and `{all}` for all of them.
+A template has `{0}`, `{1}`, ... for the arguments, `{all}` for all of them, and `{rest}` for all but the first.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ def _entries(kinds: Kinds) -> SqlType:
     return array_of(SqlType("STRUCT", kinds[0].items, ("K", "V")))
 
 
+FOUND: Final = "cast(coalesce(array_position(array({rest}), {0}), 0) as int)"
 MASKED: Final = "mask({0}, 'X', 'x', 'n', '-')"
 EARTH_KM: Final = 6371
 _ALL: dict[str, Function] = {}
@@ -90,9 +91,8 @@ def _add(doc: str, result: Result, *templates: str, name: str, aggregate: bool =
     """Adds a function; each template says by its placeholders how many arguments it is for."""
     variants = {}
     for template in templates:
-        count = (
-            -1 if "{all}" in template else max((n + 1 for n in range(9) if f"{{{n}}}" in template), default=0)
-        )
+        any_number = "{all}" in template or "{rest}" in template
+        count = -1 if any_number else max((n + 1 for n in range(9) if f"{{{n}}}" in template), default=0)
         variants[count] = template
     for one in name.split():
         _ALL[one] = Function(one, variants, result, doc, aggregate)
@@ -187,8 +187,13 @@ def _texts() -> None:
         "str_to_map({0}, concat('\\\\Q', {1}, '\\\\E'), concat('\\\\Q', {2}, '\\\\E'))",
         name="SPLIT_TO_MAP",
     )
-    _add("the argument at a place", STRING, "elt({all})", name="ELT")
-    _add("the place of the first argument among the others", INTEGER, "field({all})", name="FIELD")
+    _add(
+        "the argument at a place",
+        STRING,
+        "CASE WHEN {0} > 0 THEN get(array({rest}), {0} - 1) END",
+        name="ELT",
+    )
+    _add("the place of the first argument among the others", INTEGER, FOUND, name="FIELD")
     code = "java_method('java.lang.Character', 'toString', {0})"
     _add("the character of a code", STRING, f"CASE WHEN {{0}} IS NOT NULL THEN {code} END", name="CHR")
     _add("a random identifier", STRING, "uuid()", name="UUID")

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from barnabas.pipelines.fronts.sql.catalog import (
     ROWKEY,
+    WITH_SCHEMA,
     Catalog,
     Column,
     Relation,
@@ -26,6 +27,7 @@ from barnabas.pipelines.fronts.sql.rows import (
     WINDOW_END,
     WINDOW_START,
     Step,
+    encodable,
     key_expression,
     reading,
     row_time,
@@ -44,10 +46,12 @@ OF_TABLES: Final = ("COUNT", "SUM", "AVG", "COLLECT_LIST")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How queries run. start: where a topic is read from, `earliest` or `latest`. partitions: of topics that are made."""
+    """How queries run. start: where a topic is read from, `earliest` or `latest`. partitions: of topics that are made.
+    registry: the address of the schema registry."""
 
     start: str = "latest"
     partitions: int = -1
+    registry: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +99,19 @@ def plan(
     shown, exploded = _items(query, grouped, kind is None)
     keys = _keys(query, shown)
     result = _result(query, name, kind, given, shown, keys, text, query_id)
+    result = replace(result, formats=replace(result.formats, registry=settings.registry))
     if kind is None:
         result = replace(result, columns=tuple(replace(column, is_key=False) for column in result.columns))
     steps = [*filters, *exploded]
-    made = _grouped(query, shown, keys) if grouped else None
-    steps += made.steps if made is not None else _shown_steps(query, shown)
+    made = _grouped(query, shown, keys, result) if grouped else None
+    if made is not None:
+        steps += made.steps
+    else:
+        steps += _shown_steps(query, shown)
+        if turned := {
+            c.name: encodable(quoted(c.name), c.type) for c in result.values if _is_turned(c, result)
+        }:
+            steps.append({"set": turned})
     if made is not None and select.window is not None:
         query.sides[0].pseudo.add(TIME)
     sources, relations, last = _read(query, steps, settings)
@@ -388,7 +400,12 @@ class _Groups:
     entry: Mapping[str, Any]
 
 
-def _grouped(query: OpenQuery, shown: list[Shown], keys: list[str]) -> _Groups:
+def _is_turned(column: Column, result: Relation) -> bool:
+    """Whether a column has another type in records than in rows: in JSON with a schema, times are numbers."""
+    return result.formats.value == "JSON_SR" and encodable("x", column.type) != "x"
+
+
+def _grouped(query: OpenQuery, shown: list[Shown], keys: list[str], result: Relation) -> _Groups:
     select = query.select
     steps: dict[str, str] = {}
     compute: dict[str, str] = {}
@@ -405,6 +422,9 @@ def _grouped(query: OpenQuery, shown: list[Shown], keys: list[str]) -> _Groups:
             raise SqlError(
                 f"{one.name} is neither in GROUP BY nor made by a function of many rows like COUNT"
             )
+    for column in result.values:
+        if column.name in compute and _is_turned(column, result):
+            compute[column.name] = encodable(compute[column.name], column.type)
     compute |= _having(query)
     if not compute:
         compute = {"rows of the group": "count(*)"}
@@ -481,6 +501,18 @@ def _result(
     )
 
 
+def _encoded(query: OpenQuery, result: Relation) -> dict[str, Any]:
+    """The value of an output whose format has a schema. Raises SqlError."""
+    if result.bounds:
+        raise SqlError(
+            f"{result.bounds[0][0]}: the bounds of windows are in the record's key; as a column, format "
+            f"{result.formats.value} cannot have them: leave the column out, or use value_format='JSON'"
+        )
+    place = {"url": result.formats.registry, "subject": f"{result.topic}-value"}
+    made: dict[str, Any] = {"registry": place, "fields": [column.name for column in result.values]}
+    return made | ({"where": quoted(HELD)} if query.select.having is not None else {})
+
+
 def _outputs(
     query: OpenQuery,
     result: Relation,
@@ -494,6 +526,8 @@ def _outputs(
     output: dict[str, Any] = {"name": "topic", "from": last, "topic": result.topic}
     carried = made is None and query.sides[0].relation.window is not None
     key, value = key_expression(result, carried=carried), value_expression(result)
+    if result.formats.value in WITH_SCHEMA:
+        output["value"] = _encoded(query, result)
     if key is not None:
         output["key"] = key
     elif query.is_old and made is None and len(query.sides) == 1:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from barnabas.pipelines.entries.document import duration_seconds
-from barnabas.pipelines.fronts.sql.catalog import ROWKEY, Column, Relation
+from barnabas.pipelines.fronts.sql.catalog import ROWKEY, WITH_SCHEMA, Column, Relation
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import quoted, text_literal
 from barnabas.pipelines.fronts.sql.types import SqlType
@@ -24,7 +24,10 @@ WINDOW_END: Final = "WINDOWEND"
 def reading(relation: Relation, pseudo: set[str]) -> list[Step]:
     """The steps from a record to the columns of a row. pseudo: those of ROWTIME, ROWPARTITION, ROWOFFSET and TIME that are
     used."""
-    steps = _key_steps(relation) + _value_steps(relation)
+    if relation.formats.value in WITH_SCHEMA:
+        steps = _schema_steps(relation) + _key_steps(relation)
+    else:
+        steps = _key_steps(relation) + _value_steps(relation)
     made: dict[str, str] = {column.name: _header(column.header) for column in relation.headers}
     for bound in (WINDOW_START, WINDOW_END):
         if bound in pseudo:
@@ -76,6 +79,41 @@ def _value_steps(relation: Relation) -> list[Step]:
         made = _from_json("_value", columns[0].type)
         return [{"set": {columns[0].name: made}}, *_restored(columns)]
     return _json_steps(columns)
+
+
+def _schema_steps(relation: Relation) -> list[Step]:
+    """Values that name their schema: the fields have the names that they have there."""
+    columns = relation.values
+    place = {"url": relation.formats.registry, "subject": f"{relation.topic}-value"}
+    as_json = relation.formats.value == "JSON_SR"
+    made = {
+        column.name: _decoded(quoted(column.typed or column.name), column.type, as_json) for column in columns
+    }
+    return [{"parse": {"registry": place}}, {"set": made}, {"keep": [column.name for column in columns]}]
+
+
+def _decoded(value: str, kind: SqlType, as_json: bool) -> str:
+    """A value of a schema's type as a column's type. as_json: times are numbers there, and bytes text."""
+    if as_json and kind.name == "BYTES":
+        return f"unbase64({value})"
+    if as_json and kind.name in ("TIMESTAMP", "DATE"):
+        return restored(value, kind)
+    if not kind.items:
+        return f"cast({value} as {kind.spark})"
+    if (
+        not any(_decoded("x", item, as_json) != f"cast(x as {item.spark})" for item in kind.items)
+        and kind.name != "STRUCT"
+    ):
+        return f"cast({value} as {kind.spark})"
+    if kind.name == "ARRAY":
+        return f"transform({value}, x -> {_decoded('x', kind.items[0], as_json)})"
+    if kind.name == "MAP":
+        return f"transform_values({value}, (k, x) -> {_decoded('x', kind.items[1], as_json)})"
+    parts = [
+        f"{text_literal(name)}, {_decoded(f'{value}.{quoted(typed)}', item, as_json)}"
+        for name, typed, item in _fields(kind)
+    ]
+    return f"CASE WHEN {value} IS NOT NULL THEN named_struct({', '.join(parts)}) END"
 
 
 def _from_json(of: str, kind: SqlType) -> str:
@@ -192,6 +230,11 @@ def storable(value: str, kind: SqlType, depth: int = 0) -> str:
         for name, _, item in _fields(kind)
     ]
     return f"CASE WHEN {value} IS NOT NULL THEN named_struct({', '.join(parts)}) END"
+
+
+def encodable(value: str, kind: SqlType) -> str:
+    """A value as JSON with a schema holds it."""
+    return f"base64({value})" if kind.name == "BYTES" else storable(value, kind)
 
 
 def _has_time(kind: SqlType) -> bool:
@@ -357,7 +400,7 @@ def _long_bytes(number: str) -> str:
 def value_expression(relation: Relation) -> str | None:
     """The record's value, of a row's columns."""
     columns = relation.values
-    if not columns or relation.formats.value == "NONE":
+    if not columns or relation.formats.value in ("NONE", *WITH_SCHEMA):
         return None
     if relation.formats.value == "KAFKA":
         column = _only(relation)

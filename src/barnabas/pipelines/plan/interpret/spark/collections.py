@@ -48,6 +48,11 @@ def _array_contains(values: list[Value], wanted: Value) -> Value:
     return None if None in values else False
 
 
+def _position(values: list[Value], wanted: Value) -> int:
+    keys = [_key(value) for value in values]
+    return keys.index(_key(wanted)) + 1 if _key(wanted) in keys else 0
+
+
 def _except(one: list[Value], other: list[Value]) -> list[Value]:
     gone = {_key(value) for value in other}
     return [value for value in distinct(one) if _key(value) not in gone]
@@ -137,6 +142,7 @@ PLAIN_COLLECTIONS: Final[Mapping[str, Callable[..., Value]]] = {
     "cardinality": len,
     "array_contains": _array_contains,
     "array_distinct": distinct,
+    "array_position": _position,
     "array_except": _except,
     "array_intersect": _intersect,
     "array_union": lambda one, other: distinct([*one, *other]),

@@ -1,0 +1,92 @@
+"""Schemas of values: those made of columns are read as the same columns, and declarations are read as they were made."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.pipelines.formats.decoding import reader_of
+from barnabas.pipelines.formats.encoding import writer_of
+from barnabas.pipelines.fronts.sql import statements as s
+from barnabas.pipelines.fronts.sql.catalog import Relation, declared
+from barnabas.pipelines.fronts.sql.errors import SqlError
+from barnabas.pipelines.fronts.sql.grammar import read_statements
+from barnabas.pipelines.fronts.sql.schemas import KINDS, columns_of, declaration, schema_text, with_names
+from barnabas.schemas.framing import Schema
+
+COLUMNS = "a INT, b BIGINT, c DOUBLE, d STRING, e BOOLEAN, l ARRAY<INT>, s STRUCT<x INT, y STRUCT<z STRING>>"
+
+
+def relation(columns: str, form: str) -> Relation:
+    (made,) = read_statements(
+        f"CREATE STREAM t (k INT KEY, {columns}) WITH (kafka_topic='t', value_format='{form}')"
+    )
+    assert isinstance(made, s.Create)
+    return declared(made)
+
+
+def schema_of(columns: str, form: str) -> Schema:
+    made = relation(columns, form)
+    return Schema(1, KINDS[form], schema_text(made, made.values))
+
+
+@pytest.mark.parametrize(
+    ("form", "more"),
+    [
+        ("AVRO", ", m MAP<STRING, INT>, f DECIMAL(5, 2), t TIMESTAMP, g DATE, h BYTES"),
+        ("PROTOBUF", ", t TIMESTAMP, h BYTES"),
+    ],
+)
+def test_a_schema_has_the_columns_that_it_was_made_of(form: str, more: str) -> None:
+    schema = schema_of(COLUMNS + more, form)
+    found = columns_of(reader_of(schema).type)
+    wanted = relation(COLUMNS + more, form).values
+    assert [(column.name, str(column.type)) for column in found] == [(c.name, str(c.type)) for c in wanted]
+    assert not any(writer_of(schema).fields.values())
+
+
+def test_json_with_a_schema_has_the_names_of_its_columns() -> None:
+    schema = schema_of(COLUMNS + ", f DECIMAL(5, 2), t TIMESTAMP, h BYTES", "JSON_SR")
+    found = {column.name: str(column.type) for column in columns_of(reader_of(schema).type)}
+    assert found["S"] == "STRUCT<`X` BIGINT, `Y` STRUCT<`Z` VARCHAR(STRING)>>"
+    assert list(found) == ["A", "B", "C", "D", "E", "L", "S", "F", "T", "H"]
+
+
+def test_columns_are_found_whatever_their_case() -> None:
+    fields = reader_of(schema_of("`userId` INT, `place` STRUCT<`cityName` STRING>", "AVRO")).type
+    made = with_names(
+        relation("userid INT, place STRUCT<cityname STRING>", "AVRO").columns, fields, "t-value"
+    )
+    assert [column.typed for column in made] == ["k", "userId", "place"]
+    assert made[2].type.typed == ("cityName",)
+    with pytest.raises(SqlError, match="column OTHER: t-value has no such field; it has USERID, PLACE"):
+        with_names(relation("other INT", "AVRO").columns, fields, "t-value")
+
+
+def test_a_declaration_is_read_as_it_was_made() -> None:
+    made = relation(
+        "userId INT, `Odd Name` STRING, s STRUCT<`q` INT, cityName STRING>, m MAP<STRING, DECIMAL(4, 2)>",
+        "AVRO",
+    )
+    (again,) = read_statements(
+        declaration(made, {"KAFKA_TOPIC": "t", "VALUE_FORMAT": "AVRO", "PARTITIONS": 3})
+    )
+    assert isinstance(again, s.Create)
+    assert [(c.name, str(c.type), c.role) for c in again.columns] == [
+        (c.name, str(c.type), "KEY" if c.is_key else "") for c in made.columns
+    ]
+    assert again.columns[1].typed == "userId"
+    assert again.columns[3].type.typed[1] == "cityName"
+    assert again.properties == {"KAFKA_TOPIC": "t", "VALUE_FORMAT": "AVRO", "PARTITIONS": 3}
+
+
+@pytest.mark.parametrize(
+    ("form", "columns", "message"),
+    [
+        ("PROTOBUF", "f DECIMAL(5, 2)", "which PROTOBUF does not have"),
+        ("AVRO", "`with blank` INT", "a name has letters, digits and _ only"),
+    ],
+)
+def test_what_a_format_cannot_hold_is_refused(form: str, columns: str, message: str) -> None:
+    with pytest.raises(SqlError) as raised:
+        schema_of(columns, form)
+    assert message in raised.value.message
