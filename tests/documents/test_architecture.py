@@ -79,7 +79,7 @@ def imports_of(path: Path) -> set[str]:
         # Requests go where the configuration says; one place knows how. The other reads rows for as long as a query runs.
         (
             ("http.client", "urllib.request", "urllib3", "requests", "httpx", "aiohttp"),
-            {"http_client.py", "cli/sql/client.py"},
+            {"http_client.py", "sql/client.py"},
         ),
         # librdkafka carries users' records only.
         (("confluent_kafka.admin",), set()),
