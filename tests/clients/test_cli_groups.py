@@ -205,7 +205,9 @@ def test_mirror_maker_copies_to_another_cluster(cli: Cli, own_broker: Any, tmp_p
     )
     (tmp_path / "p").write_text(f"bootstrap.servers={target.bootstrap}\n")
     files = ("--consumer.config", str(tmp_path / "c"), "--producer.config", str(tmp_path / "p"))
-    mirror = cli.start("kafka", "mirror-maker", *files, "--whitelist", f"{topic},other.*")
+    mirror = cli.start("kafka", "mirror-maker", *files, "--whitelist", f"{topic},other.*", "--blacklist", "other.no.*",
+                       "--num.streams", "2", "--new.consumer", "--abort.on.send.failure", "true",
+                       "--offset.commit.interval.ms", "1000", "--message.handler", "com.example.Handler")  # fmt: skip
     try:
         copied = target.out("consume", topic, "-c", "3", "-J")
     finally:

@@ -1,25 +1,28 @@
 """Compares a copied partition with its source, range by range, by counts and checksums of what is stored.
 
-Batches of the present format are compared by their checksums, without unpacking them; where the source stores messages of an
-older format, records are compared, since the copy has them in batches of its own. The first difference is named by its
-offset.
+Batches are compared by their checksums, without unpacking them. With a source before Kafka 0.11 records are compared, since
+the copy has them in batches of its own. The first difference is named by its offset.
 """
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.fetching import Reader
-from barnabas.records.batch import MAGIC_POS, Record, batches, records_of
-from barnabas.records.message_set import read_message_set
+from barnabas.records.batch import MAGIC_POS, batches
+from barnabas.terminal.connection import Connection
+from barnabas.terminal.errors import CliError
 
 FETCH_BYTES: Final = 4 << 20
-OLD_FORMATS: Final = (0, 1)
+READ_RECORDS: Final = 1_000
+PATIENCE_S: Final = 30.0
+Pieces: TypeAlias = Iterator["Piece"]
 
 
 class Piece(NamedTuple):
@@ -44,15 +47,10 @@ class Range:
     differs_from: int = -1
 
 
-def compare(
-    source: Cluster, target: Cluster, topic: str, partition: int, first: int, end: int, step: int
-) -> Iterator[Range]:
+def compare(theirs: Pieces, ours: Pieces, first: int, end: int, step: int) -> Iterator[Range]:
     """Ranges of `step` offsets (a batch counts where it begins) from `first` to before `end`. Ends with the first one that
-    differs. Raises ClientError.
+    differs.
     """
-    old = _is_old(source, topic, partition, first, end)
-    ours = _pieces(target, topic, partition, first, end, old)
-    theirs = _pieces(source, topic, partition, first, end, old)
     current = Range(first, min(first + step, end) - 1)
     for theirs_piece, ours_piece in zip_longest(theirs, ours):
         begin = min(piece.first for piece in (theirs_piece, ours_piece) if piece is not None)
@@ -75,40 +73,44 @@ def _add(total: int, piece: Piece) -> int:
     return zlib.crc32(b"%d %d %d" % (piece.first, piece.last, piece.mark), total)
 
 
-def _is_old(source: Cluster, topic: str, partition: int, first: int, end: int) -> bool:
-    """Whether the source stores messages of an older format at the start of what is compared."""
-    reader = Reader(source, topic, partition, read_committed=False, max_bytes=FETCH_BYTES)
-    for fetched in reader.read(first, end):
-        return len(fetched.records) > MAGIC_POS and fetched.records[MAGIC_POS] in OLD_FORMATS
-    return False
-
-
-def _pieces(cluster: Cluster, topic: str, partition: int, first: int, end: int, old: bool) -> Iterator[Piece]:
+def batches_of(cluster: Cluster, topic: str, partition: int, first: int, end: int) -> Pieces:
+    """The batches with offsets from `first` to before `end`. Raises ClientError."""
     reader = Reader(cluster, topic, partition, read_committed=False, max_bytes=FETCH_BYTES)
-    for fetched in reader.read(first, end) if first < end else ():
-        for piece in _records_in(fetched.records) if old else _batches_in(fetched.records):
-            if piece.first >= end:
+    for fetched in reader.read(first, end):
+        for position, header in batches(fetched.records):
+            last = header.base_offset + header.last_offset_delta
+            if header.base_offset >= end:
                 return
-            if piece.last >= first:
-                yield piece
+            if last >= first:
+                batch = fetched.records[position : position + header.size_bytes]
+                yield Piece(header.base_offset, last, header.record_count, zlib.crc32(batch[MAGIC_POS:]))
 
 
-def _batches_in(records: memoryview) -> Iterator[Piece]:
-    for position, header in batches(records):
-        batch = records[position : position + header.size_bytes]
-        last = header.base_offset + header.last_offset_delta
-        yield Piece(header.base_offset, last, header.record_count, zlib.crc32(batch[MAGIC_POS:]))
+def records_of(connection: Connection, topic: str, partition: int, first: int, end: int) -> Pieces:
+    """The records with offsets from `first` to before `end`, as a client reads them. Raises CliError if they do not come."""
+    from confluent_kafka import TopicPartition
 
-
-def _records_in(records: memoryview) -> Iterator[Piece]:
-    if len(records) > MAGIC_POS and records[MAGIC_POS] in OLD_FORMATS:
-        yield from map(_piece_of, read_message_set(records))
-        return
-    for position, header in batches(records):
-        if not header.is_control:
-            yield from map(_piece_of, records_of(records, position, header))
-
-
-def _piece_of(record: Record) -> Piece:
-    mark = zlib.crc32(repr((record.timestamp, record.key, record.value)).encode())
-    return Piece(record.offset, record.offset, 1, mark)
+    consumer = connection.consumer(
+        {
+            "group.id": "barnabas-mirror-verify",
+            "enable.auto.commit": False,
+            "isolation.level": "read_uncommitted",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, first)])
+    give_up = time.monotonic() + PATIENCE_S
+    try:
+        while True:
+            for record in consumer.consume(READ_RECORDS, 1.0):
+                give_up = time.monotonic() + PATIENCE_S
+                if record.error() is not None or record.offset() >= end:
+                    return
+                held = (record.timestamp()[1], record.key(), record.value())
+                yield Piece(record.offset(), record.offset(), 1, zlib.crc32(repr(held).encode()))
+            if time.monotonic() > give_up:
+                raise CliError(
+                    f"{topic}-{partition} of {connection.bootstrap} cannot be read to offset {end}"
+                )
+    finally:
+        consumer.close()

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
 from barnabas.admin import Admin, Link, TopicPartition
-from barnabas.cli.mirroring.comparing import Range, compare
+from barnabas.cli.mirroring.comparing import Pieces, Range, batches_of, compare, records_of
 from barnabas.cli.mirroring.mirror import app, link_of, read_config, state_of, with_links
 from barnabas.client.cluster import Cluster
-from barnabas.terminal.administering import administer, explained, options_of
-from barnabas.terminal.connection import connect
+from barnabas.terminal.administering import administering, explained, options_of
+from barnabas.terminal.connection import Connection, connect
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
 from barnabas.terminal.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.terminal.output import count_of, note, print_json, print_table, summarize
 from barnabas.terminal.runner import example
+
+FETCH: Final = 1
+"""The number of the API."""
+BATCHES_VERSION: Final = 4
+"""The first version of Fetch that answers with batches."""
 
 
 @app.command(epilog=example("barnabas mirror status -b localhost:9192"))
@@ -105,22 +112,39 @@ def verify(
     What both sides hold is compared: from the later start to the earlier end.
     """
     rows: list[dict[str, Any]] = []
-    target_options = options_of(connect(bootstrap, properties, verbose))
+    here = connect(bootstrap, properties, verbose)
     with with_links(bootstrap, properties, verbose) as admin:
         link = link_of(admin, name)
-        pairs = [f"{key}={text}" for key, text in read_config(config).items()]
-        with administer(link.source, pairs) as source, explained():
-            ours, theirs = Cluster(target_options), Cluster(source.options)
-            try:
-                for key, first, end in _common(admin, source, link, topic):
-                    for part in compare(theirs, ours, key.topic, key.partition, first, end, step):
-                        rows.append(_row(key, part))
-                        if json:
-                            print(json_module.dumps(rows[-1]), flush=True)
-            finally:
-                ours.close()
-                theirs.close()
+        there = connect(link.source, [f"{key}={text}" for key, text in read_config(config).items()], verbose)
+        with administering(there) as source, explained(), both_sides(here, there) as read:
+            for key, first, end in _common(admin, source, link, topic):
+                place = key.topic, key.partition, first, end
+                for part in compare(read.theirs(*place), read.ours(*place), first, end, step):
+                    rows.append(_row(key, part))
+                    if json:
+                        print(json_module.dumps(rows[-1]), flush=True)
     return _told(rows, json)
+
+
+class Sides(NamedTuple):
+    """What reads a partition (topic, partition, first, end) of the target and of the source."""
+
+    ours: Callable[[str, int, int, int], Pieces]
+    theirs: Callable[[str, int, int, int], Pieces]
+
+
+@contextmanager
+def both_sides(here: Connection, there: Connection) -> Iterator[Sides]:
+    """Batches of both, or records if the source has no batches yet. Raises ClientError."""
+    ours, theirs = Cluster(options_of(here)), Cluster(options_of(there))
+    try:
+        if theirs.any().versions[FETCH][1] < BATCHES_VERSION:
+            yield Sides(partial(records_of, here), partial(records_of, there))
+        else:
+            yield Sides(partial(batches_of, ours), partial(batches_of, theirs))
+    finally:
+        ours.close()
+        theirs.close()
 
 
 def _common(

@@ -27,6 +27,7 @@ TOOL: Final = Tool(
         Opt("consumer.config", "Consumer properties: of the cluster to read from.", "String: config file"),
         Opt("producer.config", "Producer properties: of the cluster to write to.", "String: config file"),
         Opt("include", "Topics by regular expression.", "String: Java regex", aliases=("whitelist",)),
+        Opt("exclude", "Topics to leave out.", "String: Java regex", aliases=("blacklist",)),
         Opt(
             "num.streams", "How many consumers; here one does the work of all.", "Integer: number of threads"
         ),
@@ -72,14 +73,20 @@ def main(arguments: Sequence[str]) -> int:
         parsed.text("abort.on.send.failure", "true").lower() == "true",
     )
     # The next owner of a partition must begin after the records that this process has copied.
-    matching = Matching.of(consumer, source, parsed.text("include"), on_revoke=lambda *_: mirror.commit())
+    matching = Matching.of(
+        consumer,
+        source,
+        parsed.text("include", ".*"),
+        parsed.text("exclude", ""),
+        on_revoke=lambda *_: mirror.commit(),
+    )
     return mirror.run(matching)
 
 
 def check(parsed: Parsed) -> None:
     """Raises Refused."""
     TOOL.need(parsed, "consumer.config", "producer.config")
-    if "include" not in parsed:
+    if "include" not in parsed and "exclude" not in parsed:
         raise Refused("include must be specified")
 
 
