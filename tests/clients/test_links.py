@@ -382,3 +382,61 @@ def test_both_sides_are_compared_and_the_first_difference_is_named(
         assert run("link", "delete", "check")[1] == "deleted link check\n"
         code, _, err = run("link", "status", "check")
         assert (code, "no link is called check" in err) == (1, True)
+
+
+def test_a_copy_is_cut_to_a_source_that_has_lost_records() -> None:
+    with Broker() as source, Broker() as target:
+        topic(source.bootstrap, "lossy", retention__ms="-1")
+        send(source.bootstrap, "lossy", [f"kept {number}" for number in range(5)])
+        with linked(source.bootstrap, target.bootstrap, "cuts", "lossy") as admin:
+            caught_up(admin, "cuts", 1, 5)
+            before = source.snapshot()
+            send(source.bootstrap, "lossy", [f"lost {number}" for number in range(5)])
+            caught_up(admin, "cuts", 1, 10)
+            source.restore(before)
+
+            def dropped() -> int:
+                rows = link_of(admin, "cuts").partitions
+                return rows[0].dropped if rows else 0
+
+            until(lambda: dropped() == 5, "the cut")
+            assert [row[3] for row in read(target.bootstrap, "lossy", 5)] == [
+                b"kept %d" % number for number in range(5)
+            ]
+            send(source.bootstrap, "lossy", ["new"])
+            caught_up(admin, "cuts", 1, 6)
+            assert read(target.bootstrap, "lossy", 6) == read(source.bootstrap, "lossy", 6)
+
+
+def test_a_former_source_becomes_a_copy_without_what_was_never_copied(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Broker() as source, Broker() as target:
+        topic(source.bootstrap, "turned", retention__ms="-1")
+        send(source.bootstrap, "turned", ["a", "b"])
+        with linked(source.bootstrap, target.bootstrap, "turn", "turned") as admin:
+            caught_up(admin, "turn", 1, 2)
+            assert barnabas(["mirror", "link", "reverse", "turn", "-b", target.bootstrap]) == 1
+            assert "promote it first" in capsys.readouterr().err
+            admin.links.promote("turn")
+        send(source.bootstrap, "turned", ["never copied"])
+        send(target.bootstrap, "turned", ["c", "d"])
+        assert barnabas(["mirror", "link", "reverse", "turn", "--preview", "-b", target.bootstrap]) == 0
+        assert capsys.readouterr().out.splitlines()[1].split() == [
+            "turned",
+            "0",
+            "2",
+            "2",
+            "to",
+            "2",
+            "2",
+            "to",
+            "3",
+        ]
+        assert barnabas(["mirror", "link", "reverse", "turn", "-b", target.bootstrap]) == 0
+        with Admin(source.bootstrap) as admin:
+            caught_up(admin, "turn", 1, 4)
+        assert [row[3] for row in read(source.bootstrap, "turned", 4)] == [b"a", b"b", b"c", b"d"]
+        assert read(source.bootstrap, "turned", 4) == read(target.bootstrap, "turned", 4)
+        with pytest.raises(KafkaException, match="POLICY_VIOLATION"):
+            send(source.bootstrap, "turned", ["e"])

@@ -11,10 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.links.groups import copy_groups
-from barnabas.broker.links.link import Link
 from barnabas.broker.links.promoting import abort_open, describe
-from barnabas.broker.links.upkeep import Upkeep
 from barnabas.broker.net.peers import PeerLost
 from barnabas.client.errors import ClientError
 from barnabas.cores.links import KIND, LinkedTopic, LinkSpec, decide_epochs, linked_topics
@@ -31,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.broker.cluster.controller import Controller
     from barnabas.broker.cluster.producer_ids import ProducerIds
     from barnabas.broker.coordinators.groups import GroupCoordinator
+    from barnabas.broker.links.link import Link
     from barnabas.broker.net.peers import Peers
     from barnabas.broker.partitions.partition import Partition
     from barnabas.broker.partitions.registry import Partitions
@@ -67,7 +65,6 @@ class Links:
         self._links: dict[str, Link] = {}
         self._broken: dict[str, str] = {}
         """Links that cannot run with their options, and why."""
-        self._upkeep = Upkeep(self)
         self._wanted_epochs: dict[tuple[str, int], int] = {}
         self._producer_id_max = -1
         self._woken = asyncio.Event()
@@ -136,6 +133,8 @@ class Links:
 
     async def _restart(self, name: str) -> None:
         """Run a link as the metadata says."""
+        from barnabas.broker.links.link import Link  # loads the client, which most brokers never need
+
         running = self._links.pop(name, None)
         self._broken.pop(name, None)
         if running is not None:
@@ -164,10 +163,13 @@ class Links:
             self.roles_changed(list(self.partitions.of_topic(topic).values()))
 
     async def _tend(self, link: Link) -> None:
+        from barnabas.broker.links.groups import copy_groups
+        from barnabas.broker.links.upkeep import Upkeep
+
         if not self.controller.is_certain:
             return
         if self.controller.in_office:
-            await self._upkeep.tend(link)
+            await Upkeep(self).tend(link)
         else:
             link.problems.clear()  # the controller names them
         await copy_groups(self, link)
