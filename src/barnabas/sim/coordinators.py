@@ -94,6 +94,7 @@ def _logged(group: Group) -> Group:
             topics_seen=0,
             assigned_ms=0,
             endpoint_epoch=0,
+            endpoints=(-1, -1, ()),
             shutdown_by=None,
             reported={},
         )

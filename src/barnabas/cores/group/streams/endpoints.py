@@ -11,9 +11,20 @@ from barnabas.cores.group.streams.topology import HasPartitions
 
 
 def endpoint_partitions(
-    group: StreamsGroup, topics: Mapping[str, HasPartitions]
+    group: StreamsGroup, version: int, topics: Mapping[str, HasPartitions]
 ) -> tuple[EndpointPartitions, ...]:
-    """For every member with an endpoint, the source partitions of its tasks."""
+    """For every member with an endpoint, the source partitions of its tasks.
+
+    group: a draft, which keeps the result, so that hundreds of members do not compute it hundreds of times.
+    version: that of the topics.
+    """
+    if group.endpoints[:2] != (group.endpoint_epoch, version):
+        group.endpoints = (group.endpoint_epoch, version, _all_of(group, topics))
+    found: tuple[EndpointPartitions, ...] = group.endpoints[2]
+    return found
+
+
+def _all_of(group: StreamsGroup, topics: Mapping[str, HasPartitions]) -> tuple[EndpointPartitions, ...]:
     sources = (
         {part.subtopology_id: part.all_sources for part in group.topology.subtopologies}
         if group.topology

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from barnabas.cores.group.streams.topology import Configured, Topology
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -133,6 +133,11 @@ class StreamsGroup:
     topics_seen: int = -1
     assigned_ms: int = 0  # when the target was computed, by this coordinator
     endpoint_epoch: int = -1  # grows when the tasks of a member with an endpoint change
+    endpoints: tuple[int, int, Any] = (
+        -1,
+        -1,
+        (),
+    )  # endpoint_epoch, topics' version, and what follows from both
     shutdown_by: str | None = None  # the member that asked all others to stop
     reported: dict[str, tuple[tuple[TaskOffset, ...], tuple[TaskOffset, ...]]] = field(default_factory=dict)
     """What members have reported of their tasks' offsets and end offsets."""

@@ -101,6 +101,7 @@ def _answer_if_unchanged(proposal: Proposal, event: StreamsHeartbeat) -> bool:
         or event.offsets is not None
         or event.end_offsets is not None
         or event.shutdown
+        or group.endpoint_epoch != event.endpoint_epoch
         or group.last_configs != epochs.configs_of(proposal, group)
         or _updated(member, event) != member
     ):
@@ -291,7 +292,10 @@ def _reply(
     *,
     tasks: Tasks | None,
 ) -> StreamsHeartbeatReply:
-    changed = group.endpoint_epoch != event.endpoint_epoch
+    endpoints = None
+    if group.endpoint_epoch != event.endpoint_epoch:
+        topics = proposal.state.topics
+        endpoints = endpoint_partitions(group, topics.version, topics.by_name)
     return StreamsHeartbeatReply(
         member_id=member.member_id,
         member_epoch=member.epoch,
@@ -299,7 +303,7 @@ def _reply(
         statuses=_statuses(proposal, group, member),
         tasks=tasks,
         endpoint_epoch=group.endpoint_epoch,
-        endpoints=endpoint_partitions(group, proposal.state.topics.by_name) if changed else None,
+        endpoints=endpoints,
         missing=() if group.configured is None else group.configured.missing,
     )
 
