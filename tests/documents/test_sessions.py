@@ -12,6 +12,9 @@ from tests.documents.sessions import ROOT, masked, rewrite_page, steps_of
 from tests.documents.stages import STAGES
 
 NOT_RUN = {
+    "docs/agent.md": "shows an agent at work; tests/clients/test_cli_agent_config.py runs the same",
+    "docs/logs.md": "searches logs that are not there; tests/clients/test_cli_logs.py runs the same",
+    "examples/logs/README.md": "an agent and a watch that run on; tests/clients/test_cli_logs.py runs the same",
     "docs/groups.md": "three members of three clients; the command line is checked by test_commands.py",
     "docs/transactions.md": "a transaction is under way in another program; tests/clients/test_cli_txn.py runs the same",
     "docs/pipelines.md": "starts Spark for each command; tests/pipelines compares what it shows",

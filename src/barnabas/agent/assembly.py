@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from barnabas.agent.containers import named, parse
-from barnabas.agent.events import Shape, Shaped
+from barnabas.agent.events import Shape, Shaped, TimeRule
 from barnabas.agent.files import CLOSED, Followed, Piece, Refusal, joined_tail
 from barnabas.agent.multiline import TIMEOUT_SECONDS, Joiner, Multiline
 from barnabas.agent.state import bytes_before
@@ -38,6 +38,7 @@ class Recipe:
     refuses: bool = False
     container: bool = False
     spooled: bool = False
+    time: TimeRule | None = None
 
     def is_plain(self) -> bool:
         """Whether each line is a record as it is, without a key of its own."""
@@ -219,6 +220,8 @@ class Assembler:
             text = event.lines[0] if len(event.lines) == 1 else newline.join(event.lines)
             if recipe.spooled:
                 event, text = received(event)
+            if recipe.time is not None and (at := recipe.time.find(text)) is not None:
+                event = event._replace(extra={**(event.extra or {}), "@timestamp": at})
             if recipe.encoding:
                 try:
                     text = self._decoded(text, event.position)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from barnabas.agent.assembly import Recipe
 from barnabas.agent.containers import DEFAULT_FILES
-from barnabas.agent.events import Shape, wrong_names
+from barnabas.agent.events import Shape, TimeRule, wrong_names
 from barnabas.agent.multiline import LINES_MAX, PRESETS, TIMEOUT_SECONDS, Multiline
 from barnabas.agent.receivers.receiver import Tls
 from barnabas.agent.receivers.sources import SPOOL_MB, Source
@@ -77,6 +77,16 @@ COMMON: Final[Mapping[str, EntryShape]] = {
     "exclude": Several(Text(), "regular expressions: records that one of them matches are left out"),
     "output": Choice(
         ("text", "json"), "the line itself (default), or a JSON object like Filebeat's with ECS names"
+    ),
+    "time": Group(
+        {
+            "pattern": Text(
+                "a regular expression: its first group, or what it matches, is the time of the line"
+            ),
+            "format": Text("of the time, as strptime has it: '%d/%b/%Y:%H:%M:%S %z'; default: ISO 8601"),
+        },
+        "the time in a line becomes @timestamp",
+        required=("pattern",),
     ),
     "fields": Named(Text(), "own fields: headers of records that are text, `fields` in JSON"),
     "tags": Several(Text(), "words under `tags` in JSON"),
@@ -277,6 +287,7 @@ def _input(found: Mapping[str, Item], item: Item, shared: Mapping[str, str]) -> 
         refuses=bool(dead_letters),
         container=is_container,
         spooled=source is not None and source.kind != "stdin",
+        time=_time(found, is_json),
     )
     looks = Looks(
         tuple(re.compile(pattern.pattern.decode()) for pattern in _patterns(found.get("exclude_files"))),
@@ -378,6 +389,16 @@ def _multiline(item: Item | None, newline: bytes) -> Multiline | None:
         return made if found["indented"].flag() else None
     is_start = "starts" in found
     return replace(made, pattern=_pattern(found["starts" if is_start else "continues"]), negated=is_start)
+
+
+def _time(found: Mapping[str, Item], is_json: bool) -> TimeRule | None:
+    """Where in a line its time is; None if that is not said."""
+    if "time" not in found:
+        return None
+    if not is_json:
+        found["time"].fail("time needs `output: json`; a record that is text has no @timestamp")
+    inner = found["time"].mapping()
+    return TimeRule(_pattern(inner["pattern"]), inner["format"].text() if "format" in inner else "")
 
 
 def _encoding(item: Item | None) -> tuple[str, bytes]:

@@ -118,6 +118,27 @@ class Shape:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class TimeRule:
+    """Where in a line its time is. pattern: its first group, or all of it. format: of strptime; empty: ISO 8601. A time
+    that does not say its zone is one of this machine."""
+
+    pattern: re.Pattern[bytes]
+    format: str = ""
+
+    def find(self, text: bytes) -> str | None:
+        """The time as events have it; None if there is none."""
+        found = self.pattern.search(text)
+        if found is None:
+            return None
+        word = found[1 if self.pattern.groups else 0].decode("utf-8", "replace")
+        try:
+            time = datetime.strptime(word, self.format) if self.format else datetime.fromisoformat(word)
+            return shown(time.timestamp())
+        except (ValueError, OverflowError, OSError):
+            return None
+
+
 def shown(seconds: float) -> str:
     """A time (since 1970) as events have it."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"

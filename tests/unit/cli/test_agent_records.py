@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.agent.assembly import Assembler, Recipe
 from barnabas.agent.config import read_config, schema
-from barnabas.agent.events import Shape
+from barnabas.agent.events import Shape, TimeRule
 from barnabas.agent.files import Followed, Piece
 from barnabas.agent.multiline import PRESETS, Multiline
 from barnabas.agent.state import DIGEST_BYTES, Entry, State, bytes_before, digest
@@ -184,6 +184,19 @@ def test_json_has_filebeats_shape_and_ecs_names() -> None:
     assert event["host"] == {"name": "h1"}
     assert (event["fields"], event["tags"]) == ({"env": "prod"}, ["web"])
     assert json.loads(shape.values("a", 0)(b"a\n b", 0, 2))["log"]["flags"] == ["multiline"]
+
+
+def test_the_time_in_a_line(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes(
+        b'1.2.3.4 - - [20/May/2015:09:05:01 +0200] "GET /"\nno time\n[99/May/2015:09:05:01 +0200]\n'
+    )
+    rule = TimeRule(re.compile(rb"\[([^]]+)\]"), "%d/%b/%Y:%H:%M:%S %z")
+    first, *others = [json.loads(line) for line in all_records(log, Recipe(Shape(True), time=rule))]
+    assert first["@timestamp"] == "2015-05-20T07:05:01.000Z"
+    assert first["log"] == {"file": {"path": str(log)}, "offset": 0}
+    assert all(event["@timestamp"] > "2026" for event in others)
+    assert TimeRule(re.compile(rb"^\S+")).find(b"2026-01-01T00:00:00+01:00 x") == "2025-12-31T23:00:00.000Z"
 
 
 def test_keys_of_parts() -> None:

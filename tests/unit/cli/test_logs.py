@@ -15,6 +15,9 @@ from barnabas.logs.patterns import Patterns
 from barnabas.logs.query import BadQuery, parse
 from barnabas.logs.rows import Row, row_of
 from barnabas.logs.searching import Search, coarser, step_for
+from barnabas.logs.watching import saved_searches
+from barnabas.monitor.alerts.rules import parse_rules
+from barnabas.terminal.errors import UsageError
 
 pa = pytest.importorskip("pyarrow")
 deltalake = pytest.importorskip("deltalake")
@@ -197,6 +200,28 @@ def test_steps_of_histograms() -> None:
     merged, step = coarser(counts, 1000)
     assert step == 1_800_000
     assert merged == {BEGIN: 3, BEGIN + 24 * HOUR: 3}
+
+
+def test_saved_searches_count_lines_in_a_window() -> None:
+    file = parse_rules(
+        "notify: {log: {kind: topic, topic: alerts}}\n"
+        "rules: [{name: errors, kind: search, topic: app, query: 'level:error', above: 1, window: 1m}]\n"
+    )
+    (search,) = saved_searches(file)
+    assert search.findings(0) == []
+    for second in (0, 30, 40):
+        search.note(row("ERROR of disk", "ERROR"), second)
+        search.note(row("fine", "INFO"), second)
+    (finding,) = search.findings(45)
+    assert (finding.value, "ERROR of disk" in finding.text) == (3, True)
+    assert [one.value for one in search.findings(61)] == [2]
+    assert search.findings(95) == []
+    wrong = parse_rules(
+        "notify: {log: {kind: topic, topic: alerts}}\n"
+        "rules:\n- {name: errors, kind: search, topic: app, query: '('}\n"
+    )
+    with pytest.raises(UsageError, match="line 3: rule errors: "):
+        saved_searches(wrong)
 
 
 def test_patterns_of_lines() -> None:

@@ -32,6 +32,7 @@ DURATION: Final = re.compile(r"(\d+)(s|m|h|d|w)")
 UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 BAR: Final = 50
 LIMIT: Final = 100
+STEPS_SHOWN_MAX: Final = 10_000
 
 Query = Annotated[
     str,
@@ -121,7 +122,7 @@ def open_table(folder: Path) -> LogTable:
 def line_of(row: Row) -> str:
     """A row for people."""
     where = " ".join(text for text in (row.host, row.path) if text)
-    parts = [shown(row.time), row.level.ljust(5), where and f"[{where}]", row.message]
+    parts = [shown(row.time), row.level, where and f"[{where}]", row.message]
     return " ".join(part for part in parts if part)
 
 
@@ -144,6 +145,9 @@ def search(
     histogram: Annotated[
         bool, typer.Option("--histogram", help="Show how many there are over time, not the lines.")
     ] = False,
+    step: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Of the histogram: 1m, 1h.", show_default=False)
+    ] = None,
     quiet: Quiet = False,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
@@ -156,7 +160,7 @@ def search(
     began = time.monotonic()
     with searching(query, topic, table, since, until, (bootstrap, properties, verbose)) as made:
         if histogram:
-            return show_histogram(made, json)
+            return show_histogram(made, step, json)
         number = 0
         for row in made.rows(limit or None):
             number += 1
@@ -181,16 +185,28 @@ def summary(number: int, limit: int, seconds: float, made: Search) -> str:
     return text
 
 
-def show_histogram(made: Search, json: bool) -> int:
-    """Print how many lines there are over time."""
-    counts, step = coarser(made.histogram(STEPS_MS[0]), STEPS_MS[0])
-    rows = [(at, counts[at]) for at in range(min(counts), max(counts) + 1, step)] if counts else []
+def show_histogram(made: Search, step: str | None, json: bool) -> int:
+    """Print how many lines there are over time. Raises UsageError."""
+    found = DURATION.fullmatch(step) if step is not None else None
+    if step is not None and found is None:
+        raise UsageError(f"--step {step!r} is no duration; examples: 1m, 1h")
+    if found is not None:
+        step_ms = int(found[1]) * UNITS_MS[found[2]]
+        counts = made.histogram(step_ms)
+    else:
+        counts, step_ms = coarser(made.histogram(STEPS_MS[0]), STEPS_MS[0])
+    if counts and (max(counts) - min(counts)) // step_ms > STEPS_SHOWN_MAX:
+        raise UsageError(
+            f"--step {step} makes more than {STEPS_SHOWN_MAX:,} lines; choose a longer one, or --since"
+        )
+    rows = [(at, counts[at]) for at in range(min(counts), max(counts) + 1, step_ms)] if counts else []
     if json:
         print_json([{"time": shown(at), "lines": count} for at, count in rows])
         return EXIT_OK
     most = max((count for _, count in rows), default=1)
     for at, count in rows:
-        sys.stdout.write(f"{shown(at)[:19]}  {count:>9,}  {'█' * round(BAR * count / most)}\n".rstrip(" "))
+        bar = "█" * round(BAR * count / most)
+        sys.stdout.write(f"{shown(at)[:19]}  {count:>9,}  {bar}".rstrip() + "\n")
     sys.stdout.flush()
     return EXIT_OK
 
@@ -331,4 +347,39 @@ def template(
     if topic is None:
         raise UsageError("name the log's topic with --topic TOPIC")
     sys.stdout.write(pipeline(topic, folder, is_json=not text))
+    return EXIT_OK
+
+
+@app.command(epilog=example("barnabas logs watch alerts.yaml"))
+def watch(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Rules and receivers of alerts.", show_default=False)
+    ],
+    quiet: Quiet = False,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    verbose: Verbose = False,
+) -> int:
+    """Raise alerts for saved searches: rules of kind search in a file of alerts, judged as lines arrive, until Ctrl-C."""
+    from barnabas.client.errors import ClientError
+    from barnabas.client.options import ClientOptions
+    from barnabas.logs.watching import saved_searches
+    from barnabas.logs.watching import watch as run
+    from barnabas.services.rows.monitor import read_rules
+
+    rules = read_rules(file)
+    searches = saved_searches(rules)
+    connection = connect(bootstrap, properties, verbose)
+    reach = {"client.id": "barnabas-logs", **connection.properties, "bootstrap.servers": connection.bootstrap}
+    try:
+        clients = {"local": ClientOptions.from_kafka(reach)}
+    except ClientError as error:
+        raise UsageError(str(error)) from None
+    stopped = list[int]()
+    with ending(lambda: stopped.append(1)):
+        if not quiet:
+            note(
+                f"barnabas logs watch: ready, {len(searches)} saved {'search' if len(searches) == 1 else 'searches'}"
+            )
+        run(rules, connection, clients, lambda: bool(stopped), lambda text: None if quiet else note(text))
     return EXIT_OK

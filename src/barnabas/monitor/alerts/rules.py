@@ -71,9 +71,16 @@ KINDS: Final[Mapping[str, Mapping[str, Field]]] = {
     },
     "certificate": {"address": Field(texts, default=()), "within": Field(duration, default=14 * 86_400.0)},
     "failed_pipeline": {"server": Field(text, is_required=True), "pipeline": _PATTERN},
+    "search": {
+        "topic": Field(text, is_required=True),
+        "query": Field(text, is_required=True),
+        "above": Field(_COUNT, default=0.0),
+        "window": Field(duration, default=300.0),
+    },
 }
 """What each kind of rule may say besides. above: lag in records; time_lag as a duration; dead_letters: new records in the
-window; hot_partition: records per second, so that a quiet topic has no hot partition."""
+window; hot_partition: records per second, so that a quiet topic has no hot partition; search: lines of a log in the window,
+which `barnabas logs watch` judges, not the monitor."""
 
 RECEIVERS: Final[Mapping[str, Mapping[str, Field]]] = {
     "webhook": {"url": Field(text, is_required=True), "token": Field(text)},
