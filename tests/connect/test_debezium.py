@@ -137,6 +137,8 @@ def plain(payload: Any, topic: str) -> Any:
             for name in ("ts_ms", "ts_us", "ts_ns", "txId", "lsn", "sequence", "file", "pos"):
                 source.pop(name, None)
         found["source"] = source
+    if found.get("data_collections"):
+        found["data_collections"] = sorted(found["data_collections"], key=lambda row: row["data_collection"])
     if found.get("ddl"):
         found["ddl"] = found["ddl"].partition(" /*")[0].replace("`", "").lower()
         for change in found["tableChanges"]:

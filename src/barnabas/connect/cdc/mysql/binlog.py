@@ -115,8 +115,15 @@ class Binlog:
         at most, which comes when the server has nothing else."""
         records: list[SourceRecord] = []
         offset: Json | None = None
+        begun = time.monotonic()
         while len(records) < count:
             found = self._reader.fetchone()
+            if (
+                isinstance(found, HeartbeatLogEvent)
+                and not records
+                and time.monotonic() - begun < HEARTBEAT_S / 2
+            ):
+                continue  # it came while nobody polled; there may be events behind it
             if found is None or isinstance(found, HeartbeatLogEvent):
                 break
             made, after = self._handled(found)

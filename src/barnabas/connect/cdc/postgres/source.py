@@ -317,6 +317,7 @@ class PostgresSource(SourceConnector):
             self._names.topic(config["topic.transaction"]),
             self._names.topic("message"),
             config["signal.data.collection"],
+            config["binary.handling.mode"],
         )
 
     def _table_of(self, relation: Relation) -> Table | None:

@@ -18,8 +18,9 @@ from barnabas.connect.cdc.postgres import pgoutput
 from barnabas.connect.cdc.postgres.replication import Payload, Replication
 from barnabas.connect.cdc.postgres.snapshot import is_visible, transaction_ids
 from barnabas.connect.cdc.postgres.tables import SOURCE
+from barnabas.connect.cdc.semantic import binary
 from barnabas.connect.records import Json, SourceRecord
-from barnabas.connect.schemas import BYTES, INT64, OPTIONAL_STRING, STRING, Schema, struct
+from barnabas.connect.schemas import INT64, OPTIONAL_STRING, STRING, Schema, struct
 
 WAIT_S: Final = 0.5
 IDLE_S: Final = 10.0
@@ -42,6 +43,7 @@ class Rules:
     transaction_topic: str
     message_topic: str
     signals: str | None = None
+    binary: str = "bytes"
 
 
 @dataclass
@@ -83,6 +85,8 @@ class Streaming:
         self.last_commit = int(offset.get("lsn_commit") or offset.get("lsn") or 0)
         self._known_commit = offset.get("lsn_commit")
         self._done = int(offset.get("events") or 0)
+        content, self._content = binary(rules.binary)
+        self._message_schema = message_schema(content)
         self._tables: dict[int, Table | None] = {}
         self._paths: dict[int, str] = {}
         self._transaction: Transaction | None = None
@@ -263,7 +267,7 @@ class Streaming:
             "ts_ms": time.time_ns() // 1_000_000,
             "source": source,
             "transaction": self._ordered("message", payload),
-            "message": {"prefix": message.prefix, "content": message.content},
+            "message": {"prefix": message.prefix, "content": self._content(message.content)},
         }
         return [
             *(self._begin() if message.transactional else []),
@@ -271,7 +275,7 @@ class Streaming:
                 self._rules.message_topic,
                 value,
                 {"prefix": message.prefix},
-                MESSAGE_VALUE,
+                self._message_schema,
                 MESSAGE_KEY,
                 source_offset=self.offset(payload.lsn),
             ),
@@ -315,21 +319,25 @@ class Streaming:
         }
 
 
-MESSAGE_VALUE: Final[Schema] = struct(
-    {
-        "op": STRING,
-        "ts_ms": INT64.as_optional(),
-        "source": SOURCE,
-        "transaction": TRANSACTION,
-        "message": struct(
-            {"prefix": OPTIONAL_STRING, "content": BYTES.as_optional()},
-            "io.debezium.connector.postgresql.Message",
-            version=1,
-        ),
-    },
-    "io.debezium.connector.postgresql.MessageValue",
-    version=1,
-)
+def message_schema(content: Schema) -> Schema:
+    """Of values that tell logical messages. content: what bytes are, by binary.handling.mode."""
+    message = struct(
+        {"prefix": OPTIONAL_STRING, "content": content.as_optional()},
+        "io.debezium.connector.postgresql.Message",
+        version=1,
+    )
+    return struct(
+        {
+            "op": STRING,
+            "ts_ms": INT64.as_optional(),
+            "source": SOURCE,
+            "transaction": TRANSACTION,
+            "message": message,
+        },
+        "io.debezium.connector.postgresql.MessageValue",
+        version=1,
+    )
+
 
 Rows = tuple[pgoutput.Value, ...]
 

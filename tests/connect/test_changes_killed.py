@@ -1,0 +1,201 @@
+"""The worker and the database are killed, again and again, while changes come. Each change is in the topic once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.support.cluster import until
+from tests.support.databases import (
+    MARIADB,
+    NO_MARIADB,
+    NO_POSTGRES,
+    POSTGRES,
+    MariaDb,
+    Postgres,
+    new_folder,
+)
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
+ROUNDS = 6
+COMMAND = "import sys; from barnabas.kafka_tools.connect_worker import standalone; sys.exit(standalone(sys.argv[1:]))"
+
+
+class Victim:
+    """A database that a writer writes to while it is killed. config: of the connector."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.folder = new_folder(kind)
+        if kind == "postgres":
+            self.server: Any = Postgres(self.folder, "wal_level=logical")
+            self.run("CREATE SCHEMA inv; CREATE TABLE inv.log (n int PRIMARY KEY);"
+                     " CREATE TABLE inv.last (id int PRIMARY KEY, n int); INSERT INTO inv.last VALUES (1, -1)")  # fmt: skip
+            self.config = {
+                "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+                "database.dbname": "postgres",
+                "database.user": "me",
+                "schema.include.list": "inv",
+                "slot.name": "inv",
+                "publication.name": "inv",
+                "publication.autocreate.mode": "filtered",
+            }
+        else:
+            self.server = MariaDb(self.folder)
+            self.run("CREATE DATABASE inv", "CREATE TABLE inv.log (n int PRIMARY KEY)",
+                     "CREATE TABLE inv.last (id int PRIMARY KEY, n int)", "INSERT INTO inv.last VALUES (1, -1)")  # fmt: skip
+            self.config = {
+                "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+                "database.user": "root",
+                "database.include.list": "inv",
+                "include.schema.changes": "false",
+            }
+        self.config |= {
+            "database.hostname": "127.0.0.1",
+            "database.port": str(self.server.port),
+            "max.batch.size": "50",
+        }
+
+    def run(self, *statements: str) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = self.server.query(*statements)
+        return found
+
+    def kill(self) -> None:
+        if self.kind == "postgres":
+            self.server.stop("immediate")
+        else:
+            self.server.kill()
+        self.server.start()
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self.server.stop("immediate") if self.kind == "postgres" else self.server.kill()
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
+def victim(request) -> Iterator[Victim]:
+    if request.param == "postgres" and not POSTGRES:
+        pytest.skip(NO_POSTGRES)
+    if request.param == "mariadb" and MARIADB is None:
+        pytest.skip(NO_MARIADB)
+    made = Victim(request.param)
+    yield made
+    made.close()
+
+
+def write_on(victim: Victim, ended: threading.Event) -> None:
+    """Transactions of an insert and an update. One that the database does not answer may have happened."""
+    number = 0
+    while not ended.is_set():
+        try:
+            statements = [
+                f"INSERT INTO inv.log VALUES ({number})",
+                f"UPDATE inv.last SET n = {number} WHERE id = 1",
+            ]
+            victim.run("; ".join(statements)) if victim.kind == "postgres" else victim.run(*statements)
+        except Exception:
+            time.sleep(0.05)
+        number += 1
+
+
+class Standalone:
+    """A worker in a process of its own, with one connector."""
+
+    def __init__(self, bootstrap: str, name: str, config: dict[str, str], folder: Path) -> None:
+        worker, connector = folder / "worker.properties", folder / "connector.properties"
+        given = {"bootstrap.servers": bootstrap, "listeners": "http://127.0.0.1:0", "group.id": name}
+        given |= {f"{part}.storage.topic": f"{name}-{part}" for part in ("config", "offset", "status")}
+        for file, values in ((worker, given), (connector, {"name": name, **config})):
+            file.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        self._command = [sys.executable, "-c", COMMAND, str(worker), str(connector)]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self._command, stderr=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+def end_of(bootstrap: str, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends"})
+    try:
+        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[1])
+    except Exception:
+        return 0
+    finally:
+        consumer.close()
+
+
+def values(bootstrap: str, topic: str, enough: Callable[[list[dict]], bool]) -> list[dict]:
+    """The committed values of a topic with one partition."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "test", "isolation.level": "read_committed"}
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[dict] = []
+
+    def look() -> bool:
+        found.extend(json.loads(m.value()) for m in consumer.consume(1000, 0.3) if not m.error())
+        return enough(found)
+
+    try:
+        until(look, f"all of {topic}", deadline_s=120)
+    finally:
+        consumer.close()
+    return found
+
+
+def test_each_change_once(victim, broker, tmp_path):
+    name = f"killed-{victim.kind}"
+    worker = Standalone(broker.bootstrap, name, {**victim.config, "topic.prefix": name}, tmp_path)
+    log, last = f"{name}.inv.log", f"{name}.inv.last"
+    ended = threading.Event()
+    writer = threading.Thread(target=write_on, args=(victim, ended))
+    worker.start()
+    try:
+        until(lambda: end_of(broker.bootstrap, last) > 0, "the snapshot has been read", deadline_s=120)
+        writer.start()
+        for number in range(ROUNDS):
+            before = end_of(broker.bootstrap, log)
+            until(
+                lambda before=before: end_of(broker.bootstrap, log) > before + 20,
+                "changes come",
+                deadline_s=120,
+            )
+            if number % 2:
+                victim.kill()
+            else:
+                worker.kill()
+                worker.start()
+        ended.set()
+        writer.join()
+        rows = {row[0] for row in victim.run("SELECT n FROM inv.log")}
+        found = values(
+            broker.bootstrap, log, lambda found: len({v["after"]["n"] for v in found}) >= len(rows)
+        )
+        time.sleep(2)
+        found = values(broker.bootstrap, log, lambda found: len(found) >= len(rows))
+        counts = Counter(value["after"]["n"] for value in found)
+        assert set(counts) == rows
+        assert [n for n, count in counts.items() if count > 1] == []
+        assert [value["after"]["n"] for value in found] == sorted(rows)
+        updates = values(broker.bootstrap, last, lambda found: len(found) > len(rows))
+        assert [v["after"]["n"] for v in updates if v["op"] == "u"] == sorted(rows)
+    finally:
+        ended.set()
+        worker.kill()
