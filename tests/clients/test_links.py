@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
-from barnabas.admin import Admin, Link, ResourceError
+from barnabas.admin import AclRule, Admin, Link, Operation, Pattern, Permission, ResourceError, ResourceType
 from barnabas.admin import TopicPartition as AdminPartition
 from barnabas.cli.main import run as barnabas
 from barnabas.cores.links import LinkSpec
@@ -440,3 +441,44 @@ def test_a_former_source_becomes_a_copy_without_what_was_never_copied(
         assert read(source.bootstrap, "turned", 4) == read(target.bootstrap, "turned", 4)
         with pytest.raises(KafkaException, match="POLICY_VIOLATION"):
             send(source.bootstrap, "turned", ["e"])
+
+
+def test_a_copy_may_begin_at_a_time(clusters: tuple[Broker, Broker]) -> None:
+    source, target = clusters
+    topic(source.bootstrap, "timed", 2, retention__ms="-1")
+    send(source.bootstrap, "timed", [str(number) for number in range(10)])
+    since = int(time.time() * 1000) + 2
+    until(lambda: time.time() * 1000 > since, "the next millisecond")
+    send(source.bootstrap, "timed", ["10", "11"])
+    with linked(source.bootstrap, target.bootstrap, "timing", "timed", start_ms=since) as admin:
+        caught_up(admin, "timing", 2, 12)
+        assert [row[0] for row in read(target.bootstrap, "timed", 2)] == [10, 11]
+
+
+def test_access_rules_of_topics_are_copied_except_those_to_write() -> None:
+    options = {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    kind = ResourceType.TOPIC
+    rules = [
+        AclRule(kind, "ruled", "User:reads", Operation.READ),
+        AclRule(kind, "ruled", "User:writes", Operation.WRITE),
+        AclRule(kind, "ruled", "User:all", Operation.ALL),
+        AclRule(kind, "ruled", "User:eve", Operation.WRITE, Permission.DENY),
+        AclRule(kind, "ru", "User:prefix", Operation.READ, pattern=Pattern.PREFIXED),
+        AclRule(kind, "other", "User:reads", Operation.READ),
+    ]
+    with Broker(options) as source, Broker(options) as target:
+        topic(source.bootstrap, "ruled", retention__ms="-1")
+        with Admin(source.bootstrap) as admin:
+            admin.acls.create(rules).require()
+        with linked(source.bootstrap, target.bootstrap, "rules", "ruled", acls=True) as admin:
+            until(lambda: len(admin.acls.list()) == 4, "the rules")
+            found = {(rule.principal, rule.operation) for rule in admin.acls.list()}
+        assert found == {
+            ("User:reads", Operation.READ),
+            ("User:all", Operation.READ),
+            ("User:eve", Operation.WRITE),
+            ("User:prefix", Operation.READ),
+        }

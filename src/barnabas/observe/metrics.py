@@ -294,6 +294,32 @@ QUOTA_RATE: Final = Metric(
     "Use of a quota by those whom it limits: percent of a processor for requests, number a second for connections.",
     ("resource", "user", "clientId"),
 )
+
+
+def _link(attribute: str, unit: str, help: str, *, grows: bool = False) -> Metric:
+    """Of the copies of a topic that this broker leads."""
+    name = "barnabas_link_" + attribute.replace("-", "_") + ("_total" if grows else "")
+    return Metric(
+        "barnabas.server:type=Link,link={link},topic={topic}", attribute, name, unit, help, ("link", "topic")
+    )
+
+
+LINK_LAG: Final = _link(
+    "lag", "offsets", "How far the copies of a topic are behind its source, all partitions together."
+)
+LINK_LAG_MS: Final = _link(
+    "lag-ms", "ms", "Age of the newest copied record while the source has newer ones, the worst partition."
+)
+LINK_MISSED: Final = _link(
+    "missed", "offsets", "Offsets that retention removed in the source before they were copied.", grows=True
+)
+LINK_DROPPED: Final = _link(
+    "dropped", "offsets", "Copied offsets that were removed again, because the source lost them.", grows=True
+)
+LINK_WAITING: Final = _link(
+    "waiting", "partitions", "Copies that get nothing: the source is out of reach, or is another topic now."
+)
+
 BROKER_STATE: Final = Metric(
     "kafka.server:type=KafkaServer,name=BrokerState",
     "Value",
@@ -321,6 +347,7 @@ METRICS: Final = (
     IDLE, HANDLERS_IDLE, TURNS, REQUEST_MEMORY,
     GROUPS, GROUPS_STABLE, GROUPS_PREPARING, GROUPS_COMPLETING, GROUPS_EMPTY, GROUPS_DEAD, GROUP_COUNT, TRANSACTION_COUNT,
     QUOTA_RATE, BROKER_STATE, START_TIME,
+    LINK_LAG, LINK_LAG_MS, LINK_MISSED, LINK_DROPPED, LINK_WAITING,
 )  # fmt: skip
 
 

@@ -73,7 +73,7 @@ class Upkeep:
             if name not in topics:
                 problems[name] = "the source has no such topic any more; the copy stays as it is"
         if link.spec.acls:
-            await self._follow_rules(link, taken)
+            await self._follow_rules(link, taken, problems)
         for name, why in problems.items():
             if link.problems.get(name) != why:
                 log.warning(
@@ -155,12 +155,12 @@ class Upkeep:
             return
         await self._controller.options.replace_configs(ConfigKind.TOPIC, topic, {**configs, **kept})
 
-    async def _follow_rules(self, link: Link, topics: Mapping[str, Topic]) -> None:
+    async def _follow_rules(self, link: Link, topics: Mapping[str, Topic], problems: dict[str, str]) -> None:
         """Take over access rules about topics, except those to write: a copy is read-only. Raises ClientError."""
         try:
             rules = await AsyncAcls(link.source).list(AclFilter(resource=ResourceType.TOPIC))
         except (UnsupportedByBroker, BrokerError) as error:
-            link.problems["access rules"] = str(error)
+            problems["access rules"] = str(error)
             return
         from barnabas.broker.links.rules import copied
 

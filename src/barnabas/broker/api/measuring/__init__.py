@@ -38,5 +38,6 @@ def _pieces(services: Services, turns: Turns, samples: list[Sample]) -> Iterator
     yield
     yield from parts.of_coordinators(services, samples)
     yield from of_clients(services, samples)
+    samples += topics.of_links(services)
     yield from topics.of_cluster(services, samples)
     yield from topics.of_topics(services, samples)

@@ -13,6 +13,7 @@ from barnabas.observe.metric import Metric, Sample
 if TYPE_CHECKING:
     from barnabas.broker.api.services import Services
     from barnabas.broker.partitions.partition import Partition
+    from barnabas.wire.messages.links import LinkPartition
 
 STEP: Final = 50
 """After how many partitions the clock is looked at."""
@@ -59,6 +60,21 @@ def of_cluster(services: Services, samples: list[Sample]) -> Iterator[None]:
         Sample(metrics.TOPIC_COUNT, len(topics)),
         Sample(metrics.GLOBAL_PARTITION_COUNT, partitions),
     ]
+
+
+def of_links(services: Services) -> Iterator[Sample]:
+    """The copies that this broker leads, by link and topic."""
+    for link in services.links.describe(None):
+        rows: dict[str, list[LinkPartition]] = {}
+        for row in link.partitions:
+            rows.setdefault(row.topic, []).append(row)
+        for topic, parts in rows.items():
+            labels = link.name, topic
+            yield Sample(metrics.LINK_LAG, sum(max(row.source_end - row.log_end, 0) for row in parts), labels)
+            yield Sample(metrics.LINK_LAG_MS, max(0, *(row.lag_ms for row in parts)), labels)
+            yield Sample(metrics.LINK_MISSED, sum(row.missed for row in parts), labels)
+            yield Sample(metrics.LINK_DROPPED, sum(row.dropped for row in parts), labels)
+            yield Sample(metrics.LINK_WAITING, sum(bool(row.reason) for row in parts), labels)
 
 
 def of_topics(services: Services, samples: list[Sample]) -> Iterator[None]:
