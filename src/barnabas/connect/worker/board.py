@@ -110,6 +110,11 @@ class Board:
         with self._lock:
             return sorted(self._topics.get(name, ()))
 
+    def uses(self, name: str, topic: str) -> bool:
+        """Whether a connector is known to use a topic."""
+        with self._lock:
+            return topic in self._topics.get(name, ())
+
     def fencing(self, name: str) -> int:
         """How many tasks of a source may have transactions open."""
         with self._lock:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from barnabas.connect.converters.finding import CLASSES, HEADER_CLASSES
 from barnabas.connect.options import ConfigDef, ConnectorOption, Importance, Type, Width, is_regex
 
 COMMON, TRANSFORMS, PREDICATES, ERRORS = "Common", "Transforms", "Predicates", "Error Handling"
@@ -49,6 +50,14 @@ EVERY: Final = ConfigDef(
             display_name="Connector class",
         ),
         ConnectorOption(
+            "connector.plugin.version",
+            default=None,
+            importance=MEDIUM,
+            doc="Accepted; there is one version of each connector.",
+            group=COMMON,
+            width=Width.SHORT,
+        ),
+        ConnectorOption(
             "tasks.max",
             Type.INT,
             1,
@@ -78,6 +87,15 @@ EVERY: Final = ConfigDef(
             group=COMMON,
             width=Width.SHORT,
             display_name="Key converter class",
+            recommended=lambda values: sorted(CLASSES),
+        ),
+        ConnectorOption(
+            "key.converter.plugin.version",
+            default=None,
+            importance=MEDIUM,
+            doc="Accepted; there is one version of each converter.",
+            group=COMMON,
+            width=Width.SHORT,
         ),
         ConnectorOption(
             "value.converter",
@@ -88,6 +106,15 @@ EVERY: Final = ConfigDef(
             group=COMMON,
             width=Width.SHORT,
             display_name="Value converter class",
+            recommended=lambda values: sorted(CLASSES),
+        ),
+        ConnectorOption(
+            "value.converter.plugin.version",
+            default=None,
+            importance=MEDIUM,
+            doc="Accepted; there is one version of each converter.",
+            group=COMMON,
+            width=Width.SHORT,
         ),
         ConnectorOption(
             "header.converter",
@@ -98,6 +125,15 @@ EVERY: Final = ConfigDef(
             group=COMMON,
             width=Width.SHORT,
             display_name="Header converter class",
+            recommended=lambda values: sorted({*CLASSES, *HEADER_CLASSES}),
+        ),
+        ConnectorOption(
+            "header.converter.plugin.version",
+            default=None,
+            importance=MEDIUM,
+            doc="Accepted; there is one version of each converter.",
+            group=COMMON,
+            width=Width.SHORT,
         ),
         ConnectorOption(
             "transforms",

@@ -30,14 +30,13 @@ class Creation:
         self._enabled = enabled and any(name.startswith(f"{PREFIX}{DEFAULT}.") for name in config)
         self._known: set[str] = set()
 
-    def require(self, topic: str) -> bool:
-        """Makes sure that a topic exists; whether it is new to this task. Raises ConnectError."""
+    def require(self, topic: str) -> None:
+        """Makes sure that a topic exists. Raises ConnectError."""
         if topic in self._known:
-            return False
+            return
         if self._enabled and topic not in self._admin.topics.describe([topic]).done:
             self._create(topic)
         self._known.add(topic)
-        return True
 
     def _create(self, topic: str) -> None:
         group = next(group for group in self._groups if self._takes(group, topic))

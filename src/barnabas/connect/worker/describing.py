@@ -23,7 +23,7 @@ VERSION: Final = "0.1.0"
 def other_plugins() -> list[dict[str, str]]:
     """Converters, header converters, transforms and predicates."""
     rows = [(name, "converter") for name in CONVERTERS]
-    rows += [(name, "header_converter") for name in HEADER_CLASSES]
+    rows += [(name, "header_converter") for name in (*HEADER_CLASSES, *CONVERTERS)]
     for name in TRANSFORMS:
         parts = transform_class_parts(name)
         rows += [(f"{name}${part.title()}", "transformation") for part in parts] or [(name, "transformation")]

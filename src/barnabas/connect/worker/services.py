@@ -44,7 +44,7 @@ class Services:
 
     def note_topic(self, topic: str, task: TaskId) -> None:
         """Notes that a connector uses a topic."""
-        if not self.options["topic.tracking.enable"] or topic in self.board.topics(task.connector):
+        if not self.options["topic.tracking.enable"] or self.board.uses(task.connector, topic):
             return
         value = formats.topic_value(topic, task, int(time.time() * 1000))
         key = formats.topic_key(topic, task.connector).encode()

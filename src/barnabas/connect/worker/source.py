@@ -130,11 +130,15 @@ class SourceTask:
         ends = self._ends(partition, name, batch)
         if not batch.records and not ends:
             return 0
+        topics: set[str] = set()
         for record in batch.records:
             written = self._converting.write(record)
             if written is not None:
                 self._produce(record, written)
+                topics.add(written.topic)
         self._commit(ends)
+        for topic in topics:
+            self._services.note_topic(topic, self._task)
         for end_name, (place, offset) in ends.items():
             self._offsets[end_name] = offset
             connector.committed(place, offset)
@@ -185,8 +189,7 @@ class SourceTask:
         return self._producer
 
     def _produce(self, record: SourceRecord, written: Written) -> None:
-        if self._creation.require(written.topic):
-            self._services.note_topic(written.topic, self._task)
+        self._creation.require(written.topic)
         producer = self._begun()
         more: dict[str, Any] = {}
         if written.partition >= 0:

@@ -56,10 +56,10 @@ def definition_json(option: ConnectorOption, order: int) -> dict[str, Any]:
         "importance": option.importance.value,
         "documentation": option.doc,
         "group": option.group,
+        "order_in_group": order if option.order is None else option.order,
         "width": option.width.value,
         "display_name": option.display_name or option.name,
         "dependents": list(option.dependents),
-        "order": order if option.order is None else option.order,
     }
 
 
@@ -69,7 +69,7 @@ def definitions_json(definition: ConfigDef) -> list[dict[str, Any]]:
     made = []
     for option in definition.options:
         counted[option.group] = counted.get(option.group, 0) + 1
-        made.append(definition_json(option, counted[option.group]))
+        made.append(definition_json(option, -1 if option.group is None else counted[option.group]))
     return made
 
 
