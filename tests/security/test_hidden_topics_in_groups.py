@@ -19,6 +19,13 @@ from barnabas.wire.messages.consumer_group_describe import ConsumerGroupDescribe
 from barnabas.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from barnabas.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from barnabas.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from barnabas.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
+from barnabas.wire.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    TopicInfo,
+    Topology,
+)
 from tests.security.peer import Peer
 from tests.security.test_authorizer import PATIENCE_S, SECURED, client
 from tests.security.test_changing_rights import ask, logged_in
@@ -168,3 +175,42 @@ def test_the_rights_of_a_client_whose_heartbeat_is_refused_do_not_count(secured:
         for _ in range(5):
             member.beat()
             assert member.has() == set()
+
+
+def test_a_streams_group_needs_rights_to_its_topics(secured: Broker) -> None:
+    def beat(peer: Peer, source: str, epoch: int = 0) -> Any:
+        topology = Topology(
+            subtopologies=[
+                Subtopology(
+                    subtopology_id="0",
+                    source_topics=[source],
+                    state_changelog_topics=[TopicInfo(name="seen-two")],
+                )
+            ]
+        )
+        request = StreamsGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            member_epoch=epoch,
+            rebalance_timeout_ms=1_000 if not epoch else -1,
+            topology=None if epoch else topology,
+            process_id="p",
+        )
+        return ask(peer, request, 0)
+
+    with logged_in(secured, "alice") as alice, logged_in(secured, "bob") as bob:
+        assert beat(alice, "hidden-one").error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        answer = beat(alice, "seen-one")
+        assert "Unauthorized to CREATE on topics seen-two" in answer.status[-1].status_detail
+        row = describe(bob, StreamsGroupDescribeRequest(group_ids=["g"]), 0)
+        assert (row.error_code, row.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
+        row = describe(alice, StreamsGroupDescribeRequest(group_ids=["g"]), 0)
+        assert (row.error_code, row.group_state, len(row.members)) == (ErrorCode.NONE, "NotReady", 1)
+        allow(secured, Operation.CREATE, ResourceType.TOPIC, "seen-two", "alice")
+        epoch, deadline_s = answer.member_epoch, time.monotonic() + PATIENCE_S
+        while any(status.status_code == 3 for status in answer.status):
+            assert time.monotonic() < deadline_s, answer
+            answer = beat(alice, "seen-one", epoch)
+            epoch = answer.member_epoch or epoch
+            time.sleep(0.02)
+        assert "seen-two" in secured._running().services.image.topics

@@ -25,6 +25,7 @@ from barnabas.cores.group.streams.group import (
     MemberState,
     StreamsGroup,
     StreamsMember,
+    TaskOffset,
     Tasks,
 )
 from barnabas.cores.group.streams.topology import Status, StatusCode, Topology, check
@@ -128,14 +129,9 @@ def _heartbeat(proposal: Proposal, event: StreamsHeartbeat) -> None:
     is_new = before.member_id not in group.members
     if is_new or member != before:
         records.write_member(proposal, group, member)
-    if event.offsets is not None or event.end_offsets is not None:
-        offsets, end_offsets = group.reported.get(member.member_id, ((), ()))
-        group.reported[member.member_id] = (
-            offsets if event.offsets is None else event.offsets,
-            end_offsets if event.end_offsets is None else event.end_offsets,
-        )
     epochs.refresh(proposal, group, members_changed=is_new or member != before)
     _check_owned(group, event.owned)
+    _note_offsets(group, event)
     after = epochs.follow_target(proposal, group, group.members[member.member_id], event.owned)
     epochs.arm_session(proposal, group, after)
     if event.shutdown:
@@ -195,6 +191,23 @@ def _check_owned(group: StreamsGroup, owned: Tasks | None) -> None:
                 f"Task {task[1]} for subtopology {task[0]} is invalid. Number of tasks for this"
                 f" subtopology: {tasks[task[0]]}",
             )
+
+
+def _note_offsets(group: StreamsGroup, event: StreamsHeartbeat) -> None:
+    """Keep what a member reports, of tasks that exist, and of each once."""
+    if event.offsets is None and event.end_offsets is None:
+        return
+    tasks = group.configured.tasks if group.configured is not None else {}
+
+    def known(rows: tuple[TaskOffset, ...]) -> tuple[TaskOffset, ...]:
+        found = {row[:2]: row for row in rows if 0 <= row.partition < tasks.get(row.subtopology, 0)}
+        return tuple(found.values())
+
+    offsets, end_offsets = group.reported.get(event.member_id, ((), ()))
+    group.reported[event.member_id] = (
+        offsets if event.offsets is None else known(event.offsets),
+        end_offsets if event.end_offsets is None else known(event.end_offsets),
+    )
 
 
 def _identify(proposal: Proposal, group: StreamsGroup, event: StreamsHeartbeat) -> StreamsMember:

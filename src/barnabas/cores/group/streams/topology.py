@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from barnabas.wire.errors import ApiError, ErrorCode
 
 NAMES_SHOWN: Final = 10
 TOPICS_MAX: Final = 5_000
 """Topics of one topology: far more than any application has, and few enough to be looked at within one turn."""
+TASKS_MAX: Final = 10_000
+"""Tasks of one topology, since all of them are assigned within one turn."""
 
 
 class StatusCode(IntEnum):
@@ -143,6 +145,21 @@ class _Problem(Exception):
         self.status = Status(code, detail)
 
 
+def require_small(subtopologies: Iterable[Any]) -> None:
+    """Raises ApiError STREAMS_INVALID_TOPOLOGY for too many topics. subtopologies: as they are in a heartbeat."""
+    count = 0
+    for part in subtopologies:
+        count += (
+            1 + len(part.source_topics) + len(part.source_topic_regex) + len(part.repartition_sink_topics)
+        )
+        count += len(part.state_changelog_topics) + len(part.repartition_source_topics)
+        for together in part.copartition_groups:
+            count += 1 + len(together.source_topics) + len(together.source_topic_regex)
+            count += len(together.repartition_source_topics)
+        if count > 3 * TOPICS_MAX:
+            raise _invalid(f"The topology has more than {TOPICS_MAX} topics.")
+
+
 def check(topology: Topology) -> None:
     """Raises ApiError STREAMS_INVALID_TOPOLOGY for a topology that can never work, INVALID_REQUEST for expressions."""
     seen: set[str] = set()
@@ -202,6 +219,10 @@ def configure(topology: Topology, topics: Mapping[str, HasPartitions]) -> Config
     tasks = {
         part.subtopology_id: max(counts[name] for name in part.all_sources) for part in topology.subtopologies
     }
+    total = sum(tasks.values())
+    if total > TASKS_MAX:
+        detail = f"The topology has {total:,} tasks; at most {TASKS_MAX:,} are allowed."
+        return Configured({}, status=Status(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail))
     stateful = frozenset(part.subtopology_id for part in topology.subtopologies if part.changelogs)
     if missing:
         detail = f"Internal topics are missing: {_some(topic.name for topic in missing)}"

@@ -16,7 +16,13 @@ from barnabas.cores.cluster_image import INTERNAL_TOPICS
 from barnabas.cores.group.streams.events import EndpointPartitions, StreamsHeartbeat, StreamsHeartbeatReply
 from barnabas.cores.group.streams.group import Endpoint, TaskOffset, Tasks, TaskSet
 from barnabas.cores.group.streams.records import by_subtopology, topology_of
-from barnabas.cores.group.streams.topology import NewTopic, Status, StatusCode, Topology
+from barnabas.cores.group.streams.topology import (
+    NewTopic,
+    Status,
+    StatusCode,
+    Topology,
+    require_small,
+)
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages import streams_group_heartbeat as wire
 
@@ -60,6 +66,7 @@ def _refused(code: ErrorCode, message: str | None) -> wire.StreamsGroupHeartbeat
 
 def _topology(context: Context, given: wire.Topology) -> Topology:
     """Raises ApiError for names that no topic may have, and for topics that the member may not see."""
+    require_small(given.subtopologies)
     topology = topology_of(given.epoch, given.subtopologies)
     names = sorted(topology.named_topics())
     internal = [name for name in names if name in INTERNAL_TOPICS]
