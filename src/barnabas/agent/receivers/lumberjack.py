@@ -7,13 +7,14 @@ number of the last event that is safe. An event is safe when it is in the spool 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import struct
 import zlib
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.agent.receivers.receiver import CONNECTIONS_MAX, Event, Receiver, Tls, address, now_text
+from barnabas.agent.receivers.receiver import Event, Receiver, Tls, now_text
 
 PAYLOAD_BYTES_MAX: Final = 64 << 20
 KEEPALIVE_SECONDS: Final = 5.0
@@ -30,29 +31,18 @@ class Lumberjack(Receiver):
 
     listen: str = ""
     tls: Tls | None = None
-    connections: int = 0
 
     async def receive(self) -> None:
         """See Receiver."""
-        host, port = address(self.listen)
-        context = None if self.tls is None else self.tls.context()
-        server = await asyncio.start_server(self._connected, host, port, ssl=context)
+        server = await self.serve(self._connected, self.listen, self.tls)
         async with server:
             await server.serve_forever()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.connections >= CONNECTIONS_MAX:
-            writer.close()
-            return
-        self.connections += 1
-        try:
+        # The sender begins anew with what was not acknowledged.
+        with contextlib.suppress(OSError, EOFError, NotLumberjack, zlib.error, ValueError):
             while await self._window(reader, writer):
                 pass
-        except (OSError, EOFError, NotLumberjack, zlib.error, ValueError):
-            pass  # the sender begins anew with what was not acknowledged
-        finally:
-            self.connections -= 1
-            writer.close()
 
     async def _window(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Take one window of events, and acknowledge it; False at the end of the connection."""

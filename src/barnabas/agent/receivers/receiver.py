@@ -53,6 +53,8 @@ class Receiver(ABC):
     trouble: str = ""
     ended: bool = False
     """Nothing more will come: the end of standard input."""
+    senders: set[asyncio.Task[None]] = field(default_factory=set)
+    """What serves the connections of senders."""
     _loop: asyncio.AbstractEventLoop | None = None
     _task: asyncio.Task[None] | None = None
     _thread: threading.Thread | None = None
@@ -85,7 +87,7 @@ class Receiver(ABC):
                 asyncio.run(self._once(self.receive()))
                 self.trouble = ""
             except (OSError, CliError) as error:
-                reason = str(error)
+                reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
                 if reason != self.trouble:
                     note(f"{self.who}: {reason}; trying again")
                 self.trouble = reason
@@ -98,6 +100,33 @@ class Receiver(ABC):
             self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
+
+    async def serve(
+        self,
+        serve_one: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]],
+        where: str,
+        tls: Tls | None,
+    ) -> asyncio.Server:
+        """Listen at HOST:PORT; senders beyond CONNECTIONS_MAX are sent away. Raises OSError, CliError."""
+        senders: set[asyncio.Task[None]] = self.senders
+
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await serve_one(reader, writer)
+            finally:
+                writer.close()
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if len(senders) >= CONNECTIONS_MAX:
+                writer.close()
+                return
+            task = asyncio.get_running_loop().create_task(connected(reader, writer))
+            senders.add(task)
+            task.add_done_callback(senders.discard)
+
+        host, port = address(where)
+        context = None if tls is None else tls.context()
+        return await asyncio.start_server(accept, host, port, ssl=context)
 
     async def keep(self, events: list[Event]) -> None:
         """Write events to the spool, as soon as there is room."""

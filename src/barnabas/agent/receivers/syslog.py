@@ -7,13 +7,13 @@ as it is: nothing is thrown away because a device writes it in its own way.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from barnabas.agent.receivers.receiver import (
-    CONNECTIONS_MAX,
     Event,
     Receiver,
     Tls,
@@ -137,7 +137,6 @@ class Syslog(Receiver):
     udp: str = ""
     tcp: str = ""
     tls: Tls | None = None
-    connections: int = 0
 
     async def receive(self) -> None:
         """See Receiver."""
@@ -146,11 +145,7 @@ class Syslog(Receiver):
         queue: asyncio.Queue[Event] = asyncio.Queue(QUEUE_MAX)
         try:
             if self.tcp:
-                host, port = address(self.tcp)
-                context = None if self.tls is None else self.tls.context()
-                server = await asyncio.start_server(
-                    self._connected, host, port, ssl=context, limit=MESSAGE_BYTES_MAX
-                )
+                server = await self.serve(self._connected, self.tcp, self.tls)
             if self.udp:
                 transport, _ = await loop.create_datagram_endpoint(
                     lambda: _Datagrams(self, queue), local_addr=address(self.udp)
@@ -178,23 +173,14 @@ class Syslog(Receiver):
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = str((writer.get_extra_info("peername") or ("",))[0])
-        if self.connections >= CONNECTIONS_MAX:
-            writer.close()
-            return
-        self.connections += 1
-        try:
-            buffer = b""
+        buffer = b""
+        with contextlib.suppress(OSError):  # the sender is gone
             while data := await reader.read(1 << 16):
                 messages, buffer = cut(buffer + data)
                 if messages:
                     await self.keep([parse(message, peer) for message in messages])
-            if buffer.strip():
-                await self.keep([parse(buffer, peer)])
-        except OSError:
-            pass  # the sender is gone
-        finally:
-            self.connections -= 1
-            writer.close()
+        if buffer.strip():
+            await self.keep([parse(buffer, peer)])
 
 
 class _Datagrams(asyncio.DatagramProtocol):
