@@ -113,6 +113,7 @@ COMMANDS: Final = (
     Command("sql", "barnabas.cli.sql.sql", "SQL on streams: a shell, and its server."),
     Command("connect", "barnabas.cli.connect.connect", "Run and change connectors: Kafka Connect's worker."),
     Command("console", "barnabas.cli.http.console", "See and change clusters in a browser."),
+    Command("mcp", "barnabas.cli.http.mcp", "Let an assistant see clusters, by the Model Context Protocol."),
     Command(
         "alerts", "barnabas.cli.monitoring.alerts", "Check rules of alerts; list alerts; test receivers."
     ),

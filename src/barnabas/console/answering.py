@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, unquote
@@ -398,11 +398,6 @@ def _plain_routes(console: Console) -> list[BaseRoute]:
             return RedirectResponse(f"/clusters/{encoded(visible[0])}", 303, SAFE)
         return exchange.render("clusters.html")
 
-    async def list_clusters(request: Request) -> Response:
-        exchange = Exchange(console, request)
-        visible = [c for c in console.clusters.values() if console.roles.may_see(exchange.user, c.name)]
-        return _json({"clusters": [{"name": c.name, "bootstrap": c.where} for c in visible]})
-
     async def show_login(request: Request) -> Response:
         return Exchange(console, request).render("login.html", query=_query(request))
 
@@ -442,7 +437,6 @@ def _plain_routes(console: Console) -> list[BaseRoute]:
 
     return [
         Route("/", home),
-        Route(f"{API}/clusters", list_clusters),
         Route(LOGIN, show_login, methods=["GET"]),
         Route(LOGIN, _refusing(console, log_in), methods=["POST"]),
         Route("/logout", _refusing(console, log_out), methods=["POST"]),
@@ -490,21 +484,37 @@ def table() -> list[tuple[str, str, Callable[..., Any]]]:
     return rows
 
 
-def routes(console: Console) -> list[BaseRoute]:
-    """All paths."""
-    found = _plain_routes(console)
+def api_routes(console: Console) -> list[BaseRoute]:
+    """The API: each page's data, each change, each stream."""
+
+    async def list_clusters(request: Request) -> Response:
+        exchange = Exchange(console, request)
+        visible = [c for c in console.clusters.values() if console.roles.may_see(exchange.user, c.name)]
+        return _json({"clusters": [{"name": c.name, "bootstrap": c.where} for c in visible]})
+
+    found: list[BaseRoute] = [Route(f"{API}/clusters", list_clusters)]
+    for page in PAGES:
+        answers = PageAnswers(console, page)
+        base = f"{API}/clusters/{{cluster}}"
+        found.append(Route(base + page.path, answers.json, methods=["GET"]))
+        for action in page.actions:
+            found.append(Route(base + action.path, answers.post(action), methods=["POST"]))
+        for path, make in (page.streams or {}).items():
+            found.append(Route(base + path, answers.stream(make), methods=["GET"]))
+        for path, make in (page.exports or {}).items():
+            found.append(Route(base + path, answers.stream(make, lines=True), methods=["GET"]))
+    return found
+
+
+def routes(console: Console, more: Sequence[BaseRoute] = ()) -> list[BaseRoute]:
+    """All paths. more: of what is served beside the pages."""
+    found = [*_plain_routes(console), *more, *api_routes(console)]
     for page in PAGES:
         answers = PageAnswers(console, page)
         base = "/clusters/{cluster}"
         found.append(Route(base + page.path, answers.html, methods=["GET"]))
-        found.append(Route(API + base + page.path, answers.json, methods=["GET"]))
         for action in page.actions:
             found.append(Route(base + action.path, answers.submit(action), methods=["POST"]))
-            found.append(Route(API + base + action.path, answers.post(action), methods=["POST"]))
-        for path, make in (page.streams or {}).items():
-            found.append(Route(API + base + path, answers.stream(make), methods=["GET"]))
-        for path, make in (page.exports or {}).items():
-            found.append(Route(API + base + path, answers.stream(make, lines=True), methods=["GET"]))
     found += openapi.routes("Barnabas console", table())
 
     async def nothing(request: Request) -> Response:

@@ -23,6 +23,8 @@ SESSION_S: Final = 12 * 3600.0
 IDLE_S: Final = 2 * 3600.0
 SESSIONS_MAX: Final = 10_000
 LOGIN: Final = "/login"
+MCP: Final = "/mcp"
+"""Where assistants send their requests."""
 
 
 @dataclass(slots=True)
@@ -71,7 +73,7 @@ class Sessions:
         target = f"{LOGIN}?next={quote(asked, safe='/')}" if scope["method"] == "GET" else LOGIN
         if b"hx-request" in headers:
             raise HttpError(401, "log in again", headers={"hx-redirect": LOGIN})
-        if not path.startswith(("/api/", "/openapi.json")):
+        if not path.startswith(("/api/", "/openapi.json", MCP)):
             raise HttpError(303, "log in first", headers={"location": target})
         return await self._users(scope)
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from starlette.routing import Route
 from starlette.types import Scope
 
 from barnabas.client.options import ClientOptions
 from barnabas.console.answering import Console, routes
 from barnabas.console.clusters import Cluster
-from barnabas.console.login import Sessions
+from barnabas.console.login import MCP, Sessions
 from barnabas.console.records.masking import NO_MASKING, Masking
 from barnabas.console.roles import Roles
 from barnabas.http.errors import HttpError
 from barnabas.http.server import HttpOptions, HttpServer, Service
 from barnabas.http_client import Address
+
+if TYPE_CHECKING:
+    from barnabas.console.assistants.serving import Endpoint
 
 STOP_S: Final = 3.0
 """How long requests in progress may take when the console stops: live tails never end by themselves."""
@@ -35,12 +39,25 @@ class ClusterOptions:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleOptions:
-    """What the console shows, and to whom. audit: the topic that gets a record for each change; None: none does."""
+    """What the console shows, and to whom. audit: the topic that gets a record for each change; None: none does.
+
+    assistants: whether they are served at `/mcp`, and to do what: read or change.
+    """
 
     clusters: Sequence[ClusterOptions]
     roles: Roles = field(default_factory=Roles)
     audit: str | None = None
     masking: Masking = NO_MASKING
+    assistants: str | None = None
+
+
+def make_console(options: ConsoleOptions, sessions: Sessions, *, is_secure: bool) -> Console:
+    """What pages and tools share. To be called in the event loop that serves them."""
+    clusters = {
+        given.name: Cluster(given.name, given.client, given.registry, given.pipelines)
+        for given in options.clusters
+    }
+    return Console(clusters, sessions, options.roles, options.audit, options.masking, is_secure=is_secure)
 
 
 def make_server(options: ConsoleOptions, http: HttpOptions) -> HttpServer:
@@ -53,25 +70,27 @@ def make_server(options: ConsoleOptions, http: HttpOptions) -> HttpServer:
     )
 
     def build() -> Service:
-        clusters = {
-            given.name: Cluster(given.name, given.client, given.registry, given.pipelines)
-            for given in options.clusters
-        }
-        console = Console(
-            clusters, sessions, options.roles, options.audit, options.masking, is_secure=http.tls is not None
-        )
+        console = make_console(options, sessions, is_secure=http.tls is not None)
+        assistants = endpoint_of(options, console)
 
         async def start(url: str) -> None:
             """The console starts without its clusters: it says on its pages that they do not answer."""
-            for cluster in clusters.values():
+            for cluster in console.clusters.values():
                 cluster.visited()  # the first page finds what it needs
+            if assistants is not None:
+                await assistants.start()
+
+        async def stop() -> None:
+            if assistants is not None:
+                await assistants.stop()
+            await console.close()
 
         return Service(
             "console",
-            routes(console),
+            routes(console, [] if assistants is None else [Route(MCP, assistants)]),
             error_shape,
             start=start,
-            stop=console.close,
+            stop=stop,
             raw_paths=True,
             is_streaming=is_streaming,
             takes_forms=takes_forms,
@@ -79,6 +98,15 @@ def make_server(options: ConsoleOptions, http: HttpOptions) -> HttpServer:
         )
 
     return HttpServer(build, guarded)
+
+
+def endpoint_of(options: ConsoleOptions, console: Console) -> Endpoint | None:
+    """What serves assistants; None if they are not served."""
+    if options.assistants is None:
+        return None
+    from barnabas.console.assistants.serving import Endpoint
+
+    return Endpoint(console, with_changes=options.assistants == "change")
 
 
 def error_shape(error: HttpError, request_id: str) -> tuple[bytes, str]:
@@ -104,4 +132,4 @@ def is_streaming(scope: Scope) -> bool:
 
 def takes_forms(scope: Scope) -> bool:
     """Whether a request may be a form: pages may, since their handlers look for the session's stamp."""
-    return not scope["path"].startswith("/api/")
+    return not scope["path"].startswith(("/api/", MCP))

@@ -26,6 +26,11 @@ ERROR: Final = {
 }
 
 
+def names_in(path: str) -> list[str]:
+    """The names in braces."""
+    return _PART.findall(path)
+
+
 def summary_of(work: Callable[..., Any]) -> str:
     """What an operation does, in a few words: the first line of its handler's docstring."""
     line = (work.__doc__ or "").strip().partition("\n")[0]
@@ -40,10 +45,10 @@ def document(title: str, table: Table, media_types: Sequence[str] = (JSON,)) -> 
     for method, path, work in table:
         if path.endswith("/") and path != "/":
             continue  # the same operation without the slash is in the table, too
-        names = _PART.findall(path)
+        names = names_in(path)
         operation: dict[str, Any] = {
             "summary": summary_of(work),
-            "operationId": _operation(method, path),
+            "operationId": operation_id(method, path),
             "parameters": [
                 {
                     "name": name,
@@ -73,7 +78,8 @@ def document(title: str, table: Table, media_types: Sequence[str] = (JSON,)) -> 
     }
 
 
-def _operation(method: str, path: str) -> str:
+def operation_id(method: str, path: str) -> str:
+    """The name of an operation: its method and the words of its path."""
     return "_".join([method.lower(), *(p for p in re.split(r"[^A-Za-z0-9]+", path) if p)])
 
 

@@ -17,6 +17,7 @@ SERVERS = {
     "registry start",
     "rest start",
     "console",
+    "mcp",
     "monitor",
     "reporting start",
     "sql start",

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.http_client import Address
 from barnabas.services.option import ServiceOption
-from barnabas.services.row import Given, Row
+from barnabas.services.row import Given, Row, needs_extra
 from barnabas.services.where import properties_of
-from barnabas.terminal.errors import UsageError
+from barnabas.terminal.errors import CliError, UsageError
 
 if TYPE_CHECKING:
-    from barnabas.console.main import ClusterOptions
+    from barnabas.console.main import ClusterOptions, ConsoleOptions
     from barnabas.http.server import HttpServer
     from barnabas.http_client import Address
 
@@ -51,7 +52,14 @@ OPTIONS: Final = {
     "audit-topic": ServiceOption(
         "TOPIC", "The topic that gets a record for each change. Default: only the log.", str
     ),
+    "mcp": ServiceOption(
+        "read|change",
+        "Serve assistants at /mcp by the Model Context Protocol, to read only, or to change things as well.",
+        str,
+    ),
 }
+MCP: Final = ("read", "change")
+"""What assistants may do."""
 
 
 def _by_name(given: str | Iterable[str] | None, first: str, word: str) -> dict[str, str]:
@@ -116,8 +124,25 @@ def _pipelines(given: Given, url: str | None, is_first: bool) -> Callable[[], Ad
 
 
 def make(given: Given) -> HttpServer:
-    """A server that is not started yet. Raises UsageError."""
-    from barnabas.console.main import ConsoleOptions, make_server
+    """A server that is not started yet. Raises UsageError, CliError."""
+    from barnabas.console.main import make_server
+
+    if given.values["mcp"] is not None:
+        check_mcp(given.values["mcp"], "--mcp")
+    return make_server(options_of(given), given.http)
+
+
+def check_mcp(value: str, option: str) -> None:
+    """Raises UsageError if assistants cannot be allowed this; CliError if their extra is not installed."""
+    if value not in MCP:
+        raise UsageError(f"{option} {value!r} is not one of {', '.join(MCP)}")
+    if find_spec("mcp") is None:
+        raise CliError(needs_extra("the server for assistants", "mcp", "mcp"))
+
+
+def options_of(given: Given) -> ConsoleOptions:
+    """What the console shows, and to whom. Raises UsageError."""
+    from barnabas.console.main import ConsoleOptions
     from barnabas.console.records.masking import NO_MASKING, MasksError, read_masks
     from barnabas.console.roles import Role, Roles, RolesError, read_roles
 
@@ -133,8 +158,7 @@ def make(given: Given) -> HttpServer:
         masking = NO_MASKING if values["masks"] is None else read_masks(values["masks"])
     except MasksError as error:
         raise UsageError(str(error)) from None
-    options = ConsoleOptions(list(_clusters(given)), roles, values["audit_topic"], masking)
-    return make_server(options, given.http)
+    return ConsoleOptions(list(_clusters(given)), roles, values["audit_topic"], masking, values["mcp"])
 
 
 def secret_files(values: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
