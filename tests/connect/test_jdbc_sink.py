@@ -33,7 +33,7 @@ PERSON = struct({"id": INT64, "name": OPTIONAL_STRING}, "person")
 KEY = struct({"id": INT64})
 
 
-@pytest.fixture(params=["postgresql", "mariadb", "sqlite"])
+@pytest.fixture(params=["postgresql", pytest.param("mariadb", marks=pytest.mark.soak), "sqlite"])
 def database(request) -> Database:
     return opened(request.param, request)
 

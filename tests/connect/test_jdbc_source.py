@@ -18,7 +18,7 @@ from barnabas.testing.connect import run_source
 from tests.connect.databases import Database, opened
 
 
-@pytest.fixture(params=["postgresql", "mariadb", "sqlite"])
+@pytest.fixture(params=["postgresql", pytest.param("mariadb", marks=pytest.mark.soak), "sqlite"])
 def database(request) -> Database:
     return opened(request.param, request)
 

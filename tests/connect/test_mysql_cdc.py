@@ -120,6 +120,7 @@ def test_each_change_once_across_restarts_within_a_transaction(database):
         assert len(source.records) == 16
 
 
+@pytest.mark.soak
 def test_no_gap_between_rows_and_changes(database):
     database.run(PEOPLE, f"INSERT INTO people VALUES {', '.join(f'({i}, NULL)' for i in range(300))}")
     go_on = threading.Event()
