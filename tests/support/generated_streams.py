@@ -16,6 +16,7 @@ from barnabas.streams import (
     Windowed,
     hopping,
     session,
+    sliding,
     tumbling,
     until_time_limit,
     until_window_closes,
@@ -80,7 +81,12 @@ def _step(chance: random.Random, kinds: dict[int, str]) -> tuple[list[str], str]
 
     window = [
         *chance.choice(
-            (["tumbling", pick(10, 25), "0"], ["hopping", "20", pick(5, 8)], ["session", pick(6, 15), "0"])
+            (
+                ["tumbling", pick(10, 25), "0"],
+                ["hopping", "20", pick(5, 8)],
+                ["session", pick(6, 15), "0"],
+                ["sliding", pick(6, 15, 1100), "0"],  # the last one is longer than the first records' times
+            )
         ),
         pick(0, 7, 30),
     ]
@@ -159,15 +165,17 @@ def _joined(one: Any, other: Any) -> str:
     return short(f"({'-' if one is None else one} {'-' if other is None else other})")
 
 
-def build(steps: Lines) -> StreamsBuilder:
-    """The topology of these steps; what step n makes is written to out-n."""
-    builder = StreamsBuilder()
+def build(steps: Lines, builder: StreamsBuilder | None = None, prefix: str = "") -> StreamsBuilder:
+    """The topology of these steps; what step n makes is written to out-n. prefix: of the names of topics and stores."""
+    builder = builder or StreamsBuilder()
     made: dict[str, Any] = {}
     for number, operator, *given in steps:
-        found = made[number] = _built(builder, made, number, operator, given)
+        if operator in ("stream", "table"):
+            given = [prefix + given[0]]
+        found = made[number] = _built(builder, made, prefix + number, operator, given)
         stream = found.to_stream() if hasattr(found, "to_stream") else found
         if int(number) > 3:
-            stream.to(f"out-{number}")
+            stream.to(f"{prefix}out-{number}")
     return builder
 
 
@@ -219,6 +227,7 @@ def _windowed(stream: Any, how: str, kind: str, size: str, advance: str, grace: 
         "tumbling": lambda: tumbling(int(size), int(grace)),
         "hopping": lambda: hopping(int(size), int(advance), int(grace)),
         "session": lambda: session(int(size), int(grace)),
+        "sliding": lambda: sliding(int(size), int(grace)),
     }[kind]()
     table = aggregated(stream.group_by_key().windowed_by(windows), how, merges=kind == "session")
     if which == "final":

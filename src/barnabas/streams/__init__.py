@@ -30,6 +30,7 @@ from barnabas.streams.topology import Topology
 from barnabas.streams.windows import (
     hopping,
     session,
+    sliding,
     tumbling,
     unlimited,
     until_time_limit,
@@ -54,6 +55,7 @@ __all__ = [
     "hopping",
     "session",
     "session_windowed",
+    "sliding",
     "time_windowed",
     "tumbling",
     "unlimited",

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from barnabas.streams.builder import StreamsBuilder
+from barnabas.streams.decorating import AppStream, AppTable
+from barnabas.streams.durations import Duration
 from barnabas.streams.errors import StreamsError
 from barnabas.streams.stages import pipeline_of
 from barnabas.streams.topology import TASKS, Topology
 
 if TYPE_CHECKING:
     from barnabas.pipelines.plan.pipeline import PipelineSpec
+
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class App(StreamsBuilder):
@@ -41,6 +48,52 @@ class App(StreamsBuilder):
         self.name = name
         self.bootstrap, self.tasks, self.start, self.dead_letters = bootstrap, tasks, start, dead_letters
         self._given = topology
+
+    @overload
+    def stream(self, *topics: str, key: type[K], value: type[V]) -> AppStream[K, V]: ...
+    @overload
+    def stream(self, *topics: str, value: type[V]) -> AppStream[str, V]: ...
+    @overload
+    def stream(self, *topics: str) -> AppStream[str, str]: ...
+    @overload
+    def stream(
+        self, *topics: str | Iterable[str], key: Any = ..., value: Any = ...
+    ) -> AppStream[Any, Any]: ...
+    def stream(self, *topics: Any, key: Any = None, value: Any = None) -> AppStream[Any, Any]:
+        """The records of one or more topics; also a decorator, see decorating.py."""
+        made = super().stream(*topics, key=key, value=value)
+        return AppStream(self._graph, made._node)
+
+    @overload
+    def table(
+        self, topic: str, *, key: type[K], value: type[V], name: str | None = ...
+    ) -> AppTable[K, V]: ...
+    @overload
+    def table(self, topic: str, *, value: type[V], name: str | None = ...) -> AppTable[str, V]: ...
+    @overload
+    def table(self, topic: str, *, name: str | None = ...) -> AppTable[str, str]: ...
+    @overload
+    def table(
+        self,
+        topic: str,
+        *,
+        key: Any = ...,
+        value: Any = ...,
+        name: str | None = ...,
+        versioned: Duration | None = ...,
+    ) -> AppTable[Any, Any]: ...
+    def table(
+        self,
+        topic: str,
+        *,
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+        versioned: Duration | None = None,
+    ) -> AppTable[Any, Any]:
+        """The newest record of each key of a topic; also a decorator, see decorating.py."""
+        made = super().table(topic, key=key, value=value, name=name, versioned=versioned)
+        return AppTable(self._graph, made._node)
 
     @property
     def topology(self) -> Topology:

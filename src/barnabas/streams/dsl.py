@@ -336,8 +336,7 @@ class KTable(Generic[K, V]):
         stores = (store,) if store else ()
         node = make(own, reads=(self._node,), stores=stores, store=store, call=call)
         self._graph.add(node, self._node)
-        # Right after an aggregate of a stream, Kafka Streams deletes what a filter leaves out even if it was never there.
-        if node.drops_nothing and not isinstance(self._graph.nodes[self._node], StreamAggregate):
+        if node.drops_nothing:
             node.offers_old(self._graph.nodes)
         if store:
             self._graph.queryable[store] = own

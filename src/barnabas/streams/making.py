@@ -12,6 +12,7 @@ from barnabas.streams.graph import Graph
 from barnabas.streams.running import flows, foreign, tables
 from barnabas.streams.running.joins import TableJoin, TableSide
 from barnabas.streams.running.processors import Process
+from barnabas.streams.running.sliding import SlidingAggregate
 from barnabas.streams.running.stream_joins import StreamSide
 from barnabas.streams.running.suppress import Suppress
 from barnabas.streams.running.windows import SessionAggregate, WindowedAggregate
@@ -62,7 +63,12 @@ def stored(graph: Graph, kind: str, name: str | None, make: Callable[[str, str],
 def windowed(own: str, store: str, windows: Windows, init: Any, add: Add, merge: Any, *, final: bool) -> Any:
     """The node of an aggregate in windows."""
     common: dict[str, Any] = {"stores": (store,), "store": store, "init": init, "add": add}
-    common |= {"grace_ms": windows.grace_ms, "final": final}
+    common["grace_ms"] = windows.grace_ms
+    if windows.kind == "sliding":
+        if final:
+            raise StreamsError("sliding windows have no on_window_close: use suppress(until_window_closes())")
+        return SlidingAggregate(own, **common, difference_ms=windows.size_ms)
+    common["final"] = final
     if windows.kind == "session":
         return SessionAggregate(own, **common, merge=merge, gap_ms=windows.size_ms)
     return WindowedAggregate(
@@ -246,6 +252,8 @@ def grace_of(graph: Graph, table: str) -> int:
         node = graph.nodes[node.reads[0]]
     if isinstance(node, SessionAggregate):
         return node.grace_ms + node.gap_ms
+    if isinstance(node, SlidingAggregate):
+        return node.grace_ms
     if isinstance(node, WindowedAggregate) and node.unlimited_from is None:
         return node.grace_ms
     raise StreamsError("until_window_closes is for results of windows that end: use until_time_limit")

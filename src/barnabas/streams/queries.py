@@ -11,6 +11,7 @@ from barnabas.streams.errors import StreamsError
 from barnabas.streams.records import Window, Windowed
 from barnabas.streams.running.processors import Process
 from barnabas.streams.running.run import Run
+from barnabas.streams.running.sliding import SlidingAggregate
 from barnabas.streams.running.stores_of_users import VIEWS
 from barnabas.streams.running.tables import TableNode, VersionedSource
 from barnabas.streams.running.windows import SessionAggregate, WindowedAggregate
@@ -48,7 +49,7 @@ class View:
     def items(self) -> Iterator[tuple[Any, Any]]:
         """All keys with their values."""
         for key, found in self.run.stores.items(self.node.store):
-            if isinstance(self.node, (WindowedAggregate, SessionAggregate)):
+            if isinstance(self.node, (WindowedAggregate, SessionAggregate, SlidingAggregate)):
                 for start, end, value, _ in found:
                     yield Windowed(key, Window(start, end)), value
             elif isinstance(self.node, VersionedSource):

@@ -11,9 +11,9 @@ from barnabas.streams.errors import StreamsError
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Windows; all spans in milliseconds. Made by `tumbling`, `hopping`, `session` and `unlimited`."""
+    """Windows; all spans in milliseconds. Made by `tumbling`, `hopping`, `sliding`, `session` and `unlimited`."""
 
-    kind: Literal["time", "session", "unlimited"]
+    kind: Literal["time", "sliding", "session", "unlimited"]
     size_ms: int = 0
     advance_ms: int = 0
     grace_ms: int = 0
@@ -41,6 +41,11 @@ def hopping(size: Duration, advance: Duration, grace: Duration = 0) -> Windows:
             f"advance {advance!r} is longer than size {size!r}: records between windows were lost"
         )
     return Windows("time", size_ms, advance_ms, _whole("grace", grace, 0))
+
+
+def sliding(difference: Duration, grace: Duration = 0) -> Windows:
+    """A window for each span of records that are at most `difference` apart."""
+    return Windows("sliding", _whole("difference", difference, 0), 0, _whole("grace", grace, 0))
 
 
 def session(gap: Duration, grace: Duration = 0) -> Windows:

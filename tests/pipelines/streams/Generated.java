@@ -30,6 +30,7 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.SessionWindowedKStream;
 import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
@@ -305,7 +306,10 @@ public final class Generated {
     if (step[5].equals("hopping")) {
       windows = windows.advanceBy(Duration.ofMillis(number(step[7])));
     }
-    TimeWindowedKStream<String, String> timed = group.windowedBy(windows);
+    TimeWindowedKStream<String, String> timed =
+        step[5].equals("sliding")
+            ? group.windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(size, grace))
+            : group.windowedBy(windows);
     switch (step[4]) {
       case "count":
         return told(timed.count(), last);

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas.streams.records import Change, Record
-from barnabas.streams.running.run import Run
+from barnabas.streams.running.run import Node, Run
 from barnabas.streams.running.tables import TableNode
 
 Add = Callable[[Any, Any, Any], Any]
@@ -36,7 +36,10 @@ class Aggregating(TableNode):
 
 @dataclass
 class StreamAggregate(Aggregating):
-    """The records of a stream."""
+    """The records of a stream. Where old values are sent, that of a new key is the aggregate of no records."""
+
+    def offers_old(self, nodes: dict[str, Node]) -> bool:
+        return self.sends_old
 
     def process(self, run: Run, record: Record[Any, Any]) -> None:
         if record.key is None or record.value is None:
@@ -45,9 +48,15 @@ class StreamAggregate(Aggregating):
         at = record.timestamp if before is None else max(record.timestamp, before[1])
         new = self.added(record.key, record.value, None if before is None else before[0])
         # Read again, because the function may have changed what it was given.
-        old = self.lookup(run, record.key) if self.sends_old else None
+        old = self._old(run, record.key) if self.sends_old else None
         self.keep(run, record.key, new, at)
-        run.forward(self, record.put(value=Change(new, old and old[0]), timestamp=at))
+        run.forward(self, record.put(value=Change(new, old), timestamp=at))
+
+    def _old(self, run: Run, key: Any) -> Any:
+        found = self.lookup(run, key)
+        if found is not None:
+            return found[0]
+        return None if self.init is None else self.init()
 
 
 @dataclass

@@ -131,7 +131,7 @@ class Run:
     def write(self, sink: End, topic: str, record: Record[Any, Any]) -> None:
         """Writes a record to a topic, and hands it to the sources of the topology that read this topic."""
         key, value = sink.key.write(record.key, "key"), sink.value.write(record.value, "value")
-        made = {"to": topic, "out_key": key, "out_value": value, "at": record.timestamp}
+        made = {"to": topic, "out_key": key, "out_value": value, "at": record.timestamp, "task": 0}
         if self.topology.shows:
             made |= {"key": text_of(record.key), "value": text_of(record.value)}
         self.made.append({**made, "stage": OUT, "headers": headers_text(record.headers)})

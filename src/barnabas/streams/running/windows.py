@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from barnabas.streams.records import Change, Record, Window, Windowed
 from barnabas.streams.running.aggregates import Aggregating
-from barnabas.streams.running.run import Run
+from barnabas.streams.running.run import NEVER, Run
 from barnabas.streams.running.tables import Kept
 
 FOREVER: Final = (1 << 63) - 1
+PUT: Final = "\x1eput"
+"""After the name of a store of sessions: the latest end of one, by which it forgets others."""
 
 
 @dataclass
@@ -98,13 +100,23 @@ class SessionAggregate(Aggregating):
         at = record.timestamp
         over = run.note_time(self, at) - self.grace_ms - self.gap_ms
         entries = run.stores.get(self.store, record.key) or []
-        near = [one for one in entries if one[1] >= at - self.gap_ms and one[0] <= at + self.gap_ms]
+        put = run.stores.get(self.store + PUT, "")
+        put = NEVER if put is None else put
+        near = [
+            one
+            for one in entries
+            if one[1] >= at - self.gap_ms
+            and one[0] <= at + self.gap_ms
+            and (self.final or one[1] > put - self.gap_ms - self.grace_ms)
+        ]
         window = Window(min([at, *(one[0] for one in near)]), max([at, *(one[1] for one in near)]))
         if window.end >= over:
-            self._add(run, record, entries, near, window)
+            self._add(run, record, entries, near, window, max(put, window.end))
         self._expire(run, record, over)
 
-    def _add(self, run: Run, record: Record[Any, Any], entries: Any, near: Any, window: Window) -> None:
+    def _add(
+        self, run: Run, record: Record[Any, Any], entries: Any, near: Any, window: Window, put: int
+    ) -> None:
         aggregate = None if self.init is None else self.init()
         for one in near:
             aggregate = one[2] if aggregate is None else self.merge(record.key, aggregate, one[2])
@@ -117,8 +129,9 @@ class SessionAggregate(Aggregating):
             new = record.value
         else:
             new = self.add(record.key, record.value, aggregate)
+        run.stores.put(self.store + PUT, "", put)
         left = [one for one in entries if one not in near]
-        if new is not None:
+        if new is not None and (self.final or window.end > put - self.gap_ms - self.grace_ms):
             left.append([window.start, window.end, new, window.end])
             run.stores.note(self.store, window.end, record.key)
         run.stores.put(self.store, record.key, sorted(left, key=lambda one: (one[1], one[0])) or None)
