@@ -16,7 +16,7 @@ import os
 import socket
 import ssl
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from barnabas.client.connection import body_of, frame_size, handshake_failed, tls_refused
 from barnabas.client.errors import BrokerUnavailable, ClientError
@@ -27,6 +27,9 @@ from barnabas.wire.primitives import WireError
 from barnabas.wire.schema import Message
 
 log = logging.getLogger("barnabas.client")
+
+READ_AHEAD_BYTES: Final = 1 << 20
+"""How much a connection reads in advance: with asyncio's 64 KB, large answers come in at half the speed."""
 
 
 class Waiting(NamedTuple):
@@ -72,7 +75,10 @@ class AsyncConnection:
             context = None if options.tls is None else options.tls.context()
             async with asyncio.timeout(options.request_timeout_s):
                 reader, writer = await asyncio.open_connection(
-                    sock=plain, ssl=context, server_hostname=None if context is None else host
+                    sock=plain,
+                    limit=READ_AHEAD_BYTES,
+                    ssl=context,
+                    server_hostname=None if context is None else host,
                 )
         except OSError as error:
             plain.close()
