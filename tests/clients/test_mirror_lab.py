@@ -6,6 +6,7 @@ partitions; the others create it by themselves with 13 and 33.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -206,7 +207,14 @@ class Lab:
 
     def close(self) -> None:
         for process in reversed(self.running):
-            os.killpg(process.pid, signal.SIGKILL)
+            os.killpg(
+                process.pid, signal.SIGTERM
+            )  # ZooKeeper's own process ends with its script, if that may end in order
+        for process in self.running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
