@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli.sql import trial
+from barnabas.cli.sql import migrate, trial
 from barnabas.services.command import add_start
 from barnabas.services.row import needs_extra
 from barnabas.services.rows.sql import SQL
@@ -79,6 +79,7 @@ def sql(
 
 
 add_start(app, SQL)
+app.add_typer(migrate.app, name="migrate")
 app.command(
     name="test",
     epilog=example(

@@ -33,7 +33,7 @@ MASTER: Final = f"local[{SLOTS},4]"
 class ServerOptions:
     """folder: of the pipelines' files and states. client: librdkafka's properties, with bootstrap.servers: the cluster of
     pipelines that name none. checkpoints: a folder or URL for those of all pipelines. conf: settings of Spark. texts:
-    pipeline files to add. code: see Manager.
+    pipeline files to add. code: see Manager. opened: called when all pipelines have begun to run; it raises PipelineError.
     """
 
     folder: Path
@@ -43,6 +43,7 @@ class ServerOptions:
     conf: Mapping[str, str] = field(default_factory=dict)
     texts: Sequence[str] = ()
     code: Path | None = None
+    opened: Callable[[], None] = lambda: None
 
 
 def make_server(
@@ -86,6 +87,7 @@ def _open(manager: Manager, options: ServerOptions) -> None:
         for text in options.texts:
             manager.put(text)
         manager.open(spark)
+        options.opened()
     except BaseException:
         spark.stop()
         raise

@@ -93,6 +93,11 @@ class Engine:
                     "statement cannot be read again", extra={"statement": stored.text, "reason": str(error)}
                 )
 
+    @property
+    def is_new(self) -> bool:
+        """Whether no statement has changed anything yet, also before a restart."""
+        return next(self._file.read(), None) is None
+
     def admin(self) -> Admin:
         """A new client for administration; to be closed."""
         return Admin(self.client)

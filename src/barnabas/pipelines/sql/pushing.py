@@ -144,9 +144,14 @@ def printed(engine: Engine, statement: Print, closed: threading.Event) -> Iterat
             at = time.strftime("%Y/%m/%d %H:%M:%S", time.gmtime(message.timestamp()[1] / 1000))
             millis = message.timestamp()[1] % 1000
             yield (
-                f"rowtime: {at}.{millis:03} Z, key: {_text(message.key())}, value: {_text(message.value())}, "
+                f"rowtime: {at}.{millis:03} Z, key: {_text(message.key())}, value: {_value(engine, message.value())}, "
                 f"partition: {message.partition()}"
             )
+
+
+def _value(engine: Engine, raw: bytes | None) -> str:
+    """A value for PRINT: as JSON if it names its schema."""
+    return (engine.schemas.shown(raw) if raw is not None else None) or _text(raw)
 
 
 def _text(raw: bytes | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from barnabas.client.registry import Registry, RegistryError
 from barnabas.pipelines.formats.base import NoColumns
-from barnabas.pipelines.formats.decoding import NOT_FOUND, reader_of
+from barnabas.pipelines.formats.decoding import NOT_FOUND, decoding_of, reader_of
 from barnabas.pipelines.formats.encoding import encoding_of
 from barnabas.pipelines.fronts.sql import statements as s
 from barnabas.pipelines.fronts.sql.catalog import WITH_SCHEMA, Relation, declared, formats_of
@@ -128,6 +129,17 @@ class Schemas:
         if made["error"] is not None:
             raise SqlError(f"the row cannot be written with the schema of {subject}: {made['error']}")
         return bytes(made["v"])
+
+    def shown(self, raw: bytes) -> str | None:
+        """The value of a record that names its schema, as JSON; None if it does not, or if it cannot be read."""
+        if not self.url or not raw.startswith(b"\0"):
+            return None
+        try:
+            schema = Registry(self.url).by_id(int.from_bytes(raw[1:5], "big"))
+            made = decoding_of(self.url, schema).decode(pa.array([raw], pa.binary()))[0].as_py()
+        except (RegistryError, NoColumns, pa.ArrowException):
+            return None
+        return None if made["error"] is not None else json.dumps(made["v"], ensure_ascii=False, default=str)
 
     def has(self, subject: str | None, schema_id: int | None) -> bool:
         """Whether the registry has a subject, or a schema of an id, or both as one. Raises SqlError."""

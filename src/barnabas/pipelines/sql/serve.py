@@ -8,11 +8,15 @@ from dataclasses import replace
 from typing import Final
 
 from barnabas.http.server import HttpOptions, HttpServer, Service
+from barnabas.pipelines.fronts.sql import statements as s
+from barnabas.pipelines.fronts.sql.errors import SqlError
+from barnabas.pipelines.fronts.sql.grammar import read_statements
+from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.serving.api import make_service
 from barnabas.pipelines.serving.manager import Manager
 from barnabas.pipelines.serving.serve import ServerOptions, make_server
 from barnabas.pipelines.sql.api import SqlApi
-from barnabas.pipelines.sql.engine import Engine
+from barnabas.pipelines.sql.engine import Engine, Session
 
 log = logging.getLogger(__name__)
 
@@ -27,9 +31,12 @@ def make_sql_server(
 ) -> HttpServer:
     """A server that is not started yet. statements: run at the first start. registry: the address of the schema registry."""
 
+    engines: list[Engine] = []
+
     def make(manager: Manager) -> Service:
         engine = Engine(manager, options.client, registry)
         engine.open()
+        engines.append(engine)
         api = SqlApi(engine)
         base = make_service(manager)
         return replace(
@@ -40,4 +47,33 @@ def make_sql_server(
             media_type="application/json or application/vnd.ksql.v1+json",
         )
 
-    return make_server(options, http, make)
+    def opened() -> None:
+        if statements and engines[0].is_new:
+            run_script(engines[0], statements)
+
+    return make_server(replace(options, opened=opened), http, make)
+
+
+def run_script(engine: Engine, text: str) -> None:
+    """Carries out the statements of a file, with SET and DEFINE among them. Raises PipelineError at the first mistake."""
+    properties: dict[str, str] = {}
+    variables: dict[str, str] = {}
+    try:
+        for statement in read_statements(text, variables, engine.catalog.types):
+            if isinstance(statement, s.SetProperty):
+                _put(properties, statement)
+            elif isinstance(statement, s.Define):
+                _put(variables, statement)
+            else:
+                answer = engine.one(statement, Session(properties, variables))
+                done = answer.get("commandStatus", {}).get("message", "")
+                log.info("statement was run", extra={"statement": statement.text, "answer": done})
+    except SqlError as error:
+        raise PipelineError(f"the file of statements: {error.shown(text)}") from error
+
+
+def _put(values: dict[str, str], statement: s.SetProperty | s.Define) -> None:
+    if statement.value is None:
+        values.pop(statement.name, None)
+    else:
+        values[statement.name] = statement.value

@@ -187,3 +187,22 @@ def test_values_that_are_asserted_are_expressions() -> None:
 def test_a_backslash_may_also_begin_a_line() -> None:
     (made,) = read_statements("CREATE STREAM x\n      \\ WITH\n (kafka_topic='x') \\\n AS SELECT * FROM y")
     assert isinstance(made, s.CreateAs)
+
+
+def test_a_variable_counts_from_its_definition_on() -> None:
+    variables: dict[str, str] = {}
+    made = []
+    for statement in read_statements(
+        "DEFINE a = 'clicks';\nSELECT * FROM ${a};\nSELECT nope, FROM ${a};", variables
+    ):
+        if isinstance(statement, s.Define):
+            variables[statement.name] = statement.value or ""
+        made.append(statement)
+        if len(made) == 2:
+            break
+    assert isinstance(made[1], s.Query)
+    assert made[1].select.source.name == "CLICKS"
+    with pytest.raises(SqlError) as raised:
+        list(read_statements("\n  SELECT a, FROM ${a};", variables))
+    assert raised.value.spot is not None
+    assert (raised.value.spot.line, raised.value.spot.column) == (2, 13)

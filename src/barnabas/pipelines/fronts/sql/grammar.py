@@ -37,20 +37,29 @@ def read_statements(
 ) -> Iterator[s.Statement]:
     """The statements of a text, one after the other. variables: what stands for `${name}`. types: those that have names;
     each statement is read when it is asked for, so an earlier one may add some. Raises SqlError."""
-    text = prepared(text, variables or {})
+    text = without_backslashes(text)
     tokens = tokens_of(text)
     begin = 0
     for at, token in enumerate([*tokens, None]):
         if token is None or token.token_type is TokenType.SEMICOLON:
             if at > begin:
-                yield _read(tokens[begin:at], text, types)
+                yield _filled(tokens[begin:at], text, variables or {}, types)
             begin = at + 1
 
 
-def prepared(text: str, variables: Mapping[str, str]) -> str:
-    """The text without backslashes at the ends of its lines, with the values of variables. Columns of mistakes count in it.
-    Raises SqlError for a variable that is not defined."""
-    text = LINE_ENDS.sub(lambda found: (found[1] or "") + " ", text)
+def without_backslashes(text: str) -> str:
+    """The text without backslashes at the ends of its lines."""
+    return LINE_ENDS.sub(lambda found: (found[1] or "") + " ", text)
+
+
+def _filled(
+    tokens: list[Token], text: str, variables: Mapping[str, str], types: Mapping[str, SqlType] | None
+) -> s.Statement:
+    """A statement with the values of variables, which statements before it may have defined. Mistakes have their place in
+    what is made. Raises SqlError for a variable that is not defined."""
+    piece = text[tokens[0].start : tokens[-1].end + 1]
+    if "${" not in piece:
+        return _read(tokens, text, types)
 
     def value(found: re.Match[str]) -> str:
         name = found[1]
@@ -59,13 +68,15 @@ def prepared(text: str, variables: Mapping[str, str]) -> str:
             raise SqlError(f"the variable {name} is not defined ({known}): write DEFINE {name} = 'value';")
         return variables[name]
 
-    return VARIABLE.sub(value, text)
+    before = re.sub(r"[^\n]", " ", text[: tokens[0].start])
+    made = before + VARIABLE.sub(value, piece)
+    return _read(tokens_of(made), made, types)
 
 
 def is_complete(text: str) -> bool:
     """Whether a text that a person types has come to the end of a statement."""
     try:
-        tokens = tokens_of(LINE_ENDS.sub(" ", text))
+        tokens = tokens_of(without_backslashes(text))
     except SqlError:
         return False
     return not tokens or tokens[-1].token_type is TokenType.SEMICOLON

@@ -88,7 +88,7 @@ def plan(
 ) -> Planned:
     """The pipeline that a query is. kind: what the statement creates; None: a query by itself, whose rows are written as
     JSON objects of all columns. Raises SqlError."""
-    query = _opened(catalog, select, name)
+    query = _opened(catalog, select, name, settings)
     given = check_properties(properties)
     grouped = bool(select.group_by)
     _check(query, kind, grouped)
@@ -149,7 +149,7 @@ def check_columns(made: Relation, sink: Relation) -> None:
 # --- what is read -------------------------------------------------------------------------------------
 
 
-def _opened(catalog: Catalog, select: Select, name: str) -> OpenQuery:
+def _opened(catalog: Catalog, select: Select, name: str, settings: Settings) -> OpenQuery:
     query = OpenQuery(select, name=name)
     refs = [select.source, *(join.source for join in select.joins)]
     several = len(refs) > 1
@@ -157,6 +157,7 @@ def _opened(catalog: Catalog, select: Select, name: str) -> OpenQuery:
         if ref.alias in {side.alias for side in query.sides}:
             raise SqlError(f"{ref.alias} is read twice: give one an alias", ref.spot)
         relation = catalog.find(ref.name, ref.spot)
+        relation = replace(relation, formats=replace(relation.formats, registry=settings.registry))
         query.sides.append(Side(ref.alias, relation, f"{ref.alias}_" if several else ""))
     return query
 
