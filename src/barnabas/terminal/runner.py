@@ -86,13 +86,20 @@ LAST: Final = ("--bootstrap", "-X", "--json", "--quiet", "--verbose")
 
 
 def command_of(app: typer.Typer) -> Any:
-    """The click command of an app, with -q and -v on each of its subcommands."""
-    for registered in app.registered_commands:
-        if registered.callback is not None and not hasattr(registered.callback, "has_manner"):
-            registered.callback = with_manner(registered.callback)
+    """The click command of an app, with -q and -v on each of its subcommands, those of apps in it among them."""
+    _add_manner(app)
     command = typer.main.get_command(app)
     put_in_order(command)
     return command
+
+
+def _add_manner(app: typer.Typer) -> None:
+    for registered in app.registered_commands:
+        if registered.callback is not None and not hasattr(registered.callback, "has_manner"):
+            registered.callback = with_manner(registered.callback)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _add_manner(group.typer_instance)
 
 
 def put_in_order(command: Any) -> None:

@@ -45,6 +45,7 @@ ASK_NO_CLUSTER = {
     "security init",
     "pipeline check",
     "pipeline schema",
+    "sql test",
     "streams describe",
 }
 ASK_ANOTHER_SERVER = (
@@ -54,6 +55,7 @@ ASK_ANOTHER_SERVER = (
     "metrics ",
     "debug slow",
     "alerts list",
+    "sql migrate ",
     *(f"reporting {word}" for word in ("create", "list", "pause", "resume", "delete")),
 )
 SETTINGS_IN_THE_FILE = ("pipeline ", "streams ")

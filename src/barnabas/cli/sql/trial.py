@@ -11,6 +11,8 @@ import typer
 
 from barnabas.services.row import needs_extra
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError, UsageError
+from barnabas.terminal.options import AsJson
+from barnabas.terminal.output import print_json
 
 
 def run_cases(
@@ -32,8 +34,9 @@ def run_cases(
     only: Annotated[
         str, typer.Option("-k", "--only", metavar="TEXT", help="Run the cases whose name holds this text.")
     ] = "",
+    json: AsJson = False,
 ) -> int:
-    """Run cases of statements without a server, a broker or Spark; the exit code is 1 if one of them fails."""
+    """Run cases of statements without a server, a broker or Spark. Exit code 1: a case has failed."""
     try:
         from barnabas.pipelines.sql.trial.cases import BadCase, case_of_files, cases_of, run_case
     except ImportError as error:
@@ -50,13 +53,19 @@ def run_cases(
     if not chosen:
         raise UsageError("no case was found: name files of cases, or --sql-file")
     begin, failed = time.monotonic(), 0
+    results = []
     for case in chosen:
         result = run_case(case)
+        results.append({"name": result.name, "passed": result.problem is None, "problem": result.problem})
         if result.problem is not None:
             failed += 1
-            print(f"FAILED {result.name}\n       {result.problem}", file=sys.stderr)
+            if not json:
+                print(f"FAILED {result.name}\n       {result.problem}", file=sys.stderr)
     took = time.monotonic() - begin
-    print(f"{len(chosen) - failed} of {len(chosen)} cases passed ({took:.2f} s)")
+    if json:
+        print_json(results)
+    else:
+        print(f"{len(chosen) - failed} of {len(chosen)} cases passed ({took:.2f} s)")
     return EXIT_FAILED if failed else EXIT_OK
 
 
