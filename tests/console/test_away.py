@@ -9,6 +9,7 @@ from pathlib import Path
 
 import requests
 from tests.console.conftest import WAIT_S, running
+from tests.console.test_records import events
 from tests.support.process import BrokerProcess, free_port
 
 
@@ -52,6 +53,34 @@ def test_a_page_says_when_the_cluster_goes_and_shows_it_again_when_it_is_back(
         while requests.get(f"{console.home}/topics/kept", timeout=WAIT_S).status_code != 200:
             assert time.monotonic() < deadline
             time.sleep(0.2)
+
+
+def test_a_live_tail_says_that_the_cluster_is_gone_and_goes_on_where_it_was(
+    own_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    broker = own_broker()
+    with running(broker.bootstrap, tmp_path / "log") as console:
+        console.post("/topics", {"name": "followed", "partitions": 1})
+        tail = f"{console.api}/topics/followed/records/tail"
+        with requests.get(tail, stream=True, timeout=WAIT_S) as answer:
+            got = events(answer)
+            name, begun = next(got)
+            assert name == "begun"
+            broker.kill()
+            name, told = next((name, told) for name, told in got if name != "beat")
+        assert (name, told["again"]) == ("failed", True)
+        assert "The cluster does not answer" in told["message"]
+        broker.restart()
+        deadline = time.monotonic() + WAIT_S
+        while requests.get(f"{console.home}/topics/followed", timeout=WAIT_S).status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        console.post("/topics/followed/produce", {"value": "again"})
+        at = ",".join(f"{number}:{offset}" for number, offset in begun["at"].items())
+        with requests.get(tail, params={"at": at}, stream=True, timeout=WAIT_S) as answer:
+            found = next(told for name, told in events(answer) if name == "found")
+        assert found["at"] == {"0": 1}
+        assert [record["value"]["text"] for record in found["records"]] == ["again"]
 
 
 def test_clusters_stand_beside_each_other_and_one_that_is_away_hides_no_other(

@@ -162,6 +162,18 @@ def test_a_live_tail_shows_what_arrives_and_ends_with_its_reader(
     assert numbers(found) == [-2]
 
 
+def test_a_filter_that_never_matches_says_so_at_the_end(console: ConsoleProcess, filled: Filled) -> None:
+    url = f"{console.api}{filled.path}/search"
+    with requests.get(url, params={"filter": "number < -1000"}, stream=True, timeout=WAIT_S) as answer:
+        name, done = list(events(answer))[-1]
+    assert (name, done["found"], done["is_over"], done["next"]) == ("done", 0, True, None)
+    assert "0 fit, 100 % is done" in done["said"]
+    page = console.page(filled.path, filter="number < -1000")
+    assert "No record fits." in page
+    page = console.page(filled.path, filter="nowhere = 1")
+    assert "No record fits." in page
+
+
 def test_an_export_is_lines_of_json(console: ConsoleProcess, filled: Filled) -> None:
     answer = requests.get(
         f"{console.api}{filled.path}/export", params={"filter": "number < 3 and number >= 0"}, timeout=WAIT_S

@@ -6,7 +6,7 @@
   const rows = document.getElementById("records"), progress = document.getElementById("progress");
   const notes = document.getElementById("notes"), stop = form.querySelector("[data-stop]");
   const ROWS_MAX = 500;
-  let source = null;
+  let source = null, at = "";
 
   const choose = () => {
     for (const part of form.querySelectorAll("[data-for]")) part.hidden = part.dataset.for !== form.elements.from.value;
@@ -23,14 +23,18 @@
     if (text) progress.textContent = text;
   };
 
-  const begin = (kind) => {
+  const begin = (kind, again) => {
     end("");
-    rows.replaceChildren();
+    if (!again) {
+      rows.replaceChildren();
+      at = "";
+    }
     notes.replaceChildren();
     const none = document.getElementById("none");
     if (none) none.remove();
     const fields = new URLSearchParams(new FormData(form));
     fields.set("as", "html");
+    if (at) fields.set("at", at);
     source = new EventSource(form.dataset.api + "/" + kind + "?" + fields);
     stop.hidden = false;
     for (const button of form.querySelectorAll("[data-stream]")) button.hidden = true;
@@ -42,24 +46,42 @@
       line.textContent = text;
       notes.append(line);
     };
+    const reached = (got) => { if (got.at) at = Object.entries(got.at).map((one) => one.join(":")).join(","); };
+    // Stopping, or beginning something else, is still possible while a tail waits.
+    const beginLater = () => {
+      end("");
+      const wait = source = { close: () => {} };
+      stop.hidden = false;
+      for (const button of form.querySelectorAll("[data-stream]")) button.hidden = true;
+      setTimeout(() => { if (source === wait) begin(kind, true); }, 3000);
+    };
     source.addEventListener("found", (event) => {
       const got = read(event);
+      reached(got);
       rows.insertAdjacentHTML(kind === "tail" ? "afterbegin" : "beforeend", got.html);
       while (rows.rows.length > ROWS_MAX) (kind === "tail" ? rows.lastElementChild : rows.firstElementChild).remove();
       if (got.said) progress.textContent = got.said;
     });
     source.addEventListener("progress", (event) => { progress.textContent = read(event).said; });
-    source.addEventListener("begun", (event) => { progress.textContent = read(event).said; });
+    source.addEventListener("begun", (event) => {
+      reached(read(event));
+      progress.textContent = read(event).said;
+    });
     source.addEventListener("notes", (event) => { for (const text of read(event).notes) note("warn", text); });
     source.addEventListener("done", (event) => end(read(event).said));
     source.addEventListener("failed", (event) => {
       const got = read(event);
       end("");
       note("bad", got.message + (got.advice ? " " + got.advice : ""));
-      if (kind === "tail" && got.again) setTimeout(() => { if (!source) begin(kind); }, 3000);
+      progress.textContent = "";
+      if (kind === "tail" && got.again) beginLater();
     });
     // Without an event of its own, the connection is gone. A search would begin anew: it is ended instead.
-    source.onerror = () => { if (source && kind !== "tail") end(form.dataset.lost || "…"); };
+    source.onerror = () => {
+      if (kind !== "tail") return end(form.dataset.lost);
+      beginLater();
+      progress.textContent = form.dataset.again;
+    };
   };
 
   for (const button of form.querySelectorAll("[data-stream]")) {

@@ -340,6 +340,8 @@ CHINESE: Final[dict[str, str]] = {
     "The cluster has no controller": "集群没有控制器",
     "The cluster is too old for this: {reason}": "集群版本太旧：{reason}",
     "The cluster refuses the console's login: {reason}": "集群拒绝控制台登录：{reason}",
+    "The connection to the console is lost, and is being made again.": "与控制台的连接已断开，正在重新连接。",
+    "The connection to the console is lost. What was found until then is shown.": "与控制台的连接已断开。显示的是断开之前找到的内容。",
     "The console's own user needs a rule that allows it.": "控制台自己的用户需要一条允许此操作的规则。",
     "The disk of broker {broker} is {share} % full: {path}": "代理 {broker} 的磁盘已用 {share} %：{path}",
     "The filter cannot be understood: {reason}": "无法理解过滤条件：{reason}",

@@ -125,7 +125,7 @@ async def export_stream(ask: Ask) -> AsyncIterator[Mapping[str, Any]]:
 
 
 async def tail(ask: Ask) -> AsyncIterator[Mapping[str, Any]]:
-    """New records as they arrive, as server-sent events; those that are too many to be shown are counted"""
+    """New records as they arrive, as server-sent events; those that are too many to be shown are counted; `at` goes on"""
     topic = await topic_of(ask)
     wanted, how = wanted_of(ask)
     numbers, notes = partitions_of(ask, len(topic.partitions), wanted)

@@ -13,7 +13,8 @@ from barnabas.console.asking import Ask
 from barnabas.console.pages.records.showing import shown_rows
 from barnabas.console.records.fetching import Row
 from barnabas.console.records.scanning import Scan, Wanted
-from barnabas.console.said import said
+from barnabas.console.records.searching import parse_cursor
+from barnabas.console.said import Refused, said
 
 SHOWN_PER_TURN: Final = 50
 TURN_S: Final = 0.5
@@ -24,9 +25,16 @@ BEAT_S: Final = 10.0
 async def follow(
     ask: Ask, cluster: AsyncCluster, topic: str, numbers: list[int], wanted: Wanted, how: tuple[str, str]
 ) -> AsyncIterator[Mapping[str, Any]]:
-    """found: records, with `left_out`, the number of others in this turn; beat: nothing new, but still there."""
+    """found: records, with `left_out`, the number of others in this turn, and `at`, where a request with it goes on; beat:
+    nothing new, but still there. Raises Refused, ClientError.
+    """
     keys = [TopicPartition(topic, number) for number in numbers]
-    at = {key.partition: int(b.end) for key, b in (await _bounds(ask, keys)).items()}
+    bounds = {key.partition: bound for key, bound in (await _bounds(ask, keys)).items()}
+    places = begin_of(ask)
+    at = {
+        n: min(max(places.get(n, int(bound.end)), int(bound.start)), int(bound.end))
+        for n, bound in bounds.items()
+    }
     yield {"event": "begun", "at": at, "said": said("Following {count} partitions.", count=len(at))}
     told_s = time.monotonic()
     while True:
@@ -39,7 +47,7 @@ async def follow(
             at.update({n: ends[n] for n in fresh})
             if rows or left_out:
                 shown = await asyncio.to_thread(shown_rows, ask, rows, how)
-                told = {"event": "found", "records": shown, "left_out": left_out}
+                told = {"event": "found", "records": shown, "left_out": left_out, "at": at}
                 if left_out:
                     told["said"] = said("{count} more records arrived than can be shown.", count=left_out)
                 yield told
@@ -48,6 +56,16 @@ async def follow(
             told_s = time.monotonic()
             yield {"event": "beat"}
         await asyncio.sleep(max(TURN_S - (time.monotonic() - began_s), 0.05))
+
+
+def begin_of(ask: Ask) -> Mapping[int, int]:
+    """Where a tail that was interrupted goes on, by partition; nothing for one that begins. Raises Refused."""
+    if not ask.text("at"):
+        return {}
+    try:
+        return parse_cursor(ask.text("at"))
+    except ValueError:
+        raise Refused(400, said("{name} must look like {example}", name="at", example="0:15,1:20")) from None
 
 
 async def _bounds(ask: Ask, keys: list[TopicPartition]) -> Mapping[TopicPartition, Any]:
