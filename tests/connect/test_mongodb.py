@@ -46,7 +46,18 @@ def mongodb() -> Iterator[str]:
         pytest.skip("no MongoDB: name one in BARNABAS_TEST_MONGODB, or pip install nx-27017")
     folder, port = new_folder("mongo"), free_port()
     process = subprocess.Popen(
-        [str(STAND_IN), "--db", "memory", "-p", str(port), "--log-file", str(folder / "log"), "--threaded"],
+        [
+            str(STAND_IN),
+            "--db",
+            "memory",
+            "-p",
+            str(port),
+            "--log-file",
+            str(folder / "log"),
+            "--threaded",
+            "--pid-file",
+            str(folder / "pid"),
+        ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
