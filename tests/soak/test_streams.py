@@ -37,7 +37,7 @@ SMOKE_TOPICS = (
     "data", "echo", "max", "min", "min-suppressed", "min-raw", "dif", "sum", "cnt", "avg", "tagg", "sws-raw",
     "sws-suppressed", "wcnt", "fk",
 )  # fmt: skip
-KILLED_BROKERS = 4
+KILLED_BROKERS = 3
 STATES_OF_READY = "STATE RUNNING"
 
 
@@ -75,16 +75,17 @@ def until(look: Callable[[], object], what: str, deadline_s: float = 180) -> Non
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(own_zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[Cluster]:
     options = {
         "min.insync.replicas": "2",
         "default.replication.factor": "3",
         "transaction.state.log.min.isr": "2",
     }
-    with ZooKeeperServer(tmp_path / "zookeeper") as zookeeper:
-        made_cluster = Cluster(tmp_path, zookeeper, options=options).start()
-        yield made_cluster
-        made_cluster.close()
+    three = Cluster(tmp_path, own_zookeeper, chroot="/streams", options=options)
+    try:
+        yield three.start()
+    finally:
+        three.close()
 
 
 class Smoke:
