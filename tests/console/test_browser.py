@@ -22,6 +22,7 @@ PATHS = (
     "", "/topics", "/topics?internal=1", "/topics/create", "/topics/seen", "/topics/seen/options", "/topics/seen/changes",
     "/topics/seen/records", "/topics/seen/records?filter=id%20%3E%201", "/topics/seen/records?filter=broken%20%3D",
     "/topics/seen/records?key=a", "/topics/seen/records/0/0", "/topics/seen/produce", "/topics/absent",
+    "/topics/seen/compare?with=hostile",
     "/topics/hostile/records", "/topics/hostile/records/0/0", "/groups", "/groups/seen-group", "/groups/seen-group/reset",
     "/brokers", "/brokers/1", "/brokers/reassignments", "/schemas", "/schemas/seen-value", "/access", "/access?name=seen",
     "/access?principal=alice", "/access/users", "/bin", "/transactions", "/topics/seen/producers", "/brokers/1/levels",
