@@ -111,7 +111,12 @@ COMMANDS: Final = (
     Command("pipelines", "barnabas.cli.pipelines.pipelines", "Run many pipelines in one server."),
     Command("streams", "barnabas.cli.streams.streams", "Run and describe streams in Python."),
     Command("sql", "barnabas.cli.sql.sql", "SQL on streams: a shell, and its server."),
-    Command("connect", "barnabas.cli.connect.connect", "Run and change connectors: Kafka Connect's worker."),
+    Command(
+        "connect",
+        "barnabas.cli.connect.connect",
+        "Run and change connectors: Kafka Connect's worker.",
+        also=("barnabas.cli.connect.new",),
+    ),
     Command("console", "barnabas.cli.http.console", "See and change clusters in a browser."),
     Command("mcp", "barnabas.cli.http.mcp", "Let an assistant see clusters, by the Model Context Protocol."),
     Command(
