@@ -15,7 +15,7 @@ from barnabas.agent.state import default_folder
 from barnabas.agent.watcher import require_files
 from barnabas.terminal.connection import Connection, connect
 from barnabas.terminal.errors import EXIT_OK, CliError, UsageError
-from barnabas.terminal.options import AsJson, Bootstrap, Properties, Quiet, Verbose
+from barnabas.terminal.options import AsJson, AsJsonAlready, Bootstrap, Properties, Quiet, Verbose
 from barnabas.terminal.output import count_of, note, print_json, print_table, size_text
 from barnabas.terminal.runner import example, new_app
 from barnabas.terminal.signals import ending
@@ -167,7 +167,7 @@ def check(config: ConfigFile, json: AsJson = False) -> int:
 
 
 @app.command(epilog=example("barnabas agent schema > agent.schema.json"))
-def schema() -> int:
+def schema(json: AsJsonAlready = False) -> int:
     """Print the JSON Schema of configurations, for editors."""
     from barnabas.agent.config import schema as made
 

@@ -28,6 +28,7 @@ VERBS = frozenset(
         "Ask",
         "Change",
         "Check",
+        "Compare",
         "Continue",
         "Copy",
         "Create",
@@ -45,6 +46,7 @@ VERBS = frozenset(
         "Print",
         "Process",
         "Put",
+        "Raise",
         "Read",
         "Refuse",
         "Register",
@@ -78,6 +80,9 @@ SEVERAL_MEANINGS = {
     "--from": "where to begin: a place in topics, or a key of a view",
     "--to": "where to end: a place of a group, or a key of a view",
     "--output": "an output of a pipeline, or the format of a plot",
+    "--as": "the topic's new name, or the user for whom an assistant asks",
+    "--before": "a place in topics, or a time",
+    "--until": "a time, or the version of a migration",
     "--schema": "produce may also name a file",
     "--metrics": "start: where they are served; clients: which ones are shown",
 }
@@ -247,7 +252,7 @@ def test_the_options_that_all_commands_have_come_last_in_one_order(command: Comm
 def test_an_option_has_the_same_letter_and_the_same_names_everywhere() -> None:
     spellings: dict[str, set[tuple[str, ...]]] = defaultdict(set)
     for option in OPTIONS:
-        if option.name not in {"--json", "--bootstrap", "--config", "--metrics"}:
+        if option.name not in {"--json", "--bootstrap", "--config", "--metrics", "--until"}:
             spellings[option.name].add(tuple(name for name in option.names if name not in LETTERS_OF_KCAT))
     assert {name: found for name, found in spellings.items() if len(found) > 1} == {}
 

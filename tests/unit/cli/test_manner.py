@@ -21,6 +21,7 @@ SERVERS = {
     "monitor",
     "reporting start",
     "sql start",
+    "logs watch",
     "connect start",
     "cluster start",
     "zookeeper start",
@@ -46,6 +47,11 @@ ASK_NO_CLUSTER = {
     "pipeline check",
     "pipeline schema",
     "sql test",
+    "agent check",
+    "agent schema",
+    "agent status",
+    "logs index",
+    "logs template",
     "streams describe",
 }
 ASK_ANOTHER_SERVER = (
@@ -58,6 +64,8 @@ ASK_ANOTHER_SERVER = (
     "sql migrate ",
     *(f"reporting {word}" for word in ("create", "list", "pause", "resume", "delete")),
 )
+PRINTS_A_FILE = {"logs template"}
+"""What it prints is a pipeline file."""
 SETTINGS_IN_THE_FILE = ("pipeline ", "streams ")
 """Pipeline files, and apps, say how their cluster is reached, -b wins over them, and there is no librdkafka for -X."""
 
@@ -90,6 +98,8 @@ def all_commands() -> Iterator[tuple[str, set[str]]]:
 )
 def test_the_options_that_the_documents_promise_everywhere(path: str, options: set[str]) -> None:
     wanted = set() if path in SERVERS else {"-q", "--quiet", "-v", "--verbose", "--json"}
+    if path in PRINTS_A_FILE:
+        wanted.discard("--json")
     if path not in SERVERS | ASK_NO_CLUSTER and not path.startswith(ASK_ANOTHER_SERVER):
         wanted |= {"-b", "--bootstrap"}
         if not path.startswith(SETTINGS_IN_THE_FILE):

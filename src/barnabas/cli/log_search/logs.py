@@ -140,7 +140,7 @@ def search(
     since: Since = None,
     until: Until = None,
     limit: Annotated[
-        int, typer.Option("-n", "--limit", metavar="N", help="At most so many; 0: all.")
+        int, typer.Option("-n", "--limit", metavar="COUNT", help="At most so many; 0: all.")
     ] = LIMIT,
     histogram: Annotated[
         bool, typer.Option("--histogram", help="Show how many there are over time, not the lines.")
@@ -255,7 +255,9 @@ def patterns(
             metavar="TIME", help="Mark what did not occur from this time until --since.", show_default=False
         ),
     ] = None,
-    limit: Annotated[int, typer.Option("-n", "--limit", metavar="N", help="At most so many patterns.")] = 30,
+    limit: Annotated[
+        int, typer.Option("-n", "--limit", metavar="COUNT", help="At most so many patterns.")
+    ] = 30,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
     verbose: Verbose = False,
@@ -304,6 +306,7 @@ def index(
         str | None,
         typer.Option(metavar="TIME", help="Again and again, after so long: 30s, 5m.", show_default=False),
     ] = None,
+    json: AsJson = False,
     quiet: Quiet = False,
 ) -> int:
     """Write an index of words for each file of the table that has none. Searches read files without one whole."""
@@ -319,7 +322,9 @@ def index(
                 if stopped:
                     break
             seconds = time.monotonic() - began
-            if files and not quiet:
+            if json:
+                print_json({"files": files, "lines": rows, "bytes": data, "index_bytes": size})
+            elif files and not quiet:
                 note(
                     f"{count_of(files, 'file')}, {count_of(rows, 'line')} in {seconds:.1f} s; the index of "
                     f"{size_text(data)} is {size_text(size)}"

@@ -135,6 +135,8 @@ def create(
     replication: Annotated[
         int,
         typer.Option(
+            "-r",
+            "--replication-factor",
             "--replication",
             metavar="N",
             help="Replicas of topics that are created. Default: the target's option.",
@@ -447,6 +449,15 @@ def _show_tails(tails: Sequence[LinkTail], json: bool, done: str) -> None:
     summarize(f"{count_of(len(topics), 'topic')} {done}; {count_of(lost, 'offset')} of the source not copied")
 
 
+def _said(name: str, done: str, json: bool) -> int:
+    """Print what was done with a link; the exit code."""
+    if json:
+        print_json({"link": name, "done": done})
+    else:
+        print(f"{done} link {name}")
+    return EXIT_OK
+
+
 def _tail_text(tail: LinkTail) -> str:
     if tail.source_end < 0:
         return "unknown"
@@ -455,32 +466,41 @@ def _tail_text(tail: LinkTail) -> str:
 
 @link_app.command(epilog=example("barnabas mirror link pause east -b localhost:9092"))
 def pause(
-    name: Name, bootstrap: Bootstrap = None, properties: Properties = None, verbose: Verbose = False
+    name: Name,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    verbose: Verbose = False,
+    json: AsJson = False,
 ) -> int:
     """Copy nothing until `resume`; the copies stay read-only."""
     with with_links(bootstrap, properties, verbose) as admin:
         admin.links.pause(name)
-    print(f"paused link {name}")
-    return EXIT_OK
+    return _said(name, "paused", json)
 
 
 @link_app.command(epilog=example("barnabas mirror link resume east -b localhost:9092"))
 def resume(
-    name: Name, bootstrap: Bootstrap = None, properties: Properties = None, verbose: Verbose = False
+    name: Name,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    verbose: Verbose = False,
+    json: AsJson = False,
 ) -> int:
-    """Go on with a link that was paused."""
+    """Continue a link that was paused."""
     with with_links(bootstrap, properties, verbose) as admin:
         admin.links.resume(name)
-    print(f"resumed link {name}")
-    return EXIT_OK
+    return _said(name, "resumed", json)
 
 
 @link_app.command(epilog=example("barnabas mirror link delete east -b localhost:9092"))
 def delete(
-    name: Name, bootstrap: Bootstrap = None, properties: Properties = None, verbose: Verbose = False
+    name: Name,
+    bootstrap: Bootstrap = None,
+    properties: Properties = None,
+    verbose: Verbose = False,
+    json: AsJson = False,
 ) -> int:
     """Remove a link that copies nothing any more: promote its topics first."""
     with with_links(bootstrap, properties, verbose) as admin:
         admin.links.delete(name)
-    print(f"deleted link {name}")
-    return EXIT_OK
+    return _said(name, "deleted", json)

@@ -98,7 +98,7 @@ def reverse(
     verbose: Verbose = False,
     json: AsJson = False,
 ) -> int:
-    """After a promotion: make the former source a copy of this cluster; what it has beyond it is removed there."""
+    """Make the former source a copy of this cluster, after a promotion; what it has beyond it is removed there."""
     with with_links(bootstrap, properties, verbose) as admin:
         link = link_of(admin, name)
         _require_promoted(link)
@@ -134,7 +134,7 @@ def failback(
     verbose: Verbose = False,
     json: AsJson = False,
 ) -> int:
-    """After a promotion: bring the source up to date, make it the primary again, and this cluster its copy again.
+    """Make the source the primary again, after a promotion and once it is up to date, and this cluster its copy again.
 
     Stop the producers here first. What the source has and this cluster has not is removed there; nothing is removed here.
     """

@@ -107,7 +107,7 @@ def verify(
     verbose: Verbose = False,
     json: AsJson = False,
 ) -> int:
-    """Compare copies with their source by counts and checksums; exit code 1 if they differ.
+    """Compare copies with their source by counts and checksums. Exit code 1: they differ.
 
     What both sides hold is compared: from the later start to the earlier end.
     """

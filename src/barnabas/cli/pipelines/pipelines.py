@@ -225,7 +225,9 @@ def get(
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("-a", "--all", help="Show rows of all keys.")] = False,
-    limit: Annotated[int, typer.Option(metavar="COUNT", min=1, help="How many rows to show at most.")] = 100,
+    limit: Annotated[
+        int, typer.Option("-n", "--limit", metavar="COUNT", min=1, help="How many rows to show at most.")
+    ] = 100,
     server: Server = DEFAULT_SERVER,
     json: AsJson = False,
 ) -> int:
