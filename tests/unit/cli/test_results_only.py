@@ -82,7 +82,7 @@ def cluster_commands() -> Iterator[tuple[str, list[str]]]:
         for path, node in leaves(command.name, command_of(command.load().app)):
             if path in SERVERS | ASK_NO_CLUSTER | WAITS | RESULT:
                 continue
-            if path.startswith((*ASK_ANOTHER_SERVER, SETTINGS_IN_THE_FILE)):
+            if path.startswith((*ASK_ANOTHER_SERVER, *SETTINGS_IN_THE_FILE)):
                 continue
             words: list[str] = []
             for parameter in node.params:
