@@ -19,6 +19,9 @@ NOT_RUN = {
     "docs/transactions.md": "a transaction is under way in another program; tests/clients/test_cli_txn.py runs the same",
     "docs/pipelines.md": "starts Spark for each command; tests/pipelines compares what it shows",
     "docs/sql.md": "starts Spark; tests/pipelines/test_sql_server.py types statements like its own",
+    "docs/connect.md": "a worker and its databases; tests/connect types the same",
+    "docs/mirroring.md": "two clusters and a link that runs on; tests/clients/test_links.py runs the same",
+    "docs/streams.md": "starts Spark; tests/pipelines/test_streams.py runs the same",
     "docs/monitoring.md": "shows rates of a cluster that has run for hours; tests/clients/test_monitor.py runs the same",
     "examples/trucks/README.md": "starts Spark; its own test runs it",
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -28,12 +30,19 @@ def test_every_help_has_an_example(command: commands.Command, capsys: pytest.Cap
     words = [[]]
     if not command.plain:
         subcommands = getattr(typer.main.get_command(module.app), "commands", None)
-        words = [[name] for name in subcommands] if subcommands else [[]]
+        words = list(leaves(subcommands)) if subcommands else [[]]
     for word in words:
         assert main.run([command.name, *word, "--help"]) == 0
         text = capsys.readouterr().out
         assert "Example:\n" in text
         assert f"barnabas {' '.join([command.name, *word])}" in text
+
+
+def leaves(commands: dict[str, Any]) -> Iterator[list[str]]:
+    """The words of each command that runs something, below groups of commands too."""
+    for name, command in commands.items():
+        below = getattr(command, "commands", None)
+        yield from ([name, *rest] for rest in leaves(below)) if below else [[name]]
 
 
 def test_mistyped_command(capsys: pytest.CaptureFixture[str]) -> None:
