@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.conftest import send
-from tests.pipelines.test_postgres import BINARIES, Postgres
 from tests.pipelines.test_server import Server, until
+from tests.support.databases import NO_POSTGRES, POSTGRES, Postgres
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.soak,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(not BINARIES, reason="no PostgreSQL server: apt install postgresql"),
+    pytest.mark.skipif(not POSTGRES, reason=NO_POSTGRES),
 ]
 
 

@@ -29,9 +29,9 @@ from deltalake import DeltaTable
 
 from tests.pipelines.readers import Seen, consumed
 from tests.pipelines.test_opensearch import OpenSearch
-from tests.pipelines.test_postgres import BINARIES, Postgres
 from tests.pipelines.test_server import Server
 from tests.support.admin import create_topic
+from tests.support.databases import POSTGRES, Postgres
 from tests.support.process import BrokerProcess
 
 RATE_PER_S = int(os.environ.get("SOAK_RATE", "100"))
@@ -161,7 +161,7 @@ ORDER = list(range(6))
 
 @pytest.fixture
 def world(tmp_path: Path, own_broker: Callable[..., BrokerProcess]) -> Iterator[World]:
-    if not BINARIES:
+    if not POSTGRES:
         pytest.skip("no PostgreSQL server: apt install postgresql")
     broker = own_broker()
     search = OpenSearch(tmp_path / "opensearch")
