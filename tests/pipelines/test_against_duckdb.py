@@ -242,7 +242,8 @@ def found_in(bootstrap: str, topic: str, *, newest: bool) -> list[dict]:
     return [row for row in rows if not of_the_end(row)]
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 5))])
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1, 5))
 def test_a_history_in_steps(spark, bootstrap, client, new_topic, tmp_path, seed):
     t = new_topic()
     for name in ("orders", "payments", "people"):

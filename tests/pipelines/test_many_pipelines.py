@@ -95,6 +95,7 @@ def test_pipelines_share_processes_and_one_fault_has_one_victim(server, client, 
         until(lambda name=name: numbers(client, name) == [1, 2, 3, 4])
 
 
+@pytest.mark.soak
 def test_a_limit_of_records_holds_and_a_sleeping_query_stops_at_once(server, client, new_topic):
     source = new_topic(1)
     send(client, source, [b'{"n": %d}' % n for n in range(10)])

@@ -31,6 +31,7 @@ thread.join()
 """
 
 
+@pytest.mark.soak
 def test_a_plain_session_knows_the_format_in_every_thread(tmp_path):
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(

@@ -142,6 +142,7 @@ def test_replay_puts_repaired_records_through(spark, bootstrap, client, made, tm
     assert (broken.found, broken.still_bad) == (5, {"cannot compute cast(value AS int) with value = lost": 3})
 
 
+@pytest.mark.soak
 def test_a_letter_goes_to_the_output_that_failed_alone(spark, bootstrap, client, new_topic, tmp_path):
     source, out = new_topic(1), f"replay-{new_topic(1)}"
     database = tmp_path / "out.db"

@@ -28,6 +28,7 @@ def test_the_rule_without_spark(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_the_trucks_example(tmp_path):

@@ -262,6 +262,7 @@ def test_a_view_in_python():
     }  # fmt: skip
 
 
+@pytest.mark.soak
 def test_lookups_of_a_server_that_is_killed(bootstrap, client, new_topic, tmp_path):
     topic = new_topic(2)
     server = Server(tmp_path / "pipelines", bootstrap)
