@@ -26,6 +26,7 @@ outputs:
 """
 
 
+@pytest.mark.soak
 def test_letters_of_an_output_that_was_stuck_and_then_removed(spark, bootstrap, client, new_topic, tmp_path):
     topic, path = new_topic(2), tmp_path / "out.db"
     with sqlite3.connect(path) as connection:
