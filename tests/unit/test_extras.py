@@ -39,11 +39,24 @@ except Exception as error:
 def test_the_extras_are_those_of_the_documents() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     page = (ROOT / "docs" / "installation.md").read_text()
-    for name in ("pipelines", "cluster", "security", "services", "rules", "telemetry", "plots", "all"):
+    for name in (
+        "pipelines",
+        "cluster",
+        "security",
+        "services",
+        "rules",
+        "telemetry",
+        "plots",
+        "connectors",
+        "mcp",
+        "all",
+    ):
         assert name in declared
         assert f"| `{name}` |" in page
     everything = set(declared["all"][0].partition("[")[2].rstrip("]").split(","))
-    assert everything == {"pipelines", "cluster", "security", "services", "rules", "telemetry", "plots"}
+    assert everything == {
+        "pipelines", "cluster", "security", "services", "rules", "telemetry", "plots", "connectors", "mcp",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ class Managed:
     def statuses(self):
         return []
 
-    def put(self, text, *, start):
+    def put(self, text, *, start, rebuild):
         self.added.append(text)
         raise PipelineError("seen")
 
