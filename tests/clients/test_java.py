@@ -16,7 +16,10 @@ def probe() -> list[str]:
     return foreign.java_program()
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "codec",
+    ["none", "zstd", *(pytest.param(name, marks=pytest.mark.soak) for name in ("gzip", "snappy", "lz4"))],
+)
 def test_what_is_produced_comes_back(probe: list[str], bootstrap: str, codec: str) -> None:
     """Each codec with acks 0, 1 and all."""
     assert foreign.run(probe, bootstrap, "roundtrip", codec, str(RECORDS))["records"] == 3 * RECORDS
