@@ -25,7 +25,6 @@ from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequest
 log = logging.getLogger("barnabas.client")
 
 PAUSE_S: Final = 0.5
-WAKE_S: Final = 0.2
 
 
 class Part(Protocol):

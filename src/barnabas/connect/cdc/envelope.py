@@ -253,3 +253,14 @@ def boundary(
         "ts_ms": ts_ms,
     }
     return SourceRecord(topic, value, {"id": id}, TRANSACTION_VALUE, TRANSACTION_KEY, source_offset=offset)
+
+
+def snapshot_mark(first: bool, of_table: bool, last_of_table: bool, last: bool) -> str:
+    """What `snapshot` in the source says; the rarest holds."""
+    if first:
+        return "first"
+    if last:
+        return "last"
+    if last_of_table:
+        return "last_in_data_collection"
+    return "first_in_data_collection" if of_table else "true"

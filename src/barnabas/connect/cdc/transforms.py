@@ -18,7 +18,6 @@ from barnabas.connect.schemas import INT64, OPTIONAL_STRING, STRING, Field, Sche
 from barnabas.connect.transforms.base import Transform
 
 DELETED: Final = "__deleted"
-OP: Final = "__op"
 KINDS: Final = ("drop", "tombstone", "rewrite", "rewrite-with-tombstone", "delete-to-tombstone", "none")
 
 

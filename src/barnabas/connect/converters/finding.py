@@ -29,7 +29,6 @@ CLASSES: Final[Mapping[str, str]] = {
 }
 """Kafka's class names, and where ours are."""
 HEADER_CLASSES: Final = (f"{STORAGE}.SimpleHeaderConverter",)
-DEFAULT_HEADERS: Final = HEADER_CLASSES[0]
 
 
 def converter_class(name: str) -> type[Converter]:

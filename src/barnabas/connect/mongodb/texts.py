@@ -10,8 +10,6 @@ from typing import Any, Final
 import bson
 from bson import json_util
 
-PACKAGE: Final = "com.mongodb.kafka.connect.source.json.formatter."
-
 
 def _strict(document: Any) -> str:
     return json_util.dumps(document, json_options=json_util.LEGACY_JSON_OPTIONS, ensure_ascii=False)

@@ -33,7 +33,6 @@ LOOK_S: Final = 60.0
 STOP_S: Final = 20.0
 """How long a task may take to end, before it is left behind: its transactional id is taken over."""
 THREADS: Final = 8
-ZOMBIES_MAX: Final = 100
 
 
 @dataclass(slots=True)

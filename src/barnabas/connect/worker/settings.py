@@ -47,8 +47,6 @@ OPTIONS: Final = ConfigDef(
         ConnectorOption("rest.advertised.port", Type.INT, None),
     )
 )
-NO_SCHEMAS: Final = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
-"""Where nobody has chosen a converter."""
 JAVA_NAMES: Final = {
     "max.request.size": "message.max.bytes",
     "fetch.max.wait.ms": "fetch.wait.max.ms",

@@ -31,7 +31,7 @@ def _said(change: Change) -> str:
 
 
 def drawn(spec: PipelineSpec) -> Mapping[str, Any]:
-    """The picture of a pipeline, and by node what its state keeps for ever."""
+    """The picture of a pipeline, with its name and the topic of its dead letters."""
     return {**asdict(picture(spec.plan)), "name": spec.name, "dead_letters": spec.dead_letters}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pymysql.cursors import SSCursor
 
-from barnabas.connect.cdc.envelope import Table, event
+from barnabas.connect.cdc.envelope import Table, event, snapshot_mark
 from barnabas.connect.cdc.mysql import server
 from barnabas.connect.cdc.mysql.server import TableFacts, quoted
 from barnabas.connect.cdc.mysql.tables import Tables
@@ -90,7 +90,7 @@ class Snapshot:
             (facts, values, of_table), following = self._ahead, next(self._rows, None)
             ended, self._ahead = following is None, following
             last_of_table = following is None or following[2]
-            mark = _mark(first and not records, of_table, last_of_table, ended)
+            mark = snapshot_mark(first and not records, of_table, last_of_table, ended)
             table = self.made[facts.path]
             names = [column.name for column in facts.columns]
             key = [values[names.index(name)] for name in facts.key]
@@ -105,14 +105,3 @@ class Snapshot:
         """Ends the transaction without reading the rest."""
         leave(self._cursor)
         self._connection._force_close()
-
-
-def _mark(first: bool, of_table: bool, last_of_table: bool, last: bool) -> str:
-    """What `snapshot` in the source says; the rarest holds."""
-    if first:
-        return "first"
-    if last:
-        return "last"
-    if last_of_table:
-        return "last_in_data_collection"
-    return "first_in_data_collection" if of_table else "true"

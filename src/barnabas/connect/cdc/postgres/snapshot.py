@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from psycopg import sql
 
-from barnabas.connect.cdc.envelope import Table, event
+from barnabas.connect.cdc.envelope import Table, event, snapshot_mark
 from barnabas.connect.cdc.postgres.catalog import Catalog, TableFacts, as_texts, connect
 from barnabas.connect.cdc.postgres.tables import Tables
 from barnabas.connect.records import SourceRecord
@@ -119,7 +119,7 @@ class Snapshot:
             facts, values, of_table = row
             table = self.made[facts.id]
             last_of_table = following is None or following[2]
-            mark = _mark(first and not records, of_table, last_of_table, ended)
+            mark = snapshot_mark(first and not records, of_table, last_of_table, ended)
             key = [values[_place(facts, name)] for name in facts.key]
             records.append(
                 event(
@@ -144,17 +144,6 @@ def _path(facts: TableFacts) -> str:
 
 def _place(facts: TableFacts, name: str) -> int:
     return next(place for place, column in enumerate(facts.columns) if column.name == name)
-
-
-def _mark(first: bool, of_table: bool, last_of_table: bool, last: bool) -> str:
-    """What `snapshot` in the source says; the rarest holds."""
-    if first:
-        return "first"
-    if last:
-        return "last"
-    if last_of_table:
-        return "last_in_data_collection"
-    return "first_in_data_collection" if of_table else "true"
 
 
 def transaction_ids(seen: str) -> tuple[int, int, frozenset[int]]:
