@@ -1,4 +1,4 @@
-"""`barnabas start --with console,registry`: one process, which knows its own registry."""
+"""`barnabas start --with console,registry`: one process, which knows its own services."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import requests
 from tests.console.conftest import WAIT_S
 
 
-def test_the_console_of_a_broker_finds_its_registry(tmp_path: Path) -> None:
+def test_the_console_of_a_broker_finds_the_services_of_its_process(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
@@ -24,10 +24,12 @@ def test_the_console_of_a_broker_finds_its_registry(tmp_path: Path) -> None:
     ]
     command += [
         "--with",
-        "console,registry",
+        "console,registry,connect",
         "--console-listen",
         "127.0.0.1:0",
         "--registry-listen",
+        "127.0.0.1:0",
+        "--connect-listen",
         "127.0.0.1:0",
     ]
     log = tmp_path / "log"
@@ -44,6 +46,7 @@ def test_the_console_of_a_broker_finds_its_registry(tmp_path: Path) -> None:
         assert [
             row["subject"] for row in requests.get(f"{api}/schemas", timeout=WAIT_S).json()["subjects"]
         ] == ["made-value"]
+        assert requests.get(f"{api}/connectors", timeout=WAIT_S).json()["connectors"] == []
         assert requests.get(f"{found[1]}/", timeout=WAIT_S).status_code == 200
     finally:
         process.terminate()

@@ -32,6 +32,8 @@ log = logging.getLogger("barnabas.console")
 SAMPLE_S: Final = 10.0
 """Time between two samples of the ends of all logs."""
 SAMPLES_MAX: Final = 360
+STEPS_MAX: Final = 8
+"""Samples of the groups' offsets, of which only rates are made."""
 VISITED_S: Final = 600.0
 """How long after the last visit samples are still taken."""
 
@@ -62,16 +64,33 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The sum of a topic's log end offsets, for all topics, at one time (seconds since 1970)."""
+    """The sum of a topic's log end offsets, for all topics, at one time (seconds since 1970); or of the offsets that a group
+    has committed, for all groups."""
 
     time_s: float
     ends: Mapping[str, int]
 
 
+def _rates(samples: Sequence[Sample], window_s: float) -> dict[str, float]:
+    if len(samples) < 2:
+        return {}
+    last = samples[-1]
+    first = next(s for s in samples if last.time_s - s.time_s <= window_s or s is last)
+    if first is last:
+        first = samples[-2]
+    seconds = max(last.time_s - first.time_s, 0.001)
+    return {
+        name: max(end - first.ends[name], 0) / seconds
+        for name, end in last.ends.items()
+        if name in first.ends
+    }
+
+
 class Cluster:
     """One cluster. name: of the console's own, in its addresses. where: its brokers, as commands take them.
 
-    registry: the address of its schema registry; None without one. pipelines: that of a server of pipelines.
+    registry: the address of its schema registry; None without one. services: those of others, by the names of
+    `console.services`.
     """
 
     def __init__(
@@ -79,12 +98,12 @@ class Cluster:
         name: str,
         options: ClientOptions,
         registry: Callable[[], Address | None] = lambda: None,
-        pipelines: Callable[[], Address | None] = lambda: None,
+        services: Mapping[str, Callable[[], Address | None]] | None = None,
     ) -> None:
         self.name = name
         self.options = options
         self.registry = registry
-        self.pipelines = pipelines
+        self._services = services or {}
         self.where = ",".join(f"{host}:{port}" for host, port in options.bootstrap)
         patient = patient_for_pages(options)
         self.admin = AsyncAdmin(patient)
@@ -97,8 +116,14 @@ class Cluster:
         self.groups = Kept(self._read_groups, 3, 20)
         self.commits = Kept(self._read_commits, 5, 30)
         self.samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
+        self._steps: deque[Sample] = deque(maxlen=STEPS_MAX)
         self._visited_s = 0.0
         self._sampling: asyncio.Task[None] | None = None
+
+    def service(self, name: str) -> Address | None:
+        """Where a service of this cluster answers; None if none is known."""
+        where = self._services.get(name)
+        return None if where is None else where()
 
     def changed(self) -> None:
         """Something was changed through the console: what is kept is read again."""
@@ -131,18 +156,11 @@ class Cluster:
 
     def rates(self, window_s: float = 60.0) -> dict[str, float]:
         """Records per second produced to each topic, over the last samples; empty until there are two."""
-        if len(self.samples) < 2:
-            return {}
-        last = self.samples[-1]
-        first = next(s for s in self.samples if last.time_s - s.time_s <= window_s or s is last)
-        if first is last:
-            first = self.samples[-2]
-        seconds = max(last.time_s - first.time_s, 0.001)
-        return {
-            name: max(end - first.ends[name], 0) / seconds
-            for name, end in last.ends.items()
-            if name in first.ends
-        }
+        return _rates(self.samples, window_s)
+
+    def group_rates(self) -> dict[str, float]:
+        """Records per second that each group has got past, over the last samples; empty until there are two."""
+        return _rates(self._steps, SAMPLE_S * STEPS_MAX)
 
     def history(self, topic: str | None = None) -> list[tuple[float, float]]:
         """(time, records per second since the sample before) of one topic, or of all."""
@@ -183,7 +201,10 @@ class Cluster:
     async def _read_commits(self) -> Mapping[str, Mapping[TopicPartition, CommittedOffset]]:
         listed = await self.groups.get()
         names = [g.name for found in listed.done.values() for g in found if g.type.lower() != "share"]
-        return (await self.admin.groups.offsets(names)).done
+        commits = (await self.admin.groups.offsets(names)).done
+        sums = {name: sum(found.offset for found in places.values()) for name, places in commits.items()}
+        self._steps.append(Sample(time.time(), sums))
+        return commits
 
     async def _sample(self) -> None:
         while time.monotonic() - self._visited_s < VISITED_S:

@@ -34,7 +34,7 @@ class ClusterOptions:
     name: str
     client: ClientOptions
     registry: Callable[[], Address | None] = lambda: None
-    pipelines: Callable[[], Address | None] = lambda: None
+    services: Mapping[str, Callable[[], Address | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class ConsoleOptions:
 def make_console(options: ConsoleOptions, sessions: Sessions, *, is_secure: bool) -> Console:
     """What pages and tools share. To be called in the event loop that serves them."""
     clusters = {
-        given.name: Cluster(given.name, given.client, given.registry, given.pipelines)
+        given.name: Cluster(given.name, given.client, given.registry, given.services)
         for given in options.clusters
     }
     return Console(clusters, sessions, options.roles, options.audit, options.masking, is_secure=is_secure)

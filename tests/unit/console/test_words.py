@@ -13,8 +13,7 @@ import barnabas.console
 from barnabas.console.pages import SECTIONS
 from barnabas.console.rendering import make_environment, translated
 from barnabas.console.said import said
-from barnabas.console.words import chosen
-from barnabas.console.words.chinese import CHINESE
+from barnabas.console.words import CHINESE, chosen
 
 ROOT = Path(barnabas.console.__file__).parent
 IN_TEMPLATE = re.compile(r"""\bt\(\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')""")

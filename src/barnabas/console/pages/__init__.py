@@ -9,6 +9,7 @@ from barnabas.console.pages import (
     bin,
     brokers,
     compare,
+    connectors,
     group,
     groups,
     overview,
@@ -37,6 +38,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *schemas.PAGES,
     *access.PAGES,
     *pipelines.PAGES,
+    *connectors.PAGES,
 )
 SECTIONS: Final = (
     Section("overview", "Overview", ""),
@@ -45,6 +47,7 @@ SECTIONS: Final = (
     Section("transactions", "Transactions", "/transactions"),
     Section("schemas", "Schemas", "/schemas"),
     Section("pipelines", "Pipelines", "/pipelines"),
+    Section("connectors", "Connectors", "/connectors"),
     Section("brokers", "Brokers", "/brokers"),
     Section("access", "Access", "/access"),
 )

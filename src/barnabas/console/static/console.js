@@ -19,3 +19,6 @@ document.addEventListener("click", async (event) => {
   button.textContent = "✓";
   setTimeout(() => { button.textContent = before; }, 1200);
 });
+// On a narrow screen the menu is a row that scrolls: what is open is in sight.
+const current = document.querySelector(".menu a[aria-current]");
+if (current) current.closest(".menu").scrollLeft = current.offsetLeft - 16;

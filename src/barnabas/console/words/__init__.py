@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from barnabas.console.words.chinese import CHINESE
+from barnabas.console.words.chinese import CHINESE as OF_CLUSTERS
+from barnabas.console.words.chinese_services import SERVICES
+
+CHINESE: Final[Mapping[str, str]] = {**OF_CLUSTERS, **SERVICES}
 
 LANGUAGES: Final[Mapping[str, Mapping[str, str]]] = {"en": {}, "zh": CHINESE}
 NAMES: Final = {"en": "English", "zh": "中文"}

@@ -41,6 +41,12 @@ OPTIONS: Final = {
         str,
         repeats=True,
     ),
+    "connect": ServiceOption(
+        "URL",
+        "A worker of Connect; NAME=URL for that of a further cluster; may be repeated.",
+        str,
+        repeats=True,
+    ),
     "roles": ServiceOption(
         "FILE", "Who may do what: lines USER ROLE [CLUSTER [NAME]], ROLE one of none, read, operate, admin."
     ),
@@ -58,6 +64,8 @@ OPTIONS: Final = {
         str,
     ),
 }
+SERVICES: Final = ("pipelines", "connect")
+"""The options that say where services answer, named as the services are in `start --with`."""
 MCP: Final = ("read", "change")
 """What assistants may do."""
 
@@ -92,8 +100,8 @@ def _clusters(given: Given) -> Iterator[ClusterOptions]:
             raise UsageError(f"--also {name}: there is a cluster of this name already")
         where[name] = properties_of(text, "--also")
     registries = _by_name(values["registry"], first, "registry")
-    pipelines = _by_name(values["pipelines"], first, "pipelines")
-    for word, named in (("registry", registries), ("pipelines", pipelines)):
+    services = {word: _by_name(values[word], first, word) for word in SERVICES}
+    for word, named in (("registry", registries), *services.items()):
         for name, address in named.items():
             if name not in where:
                 raise UsageError(f"--{word} {name}=...: there is no cluster of this name")
@@ -109,18 +117,21 @@ def _clusters(given: Given) -> Iterator[ClusterOptions]:
             registry = _address(Address(url))
         else:
             registry = given.registry if name == first else lambda: None
-        yield ClusterOptions(name, client, registry, _pipelines(given, pipelines.get(name), name == first))
+        where_of = {
+            word: _service(given, word, named.get(name), name == first) for word, named in services.items()
+        }
+        yield ClusterOptions(name, client, registry, where_of)
 
 
 def _address(address: Address) -> Callable[[], Address | None]:
     return lambda: address
 
 
-def _pipelines(given: Given, url: str | None, is_first: bool) -> Callable[[], Address | None]:
-    """Where the server of a cluster's pipelines answers: at the URL, otherwise in this process for the first cluster."""
+def _service(given: Given, name: str, url: str | None, is_first: bool) -> Callable[[], Address | None]:
+    """Where a cluster's service answers: at the URL, otherwise in this process for the first cluster."""
     if url is not None:
         return _address(Address(url))
-    return lambda: given.neighbour("pipelines") if is_first else None
+    return lambda: given.neighbour(name) if is_first else None
 
 
 def make(given: Given) -> HttpServer:
