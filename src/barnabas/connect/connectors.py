@@ -114,6 +114,8 @@ class SourceConnector(Connector):
     poll_interval_ms: ClassVar[int] = 500
     """How long the worker waits after a poll of all partitions that returned nothing. An option `poll.interval.ms` of the
     connector has precedence."""
+    leaves_no_trace: ClassVar[bool] = False
+    """Whether records may be polled only to be looked at: nothing is taken from the other side or created there."""
 
     def start(self, config: Config, context: SourceContext) -> None:
         """Called once, before the first poll. Raises ConnectError."""
@@ -151,6 +153,10 @@ class SourceConnector(Connector):
 
 class SinkConnector(Connector):
     """Writes from topics to somewhere."""
+
+    stores_on_flush: ClassVar[bool] = True
+    """Whether `flush` makes everything durable that was put, whatever the connector waits for otherwise. Only then can it
+    be the target of a pipeline."""
 
     def start(self, config: Config, context: SinkContext) -> None:
         """Called once. Raises ConnectError."""

@@ -70,6 +70,7 @@ class Rows:
 class JdbcSource(SourceConnector):
     """See the module."""
 
+    leaves_no_trace = True
     doc = "Rows of database tables, polled by a counter or a time of change."
     aliases = ("io.confluent.connect.jdbc.JdbcSourceConnector",)
     options = declared.SOURCE

@@ -118,6 +118,7 @@ QUICKSTARTS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
 class Datagen(SourceConnector):
     """Records of a quickstart or an Avro schema."""
 
+    leaves_no_trace = True
     doc = "Made-up records, of a quickstart or an Avro schema with arg.properties."
     aliases = ("io.confluent.kafka.connect.datagen.DatagenConnector",)
     options = (

@@ -32,6 +32,7 @@ LINE_BYTES_MAX: Final = 64 << 20
 class FileStreamSource(SourceConnector):
     """Each line that ends is a record; the file may grow, and may come later."""
 
+    leaves_no_trace = True
     doc = "Lines of a file, which may grow, as records of a topic."
     aliases = ("org.apache.kafka.connect.file.FileStreamSourceConnector",)
     options = (

@@ -80,6 +80,7 @@ class HttpSink(SinkConnector):
 class HttpSource(SourceConnector):
     """Asks a URL for JSON, again and again."""
 
+    leaves_no_trace = True
     doc = "Asks a URL for JSON, again and again; each element is a record."
     aliases = ("io.confluent.connect.http.HttpSourceConnector",)
     options = (

@@ -62,6 +62,7 @@ class S3Sink(SinkConnector):
 
     doc = "Stores records as objects of S3, or as files of a folder (store.url=file:///DIR)."
     aliases = ("io.confluent.connect.s3.S3SinkConnector",)
+    stores_on_flush = False
     options = (
         ConnectorOption("s3.bucket.name", importance=Importance.HIGH, doc="The S3 Bucket."),
         ConnectorOption("s3.region", default="us-west-2", doc="The region of the bucket."),

@@ -38,6 +38,7 @@ Rows = Iterator[tuple[Schema | None, Any]]
 class SpoolDir(SourceConnector):
     """All formats; `format` says which, or the class."""
 
+    leaves_no_trace = True
     doc = "Files that are put into a folder: CSV, JSON lines, lines, Avro, Parquet."
     format: ClassVar[str] = ""
     options = (

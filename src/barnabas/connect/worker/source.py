@@ -33,6 +33,8 @@ log = logging.getLogger("barnabas.connect")
 TRANSACTION_S: Final = 60.0
 RETRY_S: Final = 0.5
 RETRY_MAX_S: Final = 30.0
+ROUND_S: Final = 0.5
+"""Between polls that returned nothing, if the task is to end when nothing comes."""
 DEFAULTS: Final = {
     "partitioner": "murmur2_random",
     "linger.ms": 5,
@@ -44,10 +46,19 @@ DEFAULTS: Final = {
 
 
 class SourceTask:
-    """One run of a task, in one thread, until it fails or is stopped."""
+    """One run of a task, in one thread, until it fails or is stopped. rounds: it also ends after so many polls of all
+    partitions in a row that returned nothing; None: it waits for more."""
 
-    def __init__(self, services: Services, task: TaskId, loaded: Loaded, stopping: threading.Event) -> None:
+    def __init__(
+        self,
+        services: Services,
+        task: TaskId,
+        loaded: Loaded,
+        stopping: threading.Event,
+        rounds: int | None = None,
+    ) -> None:
         self._services, self._task, self._loaded, self._stopping = services, task, loaded, stopping
+        self._rounds = rounds
         self._config = loaded.config
         self._exact = services.options["exactly.once.source.support"] != "disabled"
         self._counts = services.counts.setdefault(task, Counts())
@@ -112,12 +123,16 @@ class SourceTask:
 
     def _loop(self, connector: SourceConnector) -> None:
         interval_s = _interval_s(connector, self._config)
-        while not self._stopping.is_set():
+        if self._rounds is not None:
+            interval_s = min(interval_s, ROUND_S)
+        empty = 0
+        while not self._stopping.is_set() and empty != self._rounds:
             count = 0
             for partition in self._partitions:
                 if self._stopping.is_set():
                     return
                 count += self._turn(connector, partition)
+            empty = 0 if count else empty + 1
             if not count:
                 self._stopping.wait(interval_s)
 

@@ -14,7 +14,8 @@ from barnabas.pipelines.plan.places import ASIDE
 class Source:
     """What is read; if from brokers, exactly one of topics and pattern is set. encoding: of values that a step reads as
     text; None is UTF-8. kind: see kinds/sources/. settings: of kinds that do not read topics. deletes: whether a record
-    without a value stands for a delete of its key.
+    without a value stands for a delete of its key. connector: the configuration of a source connector that fills the
+    topics while the pipeline runs; empty if there is none.
 
     Spark keeps the offsets of a source as JSON in the checkpoint, and a kind may choose any: those of topics are Kafka's.
     """
@@ -28,6 +29,7 @@ class Source:
     kind: str = "topic"
     settings: Mapping[str, Any] = field(default_factory=dict, metadata=ASIDE)
     deletes: bool = False
+    connector: Mapping[str, str] = field(default_factory=dict, metadata=ASIDE)
 
     @property
     def of_topics(self) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.pipelines.compiler.queries import QueryReport
 from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
+from barnabas.pipelines.serving.feeds import Feeds
 from barnabas.pipelines.serving.rates import Gauge
 from barnabas.pipelines.serving.standstill import Standstill
 
@@ -45,7 +46,7 @@ class Managed:
     failure; `ended` is set then. reports: numbers by query, which are kept when it restarts; None: each start counts
     from zero. failures: the last ones, each with its time and reason, oldest first. stands, stuck: by query, whether
     it moves, and a line about each that does not. query_ids: Spark's ids of its queries. begun_at: when the start in
-    progress began, in monotonic seconds.
+    progress began, in monotonic seconds. feeds: the connectors that fill topics of its sources, while they run.
     """
 
     spec: PipelineSpec
@@ -74,6 +75,7 @@ class Managed:
     looked_at: float = 0.0
     query_ids: set[str] = field(default_factory=set)
     begun_at: float | None = None
+    feeds: Feeds | None = None
     waiting_since: float | None = None
     target_since: float | None = None
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)

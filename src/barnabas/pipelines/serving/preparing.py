@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Container
 from typing import TYPE_CHECKING, Final
 
 from barnabas.client.blocking import BlockingClient, NewTopic
@@ -55,14 +56,15 @@ def _prepare(spec: PipelineSpec, bootstrap: str) -> None:
         with BlockingClient(options) as client:
             read = tuple(dict.fromkeys(topic for source in spec.sources for topic in source.topics))
             known = client.describe(read)
+            filled = {topic for source in spec.sources if source.connector for topic in source.topics}
             for topic in read:
-                if topic not in known:
+                if topic not in known and topic not in filled:
                     raise PipelineError(
                         f"topic {topic} does not exist: create it with `barnabas topic create {topic}`"
                     )
             client.create_topics(new_topics(spec), exist_ok=True)
             _check_changelogs(client, spec)
-            _check_tables(client, spec)
+            _check_tables(client, spec, known)
     except BrokerUnavailable as error:
         raise BrokerAway(f"{error}: start a broker with `barnabas start`, or name another with -b") from error
     except ClientError as error:
@@ -82,13 +84,14 @@ def _check_changelogs(client: BlockingClient, spec: PipelineSpec) -> None:
             )
 
 
-def _check_tables(client: BlockingClient, spec: PipelineSpec) -> None:
-    """Logs a warning for each topic of a table that loses old records without regard to their keys."""
+def _check_tables(client: BlockingClient, spec: PipelineSpec, known: Container[str]) -> None:
+    """Logs a warning for each topic of a table that loses old records without regard to their keys. known: the topics
+    that exist; a connector may create others."""
     for relation in spec.plan.relations.values():
         origin = relation.origin
         if not isinstance(origin, Scan) or not origin.table:
             continue
-        for topic in origin.source.topics:
+        for topic in filter(known.__contains__, origin.source.topics):
             configs = client.topic_configs(topic)
             limits = (configs.get("retention.ms"), configs.get("retention.bytes"))
             if "delete" in (configs.get("cleanup.policy") or "") and limits != ("-1", "-1"):

@@ -13,6 +13,7 @@ from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import ClientError
 from barnabas.pipelines.compiler.outputs import query_rows
 from barnabas.pipelines.compiler.relations import opened, run_steps
+from barnabas.pipelines.kinds.connectors import connectors
 from barnabas.pipelines.plan.errors import PipelineError, suggestion
 from barnabas.pipelines.plan.operators import Operator
 from barnabas.pipelines.plan.outputs import Output
@@ -23,7 +24,7 @@ from barnabas.pipelines.spark.frame import Frame
 from barnabas.pipelines.spark.outgoing import json_value
 from barnabas.pipelines.spark.session.start import adopt_session
 from barnabas.pipelines.spark.topics.options import client_options
-from barnabas.pipelines.spark.topics.records import as_rows, first_records, last_records
+from barnabas.pipelines.spark.topics.records import as_rows, first_records, last_records, made_records
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,7 +85,7 @@ def preview(
 
     if not spec.plan.single:
         return _preview_source(spark, spec, bootstrap, topic, count, oldest)
-    table = _records(connection_options(spec, bootstrap), spec, topic, count, oldest)
+    table = _records(connection_options(spec, bootstrap), spec, spec.source, topic, count, oldest)
     chosen = _output(spec, output)
     steps = spec.plan[chosen.relation].operators + chosen.operators
     records = preview_rows(spark, steps, table, spec.source)
@@ -106,7 +107,7 @@ def _preview_source(
     if topic not in by_topic:
         raise PipelineError(f"{spec.where}: no source reads topic {topic}; {suggestion(topic, by_topic)}")
     relation, source = by_topic[topic]
-    table = _records(connection_options(spec, bootstrap), spec, topic, count, oldest)
+    table = _records(connection_options(spec, bootstrap), spec, source, topic, count, oldest)
     return preview_rows(spark, relation.operators, table, source)
 
 
@@ -133,14 +134,25 @@ def _output(spec: PipelineSpec, output: str | None) -> Output:
 
 
 def _records(
-    options: dict[str, str], spec: PipelineSpec, topic: str | None, count: int, oldest: bool
+    options: dict[str, str],
+    spec: PipelineSpec,
+    source: Source,
+    topic: str | None,
+    count: int,
+    oldest: bool,
 ) -> pa.Table:
-    topics = (topic,) if topic is not None else spec.source.topics
+    """Records of the topics; of the connector that is to fill them, if they do not exist yet."""
+    topics = (topic,) if topic is not None else source.topics
     if not topics:
         raise PipelineError(f"{spec.where}: the source is a pattern: name one topic with --topic")
     take: Callable[..., pa.Table] = first_records if oldest else last_records
     try:
         with BlockingClient(client_options(options)) as client:
+            if source.connector and not client.describe(tuple(topics)):
+                found = connectors().sample(source.connector, topics, count)
+                return made_records(
+                    [(r.topic, r.number, r.key, r.value, r.headers, r.timestamp_ms) for r in found]
+                )
             return take(client, topics, count)
     except ClientError as error:
         raise PipelineError(str(error)) from error

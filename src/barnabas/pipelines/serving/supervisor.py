@@ -37,6 +37,7 @@ from barnabas.pipelines.entries.document import duration_seconds
 from barnabas.pipelines.entries.hiding import hide
 from barnabas.pipelines.plan.errors import BrokerAway, PipelineError, TargetAway
 from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
+from barnabas.pipelines.serving.feeds import Feeds, has_feeds
 from barnabas.pipelines.serving.lags import Lags
 from barnabas.pipelines.serving.logs import Line, last_trouble
 from barnabas.pipelines.serving.managed import Managed, Running, Wanted
@@ -120,7 +121,7 @@ class Supervisor:
         """Stops every query after its micro-batch, and the threads. The requested states are not changed."""
         self._closing.set()
         self._thread.join()
-        self.halt([m for m in self._pipelines.values() if m.running or m.work is not None])
+        self.halt([m for m in self._pipelines.values() if m.running or m.feeds or m.work is not None])
         self._workers.shutdown(wait=False, cancel_futures=True)
 
     def halt(self, pipelines: list[Managed]) -> None:
@@ -135,6 +136,7 @@ class Supervisor:
 
     def _halt_held(self, pipelines: list[Managed]) -> None:
         for managed in pipelines:
+            self._close_feeds(managed)
             if managed.running:
                 managed.brake.touch()
                 ring_feeds(managed.brake)
@@ -213,6 +215,7 @@ class Supervisor:
         managed.begun_at = time.monotonic()
         try:
             # This may take long, so it does not hold the lock: the pipeline can be paused meanwhile.
+            self._open_feeds(managed)
             prepare(managed.spec, self.address(managed.spec))
             with self._starts, managed.lock:
                 there = self._pipelines.get(managed.spec.name) is managed
@@ -233,7 +236,31 @@ class Supervisor:
                 managed.target_since = (managed.target_since or time.time()) if is_away else None
             if reason is not None and managed.wanted is Wanted.RUNNING:
                 self._give_up(managed, reason)
+            if not managed.running and (managed.once or managed.wanted is not Wanted.RUNNING):
+                self._close_feeds(managed)
             managed.work, managed.begun_at = None, None
+
+    def _open_feeds(self, managed: Managed) -> None:
+        """Starts the connectors that fill the topics of a pipeline, if it has any; they outlive failures of its queries.
+        Raises PipelineError."""
+        if managed.feeds is not None or not has_feeds(managed.spec):
+            return
+
+        def tell(level: str, text: str) -> None:
+            self._tell(managed, "connector", "", logging.getLevelNamesMapping()[level], reason=text)
+
+        managed.feeds = Feeds(managed.spec, self.address(managed.spec), tell)
+        try:
+            managed.feeds.open(once=managed.once)
+        except PipelineError:
+            self._close_feeds(managed)
+            raise
+
+    @staticmethod
+    def _close_feeds(managed: Managed) -> None:
+        feeds, managed.feeds = managed.feeds, None
+        if feeds is not None:
+            feeds.close()
 
     def _start(self, managed: Managed) -> None:
         spec = managed.spec
@@ -411,6 +438,9 @@ class Supervisor:
         begun = managed.begun_at
         if begun is not None and managed.state == "starting" and time.monotonic() - begun > PATIENCE_SECONDS:
             return f"has been starting for {duration_text(time.monotonic() - begun)}"
+        feeds = managed.feeds
+        if feeds is not None and (trouble := feeds.trouble()) is not None:
+            return hide(f"a connector does not run: {trouble}", managed.spec.secrets)
         return "; ".join(f"{name}: {line}" for name, line in sorted(managed.stuck.copy().items())) or None
 
     def status_of(self, managed: Managed) -> dict[str, Any]:

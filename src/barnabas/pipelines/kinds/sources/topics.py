@@ -2,6 +2,7 @@
 
     {topic: orders, start: latest}      {topics: [a, b]}      {pattern: "logs-.*"}
     {table: customers}                  a compacted topic
+    {topic: orders, connector: {connector.class: JdbcSourceConnector, ...}}     a connector fills it
 
 A table is read as a stream of changes, and kept in the state of each query that needs it.
 """
@@ -20,6 +21,7 @@ from barnabas.client.patterns import PatternError, java_pattern
 from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Choice, Either, Group, Named, Several, Text
 from barnabas.pipelines.formats.columns import BASE_COLUMNS, ddl_schema
+from barnabas.pipelines.kinds.connectors import checked_connector, connector_shape
 from barnabas.pipelines.kinds.sources.base import Reading, SourceKind
 from barnabas.pipelines.plan.errors import suggestion
 from barnabas.pipelines.plan.sources import Source
@@ -54,6 +56,7 @@ def option_names(known: Mapping[str, Option]) -> Named:
     )
 
 
+CONNECTOR: Final = connector_shape("source")
 ENCODING: Final = Text("encoding of the values, if a step reads them as text; default UTF-8")
 SHAPE: Final = Group(
     {
@@ -69,12 +72,18 @@ SHAPE: Final = Group(
             "what records without a value are: records (default), or deletes of what has their key in the targets",
         ),
         "options": option_names(SOURCE_NAMES),
+        "connector": CONNECTOR,
     },
     "what is read",
     one_of=("topic", "topics", "pattern"),
 )
 TABLE_SHAPE: Final = Group(
-    {"table": Text("a compacted topic"), "encoding": ENCODING, "options": SHAPE.entries["options"]},
+    {
+        "table": Text("a compacted topic"),
+        "encoding": ENCODING,
+        "options": SHAPE.entries["options"],
+        "connector": CONNECTOR,
+    },
     "the newest record of each key",
     required=("table",),
 )
@@ -107,6 +116,9 @@ def _check(item: Item, found: Mapping[str, Item]) -> Source:
         options={**starting, **options},
         where=found.get("options", item).where,
         deletes="tombstones" in found and found["tombstones"].text() == "deletes",
+        connector=checked_connector(found["connector"], lambda known: known.check_source)
+        if "connector" in found
+        else {},
     )
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from barnabas.pipelines.kinds.targets.base import TargetKind
 from barnabas.pipelines.kinds.targets.clickhouse import CLICKHOUSE
+from barnabas.pipelines.kinds.targets.connector import CONNECTOR
 from barnabas.pipelines.kinds.targets.console import CONSOLE
 from barnabas.pipelines.kinds.targets.database import DATABASE
 from barnabas.pipelines.kinds.targets.elasticsearch import ELASTICSEARCH
@@ -14,5 +15,5 @@ from barnabas.pipelines.kinds.targets.files import FILES
 from barnabas.pipelines.kinds.targets.view import VIEW
 
 TARGETS: Final[Mapping[str, TargetKind]] = {
-    kind.name: kind for kind in (FILES, DATABASE, ELASTICSEARCH, CLICKHOUSE, CONSOLE, VIEW)
+    kind.name: kind for kind in (FILES, DATABASE, ELASTICSEARCH, CLICKHOUSE, CONNECTOR, CONSOLE, VIEW)
 }

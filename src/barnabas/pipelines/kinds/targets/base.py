@@ -63,8 +63,9 @@ class Delivery:
 @dataclass(frozen=True, slots=True)
 class Task:
     """The part of a delivery that one Spark task has. part: the number of the task; a repeated micro-batch may be divided
-    in another way. open: whether documents may have fields without a column. in_order: whether its rows come from records,
-    in their order, and all rows from the offsets between the first and the last of a partition are in this part."""
+    in another way. open: whether documents may have fields without a column. nested: the fields whose values are objects,
+    lists or variants, as JSON text. in_order: whether its rows come from records, in their order, and all rows from the
+    offsets between the first and the last of a partition are in this part."""
 
     query: str
     batch_id: int
@@ -72,6 +73,7 @@ class Task:
     identity: str = ""
     open: bool = False
     in_order: bool = False
+    nested: frozenset[str] = frozenset()
 
     @property
     def label(self) -> str:
@@ -195,7 +197,9 @@ def deliver_rows(
     plain = _in_order(rows, spec, output).select(
         *columns, *[plain_column(rows, name) for name in fields], *marks
     )
-    work = _Work(kind.name, target.options, delivery, open, kind.deliver, output, keeps_order(spec, output))
+    nested = frozenset(name for name in fields if _is_nested(rows, name))
+    in_order = keeps_order(spec, output)
+    work = _Work(kind.name, target.options, delivery, open, kind.deliver, output, in_order, nested)
     bury(plain.mapInArrow(work, RESULT_DDL), spec, settings)
 
 
@@ -252,13 +256,20 @@ def result_columns(rows: DataFrame) -> list[Any]:
     return [*found, error]
 
 
+NESTED: Final = ("struct", "map", "array")
+
+
+def _is_nested(rows: DataFrame, name: str) -> bool:
+    return bool(rows.schema[name].dataType.simpleString().startswith((*NESTED, "variant")))
+
+
 def plain_column(rows: DataFrame, name: str) -> Any:
     """A field in a type that other programs can read: objects as JSON text, variants as text."""
     kind = rows.schema[name].dataType.simpleString()
     column = F.col(quoted(name))
     if kind == "variant":
         column = column.cast("string")
-    elif kind.startswith(("struct", "map", "array")):
+    elif kind.startswith(NESTED):
         column = json_text(rows, column)
     return column.alias(name)
 
@@ -281,6 +292,7 @@ class _Work:
     deliver: Deliver
     output: str
     in_order: bool
+    nested: frozenset[str]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -288,7 +300,9 @@ class _Work:
         context = TaskContext.get()
         part = 0 if context is None else context.partitionId()
         delivery = self.delivery
-        task = Task(delivery.query, delivery.batch_id, part, delivery.identity, self.open, self.in_order)
+        task = Task(
+            delivery.query, delivery.batch_id, part, delivery.identity, self.open, self.in_order, self.nested
+        )
         failed_before: list[pa.RecordBatch] = []
         results = self.deliver(self.options, task, self._good(batches, failed_before))
         for batch, refused in results:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -63,6 +64,26 @@ def first_records(client: BlockingClient, topics: Iterable[str], count: int) -> 
         client, {p: (starts[p].offset, min(ends[p].offset, starts[p].offset + count)) for p in pairs}
     )
     return table.slice(0, count)
+
+
+def made_records(
+    rows: Iterable[tuple[str, int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int]],
+) -> pa.Table:
+    """Records that are in no topic yet: topic, offset, key, value, headers, and milliseconds since 1970."""
+    schema = arrow_schema(COLUMNS)
+    made = [
+        {
+            "topic": topic,
+            "partition": 0,
+            "offset": offset,
+            "key": key,
+            "value": value,
+            "timestamp": datetime.fromtimestamp(at_ms / 1000, UTC),
+            "headers": [{"key": name, "value": data} for name, data in headers] or None,
+        }
+        for topic, offset, key, value, headers, at_ms in rows
+    ]
+    return pa.Table.from_pylist(made, schema=schema)
 
 
 def as_rows(spark: SparkSession, table: pa.Table) -> DataFrame:
