@@ -60,7 +60,7 @@ sim: $(READY) ## simulate a whole broker and a whole cluster, with SEEDS=10000 s
 	$(PARALLEL) tests/sim/broker tests/sim/cluster --seeds $(SEEDS) --cluster-seeds $(SEEDS) --timeout 0
 
 soak: $(READY) ## run the tests that take minutes: clusters in simulation, faults under real clients
-	$(PARALLEL) tests/sim/cluster --cluster-seeds $(CLUSTER_SEEDS) --timeout 3600
+	$(PARALLEL) tests/sim/broker tests/sim/cluster --seeds $(SEEDS) --cluster-seeds $(CLUSTER_SEEDS) --timeout 3600
 	BARNABAS_TEST_THOROUGH=1 $(PARALLEL) tests/unit tests/fuzz
 	$(PYTEST) -m soak --timeout 3600
 

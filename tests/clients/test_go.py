@@ -10,6 +10,7 @@ import pytest
 from tests.clients import foreign
 from tests.clients.drivers import Confluent, Message
 from tests.support.admin import create_topic
+from tests.support.examples import one_in
 from tests.support.process import BrokerProcess
 
 pytestmark = pytest.mark.go
@@ -25,7 +26,7 @@ def probe() -> list[str]:
     return [str(foreign.go_program("go", SOURCES, "the Go modules"))]
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("codec", one_in(4, CODECS))
 @pytest.mark.parametrize("client", ["franz", "sarama"])
 def test_what_is_produced_comes_back(probe: list[str], bootstrap: str, client: str, codec: str) -> None:
     """Each codec with acks 0, 1 and all."""

@@ -36,6 +36,7 @@ from barnabas.services.option import MEGABYTE
 from barnabas.services.rows.pipelines import PIPELINES
 from barnabas.testing import Broker
 from tests.support.admin import create_topic
+from tests.support.examples import one_in
 from tests.support.heavy_http import LARGE_BYTES, HeavyRequest, heavy_requests
 from tests.support.leftovers import shared
 from tests.support.turns import LockHolds, Turns
@@ -160,13 +161,7 @@ def too_long(service: str, found: dict[str, tuple[int, int, int]]) -> dict[str, 
     return {shape: row for shape, row in found.items() if row[1] > TURN_CPU_MS_MAX or row[2] > held_ms_max}
 
 
-@pytest.mark.parametrize(
-    ("service", "method", "path"),
-    [
-        pytest.param(*route, id=" ".join(route), marks=[] if number % 3 == 0 else pytest.mark.soak)
-        for number, route in enumerate(ROUTES)
-    ],
-)
+@pytest.mark.parametrize(("service", "method", "path"), one_in(6, ROUTES))
 def test_no_heavy_request_holds_up_the_services(
     services: AllServices, service: str, method: str, path: str
 ) -> None:

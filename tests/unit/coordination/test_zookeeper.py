@@ -331,7 +331,7 @@ def test_sasl_as_brokers_are_given_it(sasl_zookeeper: ZooKeeperServer, tmp_path:
     settings = {
         "zookeeper.connect": f"{sasl_zookeeper.address}/sasl",
         "zookeeper.set.acl": "true",
-        "zookeeper.connection.timeout.ms": "15000",
+        "zookeeper.connection.timeout.ms": "60000",  # on a busy machine
         "log.dirs": str(tmp_path / "log"),
     }
 
