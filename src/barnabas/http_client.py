@@ -9,7 +9,8 @@ followed, and the environment's proxies are not used.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -135,6 +136,81 @@ def ask(
         return service.ask(method, path, body, headers, bytes_max=bytes_max)
     finally:
         service.close()
+
+
+class Stream:
+    """An answer whose lines come one after the other, perhaps for days. status, media_type: as of Answer."""
+
+    def __init__(self, response: urllib3.BaseHTTPResponse, pool: urllib3.HTTPConnectionPool) -> None:
+        self.status = response.status
+        self.media_type = response.headers.get("content-type", "")
+        self._response, self._pool = response, pool
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines, until the service or `close` ends them. Raises NoAnswer."""
+        import http.client
+
+        import urllib3
+
+        rest = b""
+        try:
+            for part in self._response.stream(1 << 16, decode_content=False):
+                *whole, rest = (rest + part).split(b"\n")
+                yield from whole
+        except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError, ValueError) as error:
+            raise _no_answer(error) from error
+        if rest:
+            yield rest
+
+    def whole(self, bytes_max: int = 1 << 20) -> Answer:
+        """All of it, for an answer that is an error."""
+        return Answer(self.status, self._response.read(bytes_max) or b"", self.media_type)
+
+    def close(self) -> None:
+        """End it, from any thread: whoever waits for a line stops waiting."""
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
+            self._response.shutdown()
+        self._response.close()
+        self._pool.close()
+
+
+def stream(
+    address: Address,
+    method: str,
+    path: str,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    *,
+    connect_s: float,
+) -> Stream:
+    """A request whose answer comes line by line, without a limit of time once it is connected.
+
+    Raises BadAddress, NoAnswer.
+    """
+    import http.client
+
+    import urllib3
+
+    parts = parts_of(address.url)
+    pool = _pool(parts, address, connect_s, 1)
+    sent = urllib3.HTTPHeaderDict({"User-Agent": "barnabas", **login_of(parts)})
+    sent.update(headers)
+    try:
+        response = pool.urlopen(
+            method,
+            parts.path.rstrip("/") + path,
+            body,
+            sent,
+            retries=False,
+            redirect=False,
+            preload_content=False,
+            decode_content=False,
+            timeout=urllib3.Timeout(connect=connect_s, read=None),
+        )
+    except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError) as error:
+        pool.close()
+        raise _no_answer(error) from error
+    return Stream(response, pool)
 
 
 def parts_of(url: str) -> SplitResult:

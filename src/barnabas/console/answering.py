@@ -273,7 +273,7 @@ class PageAnswers:
                 done, cluster = await self._change(exchange, action, fields)
             except Exception as raised:
                 return await self._shown(exchange, {}, error=_refused(raised), form=fields)
-            if not action.is_change:
+            if action.shows or not action.is_change:
                 return await self._shown(exchange, {}, form=fields, done=done)
             home = f"/clusters/{encoded(cluster.name)}"
             response = RedirectResponse(home + done.go_to, 303, SAFE)

@@ -105,9 +105,11 @@ class Cluster:
         self.registry = registry
         self._services = services or {}
         self.where = ",".join(f"{host}:{port}" for host, port in options.bootstrap)
-        patient = patient_for_pages(options)
-        self.admin = AsyncAdmin(patient)
-        self.reading = AsyncCluster(patient)
+        self.patient = patient_for_pages(options)
+        self.others: Mapping[str, Cluster] = {}
+        """All clusters of the console by their names, once they are made."""
+        self.admin = AsyncAdmin(self.patient)
+        self.reading = AsyncCluster(self.patient)
         """Connections for records: a broker answers in order, so a large answer would hold up the others."""
         self.decoder = Decoder(registry)
         self.layout = Kept(self._read_layout, 2, 20)

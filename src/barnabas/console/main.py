@@ -57,6 +57,8 @@ def make_console(options: ConsoleOptions, sessions: Sessions, *, is_secure: bool
         given.name: Cluster(given.name, given.client, given.registry, given.services)
         for given in options.clusters
     }
+    for cluster in clusters.values():
+        cluster.others = clusters
     return Console(clusters, sessions, options.roles, options.audit, options.masking, is_secure=is_secure)
 
 
@@ -126,7 +128,7 @@ def is_streaming(scope: Scope) -> bool:
     return (
         scope["method"] == "GET"
         and path.startswith("/api/")
-        and path.endswith(("/tail", "/search", "/export"))
+        and path.endswith(("/tail", "/search", "/export", "/verify"))
     )
 
 

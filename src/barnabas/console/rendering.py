@@ -85,6 +85,11 @@ def decoded_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=plain)
 
 
+def json_line(value: Any) -> str:
+    """A JSON value in one line."""
+    return visible(json.dumps(value, ensure_ascii=False, default=plain))
+
+
 def plain(value: Any) -> Any:
     """What JSON does not know of what pages return."""
     if isinstance(value, Said):
@@ -164,7 +169,7 @@ def make_environment() -> Environment:
     )
     filters: Mapping[str, Callable[..., Any]] = {
         "size": size, "number": number, "rate": rate, "moment": moment, "part": encoded, "visible": visible,
-        "pretty": decoded_json,
+        "pretty": decoded_json, "line": json_line,
     }  # fmt: skip
     environment.filters.update(filters)
     environment.globals.update(t=_t, with_query=_with_query, bar=_bar, escape=escape)

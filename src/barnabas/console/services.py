@@ -51,7 +51,14 @@ CONNECT: Final = Kind(
     said("The Connect worker does not answer at {url}: {reason}").text,
     said("{url} does not answer as a Connect worker does").text,
 )
-KINDS: Final = (PIPELINES, CONNECT)
+SQL: Final = Kind(
+    "sql",
+    "the SQL server",
+    said("No SQL server is known for this cluster"),
+    said("Start one with barnabas sql start, and the console with --sql URL."),
+    said("The SQL server does not answer at {url}: {reason}").text,
+    said("{url} does not answer as a SQL server does").text,
+)
 RUNS: Final = said("Look whether it runs; this page tries again by itself.")
 
 

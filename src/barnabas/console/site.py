@@ -20,7 +20,8 @@ class Action:
     """A change: POST with a form's fields (pages) or a JSON object (the API).
 
     path: below the cluster's. named: the field of the path whose role counts; None: the cluster's own.
-    is_change: False for what only looks (a preview); it is not audited.
+    is_change: False for what only looks (a preview); it is not audited. shows: its result is shown on the page that has the
+    form, as that of a preview is.
     """
 
     path: str
@@ -28,6 +29,7 @@ class Action:
     needs: Role = Role.ADMIN
     named: str | None = None
     is_change: bool = True
+    shows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from barnabas.admin import Admin, Link, TopicPartition
-from barnabas.cli.mirroring.comparing import Pieces, Range, batches_of, compare, records_of
 from barnabas.cli.mirroring.mirror import app, link_of, read_config, state_of, with_links
+from barnabas.cli.mirroring.reading import records_of
 from barnabas.client.cluster import Cluster
+from barnabas.client.comparing import Pieces, Range, batches_of, compare
 from barnabas.terminal.administering import administering, explained, options_of
 from barnabas.terminal.connection import Connection, connect
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK

@@ -12,11 +12,13 @@ from barnabas.console.pages import (
     connectors,
     group,
     groups,
+    mirrors,
     overview,
     pipelines,
     produce,
     records,
     schemas,
+    sql,
     topic,
     topics,
     transactions,
@@ -39,6 +41,8 @@ PAGES: Final[tuple[Page, ...]] = (
     *access.PAGES,
     *pipelines.PAGES,
     *connectors.PAGES,
+    *sql.PAGES,
+    *mirrors.PAGES,
 )
 SECTIONS: Final = (
     Section("overview", "Overview", ""),
@@ -48,6 +52,8 @@ SECTIONS: Final = (
     Section("schemas", "Schemas", "/schemas"),
     Section("pipelines", "Pipelines", "/pipelines"),
     Section("connectors", "Connectors", "/connectors"),
+    Section("sql", "SQL", "/sql"),
+    Section("mirrors", "Mirrors", "/mirrors"),
     Section("brokers", "Brokers", "/brokers"),
     Section("access", "Access", "/access"),
 )

@@ -4,6 +4,17 @@
 (() => {
   const area = document.querySelector("textarea[data-editor]");
   if (!area || !window.CodeMirror) return;
+  // Names, functions and keywords of SQL, as the server knows them.
+  const words = (area.dataset.words || "").split(" ").filter(Boolean);
+  const complete = (editor) => {
+    const place = editor.getCursor(), line = editor.getLine(place.line).slice(0, place.ch);
+    const typed = /[A-Za-z_][\w.]*$/.exec(line), begun = typed ? typed[0].toUpperCase() : "";
+    return {
+      list: words.filter((word) => word.toUpperCase().startsWith(begun)).slice(0, 50),
+      from: CodeMirror.Pos(place.line, place.ch - begun.length),
+      to: place,
+    };
+  };
   const editor = CodeMirror.fromTextArea(area, {
     mode: area.dataset.editor === "sql" ? "text/x-sql" : "yaml",
     lineNumbers: true,
@@ -12,7 +23,8 @@
     viewportMargin: Infinity,
     gutters: ["CodeMirror-linenumbers", "mistakes"],
     // Tab leaves the editor, so that the keyboard alone is enough; Ctrl-] and Ctrl-[ indent.
-    extraKeys: { Tab: false, "Shift-Tab": false },
+    extraKeys: { Tab: false, "Shift-Tab": false, "Ctrl-Space": "autocomplete" },
+    hintOptions: { hint: complete, completeSingle: false },
     screenReaderLabel: area.labels[0] ? area.labels[0].textContent : area.name,
   });
   area.removeAttribute("required");  // the hidden textarea could not be focused
@@ -20,6 +32,11 @@
     editor.save();
     area.dispatchEvent(new Event("input", { bubbles: true }));
   });
+  if (words.length) {
+    editor.on("inputRead", (_, change) => {
+      if (/^[A-Za-z_]$/.test(change.text[0])) editor.showHint();
+    });
+  }
   const mark = () => {
     editor.clearGutter("mistakes");
     for (let line = 0; line < editor.lineCount(); line++) editor.removeLineClass(line, "wrap", "mistaken");

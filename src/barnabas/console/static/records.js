@@ -11,8 +11,10 @@
   const choose = () => {
     for (const part of form.querySelectorAll("[data-for]")) part.hidden = part.dataset.for !== form.elements.from.value;
   };
-  form.elements.from.addEventListener("change", choose);
-  choose();
+  if (form.elements.from) {
+    form.elements.from.addEventListener("change", choose);
+    choose();
+  }
 
   const end = (text) => {
     if (source) source.close();
@@ -30,7 +32,8 @@
       at = "";
     }
     notes.replaceChildren();
-    const none = document.getElementById("none");
+    const found = document.getElementById("found"), none = document.getElementById("none");
+    if (found) found.hidden = false;
     if (none) none.remove();
     const fields = new URLSearchParams(new FormData(form));
     fields.set("as", "html");

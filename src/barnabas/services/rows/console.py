@@ -47,6 +47,9 @@ OPTIONS: Final = {
         str,
         repeats=True,
     ),
+    "sql": ServiceOption(
+        "URL", "The SQL server; NAME=URL for that of a further cluster; may be repeated.", str, repeats=True
+    ),
     "roles": ServiceOption(
         "FILE", "Who may do what: lines USER ROLE [CLUSTER [NAME]], ROLE one of none, read, operate, admin."
     ),
@@ -64,7 +67,7 @@ OPTIONS: Final = {
         str,
     ),
 }
-SERVICES: Final = ("pipelines", "connect")
+SERVICES: Final = ("pipelines", "connect", "sql")
 """The options that say where services answer, named as the services are in `start --with`."""
 MCP: Final = ("read", "change")
 """What assistants may do."""

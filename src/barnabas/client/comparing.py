@@ -6,7 +6,6 @@ the copy has them in batches of its own. The first difference is named by its of
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,12 +15,8 @@ from typing import Final, NamedTuple, TypeAlias
 from barnabas.client.cluster import Cluster
 from barnabas.client.fetching import Reader
 from barnabas.records.batch import MAGIC_POS, batches
-from barnabas.terminal.connection import Connection
-from barnabas.terminal.errors import CliError
 
 FETCH_BYTES: Final = 4 << 20
-READ_RECORDS: Final = 1_000
-PATIENCE_S: Final = 30.0
 Pieces: TypeAlias = Iterator["Piece"]
 
 
@@ -84,33 +79,3 @@ def batches_of(cluster: Cluster, topic: str, partition: int, first: int, end: in
             if last >= first:
                 batch = fetched.records[position : position + header.size_bytes]
                 yield Piece(header.base_offset, last, header.record_count, zlib.crc32(batch[MAGIC_POS:]))
-
-
-def records_of(connection: Connection, topic: str, partition: int, first: int, end: int) -> Pieces:
-    """The records with offsets from `first` to before `end`, as a client reads them. Raises CliError if they do not come."""
-    from confluent_kafka import TopicPartition
-
-    consumer = connection.consumer(
-        {
-            "group.id": "barnabas-mirror-verify",
-            "enable.auto.commit": False,
-            "isolation.level": "read_uncommitted",
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.assign([TopicPartition(topic, partition, first)])
-    give_up = time.monotonic() + PATIENCE_S
-    try:
-        while True:
-            for record in consumer.consume(READ_RECORDS, 1.0):
-                give_up = time.monotonic() + PATIENCE_S
-                if record.error() is not None or record.offset() >= end:
-                    return
-                held = (record.timestamp()[1], record.key(), record.value())
-                yield Piece(record.offset(), record.offset(), 1, zlib.crc32(repr(held).encode()))
-            if time.monotonic() > give_up:
-                raise CliError(
-                    f"{topic}-{partition} of {connection.bootstrap} cannot be read to offset {end}"
-                )
-    finally:
-        consumer.close()

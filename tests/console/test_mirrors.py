@@ -1,0 +1,85 @@
+"""Links that copy topics of another cluster: created, watched, compared, promoted after a preview, deleted."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import requests
+from barnabas.testing import Broker
+from tests.console.conftest import WAIT_S, ConsoleProcess, running
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[Broker]:
+    with Broker() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def target(source: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
+    log = tmp_path_factory.mktemp("mirrors") / "log"
+    with Broker() as found, running(found.bootstrap, log, "--also", f"there={source.bootstrap}") as console:
+        yield console
+
+
+def await_until(is_so: Callable[[], Any]) -> None:
+    limit_s = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < limit_s
+        time.sleep(0.1)
+
+
+def events(url: str) -> list[dict[str, Any]]:
+    """The events of a stream that ends."""
+    lines = requests.get(url, timeout=WAIT_S).text.splitlines()
+    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+
+
+def test_a_link_from_its_creation_to_its_end(source: Broker, target: ConsoleProcess, tmp_path: Path) -> None:
+    admin = AdminClient({"bootstrap.servers": source.bootstrap})
+    admin.create_topics([NewTopic("orders", 2, 1)])["orders"].result(WAIT_S)
+    producer = Producer({"bootstrap.servers": source.bootstrap})
+    for number in range(100):
+        producer.produce("orders", str(number), partition=number % 2)
+    producer.flush()
+    form = {"name": "east", "source": source.bootstrap, "topics": "ord.*"}
+    assert "is not of the form" in target.send("/mirrors/check", {**form, "client": "x"}, 400).text
+    assert "topics" in target.send("/mirrors/check", {**form, "topics": "("}, 400).text
+    assert "The link can be created" in target.send("/mirrors/check", form, 200).text
+    assert target.data("/mirrors")["links"] == []
+    target.send("/mirrors", form)
+
+    def copied() -> bool:
+        rows = target.data("/mirrors/east")["partitions"]
+        return [row["end"] for row in rows] == [50, 50] and {row["state"] for row in rows} == {"in sync"}
+
+    await_until(copied)
+    [topic] = target.data("/mirrors/east")["topics"]
+    assert (topic["topic"], topic["lag"], topic["partitions"]) == ("orders", 0, 2)
+    assert source.bootstrap in target.page("/mirrors")
+    found = events(f"{target.api}/mirrors/east/verify")
+    assert [one["event"] for one in found] == ["progress", "found", "found", "done"]
+    assert found[-1]["said"] == "100 records in 2 ranges: both sides are the same."
+
+    preview = target.post("/mirrors/east/preview", {"move": "failover"})
+    assert [(row["end"], row["not_copied"]) for row in preview["tails"]] == [(50, 0), (50, 0)]
+    assert preview["commands"][0].startswith("barnabas mirror link failover east --preview")
+    assert target.data("/mirrors/east")["summary"]["state"] == "mirroring"
+    assert "Fail over now" in target.send("/mirrors/east/preview", {"move": "failover"}, 200).text
+    target.send("/mirrors/east/act", {"action": "pause"})
+    assert target.data("/mirrors/east")["summary"]["state"] == "paused"
+    target.send("/mirrors/east/act", {"action": "resume"})
+    assert "promote" in target.send("/mirrors/east/act", {"action": "delete", "confirm": "east"}, 409).text
+    target.send("/mirrors/east/promote", {"move": "failover"})
+    assert target.data("/mirrors/east")["summary"]["state"] == "promoted"
+    target.post("/topics/orders/produce", {"value": "written here", "partition": 0})
+    target.send("/mirrors/east/act", {"action": "delete", "confirm": "east"})
+    target.page("/mirrors/east", 404)
