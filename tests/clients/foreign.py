@@ -110,6 +110,27 @@ def kafka_jars() -> Path:
     return made(name, lambda folder: maven(pom, folder, "Kafka's server and tools"))
 
 
+def mirror_jars() -> Path:
+    """Apache Kafka's MirrorMaker 2 and its client."""
+    pom = HERE / "java" / "mirror" / "pom.xml"
+    name = f"mirror-{fingerprint(pom.parent, 'pom.xml')}"
+    return made(name, lambda folder: maven(pom, folder, "MirrorMaker 2"))
+
+
+def java_mirror_client() -> list[str]:
+    """The command that runs java/mirror/Translate.java."""
+    sources, libs = HERE / "java" / "mirror", mirror_jars()
+    java, javac = need("java"), need("javac")
+
+    def compile_it(folder: Path) -> None:
+        command = [javac, *(f"-J{option}" for option in SHORT_JAVA), "-cp", f"{libs}/*", "-d", str(folder)]
+        build([*command, str(sources / "Translate.java")], sources)
+
+    classes = made(f"mirror-client-{fingerprint(sources, '*.java')}", compile_it)
+    flags = [*SHORT_JAVA, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    return [java, *flags, "-cp", f"{classes}:{libs}/*", "Translate"]
+
+
 def kafkajs_modules(version: str = "") -> Path:
     """node_modules with kafkajs: as package.json says, or in another version."""
     package, npm = HERE / "node" / "package.json", need("npm")

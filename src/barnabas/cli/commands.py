@@ -60,7 +60,11 @@ COMMANDS: Final = (
         "mirror",
         "barnabas.cli.mirroring.mirror",
         "Copy topics of another cluster with their offsets; fail over to the copies.",
-        also=("barnabas.cli.mirroring.verify", "barnabas.cli.mirroring.returning"),
+        also=(
+            "barnabas.cli.mirroring.verify",
+            "barnabas.cli.mirroring.returning",
+            "barnabas.cli.mirroring.maker",
+        ),
     ),
     Command("zookeeper", "barnabas.cli.clusters.zookeeper", "Run ZooKeeper on this machine."),
     Command(

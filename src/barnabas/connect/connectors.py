@@ -21,6 +21,9 @@ from barnabas.connect.records import Json, SinkRecord, SourceRecord
 RECORDS_MAX: Final = 2_000
 """About how many records a poll should return at most; they are in memory together, and share a transaction."""
 
+LOOK_S: Final = 60.0
+"""How often a source is asked whether it has other partitions, unless it says otherwise."""
+
 TopicPartition = tuple[str, int]
 
 
@@ -60,9 +63,11 @@ class ConnectorContext:
 
 @dataclass(slots=True)
 class SourceContext(ConnectorContext):
-    """offsets: reads the stored offsets of partitions, those of other tasks as well; None where there is none."""
+    """offsets: reads the stored offsets of partitions, those of other tasks as well; None where there is none. partitions:
+    those that this task polls; none in the object that only divides the work."""
 
     offsets: Callable[[Sequence[Json]], list[Json | None]] = _no_offsets
+    partitions: Sequence[Json] = ()
 
 
 class Report(Protocol):
@@ -117,13 +122,22 @@ class SourceConnector(Connector):
     leaves_no_trace: ClassVar[bool] = False
     """Whether records may be polled only to be looked at: nothing is taken from the other side or created there."""
 
+    polls_together: ClassVar[bool] = False
+    """Whether one poll returns records of all partitions of the task: it is called with {} and None, each record names its
+    `source_partition`, and `start` finds the offsets by the context."""
+
+    @classmethod
+    def look_interval_s(cls, config: Config) -> float:
+        """How often the worker asks for `partitions`."""
+        return LOOK_S
+
     def start(self, config: Config, context: SourceContext) -> None:
         """Called once, before the first poll. Raises ConnectError."""
         self.config, self.context = config, context
 
     def partitions(self) -> Sequence[Json]:
         """The parts that the source has, each with offsets of its own; they are divided among the tasks. Called after
-        `start`, in an object that polls nothing, and again every minute or so."""
+        `start`, in an object that polls nothing, and again every `look_interval_s`."""
         return [{}]
 
     def poll(self, partition: Json, offset: Json | None) -> Iterable[SourceRecord] | Batch:
@@ -134,6 +148,10 @@ class SourceConnector(Connector):
         one, in another object. Raises RetriableError to be called again later with the same offset, ConnectError.
         """
         raise NotImplementedError
+
+    def written(self, record: SourceRecord, topic: str, partition: int, offset: int) -> None:
+        """Called, if a class overrides it, for each record that has its place in a topic, before it is committed. Records of
+        one partition come in their order."""
 
     def committed(self, partition: Json, offset: Json) -> None:
         """Called after the records up to `offset` have been committed, for sources that acknowledge or delete."""

@@ -198,6 +198,24 @@ BUILT_IN: Final[tuple[Plugin, ...]] = (
             "redis-sink",
         ),
     ),
+    Plugin(
+        SOURCE,
+        "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+        "barnabas.connect.mirror.source:MirrorSource",
+        ("mirror-source",),
+    ),
+    Plugin(
+        SOURCE,
+        "org.apache.kafka.connect.mirror.MirrorCheckpointConnector",
+        "barnabas.connect.mirror.checkpoint:MirrorCheckpoint",
+        ("mirror-checkpoint",),
+    ),
+    Plugin(
+        SOURCE,
+        "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector",
+        "barnabas.connect.mirror.heartbeat:MirrorHeartbeat",
+        ("mirror-heartbeat",),
+    ),
     Plugin(SINK, "io.confluent.connect.s3.S3SinkConnector", "barnabas.connect.kinds.s3:S3Sink", ("s3-sink",)),
 )
 """Barnabas's own connectors."""

@@ -16,6 +16,7 @@ from typing import Final
 
 from barnabas.connect.errors import OptionError
 from barnabas.connect.files import read_config
+from barnabas.kafka_tools import connect_mirror
 from barnabas.services.command import http_options, serve
 from barnabas.services.rows.connect import CONNECT
 from barnabas.terminal.ending import end_process
@@ -27,9 +28,10 @@ OF_CLIENTS: Final = ("security.protocol", "sasl.", "ssl.", "client.id", SERVERS)
 
 
 def script() -> None:
-    """Entry point of both, by the name of the script."""
+    """Entry point of all three, by the name of the script."""
     name = Path(sys.argv[0]).name.removesuffix(".sh")
-    run = standalone if name == "connect-standalone" else distributed
+    runs = {"connect-standalone": standalone, "connect-mirror-maker": connect_mirror.main}
+    run = runs.get(name, distributed)
     end_process(name, lambda: run(sys.argv[1:]))
 
 

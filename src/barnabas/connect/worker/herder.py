@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from barnabas.client.errors import ClientError
+from barnabas.connect.connectors import LOOK_S, SourceConnector
 from barnabas.connect.errors import ConnectError, OptionError
 from barnabas.connect.worker import formats
 from barnabas.connect.worker.board import Board, Deployed, Restart
@@ -28,8 +29,6 @@ from barnabas.pipelines.serving.pauses import pause_seconds
 log = logging.getLogger("barnabas.connect")
 
 TICK_S: Final = 1.0
-LOOK_S: Final = 60.0
-"""How often a source is asked whether it has other partitions."""
 STOP_S: Final = 20.0
 """How long a task may take to end, before it is left behind: its transactional id is taken over."""
 THREADS: Final = 8
@@ -53,7 +52,8 @@ class Assignment:
 
 @dataclass(slots=True)
 class _Owned:
-    """A connector whose work this worker divides. planned: the version of the configuration for which that was done."""
+    """A connector whose work this worker divides. planned: the version of the configuration for which that was done.
+    look_s: how often it is asked whether it has other partitions."""
 
     planned: int = -1
     target: Target | None = None
@@ -62,6 +62,7 @@ class _Owned:
     failures: int = 0
     work: Future[None] | None = None
     must_look: bool = False
+    look_s: float = LOOK_S
 
 
 @dataclass(slots=True)
@@ -209,7 +210,7 @@ class Herder:
             return
         now = time.monotonic()
         is_new = owned.planned != row.version or owned.target is not row.target or row.tasks is None
-        is_old = owned.must_look or now - owned.looked_at > LOOK_S
+        is_old = owned.must_look or now - owned.looked_at > owned.look_s
         is_due = is_new or (is_old and row.target is Target.STARTED)
         if not is_due or (now < owned.retry_at and owned.planned == row.version):
             return
@@ -225,6 +226,8 @@ class Herder:
                 self.services.status(key, State.STOPPED)
             else:
                 loaded = self._load(row.config)
+                if issubclass(loaded.kind, SourceConnector):
+                    owned.look_s = loaded.kind.look_interval_s(loaded.config)
                 self._write_tasks(row, self._divided(loaded, row))
                 state = State.RUNNING if row.target is Target.STARTED else State.PAUSED
                 if owned.target is not row.target or owned.failures or self._other_status(row.name, state):

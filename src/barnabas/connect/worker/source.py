@@ -11,7 +11,8 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 from confluent_kafka import KafkaException, Producer
@@ -65,6 +66,7 @@ class SourceTask:
         self._offsets: dict[str, Json | None] = {}
         self._in_transaction = False
         self._failures: list[str] = []
+        self._written: Callable[[SourceRecord, str, int, int], None] | None = None
 
     def run(self, started: Any) -> None:
         """Works until `stopping` is set. started: called when the connector runs. Raises ConnectError, KafkaException."""
@@ -91,7 +93,10 @@ class SourceTask:
             self._loaded.reconfigure,
             services.options.folder,
             self._stored,
+            self._partitions,
         )
+        if type(connector).written is not SourceConnector.written:
+            self._written = connector.written
         try:
             connector.start(config, context)
             started()
@@ -128,7 +133,7 @@ class SourceTask:
         empty = 0
         while not self._stopping.is_set() and empty != self._rounds:
             count = 0
-            for partition in self._partitions:
+            for partition in [{}] if connector.polls_together else self._partitions:
                 if self._stopping.is_set():
                     return
                 count += self._turn(connector, partition)
@@ -179,17 +184,16 @@ class SourceTask:
 
     def _ends(self, polled: Json, name: str, batch: Batch) -> dict[str, tuple[Json, Json]]:
         """The last offset of each source partition that a batch has moved."""
-        ends: dict[str, tuple[Json, Json]] = {}
+        last: dict[int, tuple[Json, Json]] = {}  # by the object of the partition, which many records share
         for record in batch.records:
-            if record.source_offset is None:
-                continue
-            if record.source_partition is None:
-                ends[name] = (polled, record.source_offset)
-            else:
-                ends[formats.canonical(record.source_partition)] = (
-                    record.source_partition,
-                    record.source_offset,
-                )
+            if record.source_offset is not None:
+                place = polled if record.source_partition is None else record.source_partition
+                last.pop(id(place), None)
+                last[id(place)] = (place, record.source_offset)
+        ends = {
+            name if place is polled else formats.canonical(place): (place, offset)
+            for place, offset in last.values()
+        }
         if batch.offset is not None and (batch.records or batch.offset != self._offsets.get(name)):
             ends[name] = (polled, batch.offset)
         return ends
@@ -206,6 +210,7 @@ class SourceTask:
     def _produce(self, record: SourceRecord, written: Written) -> None:
         self._creation.require(written.topic)
         producer = self._begun()
+        done = self._done if self._written is None else partial(self._reported, self._written, record)
         more: dict[str, Any] = {}
         if written.partition >= 0:
             more["partition"] = written.partition
@@ -218,7 +223,7 @@ class SourceTask:
                     written.value,
                     written.key,
                     headers=written.headers,
-                    on_delivery=self._done,
+                    on_delivery=done,
                     **more,
                 )
                 return
@@ -232,12 +237,18 @@ class SourceTask:
         if error is not None:
             self._failures.append(f"a record for topic {message.topic()} was not written: {error.str()}")
 
+    def _reported(self, written: Any, record: SourceRecord, error: Any, message: Any) -> None:
+        if error is None:
+            written(record, message.topic(), message.partition(), message.offset())
+        else:
+            self._done(error, message)
+
     def _commit(self, ends: Mapping[str, tuple[Json, Json]]) -> None:
         services, producer = self._services, self._begun()
+        if not self._exact:
+            producer.flush(TRANSACTION_S)
         for place, offset in ends.values():
             key = services.board.offset_key(self._task.connector, place)
-            if not self._exact:
-                producer.flush(TRANSACTION_S)
             producer.produce(services.options.offset_topic, formats.dump(offset), key, on_delivery=self._done)
         if not self._exact:
             if producer.flush(TRANSACTION_S) or self._failures:

@@ -1,0 +1,320 @@
+"""MirrorSourceConnector: copies the records of topics into the same partitions of their copies, and notes now and then which
+offset of the copy belongs to which of the source.
+
+Source: Kafka's MirrorSourceConnector, MirrorSourceTask, OffsetSyncWriter.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from barnabas.admin import LATEST
+from barnabas.admin import TopicPartition as Partition
+from barnabas.client.errors import ClientError
+from barnabas.client.patterns import PatternError
+from barnabas.connect.connectors import SourceConnector, SourceContext
+from barnabas.connect.errors import ConnectError, RetriableError
+from barnabas.connect.mirror.flow import SOURCE, TARGET, Flow, require_topic, said
+from barnabas.connect.mirror.formats import OffsetSync
+from barnabas.connect.mirror.options import PACKAGE
+from barnabas.connect.mirror.options import SOURCE as OPTIONS
+from barnabas.connect.mirror.syncs import SyncRule
+from barnabas.connect.mirror.upkeep import Upkeep
+from barnabas.connect.options import Config
+from barnabas.connect.records import Header, Json, SourceRecord
+from barnabas.connect.schemas import OPTIONAL_BYTES
+
+log = logging.getLogger("barnabas.connect")
+
+MESSAGES_MAX: Final = 10_000
+POLL_MAX_S: Final = 1.0
+REST_S: Final = 0.5
+"""How long a partition must be at rest before the sync of its last record is written."""
+NEVER_S: Final = 365 * 86_400.0
+PROVENANCE: Final = "mirror.from"
+"""A header of copied records: ALIAS/TOPIC/PARTITION/OFFSET; one for each cluster that they have come through."""
+OFFSET: Final = "offset"
+GONE: Final = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+)
+FOR_EVER: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
+
+Place = tuple[str, int]
+
+
+class MirrorSource(SourceConnector):
+    """Consumes the source; its partitions are those of the source's topics."""
+
+    doc = "Topics of another cluster, with their partitions, options and access rules (MirrorMaker 2)."
+    aliases = (f"{PACKAGE}.MirrorSourceConnector",)
+    options = OPTIONS
+    polls_together: ClassVar[bool] = True
+    poll_interval_ms: ClassVar[int] = 0
+
+    # --- the connector --------------------------------------------------------------------------------
+
+    @classmethod
+    def look_interval_s(cls, config: Config) -> float:
+        """The shortest of the intervals of topics, options and rules."""
+        found = [
+            float(config[f"{part}.interval.seconds"])
+            for part in ("refresh.topics", "sync.topic.configs", "sync.topic.acls")
+            if config[f"{part}.enabled"] and config[f"{part}.interval.seconds"] > 0
+        ]
+        return min(found, default=NEVER_S)
+
+    @classmethod
+    def check(cls, config: Config) -> Mapping[str, str]:
+        """See Connector."""
+        return check_flow(config)
+
+    def start(self, config: Config, context: SourceContext) -> None:
+        """See SourceConnector."""
+        super().start(config, context)
+        self._flow = Flow(config)
+        self._consumer: Consumer | None = None
+        self._syncs: Producer | None = None
+        if context.partitions:
+            self._begin(context)
+
+    def partitions(self) -> Sequence[Json]:
+        """Those of all topics that are copied; the target's topics are brought up to date first."""
+        flow, config = self._flow, self.config
+        if not config["enabled"]:
+            return []
+        with flow.admin(SOURCE) as source, flow.admin(TARGET) as target:
+            if config["emit.offset-syncs.enabled"]:
+                side = source if flow.syncs_side == SOURCE else target
+                require_topic(side, flow.syncs_topic, config["offset-syncs.topic.replication.factor"])
+            topics = Upkeep(flow, source, target).topics()
+        return [
+            place_of(flow.source, name, row.number)
+            for name, topic in topics.items()
+            for row in topic.partitions
+        ]
+
+    @classmethod
+    def check_offsets(cls, config: Config, offsets: Sequence[tuple[Json, Json | None]]) -> None:
+        """See SourceConnector. Source: Kafka's MirrorUtils.validateSourcePartition*."""
+        for partition, offset in offsets:
+            if set(partition) != {"cluster", "topic", "partition"}:
+                raise ConnectError(
+                    f"{dict(partition)} is not a partition of this connector: it has cluster, topic and partition"
+                )
+            at = 0 if offset is None else offset.get(OFFSET)
+            if isinstance(at, bool) or not isinstance(at, int) or at < 0:
+                raise ConnectError(
+                    "The value for the 'offset' key in the offset should be a non-negative integer"
+                )
+
+    # --- a task ---------------------------------------------------------------------------------------
+
+    def _begin(self, context: SourceContext) -> None:
+        """Goes on after what has been copied. Raises ConnectError."""
+        flow, config = self._flow, self.config
+        self._alias = flow.source
+        self._remote: dict[str, str] = {}
+        self._places: dict[Place, Json] = {}
+        self._marks = config["provenance.headers.enabled"]
+        self._mark_of_target = f"{flow.target}/".encode()
+        self._timeout_s = min(config["consumer.poll.timeout.ms"] / 1000, POLL_MAX_S)
+        self._rules: dict[Place, SyncRule] = {}
+        self._at_rest: dict[Place, tuple[float, OffsetSync]] = {}
+        self._due: list[OffsetSync] = []
+        self._consumer = flow.consumer(SOURCE)
+        if config["emit.offset-syncs.enabled"]:
+            self._syncs = flow.producer(flow.syncs_side)
+        begins: dict[Place, int] = {}
+        rows = []
+        for place, offset in zip(context.partitions, context.offsets(context.partitions), strict=True):
+            name, number = str(place["topic"]), int(place["partition"])
+            if offset is not None:
+                begins[name, number] = int(offset[OFFSET]) + 1
+            rows.append(TopicPartition(name, number, begins.get((name, number), OFFSET_INVALID)))
+        if self._syncs is not None and begins:
+            self._sync_begin(begins)
+        self._consumer.assign(rows)
+        log.info("copying", extra={"flow": f"{flow.source}->{flow.target}", "partitions": len(rows)})
+
+    def poll(self, partition: Json, offset: Json | None) -> list[SourceRecord]:
+        """See SourceConnector. Records of all partitions of the task."""
+        assert self._consumer is not None
+        self._write_syncs_at_rest(time.monotonic())
+        first = self._consumer.poll(self._timeout_s)
+        if first is None:
+            return []
+        messages = [first, *self._consumer.consume(MESSAGES_MAX - 1, 0)]
+        records = []
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self._take_error(error, message.topic())
+                continue
+            made = self._record(message)
+            if made is not None:
+                records.append(made)
+        return records
+
+    def _record(self, message: Any) -> SourceRecord | None:
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        place = self._places.get((topic, partition))
+        if place is None:
+            place = self._places[topic, partition] = place_of(self._alias, topic, partition)
+            self._remote[topic] = self._remote_of(topic)
+        headers: tuple[Header, ...] = ()
+        given = message.headers()
+        if given:
+            headers = tuple(Header(name, value, OPTIONAL_BYTES) for name, value in given)
+        if self._marks:
+            if self._was_in_target(given):
+                return None
+            mark = f"{self._alias}/{topic}/{partition}/{offset}".encode()
+            headers = (*headers, Header(PROVENANCE, mark, OPTIONAL_BYTES))
+        kind, timestamp_ms = message.timestamp()
+        return SourceRecord(
+            self._remote[topic],
+            message.value(),
+            message.key(),
+            OPTIONAL_BYTES,
+            OPTIONAL_BYTES,
+            headers,
+            timestamp_ms if kind else None,
+            partition,
+            place,
+            {OFFSET: offset},
+        )
+
+    def _remote_of(self, topic: str) -> str:
+        return self._flow.policy.remote(self._alias, topic)
+
+    def _was_in_target(self, headers: Any) -> bool:
+        return any(
+            name == PROVENANCE and value is not None and value.startswith(self._mark_of_target)
+            for name, value in headers or ()
+        )
+
+    def _take_error(self, error: Any, topic: str | None) -> None:
+        """Raises RetriableError, ConnectError."""
+        if error.code() in GONE:
+            log.warning("a topic of the source is gone", extra={"topic": topic})
+            self.context.reconfigure()
+        elif error.code() in FOR_EVER:
+            raise ConnectError(f"{self._alias} refuses to be read: {error.str()}")
+        elif error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
+            raise RetriableError(f"the brokers of {self._alias} do not answer: {error.str()}")
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise ConnectError(f"{self._alias}: {error.str()}")
+        else:
+            log.info("the source is read again", extra={"topic": topic, "reason": error.str()})
+
+    # --- offset syncs ---------------------------------------------------------------------------------
+
+    def written(self, record: SourceRecord, topic: str, partition: int, offset: int) -> None:
+        """See SourceConnector."""
+        if self._syncs is None or record.source_partition is None or record.source_offset is None:
+            return
+        place = (str(record.source_partition["topic"]), int(record.source_partition["partition"]))
+        rule = self._rules.get(place)
+        if rule is None:
+            rule = self._rules[place] = SyncRule(int(self.config["offset.lag.max"]))
+        upstream = int(record.source_offset[OFFSET])
+        if rule.note(upstream, offset):
+            self._due.append(OffsetSync(*place, upstream, offset))
+
+    def committed(self, partition: Json, offset: Json) -> None:
+        """See SourceConnector: only now are the offsets of the copy certain."""
+        if self._syncs is None:
+            return
+        if self._due:
+            self._write_due()
+        place = (str(partition["topic"]), int(partition["partition"]))
+        found = self._rules[place].due_at_rest() if place in self._rules else None
+        if found is None:
+            self._at_rest.pop(place, None)
+        else:
+            self._at_rest[place] = (time.monotonic() + REST_S, OffsetSync(*place, *found))
+
+    def _write_syncs_at_rest(self, now_s: float) -> None:
+        """Those that are due at a time."""
+        places = [place for place, (at_s, _) in self._at_rest.items() if at_s <= now_s]
+        self._due += [self._at_rest.pop(place)[1] for place in places]
+        if self._due:
+            self._write_due()
+
+    def _sync_begin(self, offsets: Mapping[Place, int]) -> None:
+        """A sync of where each partition goes on: `offsets` in the source, and the end of the copy. What was copied last
+        before a task was killed may have no sync of its own."""
+        names = {place: Partition(self._remote_of(place[0]), place[1]) for place in offsets}
+        with self._flow.admin(TARGET) as target:
+            try:
+                ends = target.records.offsets(dict.fromkeys(names.values(), LATEST)).done
+            except ClientError as error:
+                raise RetriableError(f"the ends of the copies cannot be read: {error}") from error
+        for place, offset in offsets.items():
+            end = ends.get(names[place])
+            if end is not None and end.offset:
+                self._due.append(OffsetSync(*place, offset, end.offset))
+        if self._due:
+            self._write_due()
+
+    def _write_due(self) -> None:
+        assert self._syncs is not None
+        topic = self._flow.syncs_topic
+        for sync in self._due:
+            try:
+                self._syncs.produce(topic, sync.value(), sync.key(), partition=0)
+            except BufferError:
+                # The cluster of this topic does not answer: records are copied on, and translations stay behind.
+                log.warning("offset syncs are left out", extra={"topic": topic, "count": len(self._due)})
+                break
+            except KafkaException as error:
+                raise ConnectError(f"an offset sync cannot be written to {topic}: {said(error)}") from error
+        self._due.clear()
+        self._syncs.poll(0)
+
+    def stop(self) -> None:
+        """See SourceConnector."""
+        if getattr(self, "_consumer", None) is not None:
+            assert self._consumer is not None
+            self._consumer.close()
+        if getattr(self, "_syncs", None) is not None:
+            assert self._syncs is not None
+            # Of records that were not committed there are none among these.
+            self._due.clear()
+            self._write_syncs_at_rest(math.inf)
+            self._syncs.flush(5)
+
+
+def place_of(alias: str, topic: str, partition: int) -> Json:
+    """A partition as Kafka's worker stores it."""
+    return {"cluster": alias, "topic": topic, "partition": partition}
+
+
+def check_flow(config: Config) -> dict[str, str]:
+    """What is wrong with a configuration as a whole: messages by option."""
+    flow = Flow(config)
+    if flow.source == flow.target:
+        return {"target.cluster.alias": f"source and target are both called {flow.source}"}
+    try:
+        _ = flow.topics
+        for side in (SOURCE, TARGET):
+            with flow.admin(side):
+                pass
+    except PatternError as error:
+        return {"topics": str(error)}
+    except ConnectError as error:
+        return {getattr(error, "option", "") or "connector.class": str(error)}
+    return {}

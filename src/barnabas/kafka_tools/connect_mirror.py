@@ -1,0 +1,57 @@
+"""connect-mirror-maker: MirrorMaker 2, with a property file as Kafka's documentation has it."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from barnabas.connect.errors import ConnectError, OptionError
+from barnabas.connect.files import read_config
+from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError
+
+USAGE = "Usage: connect-mirror-maker [-daemon] mm2.properties [--clusters CLUSTER ...]"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """connect-mirror-maker [-daemon] mm2.properties [--clusters CLUSTER ...]."""
+    words = [word for word in arguments if word != "-daemon"]
+    if not words or words[0].startswith("-"):
+        print(USAGE, file=sys.stderr)
+        return EXIT_OK if "--help" in words else EXIT_FAILED
+    near: list[str] = []
+    if words[1:]:
+        if words[1] != "--clusters" or not words[2:]:
+            print(USAGE, file=sys.stderr)
+            return EXIT_FAILED
+        near = [part for word in words[2:] for part in word.split(",") if part]
+    return run(Path(words[0]), near)
+
+
+def run(path: Path, near: Sequence[str]) -> int:
+    """Copies until a signal. near: only into these clusters. Raises CliError."""
+    from barnabas.connect.mirror.dedicated import MirrorMakerFile
+    from barnabas.connect.mirror.running import MirrorMaker
+    from barnabas.observe.logs import set_up
+
+    try:
+        file = MirrorMakerFile(read_config(path))
+        flows = file.flows(near)
+        for line in file.unknown():
+            print(f"note: {path}: {line}", file=sys.stderr)
+    except OptionError as error:
+        raise CliError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from None
+    set_up()
+    maker = MirrorMaker(flows)
+    try:
+        maker.start(f"http://{socket.gethostname()}:0")
+        said = ", ".join(f"{flow} ({'topics' if flow.enabled else 'heartbeats'})" for flow in flows)
+        print(f"ready: {said}", flush=True)
+        threading.Event().wait()
+    except ConnectError as error:
+        raise CliError(str(error)) from None
+    finally:
+        maker.stop()
+    return EXIT_OK

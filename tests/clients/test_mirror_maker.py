@@ -1,0 +1,202 @@
+"""MirrorMaker 2: ours between two clusters, and Java's client and Java's own MirrorMaker beside it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+
+from barnabas.admin import Admin
+from barnabas.testing import Broker
+from tests.clients.mirror_maker import javas, ours, properties, translated
+from tests.support.cluster import until
+
+
+@pytest.fixture
+def clusters() -> Iterator[tuple[str, str]]:
+    with Broker() as east, Broker() as west:
+        yield east.bootstrap, west.bootstrap
+
+
+def make(bootstrap: str, name: str, partitions: int = 1, **config: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    named = {key.replace("__", "."): value for key, value in config.items()}
+    admin.create_topics([NewTopic(name, partitions, 1, config=named)])[name].result(60)
+
+
+def send(bootstrap: str, name: str, values: list[str], partition: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+    for number, value in enumerate(values):
+        producer.produce(
+            name,
+            value,
+            key=f"k{value}",
+            headers=[("h", value.encode()), ("none", None)],
+            partition=partition,
+            timestamp=1_700_000_000_000 + number,
+        )
+    assert producer.flush(60) == 0
+
+
+def commit(bootstrap: str, group: str, places: dict[tuple[str, int], int]) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    rows = [TopicPartition(*place, offset) for place, offset in places.items()]
+    consumer.commit(offsets=rows, asynchronous=False)
+    consumer.close()
+
+
+def read(bootstrap: str, name: str, count: int, partitions: int = 1) -> list[Any]:
+    """At least `count` records, and all that are there then."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "reads", "enable.partition.eof": True, "log_level": 0}
+    )
+    until(lambda: name in consumer.list_topics(timeout=10).topics, f"topic {name}")
+    consumer.assign([TopicPartition(name, number, 0) for number in range(partitions)])
+    found: list[Any] = []
+    ended: set[int] = set()
+
+    def look() -> bool:
+        for message in consumer.consume(500, 0.2):
+            if message.error() is None:
+                found.append(message)
+                ended.discard(message.partition())
+            else:
+                ended.add(message.partition())
+        return len(found) >= count and len(ended) == partitions
+
+    until(look, f"{count} records of {name}")
+    consumer.close()
+    return found
+
+
+def committed(bootstrap: str, group: str) -> dict[str, int]:
+    with Admin(bootstrap) as admin:
+        rows = admin.groups.offsets([group]).done.get(group, {})
+    return {f"{place.topic} {place.partition}": row.offset for place, row in rows.items()}
+
+
+def test_topics_groups_and_heartbeats_are_copied_in_both_directions(
+    clusters: tuple[str, str], tmp_path: Path
+) -> None:
+    east, west = clusters
+    make(east, "orders", 2, retention__ms="86400000", min__insync__replicas="1")
+    send(east, "orders", [str(number) for number in range(5)])
+    send(west, "orders", ["here"])
+    commit(east, "readers", {("orders", 0): 5})
+    commit(east, "console-consumer-1", {("orders", 0): 5})
+    file = properties(tmp_path, east, west, topics="orders", **{"west->east__enabled": "true"})
+    with ours(file):
+        copied = read(west, "east.orders", 5, 2)
+        assert [(m.key(), m.value(), m.partition(), m.timestamp()[1]) for m in copied] == [
+            (f"k{n}".encode(), str(n).encode(), 0, 1_700_000_000_000 + n) for n in range(5)
+        ]
+        assert copied[0].headers() == [("h", b"0"), ("none", None)]
+        assert [m.value() for m in read(east, "west.orders", 1)] == [b"here"]
+        until(lambda: committed(west, "readers") == {"east.orders 0": 5}, "the group is at the end there too")
+        assert not committed(west, "console-consumer-1")
+        there = AdminClient({"bootstrap.servers": west})
+        options = there.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, "east.orders")])
+        (values,) = [future.result(30) for future in options.values()]
+        assert values["retention.ms"].value == "86400000"
+
+        admin = AdminClient({"bootstrap.servers": east})
+        change = ConfigResource(
+            ConfigResource.Type.TOPIC,
+            "orders",
+            incremental_configs=[
+                ConfigEntry("retention.ms", "3600000", incremental_operation=AlterConfigOpType.SET)
+            ],
+        )
+        [future.result(30) for future in admin.incremental_alter_configs([change]).values()]
+        admin.create_partitions([NewPartitions("orders", 3)])["orders"].result(30)
+        send(east, "orders", ["new"], 2)
+        assert [m.value() for m in read(west, "east.orders", 6, 3) if m.partition() == 2] == [b"new"]
+
+        beat = read(west, "east.heartbeats", 1)[0]
+        assert beat.key() == b"\0\4west\0\4east"
+        topics = set(there.list_topics(timeout=10).topics)
+    assert {"east.checkpoints.internal", "heartbeats", "mm2-offset-syncs.east.internal"} <= topics
+    assert not {name for name in topics if name.startswith(("east.west.", "east.mm2", "east.east"))}
+
+
+@pytest.mark.soak
+def test_a_killed_mirror_goes_on_without_losing_or_doubling_a_record(
+    clusters: tuple[str, str], tmp_path: Path
+) -> None:
+    east, west = clusters
+    make(east, "orders", 2)
+    file = properties(
+        tmp_path,
+        east,
+        west,
+        topics="orders",
+        emit__heartbeats__enabled="false",
+        exactly__once__source__support="enabled",
+    )
+    for turn in range(3):
+        values = [f"{turn}.{number}" for number in range(20_000)]
+        send(east, "orders", values[:10_000], 0)
+        send(east, "orders", values[10_000:], 1)
+        with ours(file) as process:
+            read(west, "east.orders", 20_000 * turn + 1, 2)
+            if turn < 2:
+                process.send_signal(signal.SIGKILL)
+    # The last one is still copying when it is ended: the next one does the rest.
+    with ours(file):
+        found = [(m.partition(), m.value().decode()) for m in read(west, "east.orders", 60_000, 2)]
+    for partition in (0, 1):
+        wanted = [f"{turn}.{n + 10_000 * partition}" for turn in range(3) for n in range(10_000)]
+        assert [value for place, value in found if place == partition] == wanted
+
+
+@pytest.mark.soak
+def test_javas_client_translates_offsets_as_ours_does(clusters: tuple[str, str], tmp_path: Path) -> None:
+    east, west = clusters
+    make(east, "orders", 2)
+    send(east, "orders", [str(number) for number in range(500)])
+    send(east, "orders", [str(number) for number in range(70)], 1)
+    commit(east, "readers", {("orders", 0): 500, ("orders", 1): 33})
+    with ours(properties(tmp_path, east, west, topics="orders")):
+        until(lambda: committed(west, "readers").get("east.orders 0") == 500, "the group is moved")
+    found = translated(west, "east", "readers")
+    assert found == committed(west, "readers")
+    assert found["east.orders 0"] == 500
+    assert 0 < found["east.orders 1"] <= 33
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_ours_goes_on_where_javas_was_and_javas_where_ours_was(
+    clusters: tuple[str, str], tmp_path: Path
+) -> None:
+    east, west = clusters
+    make(east, "orders", 2)
+    file = properties(tmp_path, east, west, topics="orders", emit__heartbeats__enabled="false")
+    wanted: list[str] = []
+
+    def is_moved() -> bool:
+        return committed(west, "readers").get("east.orders 0") == len(wanted)
+
+    for turn, run in enumerate((javas, ours, javas, ours)):
+        values = [f"{turn}.{number}" for number in range(300)]
+        send(east, "orders", values)
+        wanted += values
+        commit(east, "readers", {("orders", 0): len(wanted)})
+        with run(file):
+            read(west, "east.orders", len(wanted), 2)
+            if run is ours:
+                until(is_moved, "the group is moved")
+    assert [m.value().decode() for m in read(west, "east.orders", len(wanted), 2)] == wanted
+    assert translated(west, "east", "readers") == {"east.orders 0": len(wanted)}
