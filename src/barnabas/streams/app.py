@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
+from barnabas.pipelines.plan.errors import suggestion
 from barnabas.streams.builder import StreamsBuilder
 from barnabas.streams.decorating import AppStream, AppTable
 from barnabas.streams.durations import Duration
 from barnabas.streams.errors import StreamsError
-from barnabas.streams.stages import pipeline_of
+from barnabas.streams.stages import QUERY, pipeline_of
 from barnabas.streams.topology import TASKS, Topology
 
 if TYPE_CHECKING:
     from barnabas.pipelines.plan.pipeline import PipelineSpec
+    from barnabas.streams.lookups import StoreReader
 
 
+CHECKPOINTS: Final = "data/checkpoints"
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -102,9 +107,28 @@ class App(StreamsBuilder):
             return self._given
         return (self._given or self).build(self.tasks)
 
-    def spec(self) -> PipelineSpec:
-        """The pipeline that it is on Spark. Raises StreamsError and PipelineError."""
-        return pipeline_of(self.topology, self.name, start=self.start, dead_letters=self.dead_letters)
+    def spec(self, name: str | None = None) -> PipelineSpec:
+        """The pipeline that it is on Spark. name: in place of its own. Raises StreamsError and PipelineError."""
+        made = pipeline_of(self.topology, name or self.name, start=self.start, dead_letters=self.dead_letters)
+        return replace(made, bootstrap=self.bootstrap)
+
+    def store(self, name: str, *, checkpoint_dir: Path | str | None = None) -> StoreReader:
+        """What a table or store with this name has now: `app.store("counts").get("be")`. From any process of the machine on
+        which the app runs, or ran. checkpoint_dir: as of `run`. Raises StreamsError if there is no such store."""
+        from barnabas.pipelines.views.stores import store_file
+        from barnabas.streams.lookups import StoreReader
+
+        topology = self.topology
+        if name not in topology.named:
+            near = suggestion(name, topology.named) if topology.named else "none has a name"
+            raise StreamsError(f"the app {self.name} has no store {name!r}: give a table a name; {near}")
+        where = str(checkpoint_dir or CHECKPOINTS)
+        if "://" in where and not where.startswith("file:"):
+            raise StreamsError(
+                f"the checkpoints {checkpoint_dir} are not on this machine: ask the app by HTTP (barnabas streams get)"
+            )
+        place = Path(where.removeprefix("file://")) / self.name / QUERY
+        return StoreReader(name, store_file(place, name), topology.classes)
 
     def run(self, **settings: Any) -> Any:
         """Runs it on Spark until Ctrl-C or SIGTERM, or with once=True until all present records are processed. settings:

@@ -116,7 +116,9 @@ class StreamsBuilder:
     def build(self, tasks: int = TASKS) -> Topology:
         """The topology so far. tasks: how many tasks each of its stages has; it must stay the same once there is state.
         Raises StreamsError."""
-        return topology_of(self._graph.nodes, self._graph.specs, self._graph.queryable, tasks)
+        return topology_of(
+            self._graph.nodes, self._graph.specs, self._graph.queryable, tasks, self._graph.named
+        )
 
     def _source(self, kind: str, topics: tuple[str, ...], key: Any, value: Any) -> str:
         if not topics or not all(isinstance(topic, str) and topic for topic in topics):

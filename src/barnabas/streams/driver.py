@@ -52,7 +52,7 @@ class TopologyTestDriver:
     def __init__(self, topology: Topology, *, now: int | datetime = 0) -> None:
         if not isinstance(topology, Topology):
             raise StreamsError("TopologyTestDriver needs a topology: builder.build()")
-        self.topology = replace(topology, tasks=1, shows=True)
+        self.topology = replace(topology, tasks=1, shows=True, named=frozenset())
         self._works: list[MemoryWork] = []
         self._interpreter = Interpreter(plan_of(plan_from(self.topology)), self._at_work)
         self._interpreter.now_ms = milliseconds_of(now)

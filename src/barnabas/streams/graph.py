@@ -12,12 +12,14 @@ if TYPE_CHECKING:
 
 
 class Graph:
-    """Nodes by name. queryable: the node of each store that can be asked for."""
+    """Nodes by name. queryable: the node of each store that the test driver can be asked for. named: the stores that users
+    named, which can be looked up while an app runs, too."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.specs: dict[str, StoreSpec] = {}
         self.queryable: dict[str, str] = {}
+        self.named: set[str] = set()
         self._stores: set[str] = set()
         self._count = 0
 
@@ -38,6 +40,8 @@ class Graph:
         """The name of a store; a default one is made unlike all others. Raises StreamsError if the name is taken."""
         if name is not None and name in self._stores:
             raise StreamsError(f"there are two stores with the name {name!r}")
+        if name is not None:
+            self.named.add(name)
         made = name or default
         number = 1
         while made in self._stores:

@@ -39,6 +39,13 @@ def app_of(named: str, folder: Path | None = None) -> App:
     raise StreamsError(f"{named} is a {type(found).__name__}, not an App, a StreamsBuilder or a Topology")
 
 
+def folder_of(named: str, folder: Path | None = None) -> Path:
+    """The folder with the code of `module:app`, or of `path/file.py:app`."""
+    place = named.partition(":")[0]
+    folder = folder or Path.cwd()
+    return (folder / place).parent if place.endswith(".py") else folder
+
+
 def _member(module: ModuleType, place: str, name: str) -> Any:
     if not name:
         name = next((usual for usual in USUAL if hasattr(module, usual)), "")

@@ -76,6 +76,16 @@ class View:
         return (key for key, _ in self.items())
 
 
+def layout_of(topology: Topology, name: str) -> str:
+    """How a store keeps its values, see `barnabas.pipelines.views.stores`."""
+    node = topology.nodes[topology.queryable[name]]
+    if isinstance(node, Process):
+        return topology.specs[name].kind
+    if isinstance(node, (WindowedAggregate, SessionAggregate, SlidingAggregate)):
+        return "windows"
+    return "versions" if isinstance(node, VersionedSource) else "table"
+
+
 def view_of(topology: Topology, name: str, entries: Mapping[str, str]) -> Any:
     """What a store keeps. entries: the state of all tasks. Raises StreamsError if there is no such store."""
     found = topology.queryable.get(name)

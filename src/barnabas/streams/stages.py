@@ -6,6 +6,7 @@ The rows between the stages say for which stage they are; a stage passes on what
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, ClassVar, Final
@@ -13,7 +14,7 @@ from typing import Any, ClassVar, Final
 from barnabas.pipelines.plan.expressions import Expression
 from barnabas.pipelines.plan.graph import plan_of
 from barnabas.pipelines.plan.operators import Filter
-from barnabas.pipelines.plan.outputs import Output, Route
+from barnabas.pipelines.plan.outputs import Output, Route, Stores
 from barnabas.pipelines.plan.pipeline import PipelineSpec, checked
 from barnabas.pipelines.plan.processing import Process
 from barnabas.pipelines.plan.relations import Derived, Relation, Scan
@@ -22,10 +23,12 @@ from barnabas.pipelines.plan.whole import SendHeaders, WholeRecord
 from barnabas.pipelines.processing import MapState, Processor
 from barnabas.pipelines.processing.processor import declared_states
 from barnabas.pipelines.processing.values import EPOCH
+from barnabas.streams.queries import layout_of
 from barnabas.streams.records import Record, headers_of
 from barnabas.streams.running.processors import STREAM_TIME, WALL_CLOCK
 from barnabas.streams.running.processors import Process as UserCode
-from barnabas.streams.running.run import NEVER, OUT, Place, Run
+from barnabas.streams.running.run import KEPT, NEVER, OUT, Place, Run
+from barnabas.streams.running.stores import SEPARATOR
 from barnabas.streams.texts import value_of
 from barnabas.streams.topology import Topology
 
@@ -45,6 +48,8 @@ ROW: Final = {
 to, out_key and out_value."""
 MILLISECOND: Final = timedelta(milliseconds=1)
 READ, WRITTEN = "records", "written"
+QUERY: Final = "topics"
+"""The name of the one output, and so of the query."""
 TASK_TIME: Final = "\x1etask"
 
 
@@ -89,12 +94,22 @@ class Stage(Processor):
         self._by_clock(run)
         return iter(run.made)
 
+    def changes(self) -> Iterator[dict[str, Any]]:
+        """What has changed in stores that can be looked up, once the rows of a task are processed."""
+        if self._run is None:
+            return
+        version = time.time_ns() // 1000
+        for store, key, kept in self._run.stores.changes():
+            row = {"stage": KEPT, "to": store, "task": 0, "key": key, "value": kept, "at": version}
+            yield row
+
     def _begun(self) -> Run:
         """The task at work; the same for all rows of a key that come together."""
         if self._run is None or self._cells is not self.cells:
             self._close()
             self._cells = self.cells
             self._run = Run(self.topology, self.stage, self.kept)
+            self._run.stores.shown = self.topology.shown_in(self.key)
             latest = self._run.stores.get(TASK_TIME, "")
             self._run.stream_time = NEVER if latest is None else int(latest)
         run = self._run
@@ -136,7 +151,9 @@ class Stage(Processor):
 
 def stage_class(topology: Topology, number: int) -> type[Stage]:
     """The user code of a stage. It says that it is of the module with the user's functions, which is sent along with it."""
-    members = {"topology": topology, "stage": number, "__module__": _module(topology)}
+    members: dict[str, Any] = {"topology": topology, "stage": number, "__module__": _module(topology)}
+    if topology.named:
+        members["finish"] = Stage.changes
     return type(f"Stage{number}", (Stage,), members)
 
 
@@ -171,11 +188,32 @@ def plan_from(topology: Topology, start: str = "earliest") -> tuple[Relation, ..
             )
         )
     read = Relation(READ, Scan(Topics(topics=topology.topics, start=start)), tuple(steps))
+    wanted = f"stage in ({OUT}, {KEPT})" if topology.named else f"stage = {OUT}"
     ends = (
-        Filter(wanted=Expression.of(f"stage = {OUT}"), label="written"),
+        Filter(wanted=Expression.of(wanted), label="written"),
         SendHeaders(of="headers", label="headers"),
     )
     return read, Relation(WRITTEN, Derived(READ), ends)
+
+
+def stores_of(topology: Topology) -> Stores | None:
+    """The stores that can be looked up while a topology runs."""
+    if not topology.named:
+        return None
+    return Stores(
+        layouts={name: layout_of(topology, name) for name in sorted(topology.named)},
+        about=Expression.of(f"stage = {KEPT}"),
+        store="to",
+        key="key",
+        kept="value",
+        version="at",
+        processes={
+            name: topology.stages - 1 - topology.nodes[topology.queryable[name]].stage
+            for name in topology.named
+        },
+        state="kept",
+        separator=SEPARATOR,
+    )
 
 
 def pipeline_of(
@@ -185,13 +223,14 @@ def pipeline_of(
     dead = dead_letters or f"{name}-dead-letters"
     known = tuple(dict.fromkeys(sink.topic for sink in topology.sinks if isinstance(sink.topic, str)))
     output = Output(
-        name="topics",
+        name=QUERY,
         topic=known[0] if known else dead,
         key=Expression.of("out_key"),
         value=Expression.of("out_value"),
         timestamp=Expression.of("timestamp_millis(at)"),
         route=Route(Expression.of("`to`"), also=known),
         relation=WRITTEN,
+        stores=stores_of(topology),
     )
     return checked(
         PipelineSpec(

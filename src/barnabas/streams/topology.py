@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -30,12 +30,14 @@ TASKS: Final = 4
 
 @dataclass
 class Topology:
-    """Nodes by name, in the order in which they were made. classes: those of values in state. inner: the sources of topics
+    """Nodes by name, in the order in which they were made. queryable: the node of each store. named: the stores that can be
+    looked up while the topology runs. classes: those of values in state. inner: the sources of topics
     that the topology writes itself. shows: whether records for topics also have their values, for the test driver."""
 
     nodes: dict[str, Node]
     specs: dict[str, StoreSpec] = field(default_factory=dict)
     queryable: dict[str, str] = field(default_factory=dict)
+    named: frozenset[str] = frozenset()
     tasks: int = TASKS
     classes: dict[str, type] = field(default_factory=dict)
     inner: dict[str, list[Source]] = field(default_factory=dict)
@@ -58,6 +60,13 @@ class Topology:
     def sinks(self) -> list[Sink]:
         """The nodes that write topics."""
         return [node for node in self.nodes.values() if isinstance(node, Sink)]
+
+    def shown_in(self, task: int) -> frozenset[str]:
+        """The stores whose changes a task tells; those that every task has whole are told by the first one."""
+        if task == 0:
+            return self.named
+        nodes = {name: self.nodes[self.queryable[name]] for name in self.named}
+        return frozenset(name for name, node in nodes.items() if not getattr(node, "everywhere", False))
 
     def entries(self, topic: str) -> Sequence[Source]:
         """The sources that read a topic which the topology writes itself."""
@@ -94,9 +103,11 @@ def topology_of(
     specs: Mapping[str, StoreSpec],
     queryable: Mapping[str, str],
     tasks: int = TASKS,
+    named: Collection[str] = (),
 ) -> Topology:
     """The topology of these nodes, divided into stages. Raises StreamsError."""
-    made = Topology(dict(nodes), dict(specs), dict(queryable), tasks)
+    shown = frozenset(name for name in named if name in queryable)
+    made = Topology(dict(nodes), dict(specs), dict(queryable), shown, tasks)
     if not any(isinstance(node, Source) for node in nodes.values()):
         raise StreamsError(
             "the topology reads nothing: begin with builder.stream(topic) or builder.table(topic)"

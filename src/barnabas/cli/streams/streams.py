@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from barnabas.cli.pipelines.pipelines import get, views
 from barnabas.extras import how_to_install
 from barnabas.services.rows.pipelines import spark_settings
-from barnabas.terminal.errors import CliError
+from barnabas.terminal.errors import CliError, UsageError
 from barnabas.terminal.options import AsJson
-from barnabas.terminal.output import print_json
+from barnabas.terminal.output import note, print_json
 from barnabas.terminal.runner import example, new_app
 
 app = new_app("Run and describe topologies of Kafka Streams' building blocks in Python.")
@@ -31,7 +33,12 @@ def streams() -> None:
     """Run and describe topologies of Kafka Streams' building blocks in Python."""
 
 
-@app.command(epilog=example("barnabas streams run wordcount:app -b localhost:9092"))
+@app.command(
+    epilog=example(
+        "barnabas streams run wordcount:app -b localhost:9092",
+        "barnabas streams run wordcount:app --watch --listen 127.0.0.1:8084",
+    )
+)
 def run(
     named: Named,
     once: Annotated[
@@ -78,6 +85,21 @@ def run(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A setting of Spark; may be repeated.", show_default=False),
     ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            "--listen",
+            metavar="HOST:PORT",
+            help="Answer lookups in the app's stores over HTTP, like 127.0.0.1:8084, the port that `streams get` asks.",
+            show_default=False,
+        ),
+    ] = None,
+    watching: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Start again when the code in the module's folder changes, until Ctrl-C."
+        ),
+    ] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on standard error.")] = False,
     json: AsJson = False,
 ) -> int:
@@ -89,8 +111,15 @@ def run(
     from barnabas.pipelines.plan.errors import PipelineError
     from barnabas.pipelines.serving.run import run_shown
     from barnabas.streams.errors import StreamsError
-    from barnabas.streams.loading import app_of
+    from barnabas.streams.loading import app_of, folder_of
 
+    if watching:
+        if once:
+            raise UsageError("--watch and --once cannot be combined")
+        from barnabas.streams.watching import watch
+
+        command = ["streams", *(word for word in sys.argv[sys.argv.index("run") :] if word != "--watch")]
+        return watch(command, folder_of(named), lambda text: None if quiet else note(text))
     try:
         found = app_of(named)
         found.name = name or found.name
@@ -103,6 +132,7 @@ def run(
             checkpoint_dir=checkpoints,
             master=master,
             conf=spark_settings(conf),
+            listen=listen,
         )
     except (PipelineError, StreamsError) as error:
         raise CliError(str(error)) from None
@@ -136,4 +166,66 @@ def describe(
     except OSError as error:
         raise CliError(f"{svg}: {error.strerror}") from None
     print(f"drew {svg}")
+    return 0
+
+
+app.command(
+    "stores",
+    epilog=example("barnabas streams stores word-count", "barnabas streams stores word-count --json"),
+)(views)
+app.command(
+    "get",
+    epilog=example(
+        "barnabas streams get word-count/counts be",
+        "barnabas streams get word-count/counts --all --json",
+        "barnabas streams get word-count/by-day be --window 2026-01-31T12:00:00Z",
+    ),
+)(get)
+
+
+@app.command(epilog=example("barnabas streams reset wordcount:app -b localhost:9092"))
+def reset(
+    named: Named,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "-b",
+            "--bootstrap",
+            envvar="BARNABAS_BOOTSTRAP",
+            metavar="HOST:PORT,...",
+            help="The cluster to talk to; takes precedence over the app's.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="As of `run`.", show_default=False)
+    ] = None,
+    checkpoints: Annotated[
+        str, typer.Option("--checkpoints", metavar="DIR", help="As of `run`.")
+    ] = "data/checkpoints",
+    dry: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
+) -> int:
+    """Let a stopped app begin anew: its offsets go back to the beginning, its state is put aside. Topics that it has written
+    keep their records."""
+    from barnabas.kafka_tools.operations import streams_reset
+    from barnabas.streams.errors import StreamsError
+    from barnabas.streams.loading import app_of
+    from barnabas.streams.resetting import put_state_aside
+
+    try:
+        found = app_of(named)
+        topics = found.topology.topics
+        id = name or found.name
+        where = bootstrap or found.bootstrap or "localhost:9092"
+        words = ["--application-id", id, "--bootstrap-server", where, "--input-topics", ",".join(topics)]
+        code = streams_reset.main([*words, *(["--dry-run"] if dry else [])])
+        if code:
+            return code
+        aside = put_state_aside(checkpoints, id, dry=dry)
+    except StreamsError as error:
+        raise CliError(str(error)) from None
+    if aside is None:
+        print(f"{id} has no state in {checkpoints}")
+    else:
+        print(f"The state {'would be' if dry else 'is'} put aside as {aside}")
     return 0

@@ -21,6 +21,7 @@ from barnabas.pipelines.compiler.carrying import (
     sent_parcel,
 )
 from barnabas.pipelines.compiler.columns import SKIPPED
+from barnabas.pipelines.compiler.keeping import changes_column, is_change
 from barnabas.pipelines.compiler.relations import (
     Compiler,
     Load,
@@ -69,7 +70,7 @@ def query_frame(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Fra
     """
     frame = run_steps(_relation(spec, query, rows), query.output.operators)
     bad = F.col("_error").isNotNull()
-    data = observed(frame.data, ~F.col(SKIPPED), ~F.col(SKIPPED) & bad)
+    data = observed(frame.data, ~F.col(SKIPPED) & ~is_change(query.output), ~F.col(SKIPPED) & bad)
     return replace(frame, data=data.where(~F.col(SKIPPED)).drop(SKIPPED))
 
 
@@ -193,7 +194,8 @@ def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
         lone = F.when(F.col("key").isNull(), F.col("origin")["offset"])
         return _latest(made, F.struct("topic", "key", lone.alias("lone"))).select(*columns)
     columns |= sent_parcel(frame.data)
-    return frame.data.select(*[column.alias(name) for name, column in columns.items()])
+    sent = [column.alias(name) for name, column in columns.items()]
+    return frame.data.select(*sent, *changes_column(output))
 
 
 def _columns(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, dict[str, Column]]:

@@ -350,6 +350,7 @@ def start_query(
     """Starts a query. checkpoint: folder or URL of the pipeline's checkpoints. brake: see `stop_file`. once: process
     what is there, then end. starting: source options that say where a query without a checkpoint begins. Raises
     PipelineError."""
+    from barnabas.pipelines.compiler.keeping import Keeper
     from barnabas.pipelines.compiler.outputs import query_deliverable, query_rows
     from barnabas.pipelines.kinds.targets import TARGETS
     from barnabas.pipelines.kinds.targets.base import deliver_batch
@@ -401,6 +402,9 @@ def start_query(
         )
         return begin(writer.foreachBatch(deliver))
     settings |= exactly_once_settings(spark, query, name, place)
+    if query.output.stores is not None and not query.only_dead:
+        write = write_each_batch(settings)
+        return begin(writer.foreachBatch(Keeper(spec, query.output, place, write)))
     if query.adds_only:
         return begin(writer.format("barnabas").options(**settings))
     return begin(writer.foreachBatch(write_each_batch(settings)))

@@ -32,6 +32,25 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class Stores:
+    """Stores of user code whose changes are rows of an output, but no records: they are kept where they can be looked up.
+    layouts: by store (views/stores.py). about: whether a row is such a change. store, key, kept: the fields with the
+    store, and with the key and all that is kept for it now, as texts. version: the field by which later changes of a key
+    are known. processes: by store, how many steps of user code come after the one whose state has it, which is Spark's
+    number of that step; in its `state`, a store's entries are under its name, `separator` and the key."""
+
+    layouts: Mapping[str, str]
+    about: Expression
+    store: str
+    key: str
+    kept: str
+    version: str
+    processes: Mapping[str, int]
+    state: str
+    separator: str
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """Where rows of a relation go. value None: a JSON object of all fields. where: file and line by entry, for messages.
     relation: whose rows it writes; empty: the only one that nothing reads. schema: the subject of the schema with which
@@ -56,6 +75,7 @@ class Output:
     schema: RegistryPlace | None = None
     encoded: tuple[str, ...] = ()
     present: Expression | None = None
+    stores: Stores | None = field(default=None, metadata=ASIDE)
 
     def at(self, entry: str = "") -> str:
         """File and line of one of its entries, or else of the output."""
@@ -68,7 +88,7 @@ class Output:
 
     def may_share(self) -> bool:
         """Whether the output may share a query with others."""
-        return self.target is None and self.aggregate is None and not self.operators
+        return self.target is None and self.aggregate is None and not self.operators and self.stores is None
 
     def topics(self) -> tuple[str, ...]:
         """The topics that it may write to, as far as the pipeline names them."""

@@ -44,6 +44,7 @@ class Engine:
         self.processor.timers = Timers()  # its own __init__ need not call that of Processor
         self.states, self.store = states, store
         self.types = {name: None if kind is None else type_named(kind) for name, kind in returns.items()}
+        self.finishes = code.finish is not Processor.finish
         self._undo: Undo = []
         self.processor.init()
 
@@ -68,6 +69,11 @@ class Engine:
         """Calls the processor for a timer of the present key."""
         self.processor.time = None
         return self._called(self.processor.on_timer, EPOCH + timedelta(milliseconds=at_ms))
+
+    def finish(self) -> Made:
+        """Calls the processor once the rows of the present key have been processed."""
+        self.processor.time = None
+        return self._called(lambda _: self.processor.finish(), {})
 
     def end(self) -> None:
         """Writes what has changed for the present key."""

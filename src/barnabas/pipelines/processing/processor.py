@@ -147,6 +147,10 @@ class Processor:
         """Called for each timer."""
         return None
 
+    def finish(self) -> Iterable[Mapping[str, Any]] | None:
+        """Called once the rows, or a timer, of the present key have been processed in a micro-batch."""
+        return None
+
 
 def declared_states(code: type[Processor]) -> dict[str, State]:
     """The states that a class and those it derives from declare, in order."""

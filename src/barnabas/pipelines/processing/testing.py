@@ -109,10 +109,12 @@ class MemoryWork:
         self._engine.begin(key, now_ms, None, timed=self.step.time != "none")
 
     def _taken(self, made: Made) -> list[dict[str, Any]]:
+        finished = self._engine.finish() if self._engine.finishes else Made()
         self._engine.end()
-        if made.reason is not None:
-            raise Failed(made.reason)
-        return list(made.rows)
+        for part in (made, finished):
+            if part.reason is not None:
+                raise Failed(part.reason)
+        return [*made.rows, *finished.rows]
 
 
 class ProcessorTest:
@@ -184,10 +186,12 @@ class ProcessorTest:
         self._engine.begin(named, self._now_ms, self._watermark_ms, timed=self._time != "none")
 
     def _taken(self, made: Made) -> list[dict[str, Any]]:
+        finished = self._engine.finish() if self._engine.finishes else Made()
         self._engine.end()
-        if made.reason is not None:
-            raise ProcessorFailed(made.reason)
-        return list(made.rows)
+        for part in (made, finished):
+            if part.reason is not None:
+                raise ProcessorFailed(part.reason)
+        return [*made.rows, *finished.rows]
 
     def _due(self) -> list[dict[str, Any]]:
         reached = self._watermark_ms if self._time == "event" else self._now_ms

@@ -51,6 +51,7 @@ from barnabas.pipelines.serving.managed import Wanted
 from barnabas.pipelines.serving.manager import Manager
 from barnabas.pipelines.serving.measuring import samples
 from barnabas.pipelines.serving.preview import preview
+from barnabas.pipelines.serving.supervisor import Supervisor
 from barnabas.pipelines.views.lookup import NothingYet, TooSlow
 from barnabas.pipelines.views.store import ViewError
 
@@ -102,21 +103,57 @@ def guarded(work: Callable[[Request], Awaitable[Any]]) -> Handler:
     return handle
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
-    """The handlers of all paths, for one manager."""
+@dataclass(frozen=True)
+class Looking:
+    """The handlers that only look."""
 
-    manager: Manager
+    supervisor: Supervisor
     lookups: Lookups
 
     def health(self) -> dict[str, Any]:
         """Whether the server is up, and how many pipelines have failed."""
-        states = self.manager.states()
+        states = self.supervisor.states()
         return {"status": "ok", "pipelines": len(states), "failed": states.count("failed")}
 
     async def listing(self, request: Request) -> Any:
         """The status of every pipeline."""
-        return await run_in_threadpool(self.manager.statuses)
+        return await run_in_threadpool(self.supervisor.statuses)
+
+    async def one(self, request: Request) -> Any:
+        """The status of one pipeline."""
+        return await run_in_threadpool(self.supervisor.status, request.path_params["name"])
+
+    async def picture(self, request: Request) -> Any:
+        """A pipeline's plan as nodes and arrows."""
+        return drawn(self.supervisor.get(request.path_params["name"]).spec)
+
+    async def views(self, request: Request) -> Any:
+        """The views of a pipeline."""
+        return await run_in_threadpool(self.lookups.listing, request.path_params["name"])
+
+    async def rows(self, request: Request) -> Any:
+        """Rows of a view."""
+        asked = asked_in(request.query_params.multi_items())
+        name, view = request.path_params["name"], request.path_params["view"]
+        text = await run_in_threadpool(self.lookups.find, name, view, asked)
+        return Response(text, media_type="application/json")
+
+    def routes(self) -> list[Route]:
+        """Their paths."""
+        return [
+            Route("/pipelines", guarded(self.listing), methods=["GET"]),
+            Route("/pipelines/{name}", guarded(self.one), methods=["GET"]),
+            Route("/pipelines/{name}/picture", guarded(self.picture), methods=["GET"]),
+            Route("/pipelines/{name}/views", guarded(self.views), methods=["GET"]),
+            Route("/pipelines/{name}/views/{view}", guarded(self.rows), methods=["GET"]),
+        ]
+
+
+@dataclass(frozen=True)
+class Api(Looking):
+    """The handlers of all paths, for one manager."""
+
+    manager: Manager
 
     async def put(self, request: Request) -> Any:
         """Store a pipeline file and, unless ?start=false, start the pipeline."""
@@ -130,19 +167,11 @@ class Api:
         managed = await run_in_threadpool(self.manager.put, text, start=start, rebuild=rebuild)
         return JSONResponse(self.manager.status(managed.spec.name), 201)
 
-    async def one(self, request: Request) -> Any:
-        """The status of one pipeline."""
-        return await run_in_threadpool(self.manager.status, request.path_params["name"])
-
     async def text(self, request: Request) -> Any:
         """A pipeline's file, without secrets."""
         stored = self.manager.get(request.path_params["name"]).text
         shown = await run_in_threadpool(masked, stored, PIPELINE)
         return PlainTextResponse(shown, media_type="application/yaml")
-
-    async def picture(self, request: Request) -> Any:
-        """A pipeline's plan as nodes and arrows."""
-        return drawn(self.manager.get(request.path_params["name"]).spec)
 
     async def check(self, request: Request) -> Any:
         """What is wrong with a pipeline file."""
@@ -159,17 +188,6 @@ class Api:
         except ValueError:
             raise BadRequest(f"after is {after!r}, not the `next` of an earlier answer") from None
         return asdict(page)
-
-    async def views(self, request: Request) -> Any:
-        """The views of a pipeline."""
-        return await run_in_threadpool(self.lookups.listing, request.path_params["name"])
-
-    async def rows(self, request: Request) -> Any:
-        """Rows of a view."""
-        asked = asked_in(request.query_params.multi_items())
-        name, view = request.path_params["name"], request.path_params["view"]
-        text = await run_in_threadpool(self.lookups.find, name, view, asked)
-        return Response(text, media_type="application/json")
 
     async def remove(self, request: Request) -> Any:
         """Stop and remove a pipeline."""
@@ -217,31 +235,40 @@ def error_shape(error: HttpError, request_id: str) -> tuple[bytes, str]:
     return json.dumps({"error": error.message}).encode(), "application/json"
 
 
+async def _started(url: str) -> None:
+    """Others start and stop the pipelines."""
+
+
+def make_lookups(supervisor: Supervisor) -> Service:
+    """The part of the API that only looks, for pipelines that run without a server."""
+    api = Looking(supervisor, Lookups(supervisor))
+    return Service(
+        "pipelines",
+        api.routes(),
+        error_shape,
+        start=_started,
+        health=api.health,
+        samples=lambda: samples(supervisor.statuses()),
+    )
+
+
 def make_service(manager: Manager) -> Service:
     """The API for a manager, which others start and stop."""
-    api = Api(manager, Lookups(manager))
-
-    async def start(url: str) -> None:
-        return None
-
+    api = Api(manager, Lookups(manager), manager)
     return Service(
         "pipelines",
         [
-            Route("/pipelines", guarded(api.listing), methods=["GET"]),
+            *api.routes(),
             Route("/pipelines", guarded(api.put), methods=["POST"]),
-            Route("/pipelines/{name}", guarded(api.one), methods=["GET"]),
             Route("/pipelines/{name}", guarded(api.remove), methods=["DELETE"]),
             Route("/pipelines/{name}/file", guarded(api.text), methods=["GET"]),
-            Route("/pipelines/{name}/picture", guarded(api.picture), methods=["GET"]),
             Route("/pipelines/{name}/logs", guarded(api.logs), methods=["GET"]),
-            Route("/pipelines/{name}/views", guarded(api.views)),
-            Route("/pipelines/{name}/views/{view}", guarded(api.rows)),
             Route("/pipelines/{name}/{action}", guarded(api.act), methods=["POST"]),
             Route("/check", guarded(api.check), methods=["POST"]),
             Route("/preview", guarded(api.show_preview), methods=["POST"]),
         ],
         error_shape,
-        start=start,
+        start=_started,
         health=api.health,
         samples=lambda: samples(manager.statuses()),
         media_type="application/yaml or application/json",

@@ -12,19 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.pipelines.kinds.targets.view import view_file
 from barnabas.pipelines.plan.errors import suggestion
-from barnabas.pipelines.spark.folders import join
+from barnabas.pipelines.spark.folders import join, local_path
 from barnabas.pipelines.views.columns import BadKey
 from barnabas.pipelines.views.lookup import ROWS_MAX, Asked, Found, NothingYet, Reader
 from barnabas.pipelines.views.store import Note, ViewShape, file_bytes, shape_and_note
+from barnabas.pipelines.views.stores import store_file
 
 if TYPE_CHECKING:
     from barnabas.pipelines.plan.outputs import Output
     from barnabas.pipelines.serving.managed import Managed
-    from barnabas.pipelines.serving.manager import Manager
 
 PARAMETERS: Final = ("key", "from", "to", "window", "limit", "after")
 READERS_MAX: Final = 256
@@ -41,17 +41,26 @@ class _View:
     managed: Managed
     output: Output
     path: Path
+    name: str
 
     @property
     def label(self) -> str:
         """Its name for users."""
-        return f"{self.managed.spec.name}/{self.output.name}"
+        return f"{self.managed.spec.name}/{self.name}"
+
+
+class Pipelines(Protocol):
+    """Pipelines by name."""
+
+    def get(self, name: str) -> Managed:
+        """Raises KeyError with a message for users."""
+        ...
 
 
 class Lookups:
-    """The views of a manager's pipelines. Methods may be called from any thread."""
+    """The views of pipelines. Methods may be called from any thread."""
 
-    def __init__(self, manager: Manager) -> None:
+    def __init__(self, manager: Pipelines) -> None:
         self.manager = manager
         self._readers: dict[Path, Reader] = {}
         self._lock = threading.Lock()
@@ -77,20 +86,27 @@ class Lookups:
     def _views(self, name: str) -> list[_View]:
         managed = self.manager.get(name)
         spec = managed.spec
-        return [
-            _View(managed, output, view_file(spec, output, join(managed.checkpoints, output.name)))
-            for output in spec.outputs
-            if output.target is not None and output.target.kind == "view"
-        ]
+        found = []
+        for output in spec.outputs:
+            place = join(managed.checkpoints, output.name)
+            if output.target is not None and output.target.kind == "view":
+                found.append(_View(managed, output, view_file(spec, output, place), output.name))
+            local = local_path(place)
+            if output.stores is not None and local is not None:
+                found += [
+                    _View(managed, output, store_file(local, store), store) for store in output.stores.layouts
+                ]
+        return found
 
     def _view(self, name: str, view_name: str) -> _View:
         """Raises KeyError with a message that lists the views."""
-        views = {view.output.name: view for view in self._views(name)}
+        views = {view.name: view for view in self._views(name)}
         if view_name in views:
             return views[view_name]
         if not views:
             raise KeyError(
-                f"pipeline {name} has no views: give an output `view` in place of a topic or another target"
+                f"pipeline {name} has no views: give an output `view` in place of a topic or another target, or a table "
+                "of a topology in Python a name"
             )
         raise KeyError(f"pipeline {name} has no view {view_name!r}; {suggestion(view_name, views)}")
 
@@ -104,7 +120,7 @@ class Lookups:
             return self._readers.setdefault(path, Reader(path))
 
     def _described(self, view: _View) -> dict[str, Any]:
-        about: dict[str, Any] = {"view": view.label, "name": view.output.name, "bytes": file_bytes(view.path)}
+        about: dict[str, Any] = {"view": view.label, "name": view.name, "bytes": file_bytes(view.path)}
         found = shape_and_note(view.path)
         if found is None:
             return about | {"key": None, "window": None, "fields": None, "as_of": None}

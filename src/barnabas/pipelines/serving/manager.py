@@ -13,13 +13,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.pipelines.compiler.changes import Change
 from barnabas.pipelines.compiler.queries import address_of, changed_queries, stop_file
 from barnabas.pipelines.entries.hiding import MASK, hide
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
-from barnabas.pipelines.plan.errors import PipelineError, suggestion
+from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.plan.pipeline import PipelineSpec
 from barnabas.pipelines.serving.logs import Line, Page, read_page, write_line
 from barnabas.pipelines.serving.managed import Managed, Wanted
@@ -127,14 +127,6 @@ class Manager(Supervisor):
             self._save(managed)
             return managed
 
-    def get(self, name: str) -> Managed:
-        """The pipeline of this name. Raises KeyError with a message for users."""
-        managed = self._pipelines.get(name)
-        if managed is None:
-            near = suggestion(name, self._pipelines) if self._pipelines else "there are none yet"
-            raise KeyError(f"there is no pipeline {name!r}; {near}")
-        return managed
-
     def names(self) -> list[str]:
         """The names of all pipelines, sorted."""
         return sorted(self._pipelines)
@@ -213,20 +205,6 @@ class Manager(Supervisor):
         page = read_page(journal, self.spark_log, name, managed.query_ids, count, after)
         lines = [replace(line, text=hide(line.text, managed.spec.secrets)) for line in page.lines]
         return Page(lines, page.next)
-
-    # --- status ----------------------------------------------------------------------------------------
-
-    def status(self, name: str) -> dict[str, Any]:
-        """State, rates, lag and last error of a pipeline, as plain data; asks no broker. Raises KeyError."""
-        return self.status_of(self.get(name))
-
-    def statuses(self) -> list[dict[str, Any]]:
-        """The status of every pipeline, by name."""
-        return [self.status_of(managed) for _, managed in sorted(self._pipelines.copy().items())]
-
-    def states(self) -> list[str]:
-        """The state of every pipeline."""
-        return [managed.state for managed in self._pipelines.copy().values()]
 
 
 def _stored_failures(path: Path) -> list[dict[str, str]]:

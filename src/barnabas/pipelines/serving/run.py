@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -190,13 +190,14 @@ def run_pipeline(
     progress: Progress = lambda _: None,
     shown: Shown | None = None,
     say: Callable[[str], None] = lambda _: None,
+    listen: str | None = None,
 ) -> RunReport:
     """Runs until all present records are processed (`once`), or until Ctrl-C or SIGTERM, on which it stops cleanly.
 
     bootstrap: takes precedence over the file's. checkpoint_dir: a folder, or a URL that Spark supports. progress:
     called after each micro-batch that read records. shown: called several times a second with the pipeline's status
     (state, rates, lag). say: called with messages for the user. conf: settings of Spark, which take precedence over the
-    file's.
+    file's. listen: HOST:PORT on which its status and its views can be asked for over HTTP meanwhile (serving/api.py).
 
     Without `once`, a pipeline that fails is started again, after growing pauses. Raises PipelineError if it fails
     before it ever ran, and with `once` for any failure.
@@ -226,7 +227,9 @@ def run_pipeline(
         )
         report.start_seconds = time.monotonic() - begun
         try:
-            _run(spark, spec, address, checkpoint, once, report, progress, shown, stopped)
+            _run(
+                spark, spec, address, checkpoint, once, report, progress, shown, stopped, looking(listen, say)
+            )
         finally:
             report.interrupted = stopped.is_set()
             if not running:
@@ -290,6 +293,7 @@ def _run(
     progress: Progress,
     shown: Shown | None,
     stopped: threading.Event,
+    looking: Callable[[Supervisor], AbstractContextManager[None]],
 ) -> None:
     begun = time.monotonic()
     supervisor = Supervisor(bootstrap, Path(report.log))
@@ -299,11 +303,42 @@ def _run(
         supervisor.watch(managed)
         supervisor.open(spark)
         try:
-            _watch(supervisor, managed, progress, shown, stopped)
+            with looking(supervisor):
+                _watch(supervisor, managed, progress, shown, stopped)
         finally:
             supervisor.close()
             report.queries = list(reports.values())
             report.seconds = time.monotonic() - begun
+
+
+def looking(
+    listen: str | None, say: Callable[[str], None]
+) -> Callable[[Supervisor], AbstractContextManager[None]]:
+    """What serves the status and the views of running pipelines over HTTP, in a thread. Raises PipelineError in its block if
+    the address cannot be used."""
+
+    @contextmanager
+    def serving(supervisor: Supervisor) -> Iterator[None]:
+        if listen is None:
+            yield
+            return
+        from barnabas.http.listening import ServiceError
+        from barnabas.http.server import HttpOptions, HttpServer, ServerThread
+        from barnabas.pipelines.serving.api import make_lookups
+
+        server = HttpServer(lambda: make_lookups(supervisor), HttpOptions(listen))
+        thread = ServerThread([server])
+        try:
+            thread.start()
+        except ServiceError as error:
+            raise PipelineError(str(error)) from error
+        say(f"answering lookups at {server.url}")
+        try:
+            yield
+        finally:
+            thread.stop()
+
+    return serving
 
 
 def _watch(

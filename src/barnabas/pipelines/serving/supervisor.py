@@ -35,7 +35,7 @@ from barnabas.pipelines.compiler.queries import (
 )
 from barnabas.pipelines.entries.document import duration_seconds
 from barnabas.pipelines.entries.hiding import hide
-from barnabas.pipelines.plan.errors import BrokerAway, PipelineError, TargetAway
+from barnabas.pipelines.plan.errors import BrokerAway, PipelineError, TargetAway, suggestion
 from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
 from barnabas.pipelines.serving.feeds import Feeds, has_feeds
 from barnabas.pipelines.serving.lags import Lags
@@ -100,6 +100,14 @@ class Supervisor:
         """Adds a pipeline, or replaces the one of the same name."""
         with self._lock:
             self._pipelines[managed.spec.name] = managed
+
+    def get(self, name: str) -> Managed:
+        """The pipeline of this name. Raises KeyError with a message for users."""
+        managed = self._pipelines.get(name)
+        if managed is None:
+            near = suggestion(name, self._pipelines) if self._pipelines else "there are none yet"
+            raise KeyError(f"there is no pipeline {name!r}; {near}")
+        return managed
 
     def open(self, spark: SparkSession) -> None:
         """Starts the thread, which starts the pipelines in this session."""
@@ -442,6 +450,18 @@ class Supervisor:
         if feeds is not None and (trouble := feeds.trouble()) is not None:
             return hide(f"a connector does not run: {trouble}", managed.spec.secrets)
         return "; ".join(f"{name}: {line}" for name, line in sorted(managed.stuck.copy().items())) or None
+
+    def status(self, name: str) -> dict[str, Any]:
+        """State, rates, lag and last error of a pipeline, as plain data; asks no broker. Raises KeyError."""
+        return self.status_of(self.get(name))
+
+    def statuses(self) -> list[dict[str, Any]]:
+        """The status of every pipeline, by name."""
+        return [self.status_of(managed) for _, managed in sorted(self._pipelines.copy().items())]
+
+    def states(self) -> list[str]:
+        """The state of every pipeline."""
+        return [managed.state for managed in self._pipelines.copy().values()]
 
     def status_of(self, managed: Managed) -> dict[str, Any]:
         """State, rates, lag and the last error of a pipeline, as plain data, without any request to a broker or to

@@ -43,6 +43,8 @@ EVENT: Final = "_event"
 SKIPPED: Final = "_skipped"
 MODES: Final = {"none": "none", "event": "eventTime", "clock": "processingTime"}
 PLACE: Final = "\x1f"
+FINISHED: Final = 1 << 24
+"""The number of the first row that was made once all rows of a key were processed: after those of its last record."""
 KEPT: Final = "v string"
 KEY_OF_MAP: Final = "k string"
 
@@ -161,8 +163,11 @@ class Running(StatefulProcessor):
                 yield _row(row.record)
             return
         engine = self._begun(key[0], timerValues)
-        for row in in_order(list(rows)):
+        ordered = in_order(list(rows))
+        for row in ordered:
             yield from self._rows(engine.process(row.fields, _event_time(row.place)), row.record, None)
+        if engine.finishes and ordered:
+            yield from self._rows(engine.finish(), ordered[-1].record, None, first=FINISHED)
         engine.end()
 
     def handleExpiredTimer(
@@ -171,20 +176,24 @@ class Running(StatefulProcessor):
         engine = self._begun(key[0], timerValues)
         at_ms = expiredTimerInfo.getExpiryTimeInMs()
         made = engine.fire(at_ms)
+        finished = engine.finish() if engine.finishes else Made()
         engine.end()
         named = json.dumps(dict(zip(self.keys, json.loads(key[0]), strict=True)), ensure_ascii=False)
         yield from self._rows(made, None, at_ms, named)
+        yield from self._rows(finished, None, at_ms, named, first=FINISHED)
 
     def close(self) -> None:
         """Nothing is open."""
 
     def _rows(
-        self, made: Made, record: str | None, at_ms: int | None, key: str | None = None
+        self, made: Made, record: str | None, at_ms: int | None, key: str | None = None, first: int = 0
     ) -> Iterator[Row]:
+        """first: the number of the first row among those of the record."""
         if made.reason is not None:
             yield _row(record, reason=made.reason, at_ms=at_ms, key=key)
-        for number, fields in enumerate(made.rows):
-            yield _row(record, fields, number if len(made.rows) > 1 else None, at_ms=at_ms, key=key)
+        several = first > 0 or len(made.rows) > 1
+        for number, fields in enumerate(made.rows, first):
+            yield _row(record, fields, number if several else None, at_ms=at_ms, key=key)
 
 
 def _row(

@@ -29,6 +29,11 @@ DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 INTEGERS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 
 
+KEPT: Final = "kept"
+"""The type of values of user code's stores (stores.py): JSON text with marks."""
+MARK: Final = "$"
+
+
 class Family(StrEnum):
     """How values are stored."""
 
@@ -41,6 +46,7 @@ class Family(StrEnum):
     DAY = "DATE_DAYS"
     DECIMAL = "DECIMAL_TEXT"
     JSON = "JSON_TEXT"
+    KEPT = "KEPT_TEXT"
 
 
 AFFINITY: Final = {
@@ -49,6 +55,7 @@ AFFINITY: Final = {
     Family.BOOLEAN: "INTEGER",
     Family.DECIMAL: "TEXT",
     Family.JSON: "TEXT",
+    Family.KEPT: "TEXT",
 }
 """The types of SQLite in which families other than its own are stored."""
 EXAMPLES: Final = {
@@ -82,6 +89,8 @@ def family_of(kind: str) -> Family:
     }
     if kind in named:
         return named[kind]
+    if kind == KEPT:
+        return Family.KEPT
     if DECIMAL.fullmatch(kind):
         return Family.DECIMAL
     return Family.JSON if kind.startswith(("struct", "array", "map", "variant")) else Family.TEXT
@@ -184,6 +193,8 @@ class Column:
             return value if isinstance(value, str) else format(Decimal(value).scaleb(-(self.scale or 0)), "f")  # type: ignore[arg-type]
         if family is Family.JSON:
             return str(value)
+        if family is Family.KEPT:
+            return json.dumps(unmarked(json.loads(str(value))), ensure_ascii=False)
         if isinstance(value, bytes):
             return f'"0x{value.hex()}"'
         if isinstance(value, float) and math.isinf(value):
@@ -244,6 +255,15 @@ class Column:
         if whole != whole.to_integral_value() or abs(whole) >= 1 << 63:
             raise ValueError(text)
         return int(whole)
+
+
+def unmarked(value: Any) -> Any:
+    """A value of a store as plain JSON: what an object with a mark stands for is shown in its place."""
+    if isinstance(value, list):
+        return [unmarked(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return unmarked(value["v"]) if MARK in value else {name: unmarked(one) for name, one in value.items()}
 
 
 def quoted(name: str) -> str:

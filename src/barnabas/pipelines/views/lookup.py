@@ -10,16 +10,17 @@ import base64
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from barnabas.pipelines.views.columns import EXAMPLES, BadKey, Column, Family, Stored, parsed_time
 from barnabas.pipelines.views.store import Note, Row, ViewShape, described, note_in, read_notes
 
+Answer = TypeVar("Answer")
 ROWS_MAX: Final = 10_000
 BYTES_MAX: Final = 8 << 20
 SECONDS_MAX: Final = 2.0
@@ -117,13 +118,20 @@ class Reader:
 
     def find(self, asked: Asked) -> Found:
         """The rows that were asked for. Raises BadKey, NothingYet, TooSlow, ViewError."""
+        return self._asked(asked, _found)
+
+    def rows(self, asked: Asked) -> tuple[list[dict[str, Stored]], str | None]:
+        """The rows as they are stored, and what to give as `after` to go on. Raises as `find`."""
+        return self._asked(asked, _stored)
+
+    def _asked(self, asked: Asked, read: Callable[[sqlite3.Connection, Asked], Answer]) -> Answer:
         give_up = time.monotonic() + SECONDS_MAX
         try:
             with described(self.path), self._connection() as connection:
                 connection.set_progress_handler(lambda: time.monotonic() > give_up, STEPS)
                 connection.execute("BEGIN")
                 try:
-                    return _found(connection, asked)
+                    return read(connection, asked)
                 finally:
                     connection.set_progress_handler(None, 0)
                     connection.execute("ROLLBACK")
@@ -143,7 +151,8 @@ class Reader:
                 return
 
 
-def _found(connection: sqlite3.Connection, asked: Asked) -> Found:
+def _selected(connection: sqlite3.Connection, asked: Asked) -> tuple[ViewShape, Note, _Where, sqlite3.Cursor]:
+    """The rows that were asked for, and one more."""
     notes = read_notes(connection)
     note = note_in(notes)
     if note is None:
@@ -157,6 +166,19 @@ def _found(connection: sqlite3.Connection, asked: Asked) -> Found:
         f"SELECT {columns} FROM rows WHERE {condition} ORDER BY {order} LIMIT ?",
         [*where.values, asked.limit + 1],
     )
+    return shape, note, where, cursor
+
+
+def _stored(connection: sqlite3.Connection, asked: Asked) -> tuple[list[dict[str, Stored]], str | None]:
+    shape, _, where, cursor = _selected(connection, asked)
+    rows = cursor.fetchall()
+    kept = rows[: asked.limit]
+    more = _token(shape, where.order, kept[-1]) if len(rows) > asked.limit else None
+    return [dict(zip(shape.names, row, strict=True)) for row in kept], more
+
+
+def _found(connection: sqlite3.Connection, asked: Asked) -> Found:
+    shape, note, where, cursor = _selected(connection, asked)
     rows: list[str] = []
     size, last = 0, None
     for row in cursor:

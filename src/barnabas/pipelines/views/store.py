@@ -283,7 +283,14 @@ class ViewFile:
 
     def remove(self, shape: ViewShape, keys: Iterable[Row]) -> None:
         """Removes the rows with these keys, in the order of `shape.key`; keys without a row change nothing."""
-        where = " AND ".join(f"{column.quoted} = ?" for column in shape.key)
+        self._remove(shape.key, keys)
+
+    def remove_keys(self, shape: ViewShape, keys: Iterable[Row]) -> None:
+        """Removes the rows of all windows of these keys, in the order of `shape.plain_key`."""
+        self._remove(shape.plain_key, keys)
+
+    def _remove(self, columns: Sequence[Column], keys: Iterable[Row]) -> None:
+        where = " AND ".join(f"{column.quoted} = ?" for column in columns)
         self._connection.executemany(f"DELETE FROM rows WHERE {where}", keys)
 
     def expired(self, shape: ViewShape, keep_us: int, now_us: int) -> list[Row]:

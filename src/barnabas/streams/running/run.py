@@ -14,6 +14,8 @@ from barnabas.streams.texts import text_of
 
 OUT: Final = -1
 """The stage of rows that are records for topics."""
+KEPT: Final = -2
+"""The stage of rows that say what a store keeps for a key now."""
 NEVER: Final = -1
 """The stream time before the first record."""
 LATEST: Final = "\x1elatest"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Collection, Iterator, MutableMapping
 from typing import Any, Final
 
 from barnabas.streams.texts import Classes, text_of, value_of
@@ -13,11 +13,14 @@ TIMES: Final = "\x1etimes"
 
 
 class Stores:
-    """The stores of one task. Keys are any values that `texts` knows; what is put must not be changed afterwards."""
+    """The stores of one task. Keys are any values that `texts` knows; what is put must not be changed afterwards. shown:
+    those whose changes are noted."""
 
     def __init__(self, kept: MutableMapping[str, str], classes: Classes) -> None:
         self.kept = kept
         self.classes = classes
+        self.shown: Collection[str] = ()
+        self.changed: dict[tuple[str, str], None] = {}
 
     def get(self, store: str, key: Any) -> Any:
         """What is kept for a key; None if nothing is."""
@@ -26,11 +29,20 @@ class Stores:
 
     def put(self, store: str, key: Any, value: Any) -> None:
         """Keeps a value; None removes it."""
-        name = f"{store}{SEPARATOR}{text_of(key)}"
+        named = text_of(key)
+        name = f"{store}{SEPARATOR}{named}"
         if value is None:
             self.kept.pop(name, None)
         else:
             self.kept[name] = text_of(value)
+        if store in self.shown:
+            self.changed[store, named] = None
+
+    def changes(self) -> Iterator[tuple[str, str, str | None]]:
+        """Store, key and what is kept, as texts, of what has changed in shown stores since the last call."""
+        for store, key in self.changed:
+            yield store, key, self.kept.get(f"{store}{SEPARATOR}{key}")
+        self.changed = {}
 
     def items(self, store: str) -> Iterator[tuple[Any, Any]]:
         """All keys and what is kept for them, in the order of the keys' texts. Reads the whole state of the task."""

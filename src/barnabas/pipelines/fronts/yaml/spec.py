@@ -51,7 +51,7 @@ from barnabas.pipelines.plan.graph import plan_of
 from barnabas.pipelines.plan.outputs import DeadLetters
 from barnabas.pipelines.plan.pipeline import PipelineSpec, checked
 from barnabas.pipelines.plan.relations import SOURCE, Relation, Scan
-from barnabas.pipelines.processing.code import code_folder
+from barnabas.pipelines.processing.code import code_folder, loaded
 
 PIPELINE: Final = Group(
     {
@@ -72,6 +72,19 @@ PIPELINE: Final = Group(
     required=("pipeline", "outputs"),
     one_of=("source", "sources"),
 )
+
+
+STREAMS: Final = Group(
+    {
+        "pipeline": Text("the pipeline's name, also in the names of consumer groups and checkpoints"),
+        "streams": Text("an App in the folder of the server's code, like word_count:app"),
+        "bootstrap": Text("brokers, like localhost:9092"),
+        "spark": Named(Text(), "settings of Spark", guarded=True),
+        "trigger": TRIGGER,
+    },
+    required=("pipeline", "streams"),
+)
+"""A topology in Python (barnabas.streams) in place of sources, steps and outputs."""
 
 
 def load_spec(path: Path | str) -> PipelineSpec:
@@ -96,7 +109,29 @@ def read_spec(document: Item, where: str) -> PipelineSpec:
         raise PipelineError(hide(str(error), secrets)) from None
 
 
+def _read_app(document: Item, where: str) -> PipelineSpec:
+    """The pipeline of a topology in Python. Raises PipelineError."""
+    top = document.mapping(STREAMS.entries, STREAMS.required)
+    name, named = read_name(top["pipeline"]), top["streams"].text()
+    try:
+        app = loaded(named)
+        if not hasattr(app, "spec"):
+            raise PipelineError(f"{named} is a {type(app).__name__}, not an App of barnabas.streams")
+        spec: PipelineSpec = app.spec(name)
+    except PipelineError as error:
+        top["streams"].fail(str(error))
+    return replace(
+        spec,
+        bootstrap=top["bootstrap"].text() if "bootstrap" in top else spec.bootstrap,
+        spark={**spec.spark, **(top["spark"].text_map() if "spark" in top else {})},
+        trigger=read_duration(top["trigger"]) if "trigger" in top else None,
+        where=where,
+    )
+
+
 def _read_spec(document: Item, where: str) -> PipelineSpec:
+    if isinstance(document.value, Mapping) and "streams" in document.value:
+        return _read_app(document, where)
     top = document.mapping(PIPELINE.entries, PIPELINE.required)
     name = read_name(top["pipeline"])
     outputs = tuple(read_output(item) for item in top["outputs"].items())

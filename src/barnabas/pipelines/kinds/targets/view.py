@@ -340,7 +340,7 @@ def _apply_to(file: ViewFile, batch: _Batch, table: pa.Table) -> None:
                 batch.changelog.begin()
         elif before is None or before.batch < note.batch - 1:
             _rebuild(file, batch, before)
-        elif before.batch >= note.batch and _same(file, before, note):
+        elif before.batch >= note.batch and same_batch(before, note):
             return
         else:
             file.adopt(shape)
@@ -358,7 +358,7 @@ def _apply_to(file: ViewFile, batch: _Batch, table: pa.Table) -> None:
         file.set_note(note)
 
 
-def _same(file: ViewFile, before: Note, note: Note) -> bool:
+def same_batch(before: Note, note: Note) -> bool:
     """Whether a repeated micro-batch is the one that was applied, or an older one. If the checkpoint was lost since then
     (a crash of the machine), Spark may plan another one of the same number: that is applied."""
     return before.batch > note.batch or before.offsets == note.offsets
