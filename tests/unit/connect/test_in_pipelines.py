@@ -189,6 +189,15 @@ def test_mistakes_are_told_with_their_line(source: str, target: str, line: int, 
     assert said in str(raised.value)
 
 
+def test_what_an_aborted_transaction_of_the_connector_has_left_is_not_read() -> None:
+    text = PIPELINE.format(source=FILE, target="{connector.class: FileStreamSink}")
+    assert parse_spec(text, "p.yaml").source.options["kafka.isolation.level"] == "read_committed"
+    chosen = text.replace(
+        "  topic: lines\n", "  topic: lines\n  options: {kafka.isolation.level: read_uncommitted}\n"
+    )
+    assert parse_spec(chosen, "p.yaml").source.options["kafka.isolation.level"] == "read_uncommitted"
+
+
 def test_passwords_in_a_connector_are_hidden() -> None:
     target = "{connector.class: JdbcSink, connection.url: 'jdbc:postgresql://h/d', connection.password: open-sesame}"
     spec = parse_spec(PIPELINE.format(source=FILE, target=target), "p.yaml")

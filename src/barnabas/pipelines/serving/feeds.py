@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from barnabas.pipelines.compiler.queries import connection_options
 from barnabas.pipelines.kinds.connectors import Feed, connectors
 from barnabas.pipelines.plan.pipeline import PipelineSpec
 from barnabas.pipelines.plan.relations import Scan
 
-PREFIX = "kafka."
+PREFIX: Final = "kafka."
+OF_READERS: Final = ("isolation.level",)
 Tell = Callable[[str, str], None]
 
 
@@ -19,7 +21,8 @@ class Feeds:
 
     def __init__(self, spec: PipelineSpec, bootstrap: str, tell: Tell) -> None:
         options = connection_options(spec, bootstrap)
-        self._client = {n.removeprefix(PREFIX): v for n, v in options.items() if n.startswith(PREFIX)}
+        client = {n.removeprefix(PREFIX): v for n, v in options.items() if n.startswith(PREFIX)}
+        self._client = {name: value for name, value in client.items() if name not in OF_READERS}
         self._spec, self._tell = spec, tell
         self._feeds: list[Feed] = []
         self._lock = threading.Lock()
