@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+RUNS := $(VENV)/.runs
 SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd')
 CODE := src tests bench examples
 
@@ -24,13 +25,25 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml setup.py $(SOURCES)
+# uv downloads, unpacks and builds at the same time what pip does one after the other. pip does the work where uv cannot be
+# had, or where only pip is told of a mirror.
+define install
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[pipelines,dev]'
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet uv && \
+		$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '$(1)' || \
+		$(BIN)/python -m pip install --quiet --editable '$(1)'
+endef
+
+# `run` needs neither the tools of developers nor what only tests use: they come with the first target that needs them.
+$(RUNS): pyproject.toml setup.py $(SOURCES)
+	$(call install,.[pipelines])
 	touch $@
 
-run: $(READY) ## start a broker, send it an access log, process the log on Spark, show the result
+$(READY): pyproject.toml setup.py $(SOURCES)
+	$(call install,.[pipelines,dev])
+	touch $(RUNS) $@
+
+run: $(if $(wildcard $(READY)),$(READY),$(RUNS)) ## start a broker, send it an access log, process the log on Spark, show the result
 	@$(BIN)/python examples/access_log/run.py
 
 check: $(READY) ## check style, types and import rules

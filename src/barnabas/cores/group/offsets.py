@@ -6,6 +6,7 @@ become visible, unless the partition has a newer commit, or are dropped.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from barnabas.cores.decision import DoneReply
@@ -193,16 +194,18 @@ def decide_fetch(proposal: Proposal, event: FetchOffsets) -> None:
         _require_member_epoch(group, group.require_member(event.member_id or ""), event.member_epoch)
     if isinstance(group, StreamsGroup) and (event.member_id or event.member_epoch >= 0):
         _require_streams_epoch(group, event)
-    offsets = proposal.state.offsets_of(event.group_id)
-    unstable = set(proposal.state.pending_of(event.group_id)) if event.require_stable else set()
-    wanted = event.partitions
+    wanted: Iterable[Partition] | None = event.partitions
     if wanted is None:
-        stable = (p for p in offsets if proposal.state.visible(event.group_id, p) is not None)
-        wanted = (*stable, *sorted(unstable - offsets.keys()))
+        known = proposal.state.partitions_of(event.group_id, pending=event.require_stable)
+        offsets = proposal.state.offsets_of(event.group_id)
+        wanted = [
+            p for p in known if p not in offsets or proposal.state.visible(event.group_id, p) is not None
+        ]
+    held = proposal.state.held_of(event.group_id) if event.require_stable else []
     answers = []
     for partition in wanted:
         committed = proposal.state.visible(event.group_id, partition)
-        if partition in unstable:
+        if held and any(partition in offsets for offsets in held):
             answers.append(FetchedOffset(*partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT))
         elif committed is None:
             answers.append(FetchedOffset(*partition))

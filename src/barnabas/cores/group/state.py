@@ -107,5 +107,16 @@ class State:
 
     def pending_of(self, group_id: str) -> Iterator[Partition]:
         """The partitions for which open transactions hold offsets of the group."""
-        for by_group in self.pending.values():
-            yield from by_group.get(group_id, ())
+        for offsets in self.held_of(group_id):
+            yield from offsets
+
+    def held_of(self, group_id: str) -> list[dict[Partition, Committed]]:
+        """The offsets of the group that open transactions hold, for each transaction."""
+        return [by_group[group_id] for by_group in self.pending.values() if group_id in by_group]
+
+    def partitions_of(self, group_id: str, *, pending: bool) -> list[Partition]:
+        """The partitions for which the group has committed offsets, being deleted or not, and with `pending` those that
+        only open transactions hold."""
+        known = self.offsets_of(group_id)
+        more = sorted(set(self.pending_of(group_id)).difference(known)) if pending and self.pending else ()
+        return [*known, *more]

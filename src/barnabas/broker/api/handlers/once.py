@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Final, TypeVar
 
+from barnabas.runtime.pace import Pace
+
 TOPIC_TWICE: Final = "the request names this topic more than once"
 """Error text when a change names a topic twice."""
+OFFSETS_PER_STEP: Final = 400
+"""With how many offsets a group is asked at once; a core takes 15 microseconds to store one. What a request says about more
+is stored, or read, in several steps, between which others are served."""
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -28,3 +33,19 @@ def by_topic(
     for topic in topics:
         by_key.setdefault(key(topic), (topic, []))[1].extend(partitions(topic))
     return [(topic, once(rows, index)) for topic, rows in by_key.values()]
+
+
+async def by_topic_in_turns(
+    pace: Pace,
+    topics: Iterable[T],
+    key: Callable[[T], Hashable],
+    partitions: Callable[[T], Iterable[P]],
+    index: Callable[[P], Hashable],
+) -> list[tuple[T, list[P]]]:
+    """The same, with rests in between."""
+    by_key: dict[Hashable, tuple[T, dict[Hashable, P]]] = {}
+    for topic in topics:
+        _, rows = by_key.setdefault(key(topic), (topic, {}))
+        async for piece in pace.pieces(partitions(topic)):
+            rows.update((index(row), row) for row in piece)
+    return [(topic, list(rows.values())) for topic, rows in by_key.values()]

@@ -10,6 +10,7 @@ from collections import defaultdict
 
 from barnabas.broker.api.context import Context
 from barnabas.cores.acl import Operation
+from barnabas.runtime.pace import Pace
 from barnabas.storage.log_manager import DirUsage
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.describe_log_dirs import (
@@ -21,7 +22,7 @@ from barnabas.wire.messages.describe_log_dirs import (
 )
 
 
-def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """A row for each log dir; sizes and disk space are in bytes, `offset_lag` counts records. An offline dir has
     KAFKA_STORAGE_ERROR and no topics.
     """
@@ -30,21 +31,26 @@ def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirs
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    return DescribeLogDirsResponse(
-        results=[_described(usage, wanted) for usage in context.services.partitions.logs.usage()]
-    )
+    pace, usages = Pace(context.services.clock), context.services.partitions.logs.usage()
+    await pace.rest()
+    return DescribeLogDirsResponse(results=[await _described(pace, usage, wanted) for usage in usages])
 
 
-def _described(usage: DirUsage, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+async def _described(
+    pace: Pace, usage: DirUsage, wanted: set[tuple[str, int]] | None
+) -> DescribeLogDirsResult:
     if usage.offline:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=usage.path)
     by_topic: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
-    for name, current in sorted(usage.logs.items()):
-        if wanted is None or (name.topic, name.partition) in wanted:
-            # Only future logs have a lag: it says how much is still to be copied.
-            by_topic[name.topic].append(
-                DescribeLogDirsPartition(partition_index=name.partition, partition_size=current.size_bytes)
-            )
+    async for piece in pace.pieces(sorted(usage.logs.items())):
+        for name, current in piece:
+            if wanted is None or (name.topic, name.partition) in wanted:
+                # Only future logs have a lag: it says how much is still to be copied.
+                by_topic[name.topic].append(
+                    DescribeLogDirsPartition(
+                        partition_index=name.partition, partition_size=current.size_bytes
+                    )
+                )
     for name, move in sorted(usage.futures.items()):
         if wanted is None or (name.topic, name.partition) in wanted:
             by_topic[name.topic].append(

@@ -6,15 +6,20 @@ timestamp per partition (version 1 only); 2 to 4 carry a retention time; since 9
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
 from barnabas.broker.api.context import Context
-from barnabas.broker.api.handlers.once import by_topic
+from barnabas.broker.api.handlers.once import OFFSETS_PER_STEP, by_topic_in_turns
 from barnabas.cores.group.events import CommitOffsets, CommitReply, OffsetToCommit
+from barnabas.runtime.pace import Pace
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -29,22 +34,53 @@ RETENTION_VERSIONS: Final = range(2, 5)
 
 async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse:
     """Unknown topics and partitions are answered here; the group coordinator decides about the rest."""
-    asked = by_topic(
-        request.topics, lambda t: (t.name, t.topic_id), lambda t: t.partitions, lambda p: p.partition_index
+    pace = Pace(context.services.clock)
+    asked = await by_topic_in_turns(
+        pace,
+        request.topics,
+        lambda t: (t.name, t.topic_id),
+        lambda t: t.partitions,
+        lambda p: p.partition_index,
     )
     for topic, partitions in asked:
         topic.partitions = partitions
     request.topics = [topic for topic, _ in asked]
     names = [_name(context, topic) for topic in request.topics]
-    known = _known(context, request, names)
+    errors = await _commit(context, request, pace, _known(context, request, names))
+    unknown = (
+        ErrorCode.UNKNOWN_TOPIC_ID
+        if context.version >= TOPIC_IDS_FROM
+        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
+
+    def row_of(name: str | None, partition: OffsetCommitRequestPartition) -> OffsetCommitResponsePartition:
+        index = partition.partition_index
+        code = unknown
+        if name is not None:
+            code = errors.get((name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return OffsetCommitResponsePartition(partition_index=index, error_code=code)
+
+    answer = OffsetCommitResponse()
+    for topic, name in zip(request.topics, names, strict=True):
+        rows = await pace.made(partial(row_of, name), topic.partitions)
+        answer.topics.append(
+            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=rows)
+        )
+    return answer
+
+
+async def _commit(
+    context: Context, request: OffsetCommitRequest, pace: Pace, known: Iterator[OffsetToCommit]
+) -> dict[tuple[str, int], ErrorCode]:
+    """The result of each offset. Each step is stored, or refused, by itself: the answer has an error for each partition."""
     errors: dict[tuple[str, int], ErrorCode] = {}
-    if known or not request.topics:
+    piece = tuple(islice(known, OFFSETS_PER_STEP))
+    while piece or not request.topics:
         reply: CommitReply = await context.services.groups.ask(
-            lambda token, now_ms: CommitOffsets(
-                token=token,
-                now_ms=now_ms,
+            partial(
+                CommitOffsets,
                 group_id=request.group_id,
-                offsets=known,
+                offsets=piece,
                 generation_id=request.generation_id_or_member_epoch,
                 member_id=request.member_id,
                 group_instance_id=request.group_instance_id,
@@ -54,36 +90,14 @@ async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommit
             request.group_id,
         )
         if reply.error:
-            errors = {(partition.topic, partition.partition): reply.error for partition in known}
+            errors.update(((row.topic, row.partition), reply.error) for row in piece)
         else:
-            errors = {
-                (partition.topic, partition.partition): partition.error for partition in reply.partitions
-            }
-    unknown = (
-        ErrorCode.UNKNOWN_TOPIC_ID
-        if context.version >= TOPIC_IDS_FROM
-        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    )
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=unknown
-                        if name is None
-                        else errors.get(
-                            (name, partition.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                        ),
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic, name in zip(request.topics, names, strict=True)
-        ]
-    )
+            errors.update(((row.topic, row.partition), row.error) for row in reply.partitions)
+        if not request.topics:
+            break
+        piece = tuple(islice(known, OFFSETS_PER_STEP))
+        await pace.rest()
+    return errors
 
 
 def _name(context: Context, topic: OffsetCommitRequestTopic) -> str | None:
@@ -95,9 +109,9 @@ def _name(context: Context, topic: OffsetCommitRequestTopic) -> str | None:
 
 def _known(
     context: Context, request: OffsetCommitRequest, names: list[str | None]
-) -> tuple[OffsetToCommit, ...]:
+) -> Iterator[OffsetToCommit]:
     partitions = context.services.partitions
-    return tuple(
+    return (
         OffsetToCommit(
             name,
             partition.partition_index,

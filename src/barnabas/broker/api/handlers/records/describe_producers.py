@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from barnabas.broker.api.context import Context
+from barnabas.runtime.pace import Pace
 from barnabas.wire.errors import ApiError
 from barnabas.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -13,19 +16,16 @@ from barnabas.wire.messages.describe_producers import (
 )
 
 
-def handle(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+async def handle(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
     """A row for each partition; NOT_LEADER_OR_FOLLOWER if another broker leads it. `current_txn_start_offset` is -1
     without an open transaction.
     """
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_described(context, topic.name, index) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
-    )
+    pace, answer = Pace(context.services.clock), DescribeProducersResponse()
+    for topic in request.topics:
+        rows = await pace.made(partial(_described, context, topic.name), topic.partition_indexes)
+        answer.topics.append(TopicResponse(name=topic.name, partitions=rows))
+        await pace.rest()
+    return answer
 
 
 def _described(context: Context, topic: str, index: int) -> PartitionResponse:

@@ -6,8 +6,11 @@ also has the epoch, since 2 the client sends the leader epoch that it knows, sin
 
 from __future__ import annotations
 
+from functools import partial
+
 from barnabas.broker.api.context import Context
 from barnabas.records.units import LeaderEpoch
+from barnabas.runtime.pace import Pace
 from barnabas.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -17,19 +20,16 @@ from barnabas.wire.messages.offset_for_leader_epoch import (
 )
 
 
-def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+async def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     """A row for each partition, with epoch and offset -1 if the epoch is not known; FENCED_LEADER_EPOCH if the client
     knows an older leader epoch.
     """
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_answer(context, topic.topic, asked) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    pace, answer = Pace(context.services.clock), OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        rows = await pace.made(partial(_answer, context, topic.topic), topic.partitions)
+        answer.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows))
+        await pace.rest()
+    return answer
 
 
 def _answer(context: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

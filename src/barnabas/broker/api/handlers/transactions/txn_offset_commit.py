@@ -5,16 +5,19 @@ Since 3 it names the member that commits; since 5 it also adds the group's offse
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from barnabas.broker.api.context import Context
-from barnabas.broker.api.handlers.once import by_topic
+from barnabas.broker.api.handlers.once import OFFSETS_PER_STEP, by_topic_in_turns
 from barnabas.broker.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.cores.decision import Producer
 from barnabas.cores.group.events import CommitOffsets, CommitReply, OffsetToCommit
+from barnabas.runtime.pace import Pace
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -32,9 +35,12 @@ async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffset
     """An error code for each partition; UNKNOWN_TOPIC_OR_PARTITION for those that do not exist, while the others are
     stored.
     """
-    asked = by_topic(request.topics, lambda t: t.name, lambda t: t.partitions, lambda p: p.partition_index)
+    pace = Pace(context.services.clock)
+    asked = await by_topic_in_turns(
+        pace, request.topics, lambda t: t.name, lambda t: t.partitions, lambda p: p.partition_index
+    )
     partitions = context.services.partitions
-    known = tuple(
+    named = (
         OffsetToCommit(
             topic.name,
             row.partition_index,
@@ -47,34 +53,28 @@ async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffset
         for row in rows
         if partitions.exists(topic.name, row.partition_index)
     )
+    known = [piece async for piece in pace.pieces(named, OFFSETS_PER_STEP)]
     errors: Errors = {}
     if known:
         try:
-            errors = await _commit(context, request, known)
+            errors = await _commit(context, request, pace, known)
         except ApiError as error:
             code = _code_for(context, error.code)
-            errors = {(row.topic, row.partition): code for row in known}
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=row.partition_index,
-                        error_code=errors.get(
-                            (topic.name, row.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                        ),
-                    )
-                    for row in rows
-                ],
-            )
-            for topic, rows in asked
-        ]
-    )
+            errors = {(row.topic, row.partition): code for piece in known for row in piece}
+
+    def row_of(topic: str, row: TxnOffsetCommitRequestPartition) -> TxnOffsetCommitResponsePartition:
+        code = errors.get((topic, row.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return TxnOffsetCommitResponsePartition(partition_index=row.partition_index, error_code=code)
+
+    answer = TxnOffsetCommitResponse()
+    for topic, rows in asked:
+        made = await pace.made(partial(row_of, topic.name), rows)
+        answer.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=made))
+    return answer
 
 
 async def _commit(
-    context: Context, request: TxnOffsetCommitRequest, known: tuple[OffsetToCommit, ...]
+    context: Context, request: TxnOffsetCommitRequest, pace: Pace, known: list[tuple[OffsetToCommit, ...]]
 ) -> Errors:
     """Hold the offsets back until the transaction ends. Raises ApiError when all are refused."""
     if not request.transactional_id:
@@ -94,24 +94,30 @@ async def _commit(
     if added.error:
         raise ApiError(added.error, added.message or "")
 
-    def make_event(token: object, now_ms: int) -> CommitOffsets:
+    def make_event(piece: tuple[OffsetToCommit, ...], token: object, now_ms: int) -> CommitOffsets:
         # Checked in the same turn in which the offsets are stored: nothing can end the transaction in between.
         services.transactions.check_added(request.transactional_id, producer, offsets)
         return CommitOffsets(
             token=token,
             now_ms=now_ms,
             group_id=request.group_id,
-            offsets=known,
+            offsets=piece,
             generation_id=request.generation_id,
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             producer=producer,
         )
 
-    reply: CommitReply = await services.groups.ask(make_event, request.group_id)
-    if reply.error:
-        raise ApiError(reply.error)
-    return {(row.topic, row.partition): row.error for row in reply.partitions}
+    errors: Errors = {}
+    for piece in known:
+        reply: CommitReply = await services.groups.ask(partial(make_event, piece), request.group_id)
+        if (
+            reply.error
+        ):  # what was stored before will be dropped with the transaction, which the client has to abort
+            raise ApiError(reply.error)
+        errors.update(((row.topic, row.partition), row.error) for row in reply.partitions)
+        await pace.rest()
+    return errors
 
 
 def _code_for(context: Context, code: ErrorCode) -> ErrorCode:
