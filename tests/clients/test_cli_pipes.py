@@ -96,6 +96,26 @@ def test_ranges_of_times(cli: Cli) -> None:
     assert read("e@1700000002000") == want[:2]
 
 
+def test_several_topics_in_the_order_of_their_times(cli: Cli) -> None:
+    here, there = cli.topic(partitions=2, retention_ms="-1"), cli.topic(retention_ms="-1")
+    for name, first in ((here, 0), (there, 1)):
+        rows = [{"payload": f"{ms}", "ts": 1_700_000_000_000 + ms} for ms in range(first, 400, 2)]
+        cli("produce", name, "-J", stdin="\n".join(json.dumps(row) for row in rows).encode())
+    assert cli.out("consume", f"{here},{there}", "-e").decode().split() == [str(n) for n in range(400)]
+    assert cli.out("consume", f"{here},{there}", "-c", "7").decode().split() == [str(n) for n in range(7)]
+    assert b"leave out -g" in cli("consume", f"{here},{there}", "-g", "x", code=2).stderr
+    reader = cli.start("consume", f"{here},{there}", stdout=subprocess.PIPE)
+    try:
+        assert reader.stdout is not None
+        assert [reader.stdout.readline() for _ in range(400)] == [b"%d\n" % n for n in range(400)]
+        cli("produce", there, stdin=b"new\n")
+        assert reader.stdout.readline() == b"new\n", "topics at their ends hold nobody back"
+    finally:
+        reader.kill()
+        reader.wait()
+        reader.stdout.close()
+
+
 def test_count_and_partition(cli: Cli) -> None:
     name = cli.topic(partitions=3)
     for partition in range(3):

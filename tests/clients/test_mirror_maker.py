@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,6 +130,71 @@ def test_topics_groups_and_heartbeats_are_copied_in_both_directions(
         topics = set(there.list_topics(timeout=10).topics)
     assert {"east.checkpoints.internal", "heartbeats", "mm2-offset-syncs.east.internal"} <= topics
     assert not {name for name in topics if name.startswith(("east.west.", "east.mm2", "east.east"))}
+
+
+@pytest.mark.soak
+def test_records_are_chosen_masked_renamed_and_rehashed_on_their_way(
+    clusters: tuple[str, str], tmp_path: Path
+) -> None:
+    east, west = clusters
+    make(east, "orders", 3)
+    make(west, "sales.orders", 2)
+    producer = Producer({"bootstrap.servers": east})
+    for number in range(100):
+        producer.produce(
+            "orders",
+            json.dumps({"n": number, "card": "4111", "amount": number % 10}),
+            key=str(number),
+            timestamp=1_700_000_000_000 + number * 1000,
+        )
+    assert producer.flush(60) == 0
+    converter = "org.apache.kafka.connect.json.JsonConverter"
+    options = {
+        "source.value.converter": converter,
+        "source.value.converter.schemas.enable": "false",
+        "value.converter": converter,
+        "value.converter.schemas.enable": "false",
+        "transforms": "large, mask, name",
+        "transforms.large.type": "Filter",
+        "transforms.large.condition": "amount >= 5",
+        "transforms.mask.type": "org.apache.kafka.connect.transforms.MaskField$Value",
+        "transforms.mask.fields": "card",
+        "transforms.name.type": "org.apache.kafka.connect.transforms.RegexRouter",
+        "transforms.name.regex": "east[.](.*)",
+        "transforms.name.replacement": "sales.$1",
+        "start.from": "1700000050000",
+        "partitions": "hash",
+    }
+    with ours(properties(tmp_path, east, west, topics="orders", **options)):
+        found = read(west, "sales.orders", 25, 2)
+    values = [json.loads(m.value()) for m in found]
+    assert sorted(row["n"] for row in values) == [n for n in range(50, 100) if n % 10 >= 5]
+    assert {row["card"] for row in values} == {""}
+    assert {m.partition() for m in found} == {0, 1}
+
+
+@pytest.mark.soak
+def test_the_same_names_on_both_sides_do_not_make_a_loop(clusters: tuple[str, str], tmp_path: Path) -> None:
+    east, west = clusters
+    for where in clusters:
+        make(where, "orders")
+    send(east, "orders", ["east"])
+    send(west, "orders", ["west"])
+    options = {
+        "west->east.enabled": "true",
+        "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
+        "provenance.headers.enabled": "true",
+        "emit.heartbeats.enabled": "false",
+    }
+    with ours(properties(tmp_path, east, west, topics="orders|more", **options)):
+        for where in clusters:
+            assert {m.value() for m in read(where, "orders", 2)} == {b"east", b"west"}
+        send(east, "orders", ["last"])
+        found = read(west, "orders", 3)
+        send(west, "orders", ["the last"])
+        assert len(read(east, "orders", 4)) == 4
+    assert len(read(west, "orders", 4)) == 4
+    assert ("mirror.from", b"east/orders/0/2") in found[-1].headers()
 
 
 @pytest.mark.soak

@@ -11,6 +11,7 @@ from barnabas.connect.mirror.dedicated import MirrorMakerFile
 from barnabas.connect.mirror.flow import Flow
 from barnabas.connect.mirror.formats import Checkpoint, Heartbeat, OffsetSync
 from barnabas.connect.mirror.naming import IdentityPolicy, Policy
+from barnabas.connect.mirror.options import start_ms
 from barnabas.connect.mirror.source import MirrorSource
 from barnabas.connect.mirror.syncs import SYNCS_MAX, TOO_OLD, SyncRule, SyncStore, is_newer
 from barnabas.connect.worker.planning import load
@@ -228,3 +229,30 @@ def test_offsets_that_a_user_sets_are_those_of_a_partition() -> None:
     for pair in wrong:
         with pytest.raises(ConnectError):
             MirrorSource.check_offsets({}, [pair])
+
+
+def test_converters_and_transforms_are_of_copied_records_alone() -> None:
+    json = "org.apache.kafka.connect.json.JsonConverter"
+    texts = TWO | {
+        "value.converter": json,
+        "east->west.source.value.converter": json,
+        "east->west.source.value.converter.schemas.enable": "false",
+        "transforms": "mask",
+    }
+    (flow, _) = MirrorMakerFile(texts).flows()
+    source, beats, points = flow.worker.first.values()
+    assert source["source.value.converter"] == source["value.converter"] == json
+    assert (source["source.value.converter.schemas.enable"], source["transforms"]) == ("false", "mask")
+    assert not {"value.converter", "transforms", "source.value.converter"} & ({*beats} | {*points})
+    assert MirrorMakerFile(texts).unknown() == []
+
+
+def test_a_start_is_a_time_or_an_age() -> None:
+    day_ms = 86_400_000
+    assert start_ms("1700000000000", 0) == 1_700_000_000_000
+    assert start_ms("1970-01-02", 0) == day_ms
+    assert start_ms("1970-01-02T00:00:00+01:00", 0) == day_ms - 3_600_000
+    assert start_ms("2d", 5 * day_ms) == 3 * day_ms
+    assert [start_ms(text, 0) for text in ("", "d", "soon", "5y")] == [None] * 4
+    with pytest.raises(OptionError, match="Not a time"):
+        flow_of(**{"start.from": "soon"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.monitor.alerts.conditions import Finding, Past, View, findings, full_in_s
+from barnabas.monitor.alerts.conditions import Copied, Finding, Past, View, findings, full_in_s
 from barnabas.monitor.alerts.engine import AGAIN_MS, GATHER_MS, Engine, Message, is_within
 from barnabas.monitor.alerts.rules import AlertFile, Quiet, parse_rules
 from barnabas.monitor.burrow.board import Board
@@ -182,3 +182,37 @@ rules:
     past.note(seen_at(13 * MINUTE_MS, 5000, (6600, 660)))
     assert [f.text for f in findings(rules["broker_restarted"], view)] == ["broker 2 was away and is back"]
     assert findings(rules["broker_away"], view) == []
+
+
+def test_conditions_of_copied_topics() -> None:
+    rules = {
+        rule.kind: rule
+        for rule in parse_rules(
+            """
+notify: {}
+rules:
+  - {name: a, kind: mirror_lag, topic: "ord*", above: 10}
+  - {name: b, kind: mirror_time_lag, above: 30s}
+  - {name: c, kind: mirror_failed, link: "e*"}
+"""
+        ).rules
+    }
+    copied = [
+        Copied("east", "orders", 11, 40.0),
+        Copied("east", "payments", 99, 5.0),
+        Copied("east", "gone", trouble="it was made again"),
+        Copied("east", "*", trouble="no broker answers"),
+        Copied("west", "*", trouble="no broker answers"),
+    ]
+    view = View("blue", 0, Past(), Board(), copied=copied)
+    said = {kind: [finding.text for finding in findings(rule, view)] for kind, rule in rules.items()}
+    assert said == {
+        "mirror_lag": ["the copy of orders by link east is 11 records behind"],
+        "mirror_time_lag": [
+            "the newest record in the copy of orders by link east is 40 s old, and there are newer ones"
+        ],
+        "mirror_failed": [
+            "topic gone of link east is not copied: it was made again",
+            "link east is not copied: no broker answers",
+        ],
+    }

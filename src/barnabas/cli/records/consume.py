@@ -23,6 +23,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from barnabas.cli.records import formatting
 from barnabas.cli.records.absence import STATISTICS, Absence
 from barnabas.cli.records.codecs import DEFAULT_URL, ReadAs, Undecodable, Url, codecs_of
+from barnabas.cli.records.merging import TimeMerge
 from barnabas.cores.cluster_image import INTERNAL_TOPICS
 from barnabas.terminal.connection import Connection, connect, explain
 from barnabas.terminal.errors import EXIT_OK, CliError, UsageError, why_of_stream
@@ -96,6 +97,9 @@ class Reader:
     committed_at: float = field(default_factory=time.monotonic)
     expected: int | None = None
     """How many records there are to read, where every partition has an end."""
+    merge: TimeMerge | None = None
+    """Puts records of all partitions in the order of their times."""
+    paused: set[Key] = field(default_factory=set)
 
     def run(self, progress: Progress) -> None:
         """Read until the end, the count, a signal or the reader's end of the pipe."""
@@ -105,7 +109,7 @@ class Reader:
             # consume() waits until it has all it was asked for, which would hold back a slow topic's
             # records: so take what is there, and wait for one only when there is nothing.
             messages = self.consumer.consume(wanted, 0) or self.consumer.consume(1, POLL_SECONDS)
-            if messages:
+            if messages or (self.merge is not None and not self.merge.is_empty):
                 self.take(messages)
             if self.commits and self.pending and time.monotonic() - self.committed_at > COMMIT_SECONDS:
                 self.commit()
@@ -119,7 +123,7 @@ class Reader:
         if self.stopped or self.count_left == 0:
             return True
         if not self.subscribed:
-            return not self.open
+            return not self.open and (self.merge is None or self.merge.is_empty)
         # A member may be given no partition at all; then -e ends after a while.
         waited = time.monotonic() - self.began > UNASSIGNED_SECONDS
         return self.stop_at_end and not self.open and (self.was_assigned or waited)
@@ -133,6 +137,8 @@ class Reader:
                     self.on_error(message)
         if self.stops:
             good = self.before_stops(good)
+        if self.merge is not None:
+            good = self.merged(self.merge, good)
         if not good:
             return
         try:
@@ -148,6 +154,18 @@ class Reader:
         if self.commits:
             # Later records of a partition overwrite earlier ones: what stays is the last of each.
             self.pending.update(((m.topic(), m.partition()), m.offset() + 1) for m in good)
+
+    def merged(self, merge: TimeMerge, messages: list[Any]) -> list[Any]:
+        """What may be written now, in the order of times; a partition that is far ahead of others is read no further."""
+        merge.add(messages)
+        found = merge.ready(self.open, BATCH_RECORDS if self.count_left is None else self.count_left)
+        if full := merge.full() - self.paused:
+            self.consumer.pause([TopicPartition(*key) for key in full & self.open])
+            self.paused |= full
+        if few := merge.few(self.paused):
+            self.consumer.resume([TopicPartition(*key) for key in few & self.open])
+            self.paused -= few
+        return found
 
     def before_stops(self, messages: list[Any]) -> list[Any]:
         """Those records that lie before their partition's stop; a partition that reached it is closed."""
@@ -176,6 +194,8 @@ class Reader:
         error = message.error()
         key = (message.topic(), message.partition())
         if error.code() == KafkaError._PARTITION_EOF:
+            if self.merge is not None:
+                self.merge.note_end(key)
             stop = self.stops.get(key)
             # The log may end in records that are never shown (transaction markers), so its end counts as well.
             if self.stop_at_end or (stop is not None and message.offset() >= stop):
@@ -342,7 +362,7 @@ def subscribe(reader: Reader, topics: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the command line asks for. `wanted` None: no -o was given."""
+    """What the command line asks for. `wanted` None: no -o was given. merges: records in the order of their times."""
 
     topics: Sequence[str]
     partitions: Sequence[int]
@@ -350,11 +370,16 @@ class Plan:
     group: str | None
     count: int | None
     stop_at_end: bool
+    merges: bool = False
 
     def joins(self) -> bool:
         """Whether to become a member of the group. Raises UsageError for an -o that a member cannot have."""
         if self.group == "":
             raise UsageError("-g is '', but must name a group")
+        if self.merges and self.group is not None:
+            raise UsageError(
+                "TOPIC,TOPIC reads in the order of times, which members of a group cannot: leave out -g"
+            )
         if self.group is None:
             if self.wanted is not None and self.wanted.start is STORED:
                 raise UsageError("-o stored needs the group whose offsets to use: -g GROUP")
@@ -393,6 +418,7 @@ def open_reader(connection: Connection, plan: Plan, writer: formatting.Writer) -
         count_left=plan.count,
         subscribed=joins,
         commits=plan.group is not None,
+        merge=TimeMerge() if plan.merges else None,
     )
     if joins:
         subscribe(reader, plan.topics)
@@ -451,7 +477,11 @@ Template = Annotated[
 def consume(
     topics: Annotated[
         list[str],
-        typer.Argument(metavar="TOPIC", help="Topics; ^REGEX for all that match.", show_default=False),
+        typer.Argument(
+            metavar="TOPIC",
+            help="Topics; ^REGEX for all that match; A,B in the order of their times.",
+            show_default=False,
+        ),
     ],
     partition: Annotated[
         list[int] | None,
@@ -500,7 +530,10 @@ def consume(
     codecs = codecs_of(schema or [], registry)
     if codecs is not None:
         writer = codecs.writer(writer)
-    plan = Plan(topics, partition or [], wanted, group, count, end)
+    merges = any("," in topic and not topic.startswith("^") for topic in topics)
+    if merges:
+        topics = [part for topic in topics for part in topic.split(",") if part]
+    plan = Plan(topics, partition or [], wanted, group, count, end, merges)
     began = time.monotonic()
     reader = open_reader(connect(bootstrap, properties, verbose), plan, writer)
     total = count if reader.expected is None else min(count or reader.expected, reader.expected)

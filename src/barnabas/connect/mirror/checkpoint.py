@@ -31,6 +31,7 @@ from barnabas.wire.errors import ErrorCode
 log = logging.getLogger("barnabas.connect")
 
 WAIT_S: Final = 1.0
+INTERVAL_S_MIN: Final = 0.05
 IDLE: Final = ("empty", "dead")
 PROTOCOLS: Final = ("consumer", "")
 
@@ -121,16 +122,18 @@ class MirrorCheckpoint(SourceConnector):
     def poll(self, partition: Json, offset: Json | None) -> Sequence[SourceRecord] | Batch:
         """See SourceConnector. The checkpoints that have moved since they were last written."""
         now = time.monotonic()
+        config = self.config
+        # Groups are moved to checkpoints that have been written: those that an earlier poll returned.
+        if config["sync.group.offsets.enabled"] and now >= self._next_sync_s:
+            self._sync_groups()
+            self._next_sync_s = now + float(config["sync.group.offsets.interval.seconds"])
         if now < self._next_s:
             self.context.stopping.wait(min(self._next_s - now, WAIT_S))
-            if time.monotonic() < self._next_s:
-                return []
-        config = self.config
-        self._next_s = time.monotonic() + max(float(config["emit.checkpoints.interval.seconds"]), 0.05)
+            return []
         moved = list(self._moved())
-        if config["sync.group.offsets.enabled"] and time.monotonic() >= self._next_sync_s:
-            self._next_sync_s = time.monotonic() + float(config["sync.group.offsets.interval.seconds"])
-            self._sync_groups()
+        self._next_s = time.monotonic() + max(
+            float(config["emit.checkpoints.interval.seconds"]), INTERVAL_S_MIN
+        )
         return [self._record(row) for row in moved]
 
     def _moved(self) -> Iterable[Checkpoint]:

@@ -17,7 +17,8 @@ from barnabas.connect.mirror.options import BYTES, PACKAGE
 from barnabas.connect.worker.common import EVERY, SOURCES
 from barnabas.connect.worker.settings import OPTIONS, WorkerOptions
 
-CONNECTORS: Final = ("MirrorSourceConnector", "MirrorHeartbeatConnector", "MirrorCheckpointConnector")
+COPYING: Final = "MirrorSourceConnector"
+CONNECTORS: Final = (COPYING, "MirrorHeartbeatConnector", "MirrorCheckpointConnector")
 KINDS: Final = ("producer", "consumer", "admin")
 CLIENT: Final = ("security.protocol", "sasl.", "ssl.", "client.id", SERVERS, "request.timeout.ms")
 """Properties of clients that may be given for all clusters at once."""
@@ -33,6 +34,11 @@ OF_CONNECTORS: Final = (
     "topic.creation.",
     "topic.filter.",
 )
+OF_CONTENT: Final = (
+    "key.converter", "value.converter", "header.converter", "source.key.converter", "source.value.converter", "transforms",
+    "predicates",
+)  # fmt: skip
+"""What only concerns the records of topics: checkpoints and heartbeats stay as Kafka has them."""
 IGNORED: Final = ("dedicated.mode.enable.internal.rest", "clusters", "metric.reporters", "metrics.")
 EXACTLY_ONCE: Final = "exactly.once.source.support"
 DECLARED: Final = {
@@ -117,7 +123,14 @@ class MirrorMakerFile:
         """What has no meaning here, a line for each: misspelt, or for Java alone."""
         pairs = [f"{source}->{target}." for source, target in self._pairs()]
         workers = {row.name for row in OPTIONS.options}
-        prefixes = (*(f"{alias}." for alias in self.clusters), *OF_WORKERS, *OF_CONNECTORS, *CLIENT, *IGNORED)
+        prefixes = (
+            *(f"{alias}." for alias in self.clusters),
+            *OF_WORKERS,
+            *OF_CONNECTORS,
+            *OF_CONTENT,
+            *CLIENT,
+            *IGNORED,
+        )
         prefixes += (*_of_kinds(), "source.", "target.")
         found = []
         for name in self.texts:
@@ -194,7 +207,16 @@ class MirrorMakerFile:
         }
         made |= self._stripped(f"{source}->{target}.")
         made.setdefault("enabled", "false")
-        return made
+        if name == COPYING:
+            made |= {
+                option: text.strip() for option, text in self.texts.items() if option.startswith(OF_CONTENT)
+            }
+            return made | {
+                option: text
+                for option, text in self._stripped(f"{source}->{target}.").items()
+                if option.startswith(OF_CONTENT)
+            }
+        return {option: text for option, text in made.items() if not option.startswith(OF_CONTENT)}
 
 
 def _of_kinds() -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
 from barnabas.connect.errors import ConnectError, OptionError, RetriableError
 from barnabas.connect.mirror.naming import Filter, IdentityPolicy, Policy
-from barnabas.connect.mirror.options import IDENTITY_POLICY
+from barnabas.connect.mirror.options import BYTES, IDENTITY_POLICY
 from barnabas.connect.options import Config
 from barnabas.connect.worker.settings import QUIET, librdkafka
 from barnabas.wire.errors import ErrorCode
@@ -71,10 +71,17 @@ class Flow:
     def takes(self, topic: str) -> bool:
         """Whether a topic of the source is copied."""
         policy = self.policy
-        chosen = self.topics.takes(topic) or (
-            self.config["heartbeats.replication.enabled"] and policy.is_heartbeats(topic)
-        )
+        if policy.is_heartbeats(topic):
+            chosen = self.config["heartbeats.replication.enabled"] and self._copies_bytes
+        else:
+            chosen = self.topics.takes(topic)
         return chosen and not policy.is_internal(topic) and not policy.is_cycle(topic, self.target)
+
+    @property
+    def _copies_bytes(self) -> bool:
+        """Whether records are copied as they are: heartbeats can be copied in no other way."""
+        changed = any(self.config[f"{part}.converter"] != BYTES for part in ("key", "value"))
+        return not changed and not self.config.get("transforms")
 
     @property
     def syncs_side(self) -> str:

@@ -3,6 +3,7 @@ MirrorCheckpointConfig, MirrorHeartbeatConfig."""
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any, Final
 
 from barnabas.client.patterns import PatternError, java_pattern
@@ -13,6 +14,7 @@ PACKAGE: Final = "org.apache.kafka.connect.mirror"
 BYTES: Final = "org.apache.kafka.connect.converters.ByteArrayConverter"
 DEFAULT_POLICY: Final = f"{PACKAGE}.DefaultReplicationPolicy"
 IDENTITY_POLICY: Final = f"{PACKAGE}.IdentityReplicationPolicy"
+AGES_S: Final = {"m": 60, "h": 3600, "d": 86_400}
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 
@@ -24,6 +26,28 @@ def _patterns(value: list[Any]) -> str | None:
     except PatternError as error:
         return str(error)
     return None
+
+
+def _start(value: str) -> str | None:
+    return (
+        None
+        if not value or start_ms(value, 0) is not None
+        else "Not a time; use 2024-01-31, 2024-01-31T12:00 or 7d"
+    )
+
+
+def start_ms(text: str, now_ms: int) -> int | None:
+    """The time that `start.from` names, in milliseconds since 1970; None if it is no time."""
+    text = text.strip()
+    if text.isdigit():
+        return int(text)
+    if text[:-1].isdigit() and text[-1] in AGES_S:
+        return now_ms - int(text[:-1]) * AGES_S[text[-1]] * 1000
+    try:
+        found = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return int((found if found.tzinfo else found.replace(tzinfo=dt.UTC)).timestamp() * 1000)
 
 
 def _only(*names: str) -> Any:
@@ -207,6 +231,38 @@ SOURCE: Final = (
         "consumer.poll.timeout.ms", Type.LONG, 1000, LOW, "How long a poll of the source may wait.", lo=0
     ),
     _flag("heartbeats.replication.enabled", True, "Whether to copy heartbeats topics, whatever topics says."),
+    ConnectorOption(
+        "start.from",
+        default="",
+        importance=LOW,
+        doc=(
+            "Barnabas's own: partitions of which nothing was copied yet begin at the first record since this time: an ISO "
+            "date or time (UTC if it names no zone), milliseconds since 1970, or an age such as 7d or 12h. Empty: at the "
+            "beginning."
+        ),
+        check=_start,
+    ),
+    ConnectorOption(
+        "partitions",
+        default="keep",
+        importance=LOW,
+        doc=(
+            "Barnabas's own: 'keep' copies each record into the partition of the same number; 'hash' lets its key choose, "
+            "so that the copy may have another number of partitions. Offsets of groups are only translated with 'keep'."
+        ),
+        choices=("keep", "hash"),
+    ),
+    *(
+        ConnectorOption(
+            f"source.{part}.converter",
+            Type.CLASS,
+            None,
+            LOW,
+            f"Barnabas's own: reads {part}s with this converter (its options follow after a dot), so that transforms see "
+            f"their fields; {part}.converter writes them. Without it they are bytes.",
+        )
+        for part in ("key", "value")
+    ),
     _flag(
         "provenance.headers.enabled",
         False,

@@ -9,20 +9,29 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_END,
+    OFFSET_INVALID,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 
 from barnabas.admin import LATEST
 from barnabas.admin import TopicPartition as Partition
 from barnabas.client.errors import ClientError
 from barnabas.client.patterns import PatternError
 from barnabas.connect.connectors import SourceConnector, SourceContext
+from barnabas.connect.converters.finding import make_converter, prefixed
 from barnabas.connect.errors import ConnectError, RetriableError
 from barnabas.connect.mirror.flow import SOURCE, TARGET, Flow, require_topic, said
 from barnabas.connect.mirror.formats import OffsetSync
-from barnabas.connect.mirror.options import PACKAGE
+from barnabas.connect.mirror.options import PACKAGE, start_ms
 from barnabas.connect.mirror.options import SOURCE as OPTIONS
 from barnabas.connect.mirror.syncs import SyncRule
 from barnabas.connect.mirror.upkeep import Upkeep
@@ -36,6 +45,7 @@ MESSAGES_MAX: Final = 10_000
 POLL_MAX_S: Final = 1.0
 REST_S: Final = 0.5
 """How long a partition must be at rest before the sync of its last record is written."""
+START_S: Final = 60.0
 NEVER_S: Final = 365 * 86_400.0
 PROVENANCE: Final = "mirror.from"
 """A header of copied records: ALIAS/TOPIC/PARTITION/OFFSET; one for each cluster that they have come through."""
@@ -130,6 +140,8 @@ class MirrorSource(SourceConnector):
         self._places: dict[Place, Json] = {}
         self._marks = config["provenance.headers.enabled"]
         self._mark_of_target = f"{flow.target}/".encode()
+        self._keeps = config["partitions"] == "keep"
+        self._read_key, self._read_value = (_reader(config, part) for part in ("key", "value"))
         self._timeout_s = min(config["consumer.poll.timeout.ms"] / 1000, POLL_MAX_S)
         self._rules: dict[Place, SyncRule] = {}
         self._at_rest: dict[Place, tuple[float, OffsetSync]] = {}
@@ -144,10 +156,25 @@ class MirrorSource(SourceConnector):
             if offset is not None:
                 begins[name, number] = int(offset[OFFSET]) + 1
             rows.append(TopicPartition(name, number, begins.get((name, number), OFFSET_INVALID)))
+        self._begin_at_time([row for row in rows if row.offset == OFFSET_INVALID])
         if self._syncs is not None and begins:
             self._sync_begin(begins)
         self._consumer.assign(rows)
         log.info("copying", extra={"flow": f"{flow.source}->{flow.target}", "partitions": len(rows)})
+
+    def _begin_at_time(self, rows: Sequence[TopicPartition]) -> None:
+        """Sets the offsets of partitions that nothing was copied of yet. Raises RetriableError."""
+        since_ms = start_ms(self.config["start.from"], time.time_ns() // 1_000_000)
+        if since_ms is None or not rows:
+            return
+        assert self._consumer is not None
+        asked = [TopicPartition(row.topic, row.partition, since_ms) for row in rows]
+        try:
+            found = self._consumer.offsets_for_times(asked, START_S)
+        except KafkaException as error:
+            raise RetriableError(f"{self._alias} cannot look up a time: {said(error)}") from error
+        for row, place in zip(rows, found, strict=True):
+            row.offset = OFFSET_END if place.offset < 0 else place.offset
 
     def poll(self, partition: Json, offset: Json | None) -> list[SourceRecord]:
         """See SourceConnector. Records of all partitions of the task."""
@@ -184,15 +211,21 @@ class MirrorSource(SourceConnector):
             mark = f"{self._alias}/{topic}/{partition}/{offset}".encode()
             headers = (*headers, Header(PROVENANCE, mark, OPTIONAL_BYTES))
         kind, timestamp_ms = message.timestamp()
+        key, key_schema = message.key(), OPTIONAL_BYTES
+        value, value_schema = message.value(), OPTIONAL_BYTES
+        if self._read_key is not None:
+            key_schema, key = self._read_key(topic, key, given or [])
+        if self._read_value is not None:
+            value_schema, value = self._read_value(topic, value, given or [])
         return SourceRecord(
             self._remote[topic],
-            message.value(),
-            message.key(),
-            OPTIONAL_BYTES,
-            OPTIONAL_BYTES,
+            value,
+            key,
+            value_schema,
+            key_schema,
             headers,
             timestamp_ms if kind else None,
-            partition,
+            partition if self._keeps else None,
             place,
             {OFFSET: offset},
         )
@@ -227,6 +260,8 @@ class MirrorSource(SourceConnector):
         if self._syncs is None or record.source_partition is None or record.source_offset is None:
             return
         place = (str(record.source_partition["topic"]), int(record.source_partition["partition"]))
+        if partition != place[1]:
+            return  # the offsets of both sides are not comparable
         rule = self._rules.get(place)
         if rule is None:
             rule = self._rules[place] = SyncRule(int(self.config["offset.lag.max"]))
@@ -296,6 +331,23 @@ class MirrorSource(SourceConnector):
             self._due.clear()
             self._write_syncs_at_rest(math.inf)
             self._syncs.flush(5)
+
+
+def _reader(config: Config, part: str) -> Callable[[str, Any, Any], tuple[Any, Any]] | None:
+    """Reads keys or values with a converter; None if they stay bytes. Raises OptionError."""
+    name = config[f"source.{part}.converter"]
+    if not name:
+        return None
+    converter = make_converter(str(name), prefixed(config, f"source.{part}.converter."), part == "key")
+    decoders: dict[str, Any] = {}
+
+    def read(topic: str, data: Any, headers: Any) -> tuple[Any, Any]:
+        decode = decoders.get(topic)
+        if decode is None:
+            decode = decoders[topic] = converter.decoder(topic)
+        return decode(data, headers)
+
+    return read
 
 
 def place_of(alias: str, topic: str, partition: int) -> Json:

@@ -1,4 +1,4 @@
-"""What rules need beside a look at a cluster: certificates of addresses, and the states of pipelines. Runs in threads."""
+"""What rules need beside a look at a cluster: certificates of addresses, links, states of pipelines. Runs in threads."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ import json
 import socket
 import ssl
 import time
+from dataclasses import replace
 from typing import Final
 
+from barnabas.admin import Link, MirroredPartition
+from barnabas.admin.blocking import Admin
+from barnabas.client.errors import UnsupportedByBroker
+from barnabas.client.options import ClientOptions
 from barnabas.http_client import Address, NoAnswer, ask, without_login
-from barnabas.monitor.alerts.conditions import Certificate
+from barnabas.monitor.alerts.conditions import Certificate, Copied
 
 TIMEOUT_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 16 << 20
@@ -52,6 +57,31 @@ def pipelines_of(server: str) -> list[tuple[str, str, str]]:
         ]
     except (NoAnswer, ValueError, KeyError, TypeError) as error:
         return [("*", "", f"{without_login(server)}: {error or type(error).__name__}")]
+
+
+def copied_by_links(options: ClientOptions) -> list[Copied]:
+    """What the links of a cluster copy into it. Other clusters than Barnabas's have none. Raises ClientError."""
+    with Admin(replace(options, deadline_s=TIMEOUT_S)) as admin:
+        try:
+            links = admin.links.describe()
+        except UnsupportedByBroker:
+            return []
+    return [row for link in links for row in copied_by(link)]
+
+
+def copied_by(link: Link) -> list[Copied]:
+    """What one link copies. Nothing is wrong with one that a user has paused."""
+    found = [Copied(link.name, "*", trouble=link.unreachable)] if link.unreachable else []
+    found += [Copied(link.name, topic, trouble=reason) for topic, reason in link.problems.items()]
+    rows: dict[str, list[MirroredPartition]] = {}
+    for partition in link.partitions:
+        rows.setdefault(partition.topic, []).append(partition)
+    for topic, parts in rows.items():
+        stopped = next((part.reason or part.state for part in parts if part.state == "stopped"), "")
+        lag, waiting_ms = sum(max(part.lag, 0) for part in parts), max(part.lag_ms for part in parts)
+        trouble = "" if topic in link.problems else stopped
+        found.append(Copied(link.name, topic, lag, max(waiting_ms, 0) / 1000, trouble))
+    return found
 
 
 class Now:

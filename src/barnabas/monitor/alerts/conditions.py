@@ -37,6 +37,17 @@ class Certificate(NamedTuple):
     reason: str = ""
 
 
+class Copied(NamedTuple):
+    """A copied topic of a link. lag: offsets that are missing. waiting_s: the age of its newest record while there are newer
+    ones. trouble: why it is not copied; empty while it is. A link whose source does not answer has one of topic `*`."""
+
+    link: str
+    topic: str
+    lag: int = 0
+    waiting_s: float = 0.0
+    trouble: str = ""
+
+
 @dataclass(slots=True)
 class Past:
     """What is remembered of a cluster. disks, topics: each minute, for hours. away: brokers that are missing, since when."""
@@ -74,8 +85,8 @@ class Past:
 
 @dataclass(slots=True)
 class View:
-    """What rules look at. past: with the last look. pipelines: (pipeline, state, reason) by server; a server that does not
-    answer has one pipeline `*`, with the reason."""
+    """What rules look at. past: with the last look. copied: topics that links copy into the cluster. pipelines: (pipeline,
+    state, reason) by server; a server that does not answer has one pipeline `*`, with the reason."""
 
     cluster: str
     now_ms: int
@@ -84,6 +95,7 @@ class View:
     trouble: str | None = None
     certificates: Iterable[Certificate] = ()
     pipelines: Mapping[str, Iterable[tuple[str, str, str]]] = field(default_factory=dict)
+    copied: Iterable[Copied] = ()
 
     @property
     def seen(self) -> Snapshot:
@@ -247,6 +259,34 @@ def _failed_pipeline(values: Mapping[str, Any], view: View) -> Iterator[Finding]
             yield Finding(what, 1, f"{what} {'does not answer' if name == '*' else 'has failed'}: {reason}")
 
 
+def _copied(values: Mapping[str, Any], view: View) -> Iterator[Copied]:
+    for row in view.copied:
+        if matches(values["link"], row.link) and (row.topic == "*" or matches(values["topic"], row.topic)):
+            yield row
+
+
+def _mirror_lag(values: Mapping[str, Any], view: View) -> Iterator[Finding]:
+    for row in _copied(values, view):
+        if row.lag > values["above"]:
+            text = f"the copy of {row.topic} by link {row.link} is {row.lag:,} records behind"
+            yield Finding(f"topic {row.topic} of link {row.link}", row.lag, text)
+
+
+def _mirror_time_lag(values: Mapping[str, Any], view: View) -> Iterator[Finding]:
+    for row in _copied(values, view):
+        if row.waiting_s > values["above"]:
+            age = duration_text(row.waiting_s)
+            text = f"the newest record in the copy of {row.topic} by link {row.link} is {age} old, and there are newer ones"
+            yield Finding(f"topic {row.topic} of link {row.link}", row.waiting_s, text)
+
+
+def _mirror_failed(values: Mapping[str, Any], view: View) -> Iterator[Finding]:
+    for row in _copied(values, view):
+        if row.trouble:
+            what = f"link {row.link}" if row.topic == "*" else f"topic {row.topic} of link {row.link}"
+            yield Finding(what, 1, f"{what} is not copied: {row.trouble}")
+
+
 def duration_text(seconds: float) -> str:
     """`90 s`, `12 min`, `5 h`, `3 days`: as exact as it matters."""
     if seconds < 120:
@@ -271,4 +311,7 @@ CONDITIONS: Final[Mapping[str, Callable[[Mapping[str, Any], View], Iterator[Find
     "hot_partition": _hot_partition,
     "certificate": _certificate,
     "failed_pipeline": _failed_pipeline,
+    "mirror_lag": _mirror_lag,
+    "mirror_time_lag": _mirror_time_lag,
+    "mirror_failed": _mirror_failed,
 }

@@ -24,7 +24,17 @@ AGAIN_MS: Final = 300_000
 ROOTS: Final = ("unreachable", "broker_away")
 """Kinds of which others follow, the greater first."""
 FOLLOW: Final = frozenset(
-    {"under_replicated", "offline", "lag", "time_lag", "verdict", "no_consumer", "failed_pipeline"}
+    {
+        "under_replicated",
+        "offline",
+        "lag",
+        "time_lag",
+        "verdict",
+        "no_consumer",
+        "failed_pipeline",
+        "mirror_lag",
+        "mirror_time_lag",
+    }
 )
 """Kinds that follow from those."""
 

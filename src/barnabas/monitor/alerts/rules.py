@@ -71,6 +71,9 @@ KINDS: Final[Mapping[str, Mapping[str, Field]]] = {
     },
     "certificate": {"address": Field(texts, default=()), "within": Field(duration, default=14 * 86_400.0)},
     "failed_pipeline": {"server": Field(text, is_required=True), "pipeline": _PATTERN},
+    "mirror_lag": {"link": _PATTERN, "topic": _PATTERN, "above": Field(_COUNT, is_required=True)},
+    "mirror_time_lag": {"link": _PATTERN, "topic": _PATTERN, "above": Field(duration, is_required=True)},
+    "mirror_failed": {"link": _PATTERN, "topic": _PATTERN},
     "search": {
         "topic": Field(text, is_required=True),
         "query": Field(text, is_required=True),

@@ -8,9 +8,10 @@ import logging
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Final
 
+from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
-from barnabas.monitor.alerts.asking import Now, certificate_of, pipelines_of
-from barnabas.monitor.alerts.conditions import Certificate, Finding, Past, View, findings
+from barnabas.monitor.alerts.asking import Now, certificate_of, copied_by_links, pipelines_of
+from barnabas.monitor.alerts.conditions import Certificate, Copied, Finding, Past, View, findings
 from barnabas.monitor.alerts.engine import Alert, Engine
 from barnabas.monitor.alerts.rules import AlertFile
 from barnabas.monitor.alerts.sending import Mailbox, time_text
@@ -21,6 +22,8 @@ log = logging.getLogger("barnabas.monitor.alerts")
 
 CERTIFICATES_EVERY_S: Final = 3600.0
 PIPELINES_EVERY_S: Final = 30.0
+LINKS_EVERY_S: Final = 15.0
+OF_LINKS: Final = frozenset({"mirror_lag", "mirror_time_lag", "mirror_failed"})
 NOT_OF_A_LOOK: Final = frozenset({"unreachable", "certificate", "failed_pipeline"})
 """Kinds that are judged although the cluster does not answer."""
 
@@ -36,6 +39,8 @@ class Alerts:
         self._pasts = {name: Past() for name in clusters}
         self._certificates: dict[str, tuple[Certificate, ...]] = {}
         self._pipelines: dict[str, list[tuple[str, str, str]]] = {}
+        self._copied: dict[str, list[Copied]] = {}
+        self._copied_due = {name: Now(LINKS_EVERY_S) for name in clusters}
         self._certificates_due = {name: Now(CERTIFICATES_EVERY_S) for name in clusters}
         self._pipelines_due = Now(PIPELINES_EVERY_S)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -68,6 +73,7 @@ class Alerts:
             trouble,
             self._certificates.get(cluster, ()),
             self._pipelines,
+            self._copied.get(cluster, ()),
         )
         found: dict[str, Iterable[Finding]] = {}
         for rule in self.file.rules:
@@ -86,6 +92,8 @@ class Alerts:
         kinds = {rule.kind for rule in self.file.rules}
         if "certificate" in kinds and self._certificates_due[cluster].is_due():
             self._begin(self._read_certificates(cluster))
+        if kinds & OF_LINKS and self._copied_due[cluster].is_due():
+            self._begin(self._read_links(cluster))
         if "failed_pipeline" in kinds and self._pipelines_due.is_due():
             self._begin(self._read_pipelines())
 
@@ -104,6 +112,12 @@ class Alerts:
         self._certificates[cluster] = tuple(
             [await asyncio.to_thread(certificate_of, address) for address in sorted(addresses)]
         )
+
+    async def _read_links(self, cluster: str) -> None:
+        try:
+            self._copied[cluster] = await asyncio.to_thread(copied_by_links, self._clusters[cluster])
+        except ClientError as error:
+            log.warning("links cannot be read", extra={"cluster": cluster, "reason": str(error)})
 
     async def _read_pipelines(self) -> None:
         servers = {rule.values["server"] for rule in self.file.rules if rule.kind == "failed_pipeline"}

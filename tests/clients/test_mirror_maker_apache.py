@@ -1,0 +1,66 @@
+"""MirrorMaker 2, ours and Java's by turns, between two clusters of Apache Kafka."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients import foreign
+from tests.clients.mirror_maker import javas, ours, properties, translated
+from tests.clients.test_links_apache import COMMON, JAVA, PRESENT, running
+from tests.clients.test_mirror_maker import commit, committed, make, read, send
+from tests.support.cluster import until
+from tests.support.process import free_port
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(500)]
+
+
+@contextlib.contextmanager
+def kafka(folder: Path) -> Iterator[str]:
+    """A broker of Apache Kafka; where it listens."""
+    folder.mkdir()
+    port, controller = free_port(), free_port()
+    listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"
+    config = folder / "kafka.properties"
+    config.write_text(
+        COMMON.format(listeners=listeners, folder=folder) + PRESENT.format(controller=controller)
+    )
+    command = [foreign.need("java"), *JAVA, "-cp", f"{foreign.kafka_jars()}/*"]
+    form = ["kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(config)]
+    subprocess.run([*command, *form], check=True, capture_output=True, timeout=200)
+    with running(command, config, port) as where:
+        yield where
+
+
+def test_ours_copies_between_clusters_of_kafka_by_turns_with_javas(tmp_path: Path) -> None:
+    wanted: list[str] = []
+
+    with kafka(tmp_path / "east") as east, kafka(tmp_path / "west") as west:
+
+        def is_moved() -> bool:
+            return committed(west, "readers").get("east.orders 0") == len(wanted)
+
+        make(east, "orders", 2)
+        file = properties(tmp_path, east, west, topics="orders", emit__heartbeats__enabled="false")
+        for turn, run in enumerate((javas, ours, javas, ours)):
+            values = [f"{turn}.{number}" for number in range(300)]
+            send(east, "orders", values)
+            wanted += values
+            commit(east, "readers", {("orders", 0): len(wanted)})
+            with run(file):
+                read(west, "east.orders", len(wanted), 2)
+                if run is ours:
+                    until(is_moved, "the group is moved")
+        assert [m.value().decode() for m in read(west, "east.orders", len(wanted), 2)] == wanted
+        assert translated(west, "east", "readers") == {"east.orders 0": len(wanted)}
+
+        make(east, "once")
+        send(east, "once", [str(number) for number in range(5_000)])
+        exact = {"exactly__once__source__support": "enabled", "emit__heartbeats__enabled": "false"}
+        with ours(properties(tmp_path, east, west, topics="once", **exact)):
+            found = [m.value().decode() for m in read(west, "east.once", 5_000)]
+        assert found == [str(number) for number in range(5_000)]
