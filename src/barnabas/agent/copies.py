@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.agent.files import CHUNK_BYTES, CLOSED, Followed, joined_tail
-from barnabas.agent.state import DIGEST_BYTES, Entry, digest
+from barnabas.agent.state import DIGEST_BYTES, HEAD_BYTES_MIN, Entry, digest
 
 COPYING_SECONDS: Final = 10.0
 """How long after its last growth a file that looks like a copy waits for its original to be truncated."""
@@ -85,22 +85,22 @@ def find_rest(
             return descriptor, False
         os.close(descriptor)
     for file in archives:
-        for target in (
-            folder,
-            None,
-        ):  # the disk is full; there may be room where temporary files are kept
-            try:
-                unpacked = unpack_rest(file, entry, target)
-            except UNREADABLE as error:
-                if target is None:
-                    report(
-                        f"cannot unpack {file}: {error}; lines in it that were not shipped yet are left out"
-                    )
-                continue
-            if unpacked is not None:
-                return unpacked, True
-            break
+        try:
+            unpacked = unpack_somewhere(file, entry, folder)
+        except UNREADABLE as error:
+            report(f"cannot unpack {file}: {error}; lines in it that were not shipped yet are left out")
+            continue
+        if unpacked is not None:
+            return unpacked, True
     return None
+
+
+def unpack_somewhere(archive: Path, entry: Entry, folder: Path) -> int | None:
+    """As `unpack_rest`; if the folder's disk is full, there may be room where temporary files are kept."""
+    try:
+        return unpack_rest(archive, entry, folder)
+    except UNREADABLE:
+        return unpack_rest(archive, entry, None)
 
 
 def unpack_rest(archive: Path, entry: Entry, folder: Path | None) -> int | None:
@@ -134,11 +134,13 @@ def unpack_rest(archive: Path, entry: Entry, folder: Path | None) -> int | None:
 
 def looks_copied(followed: Followed, original: Followed) -> bool:
     """Whether a file has the same bytes as the other, as far as it goes: it is, or is becoming, a copy."""
-    if original.descriptor == CLOSED or not original.read_position:
+    if original.descriptor == CLOSED or not is_recognizable(original):
         return False
     size = os.fstat(followed.descriptor).st_size
     if not size:
         return False
+    if original.is_replaced:
+        return original.entry.verifies(followed.descriptor, size)
     if size >= original.read_position:
         return original.holds_what_was_read(followed.descriptor)
     first = os.pread(followed.descriptor, DIGEST_BYTES, 0)
@@ -150,6 +152,13 @@ def looks_copied(followed: Followed, original: Followed) -> bool:
     return os.pread(original.descriptor, len(end), start) == end or not original.begins_as_before(
         original.descriptor
     )
+
+
+def is_recognizable(followed: Followed) -> bool:
+    """Whether a file can be told from others by what was read of it, or by its beginning if nothing was read."""
+    if followed.read_position:
+        return True
+    return max(len(followed.first), followed.entry.head_bytes) >= HEAD_BYTES_MIN
 
 
 def originals_of(path: str, by_path: Mapping[str, Followed]) -> list[Followed]:

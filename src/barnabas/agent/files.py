@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from barnabas.agent.state import DIGEST_BYTES, Entry, bytes_before
+from barnabas.agent.state import DIGEST_BYTES, HEAD_BYTES_MIN, Entry, bytes_before, digest
 
 CHUNK_BYTES: Final = 1 << 20
 LINE_BYTES_MAX: Final = 64 << 20
@@ -102,6 +102,8 @@ class Followed:
     cut_tail: bytes = b""
     newline: bytes = b"\n"
     """What ends a line: two bytes in UTF-16, at an even position."""
+    is_replaced: bool = False
+    """Other bytes than those that the entry knows were found when the file was opened: it was truncated just then."""
     packed_bytes: int = 0
     """The size of the compressed file of which the descriptor has the contents; 0 for other files."""
 
@@ -109,8 +111,16 @@ class Followed:
     def at_entry(cls, path: str, descriptor: int, entry: Entry, newline: bytes = b"\n") -> Followed:
         """A file that goes on where its entry says."""
         made = cls(path, descriptor, entry, entry.position, newline=newline)
-        made.first = os.pread(descriptor, entry.head_bytes, 0)
+        # The bytes that are compared from now on are those that are here now, whatever the caller saw a moment ago. Of a
+        # file that was seen when it had a few bytes only, more of the beginning is known now.
+        first = os.pread(descriptor, DIGEST_BYTES, 0)
         made.last = bytes_before(descriptor, entry.position)
+        made.is_replaced = (
+            digest(first[: entry.head_bytes]) != entry.head_digest if entry.head_bytes else False
+        ) or (bool(entry.position) and digest(made.last) != entry.tail_digest)
+        if entry.head_bytes and not made.is_replaced:
+            made.first = first
+            entry.note_head(first)
         made.owes_newline = bool(made.last) and not made.last.endswith(newline)
         return made
 
@@ -121,12 +131,16 @@ class Followed:
 
     def as_read(self) -> Entry:
         """An entry for what was read, not only for what was acknowledged."""
+        if self.is_replaced:
+            return replace(self.entry)
         entry = Entry(self.path, self.entry.device, self.entry.inode, self.entry.id)
         entry.advance(self.read_position, 0, self.first, self.last)
         return entry
 
     def go_on_in(self, path: str, descriptor: int) -> Followed:
         """The rest of this file in another file, to which an editor or a rotation has copied it."""
+        if self.is_replaced:
+            return Followed.at_entry(path, descriptor, self.entry, self.newline)
         rest = Followed(
             path,
             descriptor,
@@ -154,12 +168,16 @@ class Followed:
 
     def note_head(self) -> bool:
         """Whether the entry knows the first bytes of the file, by which the next run will recognize it. Raises OSError."""
-        if self.entry.head_bytes:
-            return True
-        if self.descriptor == CLOSED and not self.reopen():
-            return False
-        self.first = os.pread(self.descriptor, DIGEST_BYTES, 0)
-        self.entry.note_head(self.first)
+        # A file that waits, for example because the state cannot be written, has more to be recognized by after a while.
+        is_known = self.entry.head_bytes >= HEAD_BYTES_MIN or bool(
+            self.entry.head_bytes and self.read_position
+        )
+        if is_known or self.is_replaced or (self.descriptor == CLOSED and not self.reopen()):
+            return bool(self.entry.head_bytes)
+        first = os.pread(self.descriptor, DIGEST_BYTES, 0)
+        if first.startswith(self.first):
+            self.first = first
+            self.entry.note_head(first)
         return bool(self.first)
 
     def read(self) -> Piece | None:
@@ -170,6 +188,8 @@ class Followed:
         """
         if self.descriptor == CLOSED and not self.reopen():
             return None
+        if self.is_replaced:
+            raise Truncated
         status, at = os.fstat(self.descriptor), self.read_position
         if status.st_size == at and status.st_mtime_ns == self.seen_mtime_ns:
             return None
@@ -312,6 +332,23 @@ class Followed:
         self.outstanding -= 1
         if self.closing:
             self.close()
+
+
+def begin_at_end(entry: Entry, descriptor: int, newline: bytes) -> None:
+    """Leave out the lines that a file has; a line that is not complete yet belongs to those that come."""
+    end = os.fstat(descriptor).st_size
+    width = len(newline)
+    while end:
+        start = max(end - CHUNK_BYTES, 0)
+        data = os.pread(descriptor, end - start, start)
+        found = data.rfind(newline)
+        while found >= 0 and (start + found) % width:
+            found = data.rfind(newline, 0, found + width - 1)
+        if found >= 0:
+            end = start + found + width
+            break
+        end = start
+    entry.advance(end, 0, os.pread(descriptor, min(end, DIGEST_BYTES), 0), bytes_before(descriptor, end))
 
 
 def split_lines(data: bytes, newline: bytes, at: int) -> list[bytes]:

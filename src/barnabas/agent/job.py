@@ -150,7 +150,7 @@ class Job:
         )
         if not self.once:
             run.alarm = new_alarm()
-        shipper.while_waiting = run.write_down
+        shipper.while_waiting = run.wait
         return run
 
 

@@ -395,8 +395,15 @@ class Run:
             raise TopicMadeAnew
         self.write_down()
 
+    def wait(self) -> None:
+        """What goes on while the queue is full: files that come and are rotated meanwhile are opened."""
+        if self.must_scan():
+            self.scan()
+            self.save_new_files()
+        self.write_down()
+
     def write_down(self) -> None:
-        """The part of housekeeping that also goes on while the queue is full."""
+        """Positions, notes and progress."""
         now = time.monotonic()
         if now - self.saved_at > SAVE_SECONDS:
             if self.shipper.save():

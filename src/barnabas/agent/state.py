@@ -106,6 +106,13 @@ class State:
     cluster: str = ""
     input: str = ""
     """The name of the input in the configuration; empty for `agent tail`."""
+    patterns: tuple[str, ...] = ()
+    """What the last run followed."""
+    written_ns: int | None = None
+    """When the state was saved last by an earlier run; None if there was none. Files that were rotated since may be unknown.
+    """
+    looked_for_missed: bool = True
+    """Whether these files were looked for; if they cannot be read yet, the next run looks from the same time on."""
     saved: set[str] = field(default_factory=set)
     """Ids of the entries that are on the disk with the first bytes of their files. No line of a file is sent before
     that: the next run must know to which file a record belongs.
@@ -169,6 +176,8 @@ class State:
             "topic": self.topic,
             "cluster": self.cluster,
             "input": self.input,
+            "patterns": self.patterns,
+            "since": None if self.looked_for_missed else self.written_ns,
             "starts": starts,
             "files": [asdict(entry) for entry in self.entries],
         }
@@ -329,6 +338,8 @@ def fill(state: State, path: Path) -> None:
         state.starts = {int(part): offset for part, offset in starts.items()}
         state.topic, state.cluster = read.get("topic", state.topic), read.get("cluster", state.cluster)
         state.input = read.get("input", state.input)
+        state.patterns = tuple(read.get("patterns", ()))
+        state.written_ns = read.get("since") or os.stat(path).st_mtime_ns
         state.saved = {entry.id for entry in state.entries if entry.head_bytes}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CliError(f"cannot read the state {path}: {error}; --reset begins anew") from None

@@ -7,6 +7,7 @@ belongs to another file, it has not grown for a while, and no process has it ope
 from __future__ import annotations
 
 import contextlib
+import errno
 import fnmatch
 import glob
 import os
@@ -19,15 +20,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from barnabas.agent.copies import UNREADABLE, find_rest, is_named_after, looks_copied, waits_for_truncation
-from barnabas.agent.files import CHUNK_BYTES, CLOSED, Followed
+from barnabas.agent.copies import (
+    UNREADABLE,
+    find_rest,
+    is_named_after,
+    is_recognizable,
+    looks_copied,
+    waits_for_truncation,
+)
+from barnabas.agent.files import CLOSED, Followed, begin_at_end
+from barnabas.agent.missed import find_missed
 from barnabas.agent.state import (
-    DIGEST_BYTES,
     EDITOR_BACKUPS,
     HEAD_BYTES_MIN,
     Entry,
     State,
-    bytes_before,
     find_inode,
 )
 from barnabas.agent.unpacking import is_packed, unpack
@@ -43,6 +50,7 @@ SPARE_DESCRIPTORS: Final = 128
 """Descriptors for connections to brokers and everything else."""
 DESCRIPTORS_MAX: Final = 8192
 FORGET_SECONDS: Final = 60.0
+MISSED_SECONDS: Final = 10.0
 PARKED_AT_ONCE: Final = 64
 INITIAL_PID_NAMESPACE: Final = "pid:[4026531836]"
 
@@ -83,12 +91,20 @@ class Watcher:
     """How many more files may be opened."""
     looked_at_writers: float = 0.0
     forgot_at: float = field(default_factory=time.monotonic)
+    looked_at: float = 0.0
+    """When files that no run has seen were looked for."""
     resumed: bool = False
     holds_copies: bool = True
     """Whether a file that looks like a copy waits for its original to be truncated; not if the run ends sooner."""
     by_path: dict[str, Followed] = field(default_factory=dict)
     """The files that are where the patterns look, as of the last scan."""
     looks: Looks = field(default_factory=Looks)
+
+    from_before: set[str] = field(default_factory=set)
+    """Ids of the files that earlier runs have seen."""
+
+    def __post_init__(self) -> None:
+        self.from_before = {entry.id for entry in self.state.entries}
 
     def scan(self) -> None:
         """Open new files, and mark those whose name belongs to another file now."""
@@ -118,12 +134,15 @@ class Watcher:
         if not self.resumed:
             self.resumed = True
             self.resume_rotated()
+            self.follow_missed()
         self.park_idle()
         self.by_path = {
             followed.path: followed for followed in self.open_files.values() if not followed.moved
         }
         if time.monotonic() - self.forgot_at > FORGET_SECONDS:
             self.forget_gone()
+        if not self.state.looked_for_missed and time.monotonic() - self.looked_at > MISSED_SECONDS:
+            self.follow_missed()
 
     def matching(self) -> list[str]:
         """Absolute paths of the regular files that the patterns match, in a stable order."""
@@ -263,6 +282,42 @@ class Watcher:
                 continue
             self.add_rest(Followed.at_entry(entry.path, descriptor, entry, self.looks.newline), is_archive)
 
+    def follow_missed(self) -> None:
+        """At the start: read files that were written and rotated since the last run, so that no run has seen them."""
+        state, patterns = self.state, [*map(os.path.abspath, self.patterns)]
+        state.looked_for_missed, self.looked_at = True, time.monotonic()
+        if state.written_ns is not None:
+            seen = [entry.path for entry in state.entries if entry.id in self.from_before]
+            logs = dict.fromkeys(path for path in seen if self.is_ours(path))
+            if not self.looks.at_end:
+                known = [*map(os.path.abspath, state.patterns)]
+                logs |= dict.fromkeys(f.path for f in self.open_files.values() if matches(f.path, known))
+            for log in logs:
+                self.follow_missed_of(log, state.written_ns)
+        state.patterns = tuple(patterns)
+
+    def follow_missed_of(self, log: str, since_ns: int) -> None:
+        """As `follow_missed`, for one log."""
+        entries, folder = self.state.entries, self.state.path.parent
+        known = {*self.open_files, *self.left_out}
+        known |= {(entry.device, entry.inode) for entry in entries if entry.head_bytes}
+        for path, descriptor, is_archive in find_missed(
+            log, since_ns, known, entries, folder, self.on_unread
+        ):
+            entry = Entry(log, 0, 0)
+            entries.append(entry)
+            self.add_rest(Followed.at_entry(log, descriptor, entry, self.looks.newline), is_archive)
+            self.notes.append(f"{path} was written and rotated while no agent ran; reading it from its start")
+
+    def on_unread(self, path: Path, error: Exception) -> None:
+        """A file that was rotated while no agent ran cannot be read. When there is room on the disk again, it can."""
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EMFILE, errno.EACCES):
+            self.state.looked_for_missed = False
+            why = f"{error.strerror}; it is read when that is mended"
+        else:
+            why = f"{error}; its lines are left out"
+        self.skip(str(path), f"cannot read {path}, which was rotated while no agent ran: {why}")
+
     def find_entry(self, entry: Entry) -> tuple[int, bool] | None:
         """An open descriptor of the file of an entry, and whether it is an archive's content; None when it is gone."""
         key = (entry.device, entry.inode)
@@ -317,8 +372,7 @@ class Watcher:
 
     def is_ours(self, path: str) -> bool:
         """Whether a path of an earlier run is among those that this run follows."""
-        patterns = map(os.path.abspath, self.patterns)
-        return any(path == pattern or fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+        return matches(path, map(os.path.abspath, self.patterns))
 
     def skip(self, path: str, message: str) -> None:
         """Leave out a file, and report that once."""
@@ -360,7 +414,7 @@ class Watcher:
         """Read the rest of what a truncated file held from the copy that was made before; a description of it, or
         nothing.
         """
-        if not old.read_position or old.is_archive:
+        if old.is_archive or not is_recognizable(old):
             return ""
         for key, copy in self.open_files.items():
             if self.is_unread_copy(copy, old.path) and looks_copied(copy, old):
@@ -444,21 +498,9 @@ class Watcher:
         self.state.forget_gone({file.entry.id for file in followed}, {file.path for file in followed})
 
 
-def begin_at_end(entry: Entry, descriptor: int, newline: bytes) -> None:
-    """Leave out the lines that a file has; a line that is not complete yet belongs to those that come."""
-    end = os.fstat(descriptor).st_size
-    width = len(newline)
-    while end:
-        start = max(end - CHUNK_BYTES, 0)
-        data = os.pread(descriptor, end - start, start)
-        found = data.rfind(newline)
-        while found >= 0 and (start + found) % width:
-            found = data.rfind(newline, 0, found + width - 1)
-        if found >= 0:
-            end = start + found + width
-            break
-        end = start
-    entry.advance(end, 0, os.pread(descriptor, min(end, DIGEST_BYTES), 0), bytes_before(descriptor, end))
+def matches(path: str, patterns: Iterable[str]) -> bool:
+    """Whether a path is one of these names or matches one of these patterns."""
+    return any(path == pattern or fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
 
 
 def patience_of(followed: Followed) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import lzma
 import os
@@ -37,6 +38,32 @@ def next_run(state: State, *patterns: str, clean: bool = False) -> Watcher:
     state.save(clean, {})
     state.close()
     return watching(open_state(state.path.parent, state.path.stem), *patterns)
+
+
+def killed(state: State, *patterns: str) -> Watcher:
+    """What a run finds after one that was killed; its state is what was saved last."""
+    state.close()
+    return watching(open_state(state.path.parent, state.path.stem), *patterns)
+
+
+def note_heads(watcher: Watcher) -> None:
+    """As the agent does before it reads."""
+    for followed in watcher.open_files.values():
+        followed.note_head()
+
+
+def pack(path: Path, name: str = "") -> None:
+    """As logrotate does: the archive keeps the time of the file."""
+    status, archive = path.stat(), path.with_name(name or f"{path.name}.gz")
+    archive.write_bytes(gzip.compress(path.read_bytes()))
+    os.utime(archive, ns=(status.st_atime_ns, status.st_mtime_ns))
+    path.unlink()
+
+
+def make_older(state: State, *others: Path) -> None:
+    """Files that are written from now on are newer than the state and the others, whatever the clock's grain."""
+    for path in (state.path, *others):
+        os.utime(path, (1e9, 1e9))
 
 
 def ship(watcher: Watcher) -> list[bytes]:
@@ -173,6 +200,131 @@ def test_a_file_that_was_rotated_while_no_agent_ran_is_read_to_its_end(
     again = next_run(state, str(log))
     assert sorted(ship(again)) == LINES[read:]
     assert ship(next_run(again.state, str(log))) == []
+
+
+@pytest.mark.parametrize("how", ["running", "full disk", "killed", "killed at the start of the next run"])
+@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("pattern", ["a.log", "a.lo*[!z]"])
+def test_a_copy_is_read_from_its_start_if_nothing_was_read_before_the_truncation(
+    tmp_path: Path, state: State, how: str, is_packed: bool, pattern: str
+) -> None:
+    log, copy, pattern = tmp_path / "a.log", tmp_path / "a.log.1", str(tmp_path / pattern)
+    write(log, LINES[:1])
+    watcher = watching(state, pattern)
+    note_heads(watcher)
+    if how != "full disk":
+        state.save(False, {})
+    write(log, LINES[1:100])
+    if how == "killed at the start of the next run":
+        watcher = killed(state, pattern)
+    copy_and_truncate(log, copy)
+    if is_packed:
+        pack(copy)
+    write(log, LINES[100:])
+    if how == "killed":
+        watcher = killed(state, pattern)
+    watcher.scan()
+    assert sorted(ship(watcher)) == LINES
+    assert ship(next_run(watcher.state, pattern)) == []
+
+
+def test_a_truncation_while_the_file_is_opened(tmp_path: Path, state: State) -> None:
+    log = tmp_path / "a.log"
+    write(log, LINES[:100])
+    watcher = watching(state, str(log))
+    assert ship(watcher) == LINES[:100]
+    write(log, LINES[100:200])
+    descriptor = os.open(log, os.O_RDONLY)
+    (entry,) = state.entries
+    assert entry.verifies(descriptor, log.stat().st_size)
+    copy_and_truncate(log, tmp_path / "a.log.1")
+    watcher.open_files = {(entry.device, entry.inode): Followed.at_entry(str(log), descriptor, entry)}
+    write(log, LINES[200:])
+    assert sorted(ship(watcher)) == LINES[100:]
+
+
+@pytest.mark.parametrize("seen", ["never", "empty", "begun", "read"])
+@pytest.mark.parametrize("how", ["create", "copytruncate"])
+@pytest.mark.parametrize("packed", [0, 1, 2])
+def test_two_rotations_while_no_agent_ran(
+    tmp_path: Path, state: State, seen: str, how: str, packed: int
+) -> None:
+    log, other = tmp_path / "a.log", tmp_path / "b.log"
+    older, old = tmp_path / "a.log.2", tmp_path / "a.log.1"
+    write(other, LINES[:1])
+    write(tmp_path / "a.log.3", LINES[200:])  # from before
+    patterns = [str(log), str(other)]
+    if seen != "never":
+        write(log, LINES[:10] if seen in ("begun", "read") else [])
+    watcher = watching(state, *patterns)
+    shipped = ship(watcher) if seen != "begun" else []
+    note_heads(watcher)
+    state.save(False, {})
+    make_older(state, tmp_path / "a.log.3")
+    write(log, LINES[:100] if seen in ("never", "empty") else LINES[10:100])
+    for begin, end in ((100, 200), (200, 300)):
+        if old.exists():
+            old.rename(older)
+        if how == "create":
+            log.rename(old)
+        else:
+            copy_and_truncate(log, old)
+        write(log, LINES[begin:end])
+    for path in (older, old)[:packed]:
+        pack(path)
+    again = killed(state, *patterns)
+    shipped += ship(again)
+    assert sorted(shipped) == sorted([LINES[0], *LINES])
+    state = again.state
+    state.save(False, {})
+    make_older(state)
+    assert ship(killed(state, *patterns)) == []
+
+
+def test_an_archive_that_finds_no_room_is_read_later(
+    tmp_path: Path, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, unpack = tmp_path / "a.log", copies.unpack_rest
+    watcher = watching(state, str(log))
+    state.save(False, {})
+    make_older(state)
+    write(log, LINES[:100])
+    pack(log, "a.log.1.gz")
+    write(log, LINES[100:])
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(copies, "unpack_rest", full)
+    watcher = killed(state, str(log))
+    assert ship(watcher) == LINES[100:]
+    assert "No space left on device; it is read when" in watcher.notes[0]
+    watcher = next_run(watcher.state, str(log))  # its state is newer than the archive
+    assert ship(watcher) == []
+    monkeypatch.setattr(copies, "unpack_rest", unpack)
+    watcher.looked_at = -1e9
+    watcher.scan()
+    assert ship(watcher) == LINES[:100]
+    assert ship(next_run(watcher.state, str(log))) == []
+
+
+def test_what_is_not_missed(tmp_path: Path, state: State) -> None:
+    """Copies that people make, files of other logs, and what was read already."""
+    log, new = tmp_path / "app", tmp_path / "new.log"
+    write(log, LINES[:100])
+    watcher = watching(state, str(log))
+    assert ship(watcher) == LINES[:100]
+    state.save(False, {})
+    make_older(state)
+    write(tmp_path / "application.log", LINES)
+    write(tmp_path / "app.save", LINES)
+    write(tmp_path / "app.2", LINES[:50])  # a copy of what is there
+    write(tmp_path / "app.3.gz", LINES)  # no archive
+    write(tmp_path / "new.log.1", LINES)  # of a log that was not asked for when it was written
+    write(new, LINES[:1])
+    again = killed(state, str(log), str(new))
+    assert ship(again) == LINES[:1]
+    assert [note for note in again.notes if "app.3.gz" in note]
 
 
 def test_a_rotation_before_its_new_file_is_there(tmp_path: Path, state: State) -> None:
