@@ -29,7 +29,7 @@ def groups() -> Iterator[Any]:
                 yield pytest.param(case, id=case["name"].replace(" ", "-"))
 
 
-@pytest.mark.parametrize("case", groups())
+@pytest.mark.parametrize("case", list(groups()))
 def test_spark_computes_what_is_documented(spark: Any, case: dict[str, Any]) -> None:
     (made,) = read_statements(
         f"CREATE STREAM i ({case['columns']}) WITH (kafka_topic='i', value_format='JSON')"

@@ -11,8 +11,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
+import httpx
 import pytest
+from websockets.sync.client import connect
 
 from tests.pipelines.test_server import Server, until
 
@@ -63,6 +66,28 @@ def server(tmp_path: Path, bootstrap: str) -> Iterator[SqlServer]:
     made.stop(signal.SIGKILL)
 
 
+def http2_and_a_websocket(server: SqlServer) -> list[list]:
+    """The row that is inserted, as a query through HTTP/2 and one through a WebSocket show it."""
+    url, query = f"http://127.0.0.1:{server.port}", "SELECT who, s FROM totals WHERE who = 'dora';"
+    with httpx.Client(http1=False, http2=True, timeout=120) as client:
+        lines = ['{"target": "clicks"}', '{"who": "dora", "n": 5}', '{"who": "x", "m": 1}']
+        acks = client.post(
+            f"{url}/inserts-stream", content="\n".join(lines), headers={"accept": "application/json"}
+        )
+        assert (acks.http_version, [ack["status"] for ack in acks.json()]) == ("HTTP/2", ["ok", "error"])
+
+        def rows() -> list:
+            answer = client.post(f"{url}/query-stream", content=json.dumps({"sql": query}))
+            return [json.loads(line) for line in answer.text.splitlines()][1:]
+
+        found = until(rows)
+    request = quote(json.dumps({"ksql": query}))
+    with connect(f"ws://127.0.0.1:{server.port}/ws/query?request={request}") as socket:
+        columns, row = list(socket)
+    assert [column["name"] for column in json.loads(columns)] == ["WHO", "S"]
+    return [*found, json.loads(row)["row"]["columns"]]
+
+
 EARLIEST = {"auto.offset.reset": "earliest"}
 
 
@@ -101,9 +126,11 @@ def test_from_the_first_statement_to_a_kill_and_back(server: SqlServer, new_topi
     until(lambda: [row["name"] for row in server.call("GET", "/pipelines")[1]] == [query])
 
     until(lambda: "carl" in totals())
+    assert http2_and_a_websocket(server) == [["dora", 5], ["dora", 5]]
+    until(lambda: "dora" in totals())
     server.stop(signal.SIGKILL)
     server.start()
-    assert totals() == {"anna": [2, 301], "ben": [1, 20], "carl": [1, 4000]}
+    assert totals() == {"anna": [2, 301], "ben": [1, 20], "carl": [1, 4000], "dora": [1, 5]}
     server.statements("INSERT INTO clicks (who, n) VALUES ('ben', 1);")
     until(lambda: totals()["ben"] == [2, 21])
 

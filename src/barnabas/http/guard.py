@@ -23,8 +23,8 @@ from typing import Any, Final
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from barnabas.http.connection import ABORT, KEEP
 from barnabas.http.errors import ErrorShape, HttpError
+from barnabas.http.extensions import ABORT, BODY, KEEP
 from barnabas.http.measuring import Measures
 from barnabas.http.shares import Shares, address_of
 from barnabas.http.visitors import Visitors, refuse_form
@@ -73,7 +73,7 @@ class Guard:
 
     is_streaming: whether a body may be endless; the handler then limits each piece and the time between two pieces.
     takes_forms: whether a request may have a body of a type that web pages can send; its handler verifies the sender.
-    media_type: what to send instead, for the message.
+    media_type: what to send instead, for the message. is_socket: whether a path is a WebSocket's.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class Guard:
         takes_forms: Callable[[Scope], bool] = lambda scope: False,
         authenticate: Authenticate | None = None,
         is_streaming: Callable[[Scope], bool] = lambda scope: False,
+        is_socket: Callable[[Scope], bool] = lambda scope: False,
     ) -> None:
         self.app = app
         self.shape = shape
@@ -98,6 +99,7 @@ class Guard:
         self.takes_forms = takes_forms
         self.authenticate = authenticate
         self.is_streaming = is_streaming
+        self.is_socket = is_socket
         self.slots = limits.slots()
         self.bodies = limits.bodies()
         self._measures = Measures(service)
@@ -105,8 +107,8 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] != "http":
-            if scope["type"] != "lifespan":  # a WebSocket, which no service supports
-                await send({"type": "websocket.close", "code": 1000})
+            if scope["type"] == "websocket":
+                await self._socket(scope, receive, send)
             return
         _drop_slash(scope)
         streaming = self.is_streaming(scope)
@@ -118,6 +120,33 @@ class Guard:
             await self._late(exchange)
         finally:
             exchange.forget_body(self.bodies)
+            self._note(exchange)
+
+    async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one WebSocket, if the service has one here, until it is closed."""
+        scope["method"] = "GET"
+        exchange = Exchange(scope, receive, send, None)
+        try:
+            if not self.is_socket(scope):
+                raise HttpError(404, "there is no WebSocket here")
+            self.visitors.check(scope)
+            if self.authenticate is not None:
+                with self._slot(exchange):
+                    exchange.user = await self.authenticate(scope)
+                scope["state"]["user"] = exchange.user
+            with self._slot(exchange):
+                exchange.status = 101
+                await self.app(scope, receive, send)
+        except HttpError as error:
+            exchange.status = error.status
+            body, media_type = self.shape(error, exchange.id)
+            headers = {"content-type": media_type, "content-length": str(len(body)), **error.headers}
+            raw = [
+                (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()
+            ]
+            await send({"type": "websocket.http.response.start", "status": error.status, "headers": raw})
+            await send({"type": "websocket.http.response.body", "body": body})
+        finally:
             self._note(exchange)
 
     async def _admit(self, exchange: Exchange, streaming: bool) -> None:
@@ -259,7 +288,8 @@ class Exchange:
         self.id = given if _SANE_ID.fullmatch(given) else uuid.uuid4().hex
         length = headers.get(b"content-length", b"")
         self._announced = int(length) if length.isdigit() and len(length) < 19 else 0
-        if not self._announced and b"transfer-encoding" not in headers:
+        has_body = scope.get("extensions", {}).get(BODY, b"transfer-encoding" in headers)
+        if not self._announced and not has_body:
             self.body_read = True
         self._expects_continue = headers.get(b"expect", b"").lower() == b"100-continue"
         scope.setdefault("state", {})["request_id"] = self.id

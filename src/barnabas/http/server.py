@@ -42,6 +42,8 @@ log = logging.getLogger("barnabas.http")
 
 KEEP_ALIVE_S: Final = 75
 METRICS: Final = "/metrics"
+SOCKET_MESSAGE_BYTES: Final = 1 << 20
+"""Of one message of a WebSocket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,13 @@ class HttpOptions:
         return self if address is None else replace(self, names=(*self.names, name_of(address)))
 
 
+def _sockets() -> Any:
+    """uvicorn's class of WebSockets, with our limits."""
+    from barnabas.http.socket import LimitedSocket
+
+    return LimitedSocket
+
+
 async def _nothing() -> None:
     return None
 
@@ -91,6 +100,7 @@ class Service:
     is_streaming: whether a request has no limits on body and time; its handler has limits of its own.
     media_type: of bodies. takes_forms: see Guard. is_page: see Visitors.
     samples: what the service measures of itself, for `GET /metrics`; called in any thread.
+    http2: whether it speaks HTTP/2, too (needs h2). is_socket: whether a path is a WebSocket's (needs wsproto).
     """
 
     name: str
@@ -108,6 +118,8 @@ class Service:
     takes_forms: Callable[[Scope], bool] = lambda scope: False
     is_page: Callable[[Scope], bool] = lambda scope: False
     samples: Callable[[], Iterable[Sample]] = tuple
+    http2: bool = False
+    is_socket: Callable[[Scope], bool] | None = None
 
 
 def make_app(service: Service, options: HttpOptions) -> ASGIApp:
@@ -156,6 +168,7 @@ def make_app(service: Service, options: HttpOptions) -> ASGIApp:
         takes_forms=service.takes_forms,
         authenticate=options.authenticate,
         is_streaming=service.is_streaming,
+        is_socket=service.is_socket or (lambda scope: False),
     )
 
 
@@ -182,8 +195,9 @@ class BoundedServer(uvicorn.Server):
     listening: set once it accepts connections, or has failed.
     """
 
-    def __init__(self, config: uvicorn.Config, limits: ConnectionLimits) -> None:
+    def __init__(self, config: uvicorn.Config, limits: ConnectionLimits, *, http2: bool = False) -> None:
         super().__init__(config)
+        self._http2 = http2
         self._limits = limits
         self.listening = asyncio.Event()
 
@@ -198,7 +212,9 @@ class BoundedServer(uvicorn.Server):
             self.listening.set()
 
     def _connection(self, place: Place) -> LimitedConnection:
-        return LimitedConnection(self.config, self.server_state, self.lifespan.state, place=place)
+        return LimitedConnection(
+            self.config, self.server_state, self.lifespan.state, place=place, http2=self._http2
+        )
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -243,7 +259,7 @@ class HttpServer:
         except BaseException:
             self._socket.close()
             raise
-        self._server = BoundedServer(config, self.options.connections)
+        self._server = BoundedServer(config, self.options.connections, http2=service.http2)
         self._task = asyncio.create_task(self._server.serve([self._socket]), name=service.name)
         await self._server.listening.wait()
         if self._task.done():
@@ -286,7 +302,8 @@ class HttpServer:
         config = uvicorn.Config(
             make_app(service, self.options),
             http=LimitedConnection,
-            ws="none",
+            ws=_sockets() if service.is_socket is not None else "none",
+            ws_max_size=SOCKET_MESSAGE_BYTES,
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -296,6 +313,8 @@ class HttpServer:
             **({} if tls is None else tls.for_uvicorn()),
         )
         load(config, tls)
+        if service.http2 and config.ssl is not None:
+            config.ssl.set_alpn_protocols(["h2", "http/1.1"])
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         return config
 

@@ -4,7 +4,8 @@ POST /ksql             {"ksql": "CREATE ...; SHOW ...;", "streamsProperties": {}
 POST /query            {"ksql": "SELECT ...;", "streamsProperties": {}}     an array of objects, a row at a time
 POST /query-stream     {"sql": "SELECT ...;", "properties": {}}             a line of JSON for each row
 POST /close-query      {"queryId": ...}
-POST /inserts-stream   a line {"target": "S"}, then a line of JSON for each row
+POST /inserts-stream   a line {"target": "S"}, then a line of JSON for each row, which may come as they like
+GET  /ws/query?request={"ksql": "SELECT ...;"}      a WebSocket: a message with the columns, then one for each row
 GET  /info  /healthcheck  /clusterStatus  /status/{type}/{entity}/{action}  /is_valid_property/{name}
 """
 
@@ -17,15 +18,16 @@ import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from typing import Any, Final
 
-from sqlglot import exp
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
 import barnabas
-from barnabas.http.bodies import object_of, read_body
+from barnabas.http.bodies import object_of
 from barnabas.http.errors import HttpError
+from barnabas.http.streaming import DuplexResponse
 from barnabas.pipelines.fronts.sql import statements as s
 from barnabas.pipelines.fronts.sql.catalog import Column
 from barnabas.pipelines.fronts.sql.errors import TOO_DEEP, SqlError
@@ -33,15 +35,29 @@ from barnabas.pipelines.fronts.sql.grammar import read_statements
 from barnabas.pipelines.serving.lookups import BadLookup, Lookups
 from barnabas.pipelines.sql import answers
 from barnabas.pipelines.sql.engine import PROPERTIES, Engine, Session
-from barnabas.pipelines.sql.inserting import insert_row
 from barnabas.pipelines.sql.pulling import Result, pull
 from barnabas.pipelines.sql.pushing import Push, printed
+from barnabas.pipelines.sql.streaming import (
+    acknowledged,
+    as_messages,
+    in_array,
+    lines_of,
+    refuse,
+    request_in,
+    send_all,
+    target_of,
+    with_beats,
+)
 from barnabas.pipelines.views.lookup import NothingYet, TooSlow
 from barnabas.pipelines.views.store import ViewError
 
 DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
 JSON_V1: Final = "application/vnd.ksql.v1+json"
 BODY_BYTES: Final = 1 << 20
+READ_S: Final = 60.0
+"""How long a client may take to read an acknowledgement."""
+BEAT: Final = "\n"
+"""An empty line between two rows: clients wait for a few seconds only, and see by it that the server is there."""
 TRIES: Final = 100
 TRY_S: Final = 0.1
 
@@ -52,9 +68,8 @@ class SqlApi:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.lookups = Lookups(engine.manager)
-        self._running: dict[str, Push] = {}
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[BaseRoute]:
         """What the service adds to that of the pipelines."""
         return [
             Route("/ksql", self.ksql, methods=["POST"]),
@@ -62,6 +77,7 @@ class SqlApi:
             Route("/query-stream", self.query_stream, methods=["POST"]),
             Route("/close-query", self.close_query, methods=["POST"]),
             Route("/inserts-stream", self.inserts, methods=["POST"]),
+            WebSocketRoute("/ws/query", self.socket),
             Route("/info", self.info),
             Route("/healthcheck", self.healthcheck),
             Route("/clusterStatus", self.cluster_status),
@@ -75,12 +91,12 @@ class SqlApi:
         """Carries out statements; those before a mistake stay done, and are in the answer's entities."""
         given = await _body(request)
         text = str(given.get("ksql", ""))
-        return await run_in_threadpool(self._ksql, text, _properties(given))
+        return await run_in_threadpool(self._ksql, text, _session(given))
 
-    def _ksql(self, text: str, properties: Mapping[str, str]) -> Response:
+    def _ksql(self, text: str, session: Session) -> Response:
         found: list[answers.Answer] = []
         try:
-            for answer in self.engine.execute(text, properties):
+            for answer in self.engine.execute(text, session):
                 found.append(answer)
         except SqlError as error:
             return JSONResponse(answers.failure(error.shown(text), text, found), 400, media_type=JSON_V1)
@@ -92,36 +108,38 @@ class SqlApi:
         """A query, or PRINT, as an array of objects that grows."""
         given = await _body(request)
         text = str(given.get("ksql", given.get("sql", "")))
-        opened = await run_in_threadpool(self._open, text, _properties(given))
+        opened = await run_in_threadpool(self._open, text, _session(given))
         if isinstance(opened, Response):
             return opened
         if isinstance(opened, s.Print):
             return self._print(request, opened)
-        return self._streamed(request, _as_array(opened), "application/json", opened.query_id)
+        return self._streamed(request, _as_array(opened), "application/json", opened.query_id, BEAT)
 
     async def query_stream(self, request: Request) -> Response:
         """A query as lines: a header, then an array for each row."""
         given = await _body(request)
         text = str(given.get("sql", given.get("ksql", "")))
-        opened = await run_in_threadpool(self._open, text, _properties(given))
+        opened = await run_in_threadpool(self._open, text, _session(given))
         if isinstance(opened, Response):
             return opened
         if isinstance(opened, s.Print):
             return self._print(request, opened)
         accepts = request.headers.get("accept", "")
-        if "application/json" in accepts and DELIMITED not in accepts:
-            return self._streamed(request, _as_array(opened), "application/json", opened.query_id)
+        if JSON_V1 in accepts:
+            return self._streamed(request, _as_array(opened), JSON_V1, opened.query_id, BEAT)
+        if wants_array(accepts):
+            return self._streamed(request, _as_list(opened), "application/json", opened.query_id)
         return self._streamed(request, _as_lines(opened), DELIMITED, opened.query_id)
 
-    def _open(self, text: str, properties: Mapping[str, str]) -> Result | s.Print | Response:
+    def _open(self, text: str, session: Session) -> Result | s.Print | Response:
         try:
-            found = list(read_statements(text, types=self.engine.catalog.types))
+            found = list(read_statements(text, session.variables, self.engine.catalog.types))
             if len(found) != 1 or not isinstance(found[0], s.Query | s.Print):
                 raise SqlError("one SELECT or PRINT is expected; other statements go to /ksql")
             statement = found[0]
             if isinstance(statement, s.Print):
                 return statement
-            return self.opened(statement.select, Session(properties, {}))
+            return self.opened(statement.select, session)
         except RecursionError:
             return JSONResponse(answers.failure(TOO_DEEP, text), 400, media_type=JSON_V1)
         except (SqlError, BadLookup, KeyError) as error:
@@ -136,7 +154,7 @@ class SqlApi:
         if select.emit or relation.kind == "STREAM" or select.joins:
             push = Push(self.engine, select, session.start)
             push.start()
-            self._running[push.id] = push
+            self.engine.following[push.id] = push
             return Result(push.columns, push.rows(), push.id)
         found = pull(self.engine.catalog, self.lookups, select)
         rows = iter(found.rows)
@@ -155,20 +173,28 @@ class SqlApi:
 
         return _response(request, lines(), "text/plain", closed.set)
 
-    def _streamed(self, request: Request, parts: Iterator[str], media_type: str, query_id: str) -> Response:
-        push = self._running.get(query_id)
+    def _streamed(
+        self, request: Request, parts: Iterator[str], media_type: str, query_id: str, beat: str = ""
+    ) -> Response:
+        return _response(request, parts, media_type, self._closing(query_id), beat)
+
+    def _closing(self, query_id: str, parts: Iterator[str] | None = None) -> Callable[[], None]:
+        """A function that ends a query, and the making of its parts; it may be called several times."""
+        push = self.engine.following.get(query_id)
 
         def close() -> None:
-            self._running.pop(query_id, None)
+            self.engine.following.pop(query_id, None)
             if push is not None:
                 push.close()
+            if parts is not None:
+                threading.Thread(target=_ended, args=(parts,), name="query ends").start()
 
-        return _response(request, parts, media_type, close)
+        return close
 
     async def close_query(self, request: Request) -> Response:
         """Ends a push query."""
         given = await _body(request)
-        push = self._running.get(str(given.get("queryId")))
+        push = self.engine.following.get(str(given.get("queryId")))
         if push is None:
             text = f"there is no query {given.get('queryId')}: it may have ended"
             return JSONResponse(answers.failure(text, ""), 400, media_type=JSON_V1)
@@ -176,41 +202,35 @@ class SqlApi:
         return Response(status_code=200)
 
     async def inserts(self, request: Request) -> Response:
-        """Rows, a line each; an acknowledgement for each."""
-        lines = (await read_body(request)).splitlines()
-        return await run_in_threadpool(self._inserted, lines)
-
-    def _inserted(self, lines: list[bytes]) -> Response:
-        made: list[str] = []
+        """Rows, a line each; an acknowledgement for each as soon as it is written."""
+        lines = lines_of(request)
         try:
-            target = str(json.loads(lines[0])["target"]) if lines else ""
-            relation = self.engine.catalog.find(
-                target.strip("`") if target.startswith("`") else target.upper()
-            )
-            for number, line in enumerate(lines[1:]):
-                row = {str(name).upper(): value for name, value in json.loads(line).items()}
-                values = tuple(exp.convert(value) for value in row.values())
-                try:
-                    insert_row(
-                        self.engine.client,
-                        relation,
-                        s.InsertValues(relation.name, tuple(row), values),
-                        self.engine.schemas,
-                    )
-                    made.append(json.dumps({"status": "ok", "seq": number}))
-                except SqlError as error:
-                    made.append(
-                        json.dumps(
-                            {"status": "error", "error_code": 40000, "message": error.message, "seq": number}
-                        )
-                    )
-        except (ValueError, KeyError, AttributeError) as error:
-            return JSONResponse(
-                answers.failure(f"a line is not a JSON object: {error}", ""), 400, media_type=JSON_V1
-            )
+            relation = target_of(self.engine, await anext(lines, b""))
         except SqlError as error:
             return JSONResponse(answers.failure(error.message, ""), 400, media_type=JSON_V1)
-        return Response("".join(f"{line}\n" for line in made), media_type=DELIMITED)
+        made = acknowledged(self.engine, relation, lines)
+        if wants_array(request.headers.get("accept", "")):
+            return DuplexResponse(in_array(made), "application/json", READ_S)
+        return DuplexResponse(made, DELIMITED, READ_S)
+
+    async def socket(self, socket: WebSocket) -> None:
+        """A query, or PRINT, as messages: the columns, then each row."""
+        await socket.accept()
+        try:
+            given = request_in(socket)
+        except SqlError as error:
+            await refuse(socket, answers.failure(error.message, ""))
+            return
+        text = str(given.get("ksql") or given.get("sql") or "")
+        opened = await run_in_threadpool(self._open, text, _session(given))
+        if isinstance(opened, Response):
+            await refuse(socket, json.loads(bytes(opened.body)))
+        elif isinstance(opened, s.Print):
+            closed = threading.Event()
+            await send_all(socket, printed(self.engine, opened, closed), closed.set)
+        else:
+            parts = as_messages(opened.columns, opened.rows)
+            await send_all(socket, parts, self._closing(opened.query_id, parts))
 
     # --- the server --------------------------------------------------------------------------------
 
@@ -277,13 +297,21 @@ class SqlApi:
         )
 
 
+def wants_array(accepts: str) -> bool:
+    """Whether a client asks for one array instead of lines."""
+    return "application/json" in accepts and DELIMITED not in accepts
+
+
 def _with_first(first: list[Any], rest: Iterator[list[Any]]) -> Iterator[list[Any]]:
     yield first
     yield from rest
 
 
-def _response(request: Request, parts: Iterator[str], media_type: str, close: Callable[[], None]) -> Response:
-    """An answer whose parts are made in threads. close: ends the making, also when the client goes while none comes."""
+def _response(
+    request: Request, parts: Iterator[str], media_type: str, close: Callable[[], None], beat: str = ""
+) -> Response:
+    """An answer whose parts are made in threads. close: ends the making, also when the client goes while none comes. beat:
+    sent every second while no part comes."""
 
     async def watch() -> None:
         # The body has been read: what comes next is that the client has gone.
@@ -294,7 +322,7 @@ def _response(request: Request, parts: Iterator[str], media_type: str, close: Ca
     async def body() -> AsyncIterator[str]:
         watching = asyncio.create_task(watch())
         try:
-            async for part in iterate_in_threadpool(parts):
+            async for part in with_beats(parts, beat) if beat else iterate_in_threadpool(parts):
                 yield part
         finally:
             watching.cancel()
@@ -326,9 +354,14 @@ async def _body(request: Request) -> dict[str, Any]:
     return object_of(bytes(raw))
 
 
-def _properties(given: Mapping[str, Any]) -> dict[str, str]:
-    found = given.get("streamsProperties", given.get("properties", {}))
-    return {str(n): str(v) for n, v in found.items()} if isinstance(found, dict) else {}
+def _session(given: Mapping[str, Any]) -> Session:
+    """What a request says besides its statements."""
+    properties = given.get("streamsProperties", given.get("properties"))
+    return Session(_texts(properties), _texts(given.get("sessionVariables")))
+
+
+def _texts(given: Any) -> dict[str, str]:
+    return {str(n): str(v) for n, v in given.items()} if isinstance(given, dict) else {}
 
 
 def _schema(columns: tuple[Column, ...]) -> str:
@@ -338,14 +371,24 @@ def _schema(columns: tuple[Column, ...]) -> str:
 
 
 def _as_array(result: Result) -> Iterator[str]:
+    """An array of objects, each on a line of its own: clients read it line by line."""
     header = {"header": {"queryId": result.query_id, "schema": _schema(result.columns)}}
-    yield "[" + json.dumps(header)
+    yield "[" + json.dumps(header) + ",\n"
     try:
         for row in result.rows:
-            yield ",\n" + json.dumps({"row": {"columns": row}}, ensure_ascii=False)
-        yield ',\n{"finalMessage":"Query Completed"}]\n'
+            yield json.dumps({"row": {"columns": row}}, ensure_ascii=False) + ",\n"
+        yield '{"finalMessage":"Query Completed"}]\n'
     except SqlError as error:
-        yield ",\n" + json.dumps({"errorMessage": {"message": error.message}}) + "]\n"
+        yield json.dumps({"errorMessage": {"message": error.message}}) + "]\n"
+
+
+def _as_list(result: Result) -> Iterator[str]:
+    """The lines of `_as_lines`, as one array."""
+    lines = _as_lines(result)
+    yield "[" + next(lines).rstrip("\n")
+    for line in lines:
+        yield ",\n" + line.rstrip("\n")
+    yield "]\n"
 
 
 def _as_lines(result: Result) -> Iterator[str]:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import yaml
 
@@ -32,7 +32,7 @@ from barnabas.pipelines.fronts.sql.planning import (
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.serving.managed import Wanted
 from barnabas.pipelines.sql import answers
-from barnabas.pipelines.sql.inserting import insert_row
+from barnabas.pipelines.sql.inserting import Inserter
 from barnabas.pipelines.sql.left import remove_left
 from barnabas.pipelines.sql.schemas import Schemas
 from barnabas.pipelines.sql.store import StatementFile, Stored
@@ -65,6 +65,13 @@ class Session:
         return value
 
 
+class Following(Protocol):
+    """A query whose rows somebody reads."""
+
+    def close(self) -> None:
+        """Ends it; called from any thread."""
+
+
 class Engine:
     """The streams, tables and queries of one server."""
 
@@ -77,6 +84,8 @@ class Engine:
         self.schemas = Schemas(registry)
         self.client = client
         self.catalog = Catalog()
+        self.following: dict[str, Following] = {}
+        """The push queries whose rows somebody reads."""
         self._file = StatementFile(manager.folder)
         self._lock = threading.RLock()
 
@@ -104,10 +113,9 @@ class Engine:
 
     # --- statements --------------------------------------------------------------------------------
 
-    def execute(self, text: str, properties: Mapping[str, str]) -> Iterator[answers.Answer]:
+    def execute(self, text: str, session: Session) -> Iterator[answers.Answer]:
         """Carries out statements, one after the other; an answer for each. SELECT and PRINT are not among them: they answer
         with rows. Raises SqlError."""
-        session = Session(dict(properties), {})
         for statement in read_statements(text, session.variables, self.catalog.types):
             yield self.one(statement, session)
 
@@ -312,7 +320,7 @@ class Engine:
         )
 
     def _insert_values(self, statement: s.InsertValues, session: Session) -> answers.Answer:
-        insert_row(self.client, self.catalog.find(statement.name), statement, self.schemas)
+        Inserter(self.client, self.schemas).insert(self.catalog.find(statement.name), statement)
         return answers.done(statement.text, "Inserted")
 
     # --- drop, terminate, alter --------------------------------------------------------------------
@@ -362,6 +370,12 @@ class Engine:
         return [found]
 
     def _act(self, statement: s.Act, session: Session) -> answers.Answer:
+        push = next(
+            (one for name, one in self.following.items() if name.upper() == statement.query.upper()), None
+        )
+        if push is not None and statement.action == "TERMINATE":
+            push.close()
+            return answers.done(statement.text, "Query terminated.")
         for query in self._chosen(statement.query):
             if statement.action == "TERMINATE":
                 self._stop(query)

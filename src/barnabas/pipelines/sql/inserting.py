@@ -1,4 +1,4 @@
-"""INSERT INTO ... VALUES: one row as a record."""
+"""INSERT INTO ... VALUES: rows as records."""
 
 from __future__ import annotations
 
@@ -16,27 +16,31 @@ from barnabas.pipelines.sql.schemas import Schemas
 SECONDS: Final = 30.0
 
 
-def insert_row(
-    client: Mapping[str, str], relation: Relation, statement: InsertValues, schemas: Schemas
-) -> None:
-    """Writes the row; returns when the brokers have it. Raises SqlError."""
-    row, at_ms = row_of(relation, statement)
-    key, value = encoded(relation, row)
-    if relation.formats.value in WITH_SCHEMA:
-        value = schemas.encoded(relation, row)
-    problems: list[str] = []
-    producer = Producer({**client, "partitioner": "murmur2_random", "acks": "all"})
-    try:
-        producer.produce(
-            relation.topic,
-            value,
-            key,
-            timestamp=at_ms,
-            on_delivery=lambda e, _: problems.append(str(e)) if e else None,
-        )
-        if producer.flush(SECONDS):
-            raise SqlError(f"the brokers did not take the row within {SECONDS:g} s")
-    except KafkaException as error:
-        raise SqlError(f"the row cannot be written to {relation.topic}: {error}") from None
-    if problems:
-        raise SqlError(f"the row cannot be written to {relation.topic}: {problems[0]}")
+class Inserter:
+    """Writes rows, each as soon as it is given."""
+
+    def __init__(self, client: Mapping[str, str], schemas: Schemas) -> None:
+        self._producer = Producer({**client, "partitioner": "murmur2_random", "acks": "all", "linger.ms": 0})
+        self._schemas = schemas
+
+    def insert(self, relation: Relation, statement: InsertValues) -> None:
+        """Writes the row; returns when the brokers have it. Raises SqlError."""
+        row, at_ms = row_of(relation, statement)
+        key, value = encoded(relation, row)
+        if relation.formats.value in WITH_SCHEMA:
+            value = self._schemas.encoded(relation, row)
+        problems: list[str] = []
+        try:
+            self._producer.produce(
+                relation.topic,
+                value,
+                key,
+                timestamp=at_ms,
+                on_delivery=lambda e, _: problems.append(str(e)) if e else None,
+            )
+            if self._producer.flush(SECONDS):
+                raise SqlError(f"the brokers did not take the row within {SECONDS:g} s")
+        except KafkaException as error:
+            raise SqlError(f"the row cannot be written to {relation.topic}: {error}") from None
+        if problems:
+            raise SqlError(f"the row cannot be written to {relation.topic}: {problems[0]}")

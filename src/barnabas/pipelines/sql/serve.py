@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from starlette.types import Scope
+
 from barnabas.http.server import HttpOptions, HttpServer, Service
 from barnabas.pipelines.fronts.sql import statements as s
 from barnabas.pipelines.fronts.sql.errors import SqlError
@@ -20,7 +22,20 @@ from barnabas.pipelines.sql.engine import Engine, Session
 
 log = logging.getLogger(__name__)
 
-STREAMING: Final = ("/query", "/query-stream")
+STREAMING: Final = ("/query", "/query-stream", "/inserts-stream")
+TYPED: Final = frozenset({"/ksql", "/query", "/query-stream", "/inserts-stream", "/close-query"})
+FROM_BROWSERS: Final = frozenset(
+    {
+        b"origin",
+        b"referer",
+        b"cookie",
+        b"sec-fetch-site",
+        b"sec-fetch-mode",
+        b"sec-fetch-dest",
+        b"accept-language",
+    }
+)
+SOCKET: Final = "/ws/query"
 
 
 def make_sql_server(
@@ -44,6 +59,9 @@ def make_sql_server(
             name="sql",
             routes=[*api.routes(), *base.routes],
             is_streaming=lambda scope: scope["path"] in STREAMING,
+            http2=True,
+            takes_forms=is_typed,
+            is_socket=lambda scope: scope["path"] == SOCKET,
             media_type="application/json or application/vnd.ksql.v1+json",
         )
 
@@ -52,6 +70,13 @@ def make_sql_server(
             run_script(engines[0], statements)
 
     return make_server(replace(options, opened=opened), http, make)
+
+
+def is_typed(scope: Scope) -> bool:
+    """Whether a request of a form's type is one of the API's that no browser has sent: curl sends that type if it is told
+    none, as in ksqlDB's documentation. Browsers say where a form comes from."""
+    names = {name for name, _ in scope["headers"]}
+    return scope["path"] in TYPED and not names & FROM_BROWSERS
 
 
 def run_script(engine: Engine, text: str) -> None:

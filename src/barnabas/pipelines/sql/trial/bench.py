@@ -54,7 +54,7 @@ class Bench:
         """Carries out a statement. Raises SqlError, also for one that a test has no use for."""
         if isinstance(statement, s.Create):
             self._free(statement.name, statement.or_replace)
-            self.catalog.add(declared(replace(statement, properties=_as_json(statement.properties))))
+            self.catalog.add(declared(replace(statement, properties=as_json(statement.properties))))
         elif isinstance(statement, s.CreateAs):
             self._free(statement.name, statement.or_replace)
             query = self.catalog.next_id("CSAS" if statement.kind == "STREAM" else "CTAS", statement.name)
@@ -86,7 +86,7 @@ class Bench:
     def _planned(self, statement: s.CreateAs, query: str) -> Planned:
         return plan(
             self.catalog, statement.select, query_id=query, name=statement.name, kind=statement.kind,
-            properties=_as_json(statement.properties), settings=Settings("earliest", 1), text=statement.text,
+            properties=as_json(statement.properties), settings=Settings("earliest", 1), text=statement.text,
         )  # fmt: skip
 
     def _start(self, made: Planned, query: str, name: str, *, adds: bool = True) -> None:
@@ -190,7 +190,7 @@ def item_of(value: Any, what: str = "the statement") -> Item:
     return Item(value, "statement", what)
 
 
-def _as_json(properties: Mapping[str, Any]) -> dict[str, Any]:
+def as_json(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Properties with JSON in place of formats with schemas."""
     formats = ("FORMAT", "VALUE_FORMAT", "KEY_FORMAT")
     return {

@@ -155,7 +155,7 @@ def run_case(case: Case) -> Result:
     return Result(case.name, problem)
 
 
-def _expected(case: Mapping[str, Any]) -> str | None:
+def expected_error(case: Mapping[str, Any]) -> str | None:
     """The message that a case is to fail with; empty for any; None if it is to succeed."""
     if "expected.message" in case or "expected.error" in case:
         return str(case.get("expected.message", ""))
@@ -176,7 +176,7 @@ def _judged(error: SqlError, wanted: str | None) -> str | None:
 
 
 def _case(given: Mapping[str, Any]) -> str | None:
-    bench, wanted = Bench(), _expected(given)
+    bench, wanted = Bench(), expected_error(given)
     try:
         for text in given.get("statements", []):
             for statement in read_statements(text, types=bench.catalog.types):
@@ -212,7 +212,7 @@ def _nothing(given: Mapping[str, Any], bench: Bench) -> str | None:
 
 def _compared(wanted: Sequence[Mapping[str, Any]], found: Sequence[Out]) -> str | None:
     for number, (one, out) in enumerate(zip(wanted, found, strict=False), 1):
-        if (problem := _differs(one, out)) is not None:
+        if (problem := is_different(one, out)) is not None:
             return f"output {number}: {problem}"
     if len(wanted) != len(found):
         more = (
@@ -226,7 +226,7 @@ def _compared(wanted: Sequence[Mapping[str, Any]], found: Sequence[Out]) -> str 
     return None
 
 
-def _differs(wanted: Mapping[str, Any], out: Out) -> str | None:
+def is_different(wanted: Mapping[str, Any], out: Out) -> str | None:
     checks: list[tuple[str, Any]] = [("topic", out.topic), ("value", out.value)]
     checks += [
         (name, value) for name, value in (("key", out.key), ("timestamp", out.at_ms)) if name in wanted
@@ -298,7 +298,7 @@ def _expressions(given: Mapping[str, Any]) -> str | None:
 
 
 def _script(case: Case) -> str | None:
-    bench, wanted = Bench(), _expected(case.given)
+    bench, wanted = Bench(), expected_error(case.given)
     read: dict[str, int] = {}
     try:
         for statement in read_statements(case.script, types=bench.catalog.types):
