@@ -22,6 +22,7 @@ SERVERS = {
     "reporting start",
     "sql start",
     "logs watch",
+    "mirror maker",
     "connect start",
     "cluster start",
     "zookeeper start",
@@ -61,6 +62,8 @@ ASK_ANOTHER_SERVER = (
     "metrics ",
     "debug slow",
     "alerts list",
+    "streams stores",
+    "streams get",
     "sql migrate ",
     *(f"reporting {word}" for word in ("create", "list", "pause", "resume", "delete")),
 )

@@ -19,7 +19,7 @@ from barnabas.terminal.runner import example
 )
 def run_maker(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="mm2.properties, as connect-mirror-maker reads it.")
+        Path, typer.Argument(metavar="FILE", help="Properties, as connect-mirror-maker reads them.")
     ],
     clusters: Annotated[
         list[str] | None,

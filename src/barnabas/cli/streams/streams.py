@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -97,7 +98,7 @@ def run(
     watching: Annotated[
         bool,
         typer.Option(
-            "--watch", help="Start again when the code in the module's folder changes, until Ctrl-C."
+            "-w", "--watch", help="Start again when the code in the module's folder changes, until Ctrl-C."
         ),
     ] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on standard error.")] = False,
@@ -118,7 +119,10 @@ def run(
             raise UsageError("--watch and --once cannot be combined")
         from barnabas.streams.watching import watch
 
-        command = ["streams", *(word for word in sys.argv[sys.argv.index("run") :] if word != "--watch")]
+        command = [
+            "streams",
+            *(word for word in sys.argv[sys.argv.index("run") :] if word not in ("-w", "--watch")),
+        ]
         return watch(command, folder_of(named), lambda text: None if quiet else note(text))
     try:
         found = app_of(named)
@@ -201,12 +205,13 @@ def reset(
         str | None, typer.Option("--name", metavar="NAME", help="As of `run`.", show_default=False)
     ] = None,
     checkpoints: Annotated[
-        str, typer.Option("--checkpoints", metavar="DIR", help="As of `run`.")
+        str, typer.Option("--checkpoints", metavar="DIR|URL", help="As of `run`.")
     ] = "data/checkpoints",
     dry: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
+    json: AsJson = False,
 ) -> int:
-    """Let a stopped app begin anew: its offsets go back to the beginning, its state is put aside. Topics that it has written
-    keep their records."""
+    """Put a stopped app back to its beginning: its offsets go there, its state is put aside. Topics that it has written keep
+    their records."""
     from barnabas.kafka_tools.operations import streams_reset
     from barnabas.streams.errors import StreamsError
     from barnabas.streams.loading import app_of
@@ -218,13 +223,16 @@ def reset(
         id = name or found.name
         where = bootstrap or found.bootstrap or "localhost:9092"
         words = ["--application-id", id, "--bootstrap-server", where, "--input-topics", ",".join(topics)]
-        code = streams_reset.main([*words, *(["--dry-run"] if dry else [])])
+        with redirect_stdout(sys.stderr if json else sys.stdout):
+            code = streams_reset.main([*words, *(["--dry-run"] if dry else [])])
         if code:
             return code
         aside = put_state_aside(checkpoints, id, dry=dry)
     except StreamsError as error:
         raise CliError(str(error)) from None
-    if aside is None:
+    if json:
+        print_json({"app": id, "dry_run": dry, "put_aside": aside and str(aside)})
+    elif aside is None:
         print(f"{id} has no state in {checkpoints}")
     else:
         print(f"The state {'would be' if dry else 'is'} put aside as {aside}")
