@@ -1,10 +1,12 @@
-"""The rate of a link beside a follower's and beside MirrorMaker 2's: `python -m bench.mirror [--rounds N] [--mm2-libs DIR]`.
+"""Links and MirrorMaker 2 beside a follower and Java's: `python -m bench.mirror [--rounds N] [--mm2-libs DIR]`.
 
 Load: a topic with six partitions that one broker leads, without replicas, full of 1 KB records in batches of 16 KB. In each
-round a broker of another cluster copies them by a link, another broker of the same cluster becomes a follower of them, and
-with --mm2-libs (a folder with the jars of connect-mirror and connect-runtime) Java's MirrorMaker 2 copies them to a third
-cluster. The rate is that of the copy's log files, from the first 2 % to the last.
-Goals: 70 % of the follower's rate, three times MirrorMaker 2's.
+round a broker of another cluster copies them by a link, another broker of the same cluster becomes a follower of them, our
+MirrorMaker 2 copies them, and with --mm2-libs (a folder with the jars of connect-mirror and its like) Java's does. The
+rate is that of the copy's log files, from the first 2 % to the last. After that a producer sends 200 records/s for some
+seconds, and a consumer of the copy measures how old each is when it arrives. Memory is the most that the process of the
+mirror has had; of a link, by how much its broker has grown.
+Goals: a link has 70 % of the follower's rate, and three times the rate of Java's MirrorMaker 2 in a third of its memory.
 """
 
 from __future__ import annotations
@@ -13,15 +15,20 @@ import argparse
 import contextlib
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from barnabas.admin import Admin, TopicPartition
+from barnabas.admin import Admin
+from barnabas.admin import TopicPartition as AdminPartition
 from barnabas.cores.links import LinkSpec
 from bench import load
 from bench.brokers import Barnabas
@@ -35,6 +42,8 @@ SETTLED: Final = 0.02
 TIMEOUT_S: Final = 300.0
 LEADER: Final = 1
 FOLLOWER: Final = 2
+PACED: Final = 2_000
+PACED_PER_S: Final = 200
 MM2: Final = """\
 clusters=a,b
 a.bootstrap.servers={source}
@@ -98,7 +107,7 @@ def fill(cluster: BarnabasCluster, topic: str, size_bytes: int) -> int:
     return log_bytes(cluster.logs(LEADER), topic)
 
 
-def by_link(cluster: BarnabasCluster, folder: Path, topic: str, total: int) -> float:
+def by_link(cluster: BarnabasCluster, folder: Path, topic: str, total: int) -> Sample:
     target = Barnabas(folder)
     target.start()
     try:
@@ -109,56 +118,107 @@ def by_link(cluster: BarnabasCluster, folder: Path, topic: str, total: int) -> f
             with Admin(where) as admin:
                 admin.links.create("bench", spec.texts())
 
-        return rate(target.data, topic, total, begin)
+        assert target.process is not None
+        before_mb = memory_mb(target.process.pid)
+        found = Sample(rate(target.data, topic, total, begin))
+        found.delays_ms = delays_ms(cluster.bootstrap, where, topic, topic)
+        found.memory_mb = memory_mb(target.process.pid) - before_mb
+        return found
     finally:
         target.stop()
 
 
-def by_follower(cluster: BarnabasCluster, topic: str, total: int) -> float:
+def by_follower(cluster: BarnabasCluster, topic: str, total: int) -> Sample:
     def begin() -> None:
         with Admin(cluster.bootstrap) as admin:
-            moves = {TopicPartition(topic, index): (LEADER, FOLLOWER) for index in range(PARTITIONS)}
+            moves = {AdminPartition(topic, index): (LEADER, FOLLOWER) for index in range(PARTITIONS)}
             admin.replicas.reassign(moves).require()
 
-    found = rate(cluster.logs(FOLLOWER), topic, total, begin)
+    found = Sample(rate(cluster.logs(FOLLOWER), topic, total, begin))
     cluster.await_in_sync(topic, PARTITIONS, (LEADER, FOLLOWER))
     return found
 
 
-@contextlib.contextmanager
-def mirror_maker(libs: Path, folder: Path, source: str, target: str, topic: str) -> Iterator[None]:
-    """Java's MirrorMaker 2 while the block runs."""
-    config = folder / "mm2.properties"
-    config.write_text(MM2.format(source=source, target=target, topic=topic))
-    command = [
-        "java",
-        "-Xmx1g",
-        "-cp",
-        f"{libs}/*",
-        "org.apache.kafka.connect.mirror.MirrorMaker",
-        str(config),
-    ]
-    with (folder / "mm2.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
+def memory_mb(process: int) -> float:
+    """The most memory that a process has had at one time."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    raise BenchError(f"process {process} says nothing of its memory")
 
 
-def by_mirror_maker(cluster: BarnabasCluster, libs: Path, folder: Path, topic: str, total: int) -> float:
+def delays_ms(source: str, target: str, topic: str, copy: str) -> list[float]:
+    """How old records are when a consumer of the copy gets them, sorted."""
+    consumer = Consumer({"bootstrap.servers": target, "group.id": "bench", "fetch.wait.max.ms": 10})
+    consumer.assign([TopicPartition(copy, 0, OFFSET_END)])
+    consumer.poll(2)
+    producer = Producer({"bootstrap.servers": source, "linger.ms": 0, "acks": 1})
+    found: list[float] = []
+
+    def drain(timeout_s: float) -> None:
+        message = consumer.poll(timeout_s)
+        while message is not None:
+            if message.error() is None:
+                found.append((time.time_ns() - int(message.value())) / 1e6)
+            message = consumer.poll(0)
+
+    for _ in range(PACED):
+        producer.produce(topic, b"%d" % time.time_ns(), partition=0)
+        producer.poll(0)
+        drain(1 / PACED_PER_S)
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while len(found) < 0.99 * PACED and time.monotonic() < deadline_s:
+        drain(0.1)
+    producer.flush(10)
+    consumer.close()
+    return sorted(found)
+
+
+@dataclass
+class Sample:
+    """What one mirror did in one round."""
+
+    mb_per_s: float
+    memory_mb: float = 0.0
+    delays_ms: list[float] = field(default_factory=list)
+
+    def delay_ms(self, share: float) -> float:
+        return self.delays_ms[int(share * (len(self.delays_ms) - 1))] if self.delays_ms else 0.0
+
+
+def ours(config: Path) -> list[str]:
+    code = "import sys; from barnabas.kafka_tools.connect_mirror import main; sys.exit(main(sys.argv[1:]))"
+    return [sys.executable, "-c", code, str(config)]
+
+
+def javas(libs: Path, config: Path) -> list[str]:
+    main = "org.apache.kafka.connect.mirror.MirrorMaker"
+    return ["java", "-Xmx1g", "-cp", f"{libs}/*", main, str(config)]
+
+
+def by_mirror_maker(
+    cluster: BarnabasCluster, command: Callable[[Path], list[str]], folder: Path, topic: str, total: int
+) -> Sample:
     target = Barnabas(folder)
     target.start()
+    where = f"127.0.0.1:{target.port}"
+    config = folder / "mm2.properties"
+    config.write_text(MM2.format(source=cluster.bootstrap, target=where, topic=topic))
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin() -> None:
+        with (folder / "mm2.log").open("wb") as log:
+            started.append(subprocess.Popen(command(config), stdout=log, stderr=log))
+
     try:
-        with contextlib.ExitStack() as stack:
-
-            def begin() -> None:
-                where = f"127.0.0.1:{target.port}"
-                stack.enter_context(mirror_maker(libs, folder, cluster.bootstrap, where, topic))
-
-            return rate(target.data, f"a.{topic}", total, begin)
+        found = Sample(rate(target.data, f"a.{topic}", total, begin))
+        found.delays_ms = delays_ms(cluster.bootstrap, where, topic, f"a.{topic}")
+        found.memory_mb = memory_mb(started[0].pid)
+        return found
     finally:
+        for process in started:
+            process.kill()
+            process.wait()
         target.stop()
 
 
@@ -169,7 +229,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=600)
     parser.add_argument("--mm2-libs", type=Path)
     given = parser.parse_args()
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[Sample]] = {}
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         cluster = BarnabasCluster(folder / "source")
@@ -178,25 +238,41 @@ def main() -> None:
             for turn in range(given.rounds):
                 topic = f"mirror-{turn}"
                 total = fill(cluster, topic, given.megabytes * 1_000_000)
-                rates = {
+                samples = {
                     "link": by_link(cluster, folder / f"link-{turn}", topic, total),
-                    "follower": by_follower(cluster, topic, total),
+                    "MirrorMaker 2": by_mirror_maker(cluster, ours, folder / f"ours-{turn}", topic, total),
                 }
                 if given.mm2_libs is not None:
-                    rates["MirrorMaker 2"] = by_mirror_maker(
-                        cluster, given.mm2_libs, folder / f"mm2-{turn}", topic, total
+                    samples["Java's MirrorMaker 2"] = by_mirror_maker(
+                        cluster, partial(javas, given.mm2_libs), folder / f"java-{turn}", topic, total
                     )
-                for name, value in rates.items():
-                    found.setdefault(name, []).append(value)
-                print(rates, flush=True)
+                samples["follower"] = by_follower(cluster, topic, total)
+                for name, sample in samples.items():
+                    found.setdefault(name, []).append(sample)
+                    print(
+                        turn, name, round(sample.mb_per_s), "MB/s", round(sample.memory_mb), "MB", flush=True
+                    )
         finally:
             cluster.stop()
-    rows = [["copied by", "MB/s", "of the follower's rate"]]
-    for name, values in found.items():
-        ratio = statistics.median(a / b for a, b in zip(values, found["follower"], strict=True))
-        rows.append([name, f"{statistics.median(values):,.0f}", f"{ratio:.2f}"])
-    print(markdown(rows))
+    print(markdown(table(found)))
     print(machine())
+
+
+def table(found: dict[str, list[Sample]]) -> list[list[str]]:
+    """Medians of all rounds."""
+    rows = [
+        ["copied by", "MB/s", "of the follower's rate", "MB of memory", "delay ms, median", "delay ms, 99 %"]
+    ]
+    for name, samples in found.items():
+        ratio = statistics.median(
+            own.mb_per_s / other.mb_per_s for own, other in zip(samples, found["follower"], strict=True)
+        )
+        cells = [name, f"{statistics.median(one.mb_per_s for one in samples):,.0f}", f"{ratio:.2f}"]
+        if samples[0].delays_ms:
+            cells.append(f"{statistics.median(one.memory_mb for one in samples):,.0f}")
+            cells += [f"{statistics.median(one.delay_ms(at) for one in samples):,.0f}" for at in (0.5, 0.99)]
+        rows.append(cells + ["-"] * (len(rows[0]) - len(cells)))
+    return rows
 
 
 if __name__ == "__main__":

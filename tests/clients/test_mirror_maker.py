@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 from barnabas.admin import Admin
 from barnabas.testing import Broker
 from tests.clients.mirror_maker import javas, ours, properties, translated
-from tests.support.cluster import until
+from tests.support.cluster import DEADLINE_S, until
 
 
 @pytest.fixture
@@ -58,7 +58,9 @@ def commit(bootstrap: str, group: str, places: dict[tuple[str, int], int]) -> No
     consumer.close()
 
 
-def read(bootstrap: str, name: str, count: int, partitions: int = 1) -> list[Any]:
+def read(
+    bootstrap: str, name: str, count: int, partitions: int = 1, deadline_s: float = DEADLINE_S
+) -> list[Any]:
     """At least `count` records, and all that are there then."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "reads", "enable.partition.eof": True, "log_level": 0}
@@ -77,7 +79,7 @@ def read(bootstrap: str, name: str, count: int, partitions: int = 1) -> list[Any
                 ended.add(message.partition())
         return len(found) >= count and len(ended) == partitions
 
-    until(look, f"{count} records of {name}")
+    until(look, f"{count} records of {name}", deadline_s)
     consumer.close()
     return found
 

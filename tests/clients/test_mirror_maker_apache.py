@@ -16,7 +16,7 @@ from tests.clients.test_mirror_maker import commit, committed, make, read, send
 from tests.support.cluster import until
 from tests.support.process import free_port
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 
 @contextlib.contextmanager
@@ -52,7 +52,7 @@ def test_ours_copies_between_clusters_of_kafka_by_turns_with_javas(tmp_path: Pat
             wanted += values
             commit(east, "readers", {("orders", 0): len(wanted)})
             with run(file):
-                read(west, "east.orders", len(wanted), 2)
+                read(west, "east.orders", len(wanted), 2, 300)
                 if run is ours:
                     until(is_moved, "the group is moved")
         assert [m.value().decode() for m in read(west, "east.orders", len(wanted), 2)] == wanted

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.broker.links.arriving import Arrived, in_old_format, whole_batches
+from barnabas.broker.links.session import Asked, FetchSession
 from barnabas.client.errors import ClientError
 from barnabas.cores.links import AGAIN, BEGIN, Step, decide_out_of_range, start_to_follow
 from barnabas.cores.replication import truncation_offset
@@ -26,6 +27,7 @@ from barnabas.wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    ForgottenTopic,
     PartitionData,
 )
 from barnabas.wire.messages.offset_for_leader_epoch import (
@@ -48,6 +50,8 @@ log = logging.getLogger("barnabas.links")
 FETCH_VERSION: Final = 12
 """The last one that names topics; ids are compared with every look at the source's metadata."""
 DIVERGENCE_VERSION: Final = 12
+SESSION_VERSION: Final = 7
+SESSION_ERRORS: Final = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 WAIT_MS: Final = 500
 SOON_MS: Final = 100
 BACKOFF_MS: Final = 1_000
@@ -96,6 +100,8 @@ class LinkFetcher:
         self._bytes_max = bytes_max
         self._partition_bytes_max = partition_bytes_max
         self._mirrors: dict[Key, Mirror] = {}
+        self._session = FetchSession()
+        self._session_of: AsyncConnection | None = None
         self._woken = asyncio.Event()
         self._task = asyncio.ensure_future(self._run())
 
@@ -124,9 +130,11 @@ class LinkFetcher:
                 if not await self._fetch():
                     await self._rest()
             except ClientError as error:
+                self._session.reset()
                 self._link.lost(str(error))
                 await asyncio.sleep(BACKOFF_MS / 1000)
             except Exception:
+                self._session.reset()
                 log.exception("a link met a bug; it begins again", extra={"link": self._link.name})
                 await asyncio.sleep(BACKOFF_MS / 1000)
 
@@ -159,37 +167,53 @@ class LinkFetcher:
         version = min(connection.version_for(FetchRequest), FETCH_VERSION)
         if version < DIVERGENCE_VERSION:
             await self._compare_epochs(connection, ready)
-        asked = {key: mirror.ends.end for key, mirror in ready.items() if mirror.is_copied}
-        request = FetchRequest(
-            max_wait_ms=WAIT_MS,
-            min_bytes=1,
-            max_bytes=self._bytes_max,
-            session_epoch=-1,
-            topics=self._topics(ready, version),
-        )
+        wanted = {key: _asked(mirror) for key, mirror in ready.items() if mirror.is_copied}
+        request = self._request(connection, wanted, version)
         answer: FetchResponse = await connection.call(request, FetchResponse, version_max=FETCH_VERSION)
+        if answer.error_code in SESSION_ERRORS:
+            self._session.reset()
+            return True
         if answer.error_code:
             raise ClientError(f"the source refuses to be read: {ErrorCode(answer.error_code).name}")
+        if version >= SESSION_VERSION:
+            self._session.answered(answer.session_id)
+        asked = {key: row.offset for key, row in wanted.items()}
         self._link.reached()
         await self._take(answer.responses, asked)
         return True
 
-    def _topics(self, ready: dict[Key, Mirror], version: int) -> list[FetchTopic]:
-        topics: dict[str, FetchTopic] = {}
-        for (name, index), mirror in ready.items():
-            topic = topics.get(name)
-            if topic is None:
-                topic = topics[name] = FetchTopic(topic=name, partitions=[])
-            core = mirror.partition.log.core
-            topic.partitions.append(
-                FetchPartition(
-                    partition=index,
-                    fetch_offset=core.log_end_offset,
-                    last_fetched_epoch=core.epochs.latest if version >= DIVERGENCE_VERSION else -1,
-                    partition_max_bytes=self._partition_bytes_max,
-                )
+    def _request(self, connection: AsyncConnection, wanted: dict[Key, Asked], version: int) -> FetchRequest:
+        """All partitions, or what the session does not know yet."""
+        request = FetchRequest(max_wait_ms=WAIT_MS, min_bytes=1, max_bytes=self._bytes_max, session_epoch=-1)
+        named: Iterable[Key] = wanted
+        if version >= SESSION_VERSION:
+            if connection is not self._session_of:
+                self._session_of = connection
+                self._session.reset()
+            request.session_id, request.session_epoch = self._session.id, self._session.epoch
+            named, forgotten = self._session.step(wanted)
+            request.forgotten_topics_data = [
+                ForgottenTopic(topic=name, partitions=indexes)
+                for name, indexes in by_topic(forgotten).items()
+            ]
+        request.topics = [
+            FetchTopic(
+                topic=name,
+                partitions=[
+                    FetchPartition(
+                        partition=index,
+                        fetch_offset=wanted[name, index].offset,
+                        last_fetched_epoch=wanted[name, index].last_epoch
+                        if version >= DIVERGENCE_VERSION
+                        else -1,
+                        partition_max_bytes=self._partition_bytes_max,
+                    )
+                    for index in indexes
+                ],
             )
-        return list(topics.values())
+            for name, indexes in by_topic(named).items()
+        ]
+        return request
 
     # --- answers ---------------------------------------------------------------------------------------
 
@@ -362,6 +386,19 @@ class LinkFetcher:
                 epoch = LeaderEpoch(row.leader_epoch) if row.leader_epoch >= 0 else core.epochs.latest
                 if 0 <= row.end_offset < core.log_end_offset:
                     self._cut_to(mirror, epoch, Offset(row.end_offset))
+
+
+def _asked(mirror: Mirror) -> Asked:
+    core = mirror.partition.log.core
+    return Asked(core.log_end_offset, core.epochs.latest)
+
+
+def by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
+    """The partitions of each topic."""
+    found: dict[str, list[int]] = {}
+    for name, index in keys:
+        found.setdefault(name, []).append(index)
+    return found
 
 
 def keys_of(mirrors: Iterable[Mirror]) -> list[Key]:
