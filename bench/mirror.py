@@ -238,16 +238,8 @@ def main() -> None:
             for turn in range(given.rounds):
                 topic = f"mirror-{turn}"
                 total = fill(cluster, topic, given.megabytes * 1_000_000)
-                samples = {
-                    "link": by_link(cluster, folder / f"link-{turn}", topic, total),
-                    "MirrorMaker 2": by_mirror_maker(cluster, ours, folder / f"ours-{turn}", topic, total),
-                }
-                if given.mm2_libs is not None:
-                    samples["Java's MirrorMaker 2"] = by_mirror_maker(
-                        cluster, partial(javas, given.mm2_libs), folder / f"java-{turn}", topic, total
-                    )
-                samples["follower"] = by_follower(cluster, topic, total)
-                for name, sample in samples.items():
+                for name, measure in ways(cluster, given.mm2_libs, folder, turn, topic, total).items():
+                    sample = measure()
                     found.setdefault(name, []).append(sample)
                     print(
                         turn, name, round(sample.mb_per_s), "MB/s", round(sample.memory_mb), "MB", flush=True
@@ -256,6 +248,22 @@ def main() -> None:
             cluster.stop()
     print(markdown(table(found)))
     print(machine())
+
+
+def ways(
+    cluster: BarnabasCluster, libs: Path | None, folder: Path, turn: int, topic: str, total: int
+) -> dict[str, Callable[[], Sample]]:
+    """How each copies the topic, by name."""
+    made: dict[str, Callable[[], Sample]] = {
+        "link": lambda: by_link(cluster, folder / f"link-{turn}", topic, total),
+        "MirrorMaker 2": lambda: by_mirror_maker(cluster, ours, folder / f"ours-{turn}", topic, total),
+    }
+    if libs is not None:
+        made["Java's MirrorMaker 2"] = lambda: by_mirror_maker(
+            cluster, partial(javas, libs), folder / f"java-{turn}", topic, total
+        )
+    made["follower"] = lambda: by_follower(cluster, topic, total)
+    return made
 
 
 def table(found: dict[str, list[Sample]]) -> list[list[str]]:

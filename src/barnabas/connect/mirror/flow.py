@@ -31,7 +31,7 @@ CONSUMER: Final = {
     "allow.auto.create.topics": False,
     "fetch.wait.max.ms": 100,
     "fetch.queue.backoff.ms": 5,
-    "queued.max.messages.kbytes": 16 << 10,
+    "queued.max.messages.kbytes": 4 << 10,  # of each task
 }
 
 

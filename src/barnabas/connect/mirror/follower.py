@@ -27,9 +27,7 @@ class Follower:
     ) -> None:
         self._topic, self._take = topic, take
         self._cluster = flow.source if side == "source" else flow.target
-        self._consumer = flow.consumer(
-            side, {"enable.partition.eof": True, "queued.max.messages.kbytes": 4096}
-        )
+        self._consumer = flow.consumer(side, {"enable.partition.eof": True})
         self._consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
 
     def read_to_end(self) -> None:

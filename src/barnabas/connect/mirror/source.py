@@ -41,7 +41,7 @@ from barnabas.connect.schemas import OPTIONAL_BYTES
 
 log = logging.getLogger("barnabas.connect")
 
-MESSAGES_MAX: Final = 10_000
+MESSAGES_MAX: Final = 4_000
 POLL_MAX_S: Final = 1.0
 REST_S: Final = 0.5
 """How long a partition must be at rest before the sync of its last record is written."""
