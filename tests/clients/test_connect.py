@@ -311,7 +311,15 @@ def test_workers_of_a_group_share_tasks_and_take_over(bootstrap: str, name: str,
         )
         found = second.ask("GET", f"/connectors/{name}/status")
         other = next(t for t in found["tasks"] if t["worker_id"] == first.url.rpartition("/")[2])
+        began = f"task {other['id']} runs"
+
+        def begins() -> int:
+            lines = first.ask("GET", f"/connectors/{name}/logs")["lines"]
+            return sum(line["text"] == began for line in lines)
+
+        before = begins()
         assert second.call("POST", f"/connectors/{name}/tasks/{other['id']}/restart").status_code == 204
+        until(lambda: begins() > before, "the other worker has started its task again")
     finally:
         first.stop()
     try:

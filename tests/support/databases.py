@@ -50,7 +50,7 @@ class Postgres:
     def stop(self, mode: str = "fast") -> None:
         self._run("pg_ctl", "-D", str(self.folder / "data"), "-m", mode, "-w", "stop")
 
-    def query(self, sql: str, database: str = "postgres") -> list[tuple]:
+    def query(self, sql: str, database: str = "postgres") -> list[tuple[Any, ...]]:
         """The rows of the last statement; all of them in one transaction."""
         import psycopg
 

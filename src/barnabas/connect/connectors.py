@@ -172,9 +172,9 @@ class SourceConnector(Connector):
 class SinkConnector(Connector):
     """Writes from topics to somewhere."""
 
-    stores_on_flush: ClassVar[bool] = True
-    """Whether `flush` makes everything durable that was put, whatever the connector waits for otherwise. Only then can it
-    be the target of a pipeline."""
+    not_in_pipelines: ClassVar[str] = ""
+    """Why it cannot be the target of a pipeline, as the end of a sentence: it can if `flush` makes everything durable that
+    was put, and `open` returns no offsets."""
 
     def start(self, config: Config, context: SinkContext) -> None:
         """Called once. Raises ConnectError."""

@@ -217,6 +217,30 @@ BUILT_IN: Final[tuple[Plugin, ...]] = (
         ("mirror-heartbeat",),
     ),
     Plugin(SINK, "io.confluent.connect.s3.S3SinkConnector", "barnabas.connect.kinds.s3:S3Sink", ("s3-sink",)),
+    Plugin(
+        SOURCE,
+        "io.confluent.connect.s3.source.S3SourceConnector",
+        "barnabas.connect.kinds.s3_source:S3Source",
+        ("s3-source",),
+    ),
+    Plugin(
+        SINK,
+        "com.clickhouse.kafka.connect.ClickHouseSinkConnector",
+        "barnabas.connect.kinds.clickhouse:ClickHouseSink",
+        ("clickhouse-sink",),
+    ),
+    Plugin(
+        SINK,
+        "barnabas.connect.lake.delta.DeltaSink",
+        "barnabas.connect.lake.delta:DeltaSink",
+        ("delta-sink",),
+    ),
+    Plugin(
+        SINK,
+        "org.apache.iceberg.connect.IcebergSinkConnector",
+        "barnabas.connect.lake.iceberg:IcebergSink",
+        ("io.tabular.iceberg.connect.IcebergSinkConnector", "iceberg-sink"),
+    ),
 )
 """Barnabas's own connectors."""
 

@@ -44,6 +44,7 @@ KEEP_ALIVE_S: Final = 75
 METRICS: Final = "/metrics"
 SOCKET_MESSAGE_BYTES: Final = 1 << 20
 """Of one message of a WebSocket."""
+UNHEALTHY: Final = "unhealthy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class Service:
     """What a server serves. routes: the API. shape: writes the API's errors.
 
     start runs before the first request, with the service's own URL; stop after the last answer.
-    health: the answer to `GET /health`, from memory.
+    health: the answer to `GET /health`, from memory; with status 500 if its `status` is `unhealthy`.
     unready: why requests cannot be served right now, None when they can (`GET /ready`).
     stop_s, kill: if `stop` takes longer, `kill` ends what the service runs outside of this process.
     raw_paths: handlers receive paths as they were sent, not decoded, so that a name may contain `%2F`.
@@ -126,7 +127,8 @@ def make_app(service: Service, options: HttpOptions) -> ASGIApp:
     """The service with everything that surrounds it, as an ASGI application."""
 
     async def health(request: Request) -> Response:
-        return JSONResponse(service.health())
+        found = service.health()
+        return JSONResponse(found, 500 if found.get("status") == UNHEALTHY else 200)
 
     async def ready(request: Request) -> Response:
         reason = service.unready()

@@ -56,10 +56,11 @@ def check_sink(config: Mapping[str, str]) -> None:
         make_chain(loaded.config)
     except OptionError as error:
         raise ConfigMistake(str(error), error.option or None) from None
-    if not cast(type[SinkConnector], loaded.kind).stores_on_flush:
+    reason = cast(type[SinkConnector], loaded.kind).not_in_pipelines
+    if reason:
         raise ConfigMistake(
-            f"{config[CLASS]} stores records when one of its objects is full, not at the end of a micro-batch: use the "
-            "target files, whose path may be s3a://...",
+            f"{config[CLASS]} {reason}: use the target files, which writes Delta tables, JSON, CSV, Parquet and ORC, also "
+            "to s3a://...",
             CLASS,
         )
 

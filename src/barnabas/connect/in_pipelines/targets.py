@@ -58,7 +58,6 @@ class _Part:
         self._steps = make_chain(loaded.config)
         self._refused: dict[Place, str] = {}
         self._read: set[TopicPartition] = set()
-        self._starts: dict[TopicPartition, int] = {}
         self._stopping = threading.Event()
         self._sink = cast(SinkConnector, loaded.kind())
         context = SinkContext(task.query, task.part, self._stopping, report=self._report)
@@ -84,8 +83,7 @@ class _Part:
         places = {_place(record): row for row, record in enumerate(records)}
         made = [found for record in records if (found := self._transformed(record)) is not None]
         self._open(records)
-        fresh = [r for r in made if r.offset >= self._starts.get(_pair(r), 0)]
-        self._tried(lambda: self._sink.put(fresh))
+        self._tried(lambda: self._sink.put(made))
         ends: dict[TopicPartition, int] = {}
         for record in records:
             ends[_pair(record)] = max(ends.get(_pair(record), 0), record.offset + 1)
@@ -110,7 +108,8 @@ class _Part:
         read = self._read | {_pair(record) for record in records}
         if read != self._read:
             self._read = read
-            self._starts = dict(self._sink.open(sorted(read)) or {})
+            if self._sink.open(sorted(read)):
+                raise DeliveryError("it keeps offsets of its own, which a pipeline has in its checkpoint")
 
     def _tried(self, work: Any) -> Any:
         """What work returns, which is repeated while the other side is busy. Raises RetriableError after DEADLINE_S."""

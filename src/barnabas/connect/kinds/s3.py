@@ -62,7 +62,7 @@ class S3Sink(SinkConnector):
 
     doc = "Stores records as objects of S3, or as files of a folder (store.url=file:///DIR)."
     aliases = ("io.confluent.connect.s3.S3SinkConnector",)
-    stores_on_flush = False
+    not_in_pipelines = "stores records when one of its objects is full, not at the end of a micro-batch"
     options = (
         ConnectorOption("s3.bucket.name", importance=Importance.HIGH, doc="The S3 Bucket."),
         ConnectorOption("s3.region", default="us-west-2", doc="The region of the bucket."),
@@ -151,7 +151,7 @@ class S3Sink(SinkConnector):
     def start(self, config: Config, context: SinkContext) -> None:
         """See SinkConnector."""
         super().start(config, context)
-        self._store, self._root = _store(config)
+        self._store, self._root = store_of(config)
         self._format = _simple(config["format.class"])
         self._partitioner = _simple(config["partitioner.class"])
         fixed = {"DailyPartitioner": DAILY, "HourlyPartitioner": HOURLY}.get(self._partitioner)
@@ -331,7 +331,7 @@ def _failure(name: str, error: OSError) -> ConnectError:
     return RetriableError(f"object {name} cannot be written: {text}")
 
 
-def _store(config: Config) -> tuple[FileSystem, str]:
+def store_of(config: Config) -> tuple[FileSystem, str]:
     """The file system, and what names begin with. Raises OptionError."""
     from pyarrow import fs
 

@@ -24,15 +24,11 @@ from barnabas.connect.worker.journal import Journal
 from barnabas.connect.worker.requests import Requests
 from barnabas.http.bodies import object_of, read_body
 from barnabas.http.errors import HttpError
-from barnabas.http_client import Address, NoAnswer
-from barnabas.http_client import ask as ask_service
 
 log = logging.getLogger("barnabas.connect")
 
 VERSION: Final = "4.1.0"
 """The version of Kafka Connect's API."""
-FORWARD_S: Final = 60.0
-FORWARDED: Final = "forward"
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -210,30 +206,8 @@ class Api:
 
     async def restart_task(self, request: Request) -> Response:
         """Restarts a task, also one that another worker runs."""
-        name, number = part(request), _task(request)
-        elsewhere = await run_in_threadpool(self.requests.restart_task, name, number)
-        if elsewhere is not None and not flag(request, FORWARDED):
-            await run_in_threadpool(self._forward, request, elsewhere)
+        await run_in_threadpool(self.requests.restart_task, part(request), _task(request))
         return Response(status_code=HTTPStatus.NO_CONTENT)
-
-    def _forward(self, request: Request, worker_id: str) -> None:
-        """Raises HttpError."""
-        target = f"{request.url.path}?{FORWARDED}=true"
-        try:
-            answer = ask_service(
-                Address(f"{request.url.scheme}://{worker_id}"),
-                request.method,
-                target,
-                b"",
-                {},
-                timeout_s=FORWARD_S,
-            )
-        except NoAnswer as error:
-            raise HttpError(
-                HTTPStatus.INTERNAL_SERVER_ERROR, f"worker {worker_id} does not answer: {error}"
-            ) from None
-        if answer.status >= HTTPStatus.BAD_REQUEST:
-            raise HttpError(answer.status, f"worker {worker_id} answers {answer.status}")
 
     async def restart(self, request: Request) -> Response:
         """Restarts a connector, with ?includeTasks= and ?onlyFailed= some of its tasks."""

@@ -44,11 +44,12 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A request to restart a connector and some of its tasks."""
+    """A request to restart a connector and some of its tasks. task: only the task of this number."""
 
     connector: str
     include_tasks: bool
     only_failed: bool
+    task: int | None = None
 
 
 @dataclass(slots=True)
@@ -160,7 +161,9 @@ class Board:
         elif key.startswith(formats.RESTART):
             if value is not None and self.is_replayed:
                 name = key.removeprefix(formats.RESTART)
-                self.restart(Restart(name, bool(value["include-tasks"]), bool(value["only-failed"])))
+                flags = bool(value["include-tasks"]), bool(value["only-failed"])
+                task = value.get("task")
+                self.restart(Restart(name, *flags, task if isinstance(task, int) else None))
         elif key.startswith(formats.LOGGER):
             if value is not None and self.is_replayed:
                 self.logger(key.removeprefix(formats.LOGGER), str(value["level"]))

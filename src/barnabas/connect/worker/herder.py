@@ -302,6 +302,9 @@ class Herder:
 
     def _restart(self, request: Restart) -> None:
         name = request.connector
+        if request.task is not None:
+            self.restart_task(TaskId(name, request.task))
+            return
         status = self.board.status(name)
         if not request.only_failed or (status is not None and status.state == State.FAILED):
             with self._lock:

@@ -115,6 +115,9 @@ class Worker:
 
     def health(self) -> Mapping[str, Any]:
         """As Kafka Connect says it, with the number of connectors."""
+        trouble = self.unready()
+        if trouble is not None:
+            return {"status": "unhealthy", "message": f"The worker's topics cannot be read: {trouble}"}
         return {
             "status": "healthy",
             "message": "Worker has completed startup and is ready to handle requests.",

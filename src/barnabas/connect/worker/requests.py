@@ -193,15 +193,18 @@ class Requests:
                 task["state"] = State.RESTARTING.value
         return state
 
-    def restart_task(self, name: str, number: int) -> str | None:
-        """Restarts a task. Returns None, or the worker that has to be asked. Raises HttpError 404."""
+    def restart_task(self, name: str, number: int) -> None:
+        """Restarts a task, wherever it runs. Raises HttpError 404.
+
+        Another worker reads the request in the topic of configurations, so workers need no login at each other. Kafka's
+        workers read it as a request to restart the connector if it has failed, and nothing else.
+        """
         row = self.deployed(name)
         if number >= len(row.tasks or ()):
             raise HttpError(HTTPStatus.NOT_FOUND, f"Task {name}-{number} not found")
-        if self.herder.restart_task(TaskId(name, number)):
-            return None
-        found = self.board.task_statuses(name).get(number)
-        return None if found is None or found.worker_id == self.services.worker_id else found.worker_id
+        if not self.herder.restart_task(TaskId(name, number)):
+            value = {"include-tasks": False, "only-failed": True, "task": number}
+            self._write({f"{formats.RESTART}{name}": value})
 
     # --- topics ---------------------------------------------------------------------------------------
 
