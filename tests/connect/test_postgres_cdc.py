@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -430,3 +431,121 @@ def test_values_of_many_types(schema):
 def test_names():
     for name in ("io.debezium.connector.postgresql.PostgresConnector", "PostgresConnector", "postgres-cdc"):
         assert find_plugin(name).load() is PostgresSource
+
+
+SIGNALS = "CREATE TABLE signals (id text PRIMARY KEY, type text, data text)"
+
+
+def asked(schema: Schema, kind: str, table: str, **more: object) -> str:
+    data = {"data-collections": [f"{schema.name}.{table}"], "type": "incremental", **more}
+    return f"INSERT INTO signals VALUES ('{kind}-{table}-{next(NAMES)}', '{kind}', '{json.dumps(data)}')"
+
+
+def signalling(schema: Schema, **more: str) -> dict[str, str]:
+    return schema.config(
+        **{
+            "snapshot.mode": "no_data",
+            "signal.data.collection": f"{schema.name}.signals",
+            "incremental.snapshot.chunk.size": "10",
+            **more,
+        }
+    )
+
+
+def rows_of(schema: Schema, table: str) -> dict[int, str]:
+    return dict(schema.server.query(f"SELECT id, v FROM {schema.name}.{table}"))
+
+
+def test_a_signal_reads_a_table_again_while_it_changes(schema):
+    """The last event of each key is the row that is there, whatever changed while chunks were read and across restarts."""
+    schema.run(
+        SIGNALS,
+        "CREATE TABLE t (id int PRIMARY KEY, v text)",
+        "CREATE TABLE other (id int PRIMARY KEY, v text)",
+    )
+    schema.run("INSERT INTO t SELECT n, 'old' FROM generate_series(1, 95) n")
+    with run_source(PostgresSource, signalling(schema)) as source:
+        source.poll()
+        schema.run(asked(schema, "execute-snapshot", "t"))
+        state: dict[int, str] = {}
+        seen: list[int] = []
+        turn = 0
+        while turn < 60:
+            turn += 1
+            if (
+                turn <= 12
+            ):  # a row before the chunk that is read, in it, and behind it; a new one, and one that goes
+                schema.run(
+                    f"UPDATE t SET v = 'new {turn}' WHERE id IN ({turn}, {turn * 7 % 95 + 1})",
+                    f"DELETE FROM t WHERE id = {96 - turn}",
+                    f"INSERT INTO t VALUES ({1000 + turn}, 'late')",
+                )
+            if turn in (5, 9):
+                source.poll(commit=False)
+                source.restart()
+            for record in source.poll():
+                if record.value is None:
+                    continue
+                value = record.value
+                if value["op"] == "r":
+                    assert value["source"]["snapshot"] == "incremental"
+                    seen.append(value["after"]["id"])
+                if value["op"] == "d":
+                    state.pop(value["before"]["id"], None)
+                else:
+                    state[value["after"]["id"]] = value["after"]["v"]
+            last = json.loads(json.dumps(next(iter(source.offsets.values()))))
+            if turn > 12 and "incremental" not in last and len(state) == len(rows_of(schema, "t")):
+                break
+        assert state == rows_of(schema, "t")
+        assert len(seen) == len(set(seen))
+
+
+def test_a_row_that_changes_between_its_reading_and_the_mark_is_not_told_as_it_was(schema):
+    schema.run(
+        SIGNALS,
+        "CREATE TABLE t (id int PRIMARY KEY, v text)",
+        "INSERT INTO t SELECT n, 'old' FROM generate_series(1, 5) n",
+        """CREATE FUNCTION race() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             UPDATE t SET v = 'raced' WHERE id = 3; DELETE FROM t WHERE id = 4; RETURN NEW; END $$""",
+        """CREATE TRIGGER race BEFORE INSERT ON signals FOR EACH ROW WHEN (NEW.type = 'snapshot-window-close')
+             EXECUTE FUNCTION race()""",
+        f"ALTER FUNCTION race() SET search_path = {schema.name}",
+    )
+    with run_source(PostgresSource, signalling(schema)) as source:
+        source.poll()
+        schema.run(asked(schema, "execute-snapshot", "t"))
+        found = source.poll_until(6)
+        assert source.poll() == []
+    events = [
+        (r.value["op"], (r.value["after"] or r.value["before"])["id"]) for r in found if r.value is not None
+    ]
+    assert events == [("u", 3), ("d", 4), ("r", 1), ("r", 2), ("r", 5)]
+
+
+def test_signals_with_conditions_and_stops(schema, caplog):
+    schema.run(
+        SIGNALS, "CREATE TABLE t (id int PRIMARY KEY, v text)", "CREATE TABLE keyless (id int, v text)"
+    )
+    schema.run("INSERT INTO t SELECT n, 'v' || n FROM generate_series(1, 30) n")
+    with run_source(PostgresSource, signalling(schema)) as source:
+        source.poll()
+        only = [{"data-collection": f"{schema.name}.t", "filter": "id % 10 = 0"}]
+        schema.run(asked(schema, "execute-snapshot", "t", **{"additional-conditions": only}))
+        found = source.poll_until(3)
+        assert [record.value["after"]["id"] for record in found] == [10, 20, 30]
+        schema.run(
+            asked(schema, "execute-snapshot", "nothing"),
+            asked(schema, "execute-snapshot", "keyless"),
+            asked(schema, "execute-snapshot", "t"),
+            asked(schema, "stop-snapshot", "t"),
+            "INSERT INTO signals VALUES ('x', 'execute-snapshot', 'no JSON')",
+            "INSERT INTO t VALUES (31, 'after')",
+        )
+        found = source.poll_until(1)
+        assert [record.value["op"] for record in found] == ["c"]
+        assert source.poll() == []
+    said = [(record.message, getattr(record, "reason", "")) for record in caplog.records]
+    assert ("a signal names no captured table", "") in said
+    assert any(message == "a table cannot be read" and "primary key" in reason for message, reason in said)
+    assert any(message == "signal not understood" for message, _ in said)

@@ -82,6 +82,11 @@ class MysqlSource(SourceConnector):
     def start(self, config: Config, context: SourceContext) -> None:
         """See SourceConnector."""
         super().start(config, context)
+        if config["signal.data.collection"]:
+            log.warning(
+                "signals are not heeded: incremental snapshots are there for PostgreSQL only",
+                extra={"connector": context.name, "signal.data.collection": config["signal.data.collection"]},
+            )
         self._here = self._where(config)
         self._arguments = connection_of(config)
         self._names = names_of(config, "database")

@@ -14,6 +14,7 @@ from barnabas.connect.cdc.envelope import Table, heartbeat
 from barnabas.connect.cdc.naming import names_of
 from barnabas.connect.cdc.postgres import server
 from barnabas.connect.cdc.postgres.catalog import Catalog, connect
+from barnabas.connect.cdc.postgres.incremental import Incremental
 from barnabas.connect.cdc.postgres.options import OPTIONS, connection_of
 from barnabas.connect.cdc.postgres.pgoutput import DecodeError, Relation, lsn_number, lsn_text
 from barnabas.connect.cdc.postgres.replication import Replication
@@ -87,6 +88,7 @@ class PostgresSource(SourceConnector):
         self._replication: Replication | None = None
         self._snapshot: Snapshot | None = None
         self._streaming: Streaming | None = None
+        self._incremental: Incremental | None = None
         self._origin: dict[str, Any] = {}
         self._at: Json | None = None
         self._fresh = True
@@ -143,10 +145,10 @@ class PostgresSource(SourceConnector):
                 )
 
     def _close(self) -> None:
-        for one in (self._replication, self._snapshot, self._connection):
+        for one in (self._replication, self._snapshot, self._connection, self._incremental):
             if one is not None:
                 one.close()
-        self._replication = self._snapshot = self._connection = self._streaming = None
+        self._replication = self._snapshot = self._connection = self._streaming = self._incremental = None
 
     # --- the snapshot -----------------------------------------------------------------------------------
 
@@ -267,6 +269,8 @@ class PostgresSource(SourceConnector):
                 self._at = recovered
                 return Batch((), recovered)
         assert self._streaming is not None
+        if self._incremental is not None and self._streaming.between:
+            self._incremental.step()
         records, after = self._streaming.poll(self.config["max.batch.size"])
         beat = self._heartbeat()
         if beat is not None:
@@ -303,7 +307,30 @@ class PostgresSource(SourceConnector):
             options["messages"] = "true"
         self._replication.start(slot, stored, options)
         self._streaming = Streaming(self._replication, self._rules(), self._table_of, offset)
+        if self.config["signal.data.collection"]:
+            self._heed_signals(self._streaming, offset.get("incremental"))
         return None
+
+    def _heed_signals(self, streaming: Streaming, state: Json | None) -> None:
+        incremental = Incremental(
+            connection_of(self.config),
+            self._tables,
+            self.config["signal.data.collection"],
+            self.config["incremental.snapshot.chunk.size"],
+            state,
+            time.time_ns,
+        )
+
+        def signalled(row: Mapping[str, Any]) -> list[SourceRecord]:
+            records = incremental.signal(
+                row,
+                lambda table: streaming.source(table.outer, table.name, streaming.last_commit, "incremental"),
+            )
+            streaming.keep("incremental", incremental.state)
+            return records
+
+        streaming.on_change, streaming.on_signal = incremental.note, signalled
+        self._incremental = incremental
 
     def _rules(self) -> Rules:
         config = self.config

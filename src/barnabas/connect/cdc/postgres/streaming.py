@@ -64,6 +64,8 @@ class Transaction:
 
 
 TableOf = Callable[[pgoutput.Relation], Table | None]
+OnChange = Callable[[Table, Mapping[str, Any] | None, Mapping[str, Any] | None, int], None]
+"""Is told the rows before and after a change, and the transaction's id."""
 
 
 class Streaming:
@@ -92,9 +94,8 @@ class Streaming:
         self._transaction: Transaction | None = None
         self._moved_at = time.monotonic()
         self._extra: Json = {name: offset[name] for name in ("seen", "incremental") if name in offset}
-        self.on_change: (
-            Callable[[Table, Mapping[str, Any] | None, Mapping[str, Any] | None, int], None] | None
-        ) = None
+        self.on_change: OnChange | None = None
+        self.on_signal: Callable[[Mapping[str, Any]], list[SourceRecord]] | None = None
 
     @property
     def between(self) -> bool:
@@ -222,11 +223,11 @@ class Streaming:
             # The counts go on, so that a transaction's numbers do not depend on restarts.
             self._ordered(table.path, payload, count=2 if _is_key_change(table, op, before, after) else 1)
             return []
-        if op in self._rules.skipped:
-            return []
+        if table.path == self._rules.signals:
+            return self._signalled(op, after, payload)
         if self.on_change is not None:
             self.on_change(table, before, after, self._transaction.id if self._transaction else 0)
-        if table.path == self._rules.signals:
+        if op in self._rules.skipped:
             return []
         begin = self._begin()
         source = self.source(table.outer, table.name, payload.lsn)
@@ -241,6 +242,15 @@ class Streaming:
             tombstones=self._rules.tombstones,
         )
         return [*begin, *records[:-1], _with_offset(records[-1], self.offset(payload.lsn))]
+
+    def _signalled(self, op: str, row: Mapping[str, Any] | None, payload: Payload) -> list[SourceRecord]:
+        """The events that follow from a row of the signal table."""
+        if op != "c" or row is None or self.on_signal is None:
+            return []
+        records = self.on_signal(row)
+        if records:
+            records[-1] = _with_offset(records[-1], self.offset(payload.lsn))
+        return records
 
     def _truncated(self, message: pgoutput.Truncate, payload: Payload) -> list[SourceRecord]:
         if self._is_done() or "t" in self._rules.skipped:

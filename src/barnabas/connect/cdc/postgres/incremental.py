@@ -1,0 +1,298 @@
+"""Incremental snapshots: tables are read again in chunks while changes go on, as rows of a signal table ask for.
+
+    INSERT INTO signals (id, type, data) VALUES ('1', 'execute-snapshot',
+        '{"data-collections": ["public.orders"], "type": "incremental"}');
+
+A chunk is read in a transaction of its own, then a row is inserted into the signal table. When that row comes back in the
+stream, the chunk's rows become events with op r, but for those whose key has been changed meanwhile by a transaction that
+the chunk's transaction did not see: their events, in the stream, are newer. How far the reading has come is in the
+offsets, so a restart goes on behind the last chunk. The signals are Debezium's.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from barnabas.connect.cdc.envelope import Table, event
+from barnabas.connect.cdc.postgres.catalog import Catalog, TableFacts, as_texts, connect
+from barnabas.connect.cdc.postgres.snapshot import is_visible, transaction_ids
+from barnabas.connect.cdc.postgres.tables import Tables
+from barnabas.connect.records import Json, SourceRecord
+
+log = logging.getLogger("barnabas.connect")
+
+EXECUTE, STOP, PAUSE, RESUME = "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"
+CLOSE: Final = "snapshot-window-close"
+CHANGES_MAX: Final = 100_000
+"""So many changed keys are remembered. If there are more while a chunk waits, it is read again."""
+MakeSource = Callable[[Table], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows that wait for their mark in the stream. id: of the mark. seen: the transactions that they show. rows: by key.
+    last: the texts of the last key; None if these are the last rows of the table. since: how many changes came before."""
+
+    id: str
+    table: Table
+    key: tuple[str, ...]
+    seen: tuple[int, int, frozenset[int]]
+    rows: Mapping[str, Mapping[str, Any]]
+    last: tuple[str, ...] | None
+    since: int
+
+
+class Incremental:
+    """state: the tables that are still to be read (name, filter), the last key of the first one, and its greatest key when
+    its reading began. Methods raise psycopg.Error."""
+
+    def __init__(
+        self,
+        parameters: dict[str, Any],
+        tables: Tables,
+        signals: str,
+        chunk_rows: int,
+        state: Json | None,
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._parameters, self._tables, self._signals = parameters, tables, signals
+        self._chunk_rows, self._now_ns = chunk_rows, now_ns
+        self._todo: list[dict[str, str]] = [dict(one) for one in (state or {}).get("tables", ())]
+        self._after: tuple[str, ...] | None = _key((state or {}).get("after"))
+        self._until: tuple[str, ...] | None = _key((state or {}).get("until"))
+        self._paused = bool((state or {}).get("paused"))
+        self._chunk: Chunk | None = None
+        self._changes: deque[tuple[str, str, int]] = deque(maxlen=CHANGES_MAX)
+        self._count = 0
+        self._connection: psycopg.Connection[Any] | None = None
+
+    @property
+    def state(self) -> Json | None:
+        """For the offsets; None if there is nothing to read."""
+        if not self._todo:
+            return None
+        found: dict[str, Any] = {"tables": self._todo}
+        for name, value in (("after", self._after), ("until", self._until)):
+            if value is not None:
+                found[name] = list(value)
+        return {**found, **({"paused": True} if self._paused else {})}
+
+    def close(self) -> None:
+        """Closes the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # --- the stream -------------------------------------------------------------------------------------
+
+    def note(
+        self,
+        table: Table,
+        before: Mapping[str, Any] | None,
+        after: Mapping[str, Any] | None,
+        transaction: int,
+    ) -> None:
+        """A row was changed."""
+        for row in (before, after):
+            name = None if row is None else _name(row, self._key_of(table))
+            if name is not None:
+                self._changes.append((table.path, name, transaction))
+                self._count += 1
+
+    def _key_of(self, table: Table) -> tuple[str, ...]:
+        chunk = self._chunk
+        return chunk.key if chunk is not None and chunk.table.path == table.path else table.key
+
+    def signal(self, row: Mapping[str, Any], source: MakeSource) -> list[SourceRecord]:
+        """A row was inserted into the signal table; the events that follow from it."""
+        values = list(row.values())
+        id, kind, data = (
+            str(value) if value is not None else "" for value in (*values, None, None, None)[:3]
+        )
+        if kind == CLOSE:
+            return self._closed(id.removesuffix("-close"), source)
+        if kind in (PAUSE, RESUME):
+            self._paused = kind == PAUSE
+            return []
+        if kind == "log":
+            log.info("signal", extra={"id": id, "data": data[:1000]})
+        if kind not in (EXECUTE, STOP):
+            return []
+        try:
+            given = json.loads(data or "{}")
+            patterns = [re.compile(str(name)) for name in given.get("data-collections") or ()]
+            filters = {
+                str(one["data-collection"]): str(one["filter"])
+                for one in given.get("additional-conditions") or ()
+            }
+        except (ValueError, TypeError, KeyError, AttributeError, re.error) as error:
+            log.warning(
+                "signal not understood",
+                extra={"id": id, "type": kind, "reason": str(error), "data": data[:1000]},
+            )
+            return []
+        if str(given.get("type", "incremental")).lower() != "incremental":
+            log.warning(
+                "only incremental snapshots can be asked for by a signal",
+                extra={"id": id, "data": data[:1000]},
+            )
+        elif kind == STOP:
+            self._stop(patterns)
+        else:
+            self._execute(id, patterns, filters)
+        return []
+
+    def _execute(self, id: str, patterns: Sequence[re.Pattern[str]], filters: Mapping[str, str]) -> None:
+        found = [path for path in self._paths() if any(pattern.fullmatch(path) for pattern in patterns)]
+        if not found:
+            log.warning(
+                "a signal names no captured table", extra={"id": id, "tables": [p.pattern for p in patterns]}
+            )
+        there = {one["name"] for one in self._todo}
+        for path in found:
+            if path not in there:
+                condition = filters.get(path)
+                self._todo.append({"name": path, **({"filter": condition} if condition else {})})
+
+    def _stop(self, patterns: Sequence[re.Pattern[str]]) -> None:
+        first = self._todo[0]["name"] if self._todo else None
+        self._todo = [
+            one
+            for one in self._todo
+            if patterns and not any(pattern.fullmatch(one["name"]) for pattern in patterns)
+        ]
+        if not self._todo or self._todo[0]["name"] != first:
+            self._next_table(first)
+
+    def _next_table(self, done: str | None) -> None:
+        if self._todo and self._todo[0]["name"] == done:
+            del self._todo[0]
+        self._chunk, self._after, self._until = None, None, None
+
+    def _closed(self, id: str, source: MakeSource) -> list[SourceRecord]:
+        chunk = self._chunk
+        if chunk is None or chunk.id != id:
+            return []  # of another run, or of a snapshot that was stopped
+        self._chunk = None
+        if self._count - chunk.since >= CHANGES_MAX:
+            log.info("a chunk is read again", extra={"table": chunk.table.path})
+            return []
+        newer = {
+            name
+            for path, name, transaction in self._changes
+            if path == chunk.table.path and not is_visible(transaction, chunk.seen)
+        }
+        rows = [row for name, row in chunk.rows.items() if name not in newer]
+        if chunk.last is None:
+            self._next_table(chunk.table.path)
+        else:
+            self._after = chunk.last
+        made = source(chunk.table)
+        return [event(chunk.table, "r", made, self._now_ns(), after=row) for row in rows]
+
+    # --- the tables -------------------------------------------------------------------------------------
+
+    def _run(self) -> psycopg.Connection[Any]:
+        if self._connection is None:
+            self._connection = connect(self._parameters)
+        return self._connection
+
+    def _paths(self) -> list[str]:
+        names = self._tables.names
+        paths = [(row[1], row[2]) for row in Catalog(self._run()).tables()]
+        return [f"{s}.{t}" for s, t in paths if names.has_table(s, t) and f"{s}.{t}" != names.always]
+
+    def step(self) -> None:
+        """Reads a chunk, if one is to be read and none waits."""
+        while self._todo and self._chunk is None and not self._paused:
+            self._read_chunk()
+
+    def _read_chunk(self) -> None:
+        first = self._todo[0]
+        connection = self._run()
+        catalog = Catalog(connection)
+        row = next((r for r in catalog.tables() if f"{r[1]}.{r[2]}" == first["name"]), None)
+        facts = None if row is None else catalog.table(*row)
+        table = None if facts is None else self._tables.from_catalog(catalog, facts)
+        if facts is None or table is None or not facts.key:
+            why = "it is gone" if facts is None else "it has no primary key, by which chunks are read"
+            log.warning("a table cannot be read", extra={"table": first["name"], "reason": why})
+            self._next_table(first["name"])
+            return
+        with connect(self._parameters) as reading:
+            as_texts(reading)
+            reading.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            if self._until is None:
+                self._until = _greatest(reading, facts)
+            seen = str(_one(reading.execute("SELECT txid_current_snapshot()::text")))
+            values = [] if self._until is None else self._rows(reading, facts, first.get("filter"))
+        places = [next(n for n, c in enumerate(facts.columns) if c.name == name) for name in facts.key]
+        rows: dict[str, Mapping[str, Any]] = {}
+        for found in values:
+            made = table.row(found)
+            name = _name(made, facts.key)
+            rows[name if name is not None else f"#{len(rows)}"] = made
+        last = tuple(str(values[-1][place]) for place in places) if len(values) == self._chunk_rows else None
+        chunk = Chunk(uuid.uuid4().hex, table, facts.key, transaction_ids(seen), rows, last, self._count)
+        self._chunk = chunk
+        schema, _, name = self._signals.partition(".")
+        mark = sql.SQL("INSERT INTO {} VALUES (%s, %s, %s)").format(sql.Identifier(schema, name))
+        connection.execute(mark, [f"{chunk.id}-close", CLOSE, json.dumps({"table": first["name"]})])
+
+    def _rows(
+        self, reading: psycopg.Connection[Any], facts: TableFacts, condition: str | None
+    ) -> list[Sequence[Any]]:
+        names = sql.SQL(", ").join(sql.Identifier(column.name) for column in facts.columns)
+        key = sql.SQL(", ").join(map(sql.Identifier, facts.key))
+        assert self._until is not None
+        where = [sql.SQL("({}) <= ({})").format(key, sql.SQL(", ").join(map(sql.Literal, self._until)))]
+        if self._after is not None:
+            where.append(
+                sql.SQL("({}) > ({})").format(key, sql.SQL(", ").join(map(sql.Literal, self._after)))
+            )
+        if condition:
+            where.append(sql.SQL("({})").format(sql.SQL(condition)))
+        query = sql.SQL("SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT {}").format(
+            names,
+            sql.Identifier(facts.schema, facts.name),
+            sql.SQL(" AND ").join(where),
+            key,
+            sql.Literal(self._chunk_rows),
+        )
+        return list(reading.execute(query).fetchall())
+
+
+def _greatest(reading: psycopg.Connection[Any], facts: TableFacts) -> tuple[str, ...] | None:
+    """The texts of the greatest key; None if the table is empty."""
+    key = sql.SQL(", ").join(map(sql.Identifier, facts.key))
+    down = sql.SQL(", ").join(sql.SQL("{} DESC").format(sql.Identifier(name)) for name in facts.key)
+    query = sql.SQL("SELECT {} FROM {} ORDER BY {} LIMIT 1")
+    row = reading.execute(query.format(key, sql.Identifier(facts.schema, facts.name), down)).fetchone()
+    return None if row is None else tuple(map(str, row))
+
+
+def _one(cursor: psycopg.Cursor[Any]) -> Any:
+    row = cursor.fetchone()
+    assert row is not None
+    return row[0]
+
+
+def _name(row: Mapping[str, Any], key: Sequence[str]) -> str | None:
+    """A text that identifies a row by its key; None if the row does not have it."""
+    if not key or any(name not in row for name in key):
+        return None
+    return repr([row[name] for name in key])
+
+
+def _key(given: Any) -> tuple[str, ...] | None:
+    return tuple(map(str, given)) if isinstance(given, list) else None
