@@ -255,7 +255,7 @@ def test_records_are_kept_in_redis(redis_url: str) -> None:
         with run_sink(RedisSink, {"redis.uri": redis_url, "redis.command": "XADD"}) as sink:
             sink.put([sink.record("stream", {"id": 1})])
             assert client.xlen("stream") == 1
-    with pytest.raises(RetriableError, match="does not answer"):
+    with pytest.raises(OptionError, match="does not answer"):
         run_sink(RedisSink, {"redis.uri": "redis://127.0.0.1:9"}).__enter__()
 
 
@@ -333,8 +333,12 @@ def test_wrong_options_of_objects_are_refused(tmp_path: Path) -> None:
         run_sink(S3Sink, config).__enter__()
 
 
-def test_documents_are_lines_of_a_bulk() -> None:
-    with run_sink(ElasticsearchSink, {"connection.url": "http://127.0.0.1:9"}) as sink:
+def test_documents_are_lines_of_a_bulk(web: str) -> None:
+    with run_sink(ElasticsearchSink, {"connection.url": web}) as sink:
+        sink.connector.stop()
+        sink.connector.start(
+            {**sink.connector.config, "connection.url": ["http://127.0.0.1:9"]}, sink.context
+        )
         with pytest.raises(RetriableError, match="does not answer"):
             sink.put([sink.record("T", {"id": 1}, "a")])
         sink.put([sink.record("T", {"id": 1}), sink.record("T", None, "a"), sink.record("T", "text", "a")])
@@ -344,3 +348,18 @@ def test_documents_are_lines_of_a_bulk() -> None:
             "the value is null; behavior.on",
             "a str is no document",
         ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "said"),
+    [
+        (ElasticsearchSink, {"connection.url": "localhost:9200"}, "'localhost:9200' is not a URL"),
+        (ElasticsearchSink, {"connection.url": "http://127.0.0.1:9"}, "does not answer"),
+        (RedisSink, {"redis.uri": "127.0.0.1"}, "redis.uri: Redis URL must specify"),
+        (HttpSink, {"http.url": "ftp://x", "http.authorization.type": "none"}, "'ftp://x' is not a URL"),
+    ],
+)
+def test_addresses_that_are_none_are_refused_at_once(kind: Any, config: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError) as raised:
+        run_sink(kind, config).__enter__()
+    assert said in str(raised.value)

@@ -8,13 +8,15 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from barnabas.connect.connectors import SinkConnector, SinkContext
-from barnabas.connect.errors import DataError, RetriableError
+from barnabas.connect.errors import ConnectError, DataError, OptionError, RetriableError
 from barnabas.connect.kinds.talking import BUSY, Talk, plain_json
 from barnabas.connect.options import Config, ConnectorOption, Importance, Type
 from barnabas.connect.records import SinkRecord
+
+CHECK_S: Final = 5.0
 
 
 class ElasticsearchSink(SinkConnector):
@@ -75,17 +77,30 @@ class ElasticsearchSink(SinkConnector):
         ),
     )
 
+    @classmethod
+    def check(cls, config: Config) -> Mapping[str, str]:
+        """Also asks the servers; one that answers is enough."""
+        said = {"connection.url": "connection.url names no server"}
+        try:
+            talks = _talks(config, min(config["read.timeout.ms"] / 1000, CHECK_S))
+        except (OptionError, OSError) as error:
+            return {"connection.url": str(error)}
+        for talk in talks:
+            try:
+                talk.ask("GET", "/")
+                return {}
+            except RetriableError as error:
+                said = {"connection.url": str(error)}
+            except ConnectError as error:
+                said = {"connection.username": str(error)}
+            finally:
+                talk.close()
+        return said
+
     def start(self, config: Config, context: SinkContext) -> None:
         """See SinkConnector."""
         super().start(config, context)
-        headers = {}
-        if config["connection.username"]:
-            login = f"{config['connection.username']}:{config['connection.password'] or ''}".encode()
-            headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
-        timeout_s = config["read.timeout.ms"] / 1000
-        self._talks = [
-            Talk(url, timeout_s, headers, config["connection.ca.file"]) for url in config["connection.url"]
-        ]
+        self._talks = _talks(config, config["read.timeout.ms"] / 1000)
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         """See SinkConnector."""
@@ -155,3 +170,12 @@ class ElasticsearchSink(SinkConnector):
         """See SinkConnector."""
         for talk in getattr(self, "_talks", ()):
             talk.close()
+
+
+def _talks(config: Config, timeout_s: float) -> list[Talk]:
+    """Raises OptionError."""
+    headers = {}
+    if config["connection.username"]:
+        login = f"{config['connection.username']}:{config['connection.password'] or ''}".encode()
+        headers["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
+    return [Talk(url, timeout_s, headers, config["connection.ca.file"]) for url in config["connection.url"]]

@@ -6,12 +6,12 @@ The sink has the options of Aiven's http-connector-for-apache-kafka.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from barnabas.connect.connectors import Batch, SinkConnector, SinkContext, SourceConnector, SourceContext
-from barnabas.connect.errors import ConnectError, DataError
+from barnabas.connect.errors import ConnectError, DataError, OptionError
 from barnabas.connect.kinds.talking import Talk, plain_json
 from barnabas.connect.options import Config, ConnectorOption, Importance, Type
 from barnabas.connect.records import Json, SinkRecord, SourceRecord
@@ -47,6 +47,11 @@ class HttpSink(SinkConnector):
         ),
         ConnectorOption("http.timeout", Type.INT, 30, Importance.LOW, "HTTP timeout, in seconds.", lo=1),
     )
+
+    @classmethod
+    def check(cls, config: Config) -> Mapping[str, str]:
+        """See Connector."""
+        return _wrong_url("http.url", config["http.url"])
 
     def start(self, config: Config, context: SinkContext) -> None:
         """See SinkConnector."""
@@ -104,6 +109,11 @@ class HttpSource(SourceConnector):
         ConnectorOption("headers", Type.LIST, "", doc="Headers: name:value,..."),
         ConnectorOption("timeout.ms", Type.INT, 30_000, doc="How long a request may take.", lo=1),
     )
+
+    @classmethod
+    def check(cls, config: Config) -> Mapping[str, str]:
+        """See Connector."""
+        return _wrong_url("url", config["url"].replace("${offset}", "0"))
 
     def start(self, config: Config, context: SourceContext) -> None:
         """See SourceConnector."""
@@ -164,3 +174,12 @@ def at_pointer(value: Any, pointer: str) -> Any:
         name = part.replace("~1", "/").replace("~0", "~")
         value = value[int(name)] if isinstance(value, list) else value[name]
     return value
+
+
+def _wrong_url(option: str, url: str) -> dict[str, str]:
+    """What is wrong with a URL; it is not asked, since a request may do something there."""
+    try:
+        Talk(url, 1.0).close()
+    except OptionError as error:
+        return {option: str(error)}
+    return {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.connect.connectors import SinkConnector, SinkContext
 from barnabas.connect.converters.simple import java_text
@@ -15,6 +15,7 @@ from barnabas.connect.records import SinkRecord
 if TYPE_CHECKING:
     import redis
 
+CHECK_S: Final = 5.0
 COMMANDS = ("SET", "HSET", "XADD", "LPUSH", "RPUSH", "SADD", "ZADD", "JSONSET")
 
 
@@ -54,20 +55,25 @@ class RedisSink(SinkConnector):
 
     def start(self, config: Config, context: SinkContext) -> None:
         """See SinkConnector."""
-        import redis
-
         super().start(config, context)
-        uri = (
-            f"redis://{config['redis.hosts'].split(',')[0]}" if config["redis.hosts"] else config["redis.uri"]
-        )
-        more: dict[str, Any] = {"password": config["redis.password"]} if config["redis.password"] else {}
-        try:
-            self._redis: redis.Redis = redis.Redis.from_url(uri, socket_timeout=30, **more)
-        except ValueError as error:
-            raise OptionError(f"redis.uri: {error}", "redis.uri") from None
+        self._redis = _client(config, 30.0)
         self._asked(self._redis.ping)
 
-    def _asked(self, work: Any) -> Any:
+    @classmethod
+    def check(cls, config: Config) -> dict[str, str]:
+        """Also asks the server."""
+        try:
+            client = _client(config, CHECK_S)
+            try:
+                cls._asked(client.ping)
+            finally:
+                client.close()
+        except ConnectError as error:
+            return {getattr(error, "option", "") or "redis.uri": str(error)}
+        return {}
+
+    @staticmethod
+    def _asked(work: Any) -> Any:
         """Raises RetriableError if Redis does not answer, ConnectError if it refuses."""
         import redis
 
@@ -147,3 +153,17 @@ def _fields(value: Any) -> dict[Any, Any]:
     if not isinstance(value, dict) or not value:
         raise DataError(f"a {type(value).__name__} has no fields for a hash or stream")
     return {name: _text(item) for name, item in value.items() if item is not None}
+
+
+def _client(config: Config, timeout_s: float) -> redis.Redis:
+    """Raises OptionError."""
+    import redis
+
+    hosts = config["redis.hosts"]
+    uri = f"redis://{hosts.split(',')[0]}" if hosts else config["redis.uri"]
+    more: dict[str, Any] = {"password": config["redis.password"]} if config["redis.password"] else {}
+    try:
+        made: redis.Redis = redis.Redis.from_url(uri, socket_timeout=timeout_s, **more)
+    except ValueError as error:
+        raise OptionError(f"redis.uri: {error}", "redis.uri") from None
+    return made

@@ -80,6 +80,7 @@ def validate(
     texts = {name: text for name, text in config.items() if text is not None}
     named = str(texts.get("connector.class") or "").strip()
     if not named:
+        texts.pop("connector.class", None)
         return _unknown(texts)
     plugin = find_plugin(named)
     kind = plugin.load()
