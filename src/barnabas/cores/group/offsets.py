@@ -88,7 +88,7 @@ def _check_classic_commit(proposal: Proposal, group: ClassicGroup, event: Commit
     if event.generation_id < 0 and group.is_empty:
         return  # an administrator, or a consumer that only stores its offsets here
     if event.generation_id >= 0 or event.member_id or event.group_instance_id is not None:
-        member = group.require_member(event.member_id, event.group_instance_id)
+        member = group.require(event.member_id, event.group_instance_id)
         if event.generation_id != group.generation_id:
             raise ApiError(
                 ErrorCode.ILLEGAL_GENERATION,

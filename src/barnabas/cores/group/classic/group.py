@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, Self
 
-from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.cores.group.membership import StaticMembers
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
@@ -86,7 +86,7 @@ class ClassicMember:
 
 
 @dataclass(slots=True)
-class ClassicGroup:
+class ClassicGroup(StaticMembers[ClassicMember]):
     """A stored group is never modified; only drafts are (see proposal)."""
 
     group_id: str
@@ -152,24 +152,6 @@ class ClassicGroup:
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
-
-    def require_member(self, member_id: str, group_instance_id: str | None) -> ClassicMember:
-        """Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another process has become the static member."""
-        if group_instance_id is not None:
-            current_id = self.static_ids.get(group_instance_id)
-            if current_id is None:
-                raise ApiError(
-                    ErrorCode.UNKNOWN_MEMBER_ID,
-                    f"no static member {group_instance_id!r} in {self.group_id!r}",
-                )
-            if current_id != member_id:
-                raise ApiError(
-                    ErrorCode.FENCED_INSTANCE_ID, f"{group_instance_id!r} is now member {current_id!r}"
-                )
-        member = self.members.get(member_id)
-        if member is None:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member {member_id!r} in {self.group_id!r}")
-        return member
 
     def supports(self, protocol_type: str, protocols: Iterable[tuple[str, bytes]]) -> bool:
         """Whether a member with these protocols can join: all members must share at least one."""

@@ -121,7 +121,7 @@ def _join_known_member(proposal: Proposal, group: ClassicGroup, event: JoinGroup
             )
         _add_member(proposal, group, event, event.member_id)
         return
-    member = group.require_member(event.member_id, event.group_instance_id)
+    member = group.require(event.member_id, event.group_instance_id)
     same = member.protocols == event.protocols
     match group.state:
         case ClassicState.PREPARING_REBALANCE:

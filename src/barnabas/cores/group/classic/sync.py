@@ -58,7 +58,7 @@ def decide_sync(proposal: Proposal, event: SyncGroup) -> None:
     if isinstance(stored, ConsumerGroup):
         consumer_classic.decide_sync(proposal, stored, event)
         return
-    stored.require_member(event.member_id, event.group_instance_id)
+    stored.require(event.member_id, event.group_instance_id)
     _require_generation(stored, event.generation_id)
     for asked, actual in (
         (event.protocol_type, stored.protocol_type),
@@ -123,7 +123,7 @@ def decide_heartbeat(proposal: Proposal, event: Heartbeat) -> None:
     if isinstance(group, ConsumerGroup):
         consumer_classic.decide_heartbeat(proposal, group, event)
         return
-    member = group.require_member(event.member_id, event.group_instance_id)
+    member = group.require(event.member_id, event.group_instance_id)
     _require_generation(group, event.generation_id)
     if group.state is ClassicState.EMPTY:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{event.group_id!r} has no members")
@@ -172,7 +172,7 @@ def _leave(proposal: Proposal, group: ClassicGroup, leaving: LeavingMember) -> E
         return ErrorCode.NONE
     else:
         try:
-            group.require_member(member_id, leaving.group_instance_id)
+            group.require(member_id, leaving.group_instance_id)
         except ApiError as refusal:
             return refusal.code
     drop_member(proposal, group, member_id)

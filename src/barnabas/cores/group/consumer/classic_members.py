@@ -128,9 +128,7 @@ def _identify(proposal: Proposal, group: ConsumerGroup, event: JoinGroup, member
 def _require_classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int
 ) -> ConsumerMember:
-    if instance_id is not None:
-        group.require_static(instance_id, member_id)
-    member = group.require_member(member_id)
+    member = group.require(member_id, instance_id)
     if member.classic is None:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} does not speak the classic protocol")
     if generation_id != member.epoch:

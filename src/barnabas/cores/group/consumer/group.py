@@ -16,7 +16,7 @@ from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple, Self
 
 from barnabas.cores.group.assignors import NOTHING, Assignment, TopicPartition
-from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.cores.group.membership import StaticMembers
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -83,7 +83,7 @@ class ResolvedRegex(NamedTuple):
 
 
 @dataclass(slots=True)
-class ConsumerGroup:
+class ConsumerGroup(StaticMembers[ConsumerMember]):
     """A stored group is never modified; only drafts are (see proposal)."""
 
     group_id: str
@@ -156,24 +156,6 @@ class ConsumerGroup:
         """The topics that a member subscribes to, by name or expression."""
         resolved = self.regexes.get(member.regex) if member.regex else None
         return member.topics | resolved.topics if resolved else member.topics
-
-    def require_member(self, member_id: str) -> ConsumerMember:
-        """The member with this id. Raises ApiError UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member {member_id!r} in {self.group_id!r}")
-        return member
-
-    def require_static(self, instance_id: str, member_id: str) -> ConsumerMember:
-        """The member with an instance id. Raises ApiError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-        current_id = self.static_ids.get(instance_id)
-        if current_id is None:
-            raise ApiError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"no static member {instance_id!r} in {self.group_id!r}"
-            )
-        if current_id != member_id:
-            raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id!r} is now member {current_id!r}")
-        return self.members[current_id]
 
     def preferred_assignor(self, known: Mapping[str, object], default: str) -> str:
         """The assignor that most members ask for, or `default`."""

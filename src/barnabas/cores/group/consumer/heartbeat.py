@@ -184,10 +184,7 @@ def _join_static(
 
 def _leave(proposal: Proposal, event: ConsumerHeartbeat) -> None:
     group = consumer_group_for(proposal, event.group_id, create=False)
-    if event.instance_id is None:
-        member = group.require_member(event.member_id)
-    else:
-        member = group.require_static(event.instance_id, event.member_id)
+    member = group.require(event.member_id, event.instance_id)
     if event.member_epoch == LEAVE_STATIC_EPOCH:
         away = replace(member, epoch=LEAVE_STATIC_EPOCH, state=MemberState.STABLE, revoking=NOTHING)
         records.write_current(proposal, group, away)

@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 from uuid import UUID
 
 from barnabas.cores.group.assignors import NOTHING, Assignment, AssignSpec, TopicPartition
-from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.cores.group.membership import Members
 
 
 class ShareGroupState(StrEnum):
@@ -47,7 +47,7 @@ class ShareTopic(NamedTuple):
 
 
 @dataclass(slots=True)
-class ShareGroup:
+class ShareGroup(Members[ShareMember]):
     """A stored group is never modified; only drafts are (see proposal)."""
 
     group_id: str
@@ -97,13 +97,6 @@ class ShareGroup:
     def subscribed_topics(self) -> frozenset[str]:
         """All topics that any member subscribes to."""
         return frozenset().union(*(member.topics for member in self.members.values()))
-
-    def require_member(self, member_id: str) -> ShareMember:
-        """The member with this id. Raises ApiError UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member {member_id!r} in {self.group_id!r}")
-        return member
 
 
 def assign_simple(spec: AssignSpec, ready: Mapping[UUID, frozenset[int]]) -> dict[str, Assignment]:

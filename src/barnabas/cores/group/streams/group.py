@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import Any, Final, NamedTuple, Self
 
+from barnabas.cores.group.membership import StaticMembers
 from barnabas.cores.group.streams.topology import Configured, Topology
-from barnabas.wire.errors import ApiError, ErrorCode
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -112,7 +112,7 @@ class StreamsMember:
 
 
 @dataclass(slots=True)
-class StreamsGroup:
+class StreamsGroup(StaticMembers[StreamsMember]):
     """A stored group is never modified; only drafts are (see proposal)."""
 
     group_id: str
@@ -190,24 +190,6 @@ class StreamsGroup:
     def subscribes_to(self, topic: str) -> bool:
         """Whether the group has members whose tasks read a topic."""
         return bool(self.members) and topic in self.subtopology_of
-
-    def require_member(self, member_id: str) -> StreamsMember:
-        """The member with this id. Raises ApiError UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member {member_id!r} in {self.group_id!r}")
-        return member
-
-    def require_static(self, instance_id: str, member_id: str) -> StreamsMember:
-        """The member with an instance id. Raises ApiError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-        current_id = self.static_ids.get(instance_id)
-        if current_id is None:
-            raise ApiError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"no static member {instance_id!r} in {self.group_id!r}"
-            )
-        if current_id != member_id:
-            raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id!r} is now member {current_id!r}")
-        return self.members[current_id]
 
     def assigned_at(self, member: StreamsMember, topic: str, partition: int) -> int | None:
         """The member epoch at which a member got the task that reads a partition; None if it does not have the task."""

@@ -271,10 +271,7 @@ def _join_static(
 
 def _leave(proposal: Proposal, event: StreamsHeartbeat) -> None:
     group = streams_group_for(proposal, event.group_id, create=False)
-    if event.instance_id is None:
-        member = group.require_member(event.member_id)
-    else:
-        member = group.require_static(event.instance_id, event.member_id)
+    member = group.require(event.member_id, event.instance_id)
     if event.shutdown:
         group.shutdown_by = member.member_id
     if event.member_epoch == LEAVE_STATIC_EPOCH:
