@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
-import sys
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +14,7 @@ from barnabas.cli.groups.group import app
 from barnabas.cli.groups.share import alter_shares, share_offsets_of
 from barnabas.terminal.administering import administer, explain_error, saying
 from barnabas.terminal.errors import EXIT_OK, CliError, UsageError
+from barnabas.terminal.files import read_text
 from barnabas.terminal.offsets import Clock, parse_place
 from barnabas.terminal.options import AsJson, AsJsonAlready, Bootstrap, Properties, Verbose
 from barnabas.terminal.output import count_of, print_json, print_table, summarize
@@ -159,14 +158,11 @@ def import_offsets(
 ) -> int:
     """Set offsets that `group export` wrote; shows what would change unless --execute is given."""
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
-        rows = [json_module.loads(line) for line in text.splitlines() if line.strip()]
+        rows = [json_module.loads(line) for line in read_text(file).splitlines() if line.strip()]
         wanted: dict[str, dict[Key, int]] = {}
         for row in rows:
             name = group or str(row["group"])
             wanted.setdefault(name, {})[str(row["topic"]), int(row["partition"])] = int(row["offset"])
-    except OSError as error:
-        raise CliError(f"cannot read {file}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise CliError(f"{file} is not what `barnabas group export` writes: {error}") from None
     with administer(bootstrap, properties, verbose) as admin:

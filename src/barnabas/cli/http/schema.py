@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import quote
@@ -13,6 +12,7 @@ import typer
 
 from barnabas.client.registry import BadAddress, NoRegistry, RegistryError, request
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError, UsageError
+from barnabas.terminal.files import read_text
 from barnabas.terminal.options import AsJson
 from barnabas.terminal.output import print_json, summarize
 from barnabas.terminal.runner import example, new_app
@@ -85,10 +85,7 @@ def subject_path(subject: str) -> str:
 
 def wanted(file: Path, kind: str | None, references: list[str] | None) -> dict[str, Any]:
     """The body that registers a file. Raises CliError."""
-    try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CliError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    text = read_text(file)
     if kind is None:
         found = BY_SUFFIX.get(file.suffix.lower())
         if found is None:
@@ -298,10 +295,10 @@ def import_schemas(
 ) -> int:
     """Register versions with the ids and numbers that they have in the file."""
     try:
-        lines = (sys.stdin.read() if str(file) == "-" else file.read_text()).splitlines()
+        lines = read_text(file).splitlines()
         rows = [json.loads(line) for line in lines if line.strip()]
         subjects = list(dict.fromkeys(str(row["subject"]) for row in rows))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise CliError(f"{file} is not what `barnabas schema export` writes: {error}") from None
     held = {}
     for subject in subjects:

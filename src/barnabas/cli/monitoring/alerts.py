@@ -12,6 +12,7 @@ from barnabas.cli.monitoring.asking import DEFAULT_URL, MonitorUrl, ask
 from barnabas.terminal.administering import options_of
 from barnabas.terminal.connection import connect
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError
+from barnabas.terminal.files import read_text
 from barnabas.terminal.options import AsJson, Bootstrap, Properties
 from barnabas.terminal.output import count_of, print_json, print_table
 from barnabas.terminal.runner import example, new_app, say_error
@@ -30,13 +31,11 @@ def checked(file: Path) -> AlertFile:
     from barnabas.monitor.alerts.rules import RulesError, parse_rules
 
     try:
-        return parse_rules(file.read_text())
+        return parse_rules(read_text(file))
     except RulesError as error:
         for mistake in error.mistakes:
             say_error("barnabas alerts", f"{file} line {mistake.line}: {mistake.text}")
         raise CliError(f"{file} has {count_of(len(error.mistakes), 'mistake')}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise CliError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
 
 
 @app.command(epilog=example("barnabas alerts check alerts.yaml"))

@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
@@ -20,6 +19,7 @@ from barnabas.client.registry import BadAddress, Registry, RegistryError
 from barnabas.schemas.codecs import Mismatch
 from barnabas.schemas.framing import NotFramed, Schema, frame, named_schema
 from barnabas.terminal.errors import CliError, UsageError
+from barnabas.terminal.files import read_text
 
 if TYPE_CHECKING:
     from barnabas.cli.records.formatting import Writer
@@ -157,13 +157,7 @@ class Codecs:
     def _of_subject(self, subject: str, wanted: Wanted) -> Schema:
         if wanted.file is None:
             return self.registry.newest(subject)
-        try:
-            text = Path(wanted.file).read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise CliError(
-                f"{wanted.file} cannot be read: {getattr(error, 'strerror', None) or error}"
-            ) from None
-        return self.registry.by_id(self.registry.register(subject, wanted.kind, text))
+        return self.registry.by_id(self.registry.register(subject, wanted.kind, read_text(wanted.file)))
 
     def _answer(self, ask: Callable[[], Schema]) -> Schema:
         try:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from barnabas.sql import Connection, Error, connect
 from barnabas.terminal.errors import CliError
+from barnabas.terminal.files import read_text
 
 SETTINGS: Final = "ksql-migrations.properties"
 URL: Final = "ksql.server.url"
@@ -54,12 +55,7 @@ class Migration:
     @property
     def text(self) -> str:
         """Its statements. Raises CliError."""
-        try:
-            return self.path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CliError(
-                f"{self.path} cannot be read: {getattr(error, 'strerror', None) or error}"
-            ) from None
+        return read_text(self.path)
 
     @property
     def checksum(self) -> str:
@@ -77,13 +73,7 @@ class Project:
     @classmethod
     def at(cls, settings: Path) -> Project:
         """The project of a file of settings. Raises CliError."""
-        try:
-            lines = settings.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            said = getattr(error, "strerror", None) or error
-            raise CliError(
-                f"{settings} cannot be read: {said}; `barnabas sql migrate new-project DIR URL` makes one"
-            ) from None
+        lines = read_text(settings, "`barnabas sql migrate new-project DIR URL` makes one").splitlines()
         pairs = [line.partition("=") for line in lines if line.strip() and line.strip()[0] not in "#!"]
         found = {name.strip(): value.strip() for name, _, value in pairs}
         if not found.get(URL):

@@ -18,6 +18,7 @@ from urllib.parse import quote, urlsplit
 from barnabas.terminal import profiles
 from barnabas.terminal.ending import end_process
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError
+from barnabas.terminal.files import read_text
 
 NAME: Final = "ksql"
 OUTPUTS: Final = {"TABULAR": "table", "TABLE": "table", "JSON": "json", "CSV": "csv"}
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
         shell.properties |= _properties(given.config_file)
     texts = list(given.execute or [])
     if given.file is not None:
-        texts.append(_text(given.file))
+        texts.append(read_text(given.file))
     if not texts:
         shell.interact(profiles.path().with_name("sql_history"))
         return EXIT_OK
@@ -95,16 +96,9 @@ def _url(words: Sequence[str], user: str | None, password: str | None) -> str:
 
 
 def _properties(file: Path) -> dict[str, str]:
-    lines = [line.strip() for line in _text(file).splitlines()]
+    lines = [line.strip() for line in read_text(file).splitlines()]
     pairs = [line.partition("=") for line in lines if line and line[0] not in "#!"]
     return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CliError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def script() -> None:

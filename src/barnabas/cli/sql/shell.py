@@ -18,6 +18,7 @@ from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.grammar import is_complete, read_statements
 from barnabas.pipelines.fronts.sql.types import GENERIC, STRING, SqlType
 from barnabas.terminal.errors import CliError
+from barnabas.terminal.files import read_text
 
 PROMPT: Final = "sql> "
 MORE: Final = "...> "
@@ -136,11 +137,7 @@ class Shell:
         print(f"Session will be spooled to {path}\nEnter SPOOL OFF to disable")
 
     def _script(self, path: str) -> None:
-        try:
-            text = Path(path).expanduser().read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise CliError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-        self.run(text)
+        self.run(read_text(path))
 
     def _query(self, text: str) -> None:
         lines = self.client.lines(text + ";", self.properties, self.seconds_max)

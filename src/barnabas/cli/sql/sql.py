@@ -14,6 +14,7 @@ from barnabas.services.row import needs_extra
 from barnabas.services.rows.sql import SQL
 from barnabas.terminal import profiles
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError, UsageError
+from barnabas.terminal.files import read_text
 from barnabas.terminal.runner import example, new_app
 
 app = new_app("SQL on streams: a shell that talks to a server, and the server.")
@@ -62,10 +63,7 @@ def sql(
     shell = Shell(SqlClient(url), output.lower())
     texts = list(execute or [])
     if file is not None:
-        try:
-            texts.append(file.read_text())
-        except (OSError, UnicodeDecodeError) as error:
-            raise CliError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        texts.append(read_text(file))
     if texts:
         try:
             for text in lines_of(texts):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.services.option import ServiceOption
 from barnabas.services.row import Given, Row
 from barnabas.terminal.errors import CliError, UsageError
+from barnabas.terminal.files import read_text
 
 if TYPE_CHECKING:
     from barnabas.http.server import HttpServer
@@ -40,10 +41,7 @@ def make(given: Given) -> HttpServer:
     texts: dict[str, str] = {}
     if values["config"] is not None:
         try:
-            texts = {row.name: row.value for row in parse_properties(values["config"].read_text())}
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise CliError(f"{values['config']} cannot be read: {reason}") from None
+            texts = {row.name: row.value for row in parse_properties(read_text(values["config"]))}
         except ConfigError as error:
             raise CliError(f"{values['config']}: {error}") from None
     if values["group"]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.services.option import ServiceOption
 from barnabas.services.row import Given, Row
-from barnabas.terminal.errors import CliError, UsageError
+from barnabas.terminal.errors import UsageError
+from barnabas.terminal.files import read_text
 
 if TYPE_CHECKING:
     from barnabas.http.server import HttpServer
@@ -54,7 +55,7 @@ def spark_settings(pairs: list[str] | None, option: str = "--conf") -> dict[str,
 def make(given: Given) -> HttpServer:
     """A server that is not started yet. Raises UsageError, CliError."""
     values = given.values
-    texts = [_text(file) for file in values["files"] or ()]
+    texts = [read_text(file) for file in values["files"] or ()]
     settings = spark_settings(values["conf"])
     from barnabas.pipelines.serving.serve import ServerOptions, make_server
 
@@ -73,16 +74,6 @@ def make(given: Given) -> HttpServer:
 def check(values: Mapping[str, Any], prefix: str) -> None:
     """See Row."""
     spark_settings(values["conf"], f"{prefix}conf")
-
-
-def _text(file: Path) -> str:
-    """Raises CliError."""
-    if not file.is_file():
-        raise CliError(f"{file}: no such file")
-    try:
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CliError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def ready(given: Given, health: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.services.option import ServiceOption
 from barnabas.services.row import Given, Row
 from barnabas.terminal.errors import CliError
+from barnabas.terminal.files import read_text
 
 if TYPE_CHECKING:
     from barnabas.http.server import HttpServer
@@ -51,11 +52,7 @@ def read_hooks(file: Path | None) -> dict[str, tuple[str, str]]:
 def _lines(file: Path | None) -> list[tuple[int, str]]:
     if file is None:
         return []
-    try:
-        text = file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CliError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    rows = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
+    rows = [(number, line.strip()) for number, line in enumerate(read_text(file).splitlines(), 1)]
     return [(number, line) for number, line in rows if line and not line.startswith("#")]
 
 

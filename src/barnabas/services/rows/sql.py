@@ -10,7 +10,7 @@ from barnabas.services.option import ServiceOption
 from barnabas.services.row import Given, Row
 from barnabas.services.rows.pipelines import OPTIONS as OF_PIPELINES
 from barnabas.services.rows.pipelines import check, spark_settings
-from barnabas.terminal.errors import CliError
+from barnabas.terminal.files import read_text
 
 if TYPE_CHECKING:
     from barnabas.http.server import HttpServer
@@ -42,7 +42,7 @@ OPTIONS: Final = {
 def make(given: Given) -> HttpServer:
     """A server that is not started yet. Raises UsageError, CliError."""
     values = given.values
-    statements = "" if values["queries_file"] is None else _text(values["queries_file"])
+    statements = "" if values["queries_file"] is None else read_text(values["queries_file"])
     from barnabas.pipelines.serving.serve import ServerOptions
     from barnabas.pipelines.sql.serve import make_sql_server
 
@@ -59,14 +59,6 @@ def make(given: Given) -> HttpServer:
         return values["registry"] or (None if neighbour is None else neighbour.url)
 
     return make_sql_server(options, given.http, statements, registry)
-
-
-def _text(file: Path) -> str:
-    """Raises CliError."""
-    try:
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CliError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def ready(given: Given, health: Mapping[str, Any]) -> str:
