@@ -146,6 +146,11 @@ COMMANDS: Final = (
         also=("barnabas.cli.debugging.slow",),
     ),
     Command(
+        "import",
+        "barnabas.cli.clusters.importing",
+        "Make a data directory of those of Apache Kafka.",
+    ),
+    Command(
         "recover",
         "barnabas.cli.clusters.recover",
         "Restore the metadata of a broker after its file was lost.",

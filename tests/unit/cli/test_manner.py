@@ -39,6 +39,7 @@ ASK_NO_CLUSTER = {
     "cluster start-broker",
     "config samples",
     "debug stacks",
+    "import",
     "log dump",
     "log repair",
     "profile list",

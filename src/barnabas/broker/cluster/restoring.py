@@ -170,7 +170,7 @@ async def restore(log_dirs: Sequence[Path], now_ms: int, *, apply: bool) -> Rest
     if base is not None:
         shutil.copyfile(base, fresh)
     try:
-        restored = await _complete(fresh, found, now_ms)
+        restored = await complete(fresh, found, now_ms)
         restored.base, restored.tree = base, tree_path
         if apply:
             restored.damaged = _put_in_place(fresh, tree_path, now_ms)
@@ -180,7 +180,7 @@ async def restore(log_dirs: Sequence[Path], now_ms: int, *, apply: bool) -> Rest
             path.unlink(missing_ok=True)
 
 
-async def _complete(path: Path, found: Found, now_ms: int) -> Restored:
+async def complete(path: Path, found: Found, now_ms: int) -> Restored:
     """Make the tree at `path`, which may be new, agree with the contents of the log dirs."""
     tree = LocalTree.open(path, lambda: now_ms)
     try:
