@@ -3,6 +3,7 @@ it, with the servers themselves, is in test_import.py."""
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import tarfile
 from pathlib import Path
@@ -77,6 +78,11 @@ def test_what_is_refused(kafka: Path, tmp_path: Path) -> None:
     (new / "file").write_text("mine")
     assert b"is not empty" in OFFLINE("import", "--from", str(kafka), "--data", str(new), code=1).stderr
     shutil.rmtree(new)
+    with (kafka / ".lock").open("wb") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        assert (
+            b"stop Kafka first" in OFFLINE("import", "--from", str(kafka), "--data", str(new), code=1).stderr
+        )
     log = kafka / "__cluster_metadata-0" / f"{0:020}.log"
     data = bytearray(log.read_bytes())
     data[len(data) // 2] ^= 1

@@ -30,7 +30,7 @@ from barnabas.cores.znode_ops import Create, Op, Set
 from barnabas.records.units import LeaderEpoch, Offset
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import MetaProperties, TopicPartition
-from barnabas.storage.errors import CorruptCheckpoint, StorageError
+from barnabas.storage.errors import CorruptCheckpoint, LogDirLocked, StorageError
 from barnabas.storage.log_dir import CLEAN_SHUTDOWN_FILE, LogDir, parse_folder_name
 
 OFFSET_FILES: Final = (
@@ -106,7 +106,10 @@ def _lock(path: Path) -> LogDir:
             f"{path} is a data directory of Barnabas: `barnabas start --data {path}` opens it as it is"
         )
     log_dir = LogDir(str(path.absolute()))
-    log_dir.lock()  # raises if Kafka still runs: Java takes the same kind of lock
+    try:
+        log_dir.lock()  # Java takes the same kind of lock
+    except LogDirLocked:
+        raise CannotImport(f"{path} is in use by a broker that runs; stop Kafka first") from None
     return log_dir
 
 
