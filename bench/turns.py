@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import logging
 import subprocess
@@ -24,6 +25,7 @@ from typing import Any, Final, Self
 
 from barnabas.client.connection import Connection
 from barnabas.client.options import ClientOptions, parse_bootstrap
+from barnabas.runtime.garbage import ShortCollections
 from barnabas.runtime.watchdog import Watchdog
 from barnabas.testing import Broker
 from barnabas.wire.errors import ErrorCode
@@ -90,7 +92,12 @@ def serve() -> None:
     """Run a broker; `begin` and `end` on standard input enclose what is measured."""
     stacks = Stacks()
     logging.getLogger("barnabas.watchdog").addHandler(stacks)
+    # As in `barnabas start`.
+    gc.disable()
     with Broker(OPTIONS) as broker:
+        gc.freeze()
+        gc.enable()
+        ShortCollections().start()
         assert broker._loop is not None
         print(broker.port, flush=True)
         for line in sys.stdin:

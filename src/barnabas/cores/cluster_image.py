@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
@@ -51,6 +52,13 @@ class PartitionImage:
             controller_epoch=state.controller_epoch,
             recovering=state.recovering,
         )
+
+
+@lru_cache(maxsize=4096)
+def _in_state(partition: PartitionImage, data: bytes, version: int) -> PartitionImage:
+    """`with_state`, by the payload of the state node. Most partitions of a cluster have one of a few states; those share an
+    object, and of a hundred thousand payloads only the different ones are decoded. Raises BadPayload, without the path."""
+    return partition.with_state(layout.decode_state("", data, version))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +249,10 @@ class ClusterImage:
         elif len(parts) == 6 and parts[5] == "state" and name in self.topics:
             partitions, index = self.topics[name].partitions, int(parts[4])
             if index in partitions:
-                partitions[index] = partitions[index].with_state(layout.decode_state(path, data, version))
+                try:
+                    partitions[index] = _in_state(partitions[index], data, version)
+                except layout.BadPayload as error:
+                    raise layout.BadPayload(f"{path}{error}") from None
 
     def _put_assignment(self, name: str, assignment: Assignment, version: int) -> None:
         before = self.topics.get(name)

@@ -66,10 +66,15 @@ def load_dir(
     # Handing over a log to a thread costs as much as opening an empty one, so logs are handed over in groups. After a crash
     # groups are small, so that logs which take long to scan do not wait for each other.
     step = LOGS_PER_TASK_CLEAN if log_dir.clean else LOGS_PER_TASK
+    configs: dict[str, LogConfig] = {}
+
+    def config_once(topic: str) -> LogConfig:
+        known = configs.get(topic)
+        return configs.setdefault(topic, config_of(topic)) if known is None else known
 
     def load_some(at: int) -> list[Loaded]:
         return [
-            _load(folder, name, now_ms, config_of, log_dir.clean, offsets, mended)
+            _load(folder, name, now_ms, config_once, log_dir.clean, offsets, mended)
             for folder, name in rows[at : at + step]
         ]
 

@@ -33,6 +33,7 @@ from barnabas.cores.controller import (
     decide_controller,
 )
 from barnabas.cores.elections import (
+    PARTITIONS_PER_PIECE,
     decide_asked_elections,
     decide_balance,
     decide_elections,
@@ -314,10 +315,12 @@ class Controller:
         refused: dict[tuple[str, int], ApiError] = {}
         elected: set[tuple[str, int]] = set()
 
-        def decide() -> Iterator[Op]:
+        def decide() -> Iterator[Op | None]:
             self.require_office()
             guarded = False
-            for partition in partitions:
+            for number, partition in enumerate(partitions, 1):
+                if number % PARTITIONS_PER_PIECE == 0:
+                    yield None
                 try:
                     ops = tuple(decide_one(self.image, *partition))
                 except ApiError as error:
