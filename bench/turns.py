@@ -13,6 +13,7 @@ import asyncio
 import gc
 import json
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -303,6 +304,17 @@ def table(found: list[dict[str, Any]]) -> list[list[str]]:
     ]
 
 
+def page(found: list[dict[str, Any]], scale: float) -> str:
+    """results/turns.md."""
+    about = machine()
+    return (
+        "# Turns of the loop during the heaviest requests\n\n"
+        f"{about['cores']} cores ({about['cpu']}), load {os.getloadavg()[1]:.0f}; {scale:g} of the counts in the names. "
+        "*turn, CPU ms*: the processor time of the loop's thread in the longest turn; goal: 20. *turn ms* and *ping* are by "
+        "the clock, and mean something on a quiet machine only.\n\n" + markdown(table(found)) + "\n"
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
@@ -338,11 +350,10 @@ def main() -> int:
     rows = table(found)
     print("\n" + aligned(rows))
     if not options.no_files and options.only is None:
-        head = (
-            f"# Turns of the loop during the heaviest requests\n\n{machine()}; scale {options.scale:g}.\n\n"
+        (RESULTS / "turns.md").write_text(page(found, options.scale))
+        (RESULTS / "turns.json").write_text(
+            json.dumps({"scale": options.scale, "rows": found}, indent=1) + "\n"
         )
-        (RESULTS / "turns.md").write_text(head + markdown(rows) + "\n")
-        (RESULTS / "turns.json").write_text(json.dumps(found, indent=1) + "\n")
     return int(any(row["over"] for row in found))
 
 

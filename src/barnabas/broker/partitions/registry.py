@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.partitions")
 
 LOGS_PER_TURN = 100
-LOGS_MADE_PER_TURN = 4
+LOGS_MADE_PER_TURN = 16
 
 
 def no_transactions(partition: Replica, header: BatchHeader) -> bool:
