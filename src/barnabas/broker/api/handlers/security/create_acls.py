@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from barnabas.broker.api.access import refuse
 from barnabas.broker.api.context import Context
@@ -19,6 +19,7 @@ from barnabas.cores.acl import (
     Rule,
     Rules,
 )
+from barnabas.runtime.pace import Pace
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.create_acls import (
     AclCreation,
@@ -29,12 +30,20 @@ from barnabas.wire.messages.create_acls import (
 
 
 async def handle(context: Context, request: CreateAclsRequest) -> CreateAclsResponse:
-    """A result for each rule: INVALID_REQUEST for one that makes no sense. The valid ones are stored in one change, so
-    an error while storing them is the result of all of them.
+    """A result for each rule: INVALID_REQUEST for one that makes no sense. The valid ones are stored in changes of some
+    hundred rules; an error while these are stored is the result of all of them.
     """
-    results = [AclCreationResult(error_message=None) for _ in request.creations]
+    pace, answer = Pace(context.services.clock), CreateAclsResponse()
+    async for rows in pace.pieces(request.creations):
+        answer.results += await _created(context, rows)
+    return answer
+
+
+async def _created(context: Context, rows: Sequence[AclCreation]) -> list[AclCreationResult]:
+    """The results of some rows, whose rules are stored in one change."""
+    results = [AclCreationResult(error_message=None) for _ in rows]
     wanted: list[tuple[Resource, Rule]] = []
-    for row, result in zip(request.creations, results, strict=True):
+    for row, result in zip(rows, results, strict=True):
         try:
             require_authorizer(context)
             if not context.allows_cluster(Operation.ALTER):
@@ -49,7 +58,7 @@ async def handle(context: Context, request: CreateAclsRequest) -> CreateAclsResp
             for result in results:
                 if not result.error_code:
                     result.error_code, result.error_message = error.code, error.message
-    return CreateAclsResponse(results=results)
+    return results
 
 
 def _added(rules: Rules, wanted: list[tuple[Resource, Rule]]) -> Mapping[Resource, frozenset[Rule]]:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
 from barnabas.broker.api.context import Context
-from barnabas.cores.acl import Filter, Operation, Pattern, Permission, ResourceType, matching
+from barnabas.cores.acl import (
+    Filter,
+    Operation,
+    Pattern,
+    Permission,
+    Resource,
+    ResourceType,
+    Rule,
+    Rules,
+    matching,
+)
+from barnabas.runtime.pace import Pace
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.describe_acls import (
     AclDescription,
@@ -19,7 +31,7 @@ E = TypeVar("E", bound=IntEnum)
 NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
 
 
-def handle(context: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
+async def handle(context: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
     """The rules, grouped by resource; SECURITY_DISABLED if the broker has no authorizer. Version 0 gets rules for
     literal names only, because it cannot express others.
     """
@@ -28,26 +40,36 @@ def handle(context: Context, request: DescribeAclsRequest) -> DescribeAclsRespon
         wanted = filter_of(request)
     except ApiError as error:
         return DescribeAclsResponse(error_code=error.code, error_message=error.message)
-    return DescribeAclsResponse(
-        error_message=None,
-        resources=[
-            DescribeAclsResource(
+    pace, answer = Pace(context.services.clock), DescribeAclsResponse(error_message=None)
+    found = await matching_in_turns(pace, context.services.image.acls, wanted)
+    for resource, rules in found.items():
+        if context.version > 0 or resource.pattern is Pattern.LITERAL:
+            row = DescribeAclsResource(
                 resource_type=resource.type,
                 resource_name=resource.name,
                 pattern_type=resource.pattern,
-                acls=[
-                    AclDescription(
-                        principal=rule.principal,
-                        host=rule.host,
-                        operation=rule.operation,
-                        permission_type=rule.permission,
-                    )
-                    for rule in rules
-                ],
+                acls=await pace.made(_described, rules),
             )
-            for resource, rules in matching(context.services.image.acls, wanted)
-            if context.version > 0 or resource.pattern is Pattern.LITERAL
-        ],
+            answer.resources.append(row)
+    return answer
+
+
+async def matching_in_turns(pace: Pace, rules: Rules, wanted: Filter) -> Mapping[Resource, list[Rule]]:
+    """What `matching` finds, with rests in between, in which rules may change."""
+    found: dict[Resource, list[Rule]] = {}
+    async for piece in pace.pieces(sorted(rules)):
+        found.update(matching(part_of(rules, piece), wanted))
+    return found
+
+
+def part_of(rules: Rules, resources: Iterable[Resource]) -> Rules:
+    """The rules of some of the resources."""
+    return {resource: rules[resource] for resource in resources if resource in rules}
+
+
+def _described(rule: Rule) -> AclDescription:
+    return AclDescription(
+        principal=rule.principal, host=rule.host, operation=rule.operation, permission_type=rule.permission
     )
 
 

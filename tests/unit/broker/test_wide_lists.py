@@ -1,4 +1,4 @@
-"""A request about hundreds of partitions is answered in several turns of the loop, with a row for each partition."""
+"""A request about hundreds of partitions or rules is answered in several turns of the loop, with a row for each."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ from barnabas.broker.api.handlers.cluster import describe_log_dirs
 from barnabas.broker.api.handlers.groups import offset_commit, offset_delete, offset_fetch
 from barnabas.broker.api.handlers.once import OFFSETS_PER_STEP
 from barnabas.broker.api.handlers.records import describe_producers, offset_for_leader_epoch
+from barnabas.broker.api.handlers.security import create_acls, delete_acls, describe_acls
+from barnabas.cores.acl import Operation, Pattern, Permission, ResourceType
 from barnabas.runtime import pace
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from barnabas.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from barnabas.wire.messages.describe_acls import DescribeAclsRequest
 from barnabas.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from barnabas.wire.messages.offset_commit import (
@@ -38,7 +43,7 @@ from barnabas.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.unit.broker.share_stage import Stage, run
+from tests.unit.broker.share_stage import Stage, run, stage
 
 WIDTH = 2 * OFFSETS_PER_STEP + 50
 ALL = list(range(WIDTH))
@@ -145,3 +150,52 @@ def test_what_is_read_of_partitions(tmp_path: Path) -> None:
         assert sizes["wide"] == WIDTH
 
     run(tmp_path, scenario)
+
+
+def rule(number: int) -> AclCreation:
+    return AclCreation(
+        resource_type=ResourceType.TOPIC,
+        resource_name=f"topic-{number:04}",
+        resource_pattern_type=Pattern.LITERAL,
+        principal="User:anna",
+        host="*",
+        operation=Operation.READ,
+        permission_type=Permission.ALLOW,
+    )
+
+
+def test_access_rules(tmp_path: Path) -> None:
+    names = [f"topic-{number:04}" for number in ALL]
+    chosen = {
+        "resource_type_filter": ResourceType.TOPIC,
+        "resource_name_filter": None,
+        "pattern_type_filter": Pattern.ANY,
+        "principal_filter": "User:anna",
+        "host_filter": None,
+        "operation": Operation.ANY,
+        "permission_type": Permission.ANY,
+    }
+
+    async def scenario(on: Stage) -> None:
+        bad = rule(0)
+        bad.principal = "nobody"
+        creations = [*map(rule, ALL), bad]
+        found = await answered(create_acls.handle(on.context(3), CreateAclsRequest(creations=creations)))
+        codes = [row.error_code for row in found.results]
+        assert codes == [ErrorCode.NONE] * WIDTH + [ErrorCode.INVALID_REQUEST]
+        describe = DescribeAclsRequest(**chosen)
+        found = await answered(describe_acls.handle(on.context(3), describe))
+        assert [row.resource_name for row in found.resources] == names
+        delete = DeleteAclsRequest(filters=[DeleteAclsFilter(**chosen)])
+        found = await answered(delete_acls.handle(on.context(3), delete))
+        assert [row.resource_name for row in found.filter_results[0].matching_acls] == names
+        assert not (await describe_acls.handle(on.context(3), describe)).resources
+
+    async def main() -> None:
+        authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+        async with stage(
+            tmp_path, authorizer__class__name=authorizer, allow__everyone__if__no__acl__found="true"
+        ) as on:
+            await scenario(on)
+
+    asyncio.run(main())
