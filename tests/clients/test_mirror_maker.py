@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 )
 
 from barnabas.admin import Admin
+from barnabas.admin import TopicPartition as Place
 from barnabas.testing import Broker
 from tests.clients.mirror_maker import javas, ours, properties, translated
 from tests.support.cluster import DEADLINE_S, until
@@ -268,3 +269,32 @@ def test_ours_goes_on_where_javas_was_and_javas_where_ours_was(
                 until(is_moved, "the group is moved")
     assert [m.value().decode() for m in read(west, "east.orders", len(wanted), 2)] == wanted
     assert translated(west, "east", "readers") == {"east.orders 0": len(wanted)}
+
+
+@pytest.mark.soak
+def test_what_retention_has_removed_before_it_was_copied_is_named_and_a_new_topic_is_copied_too(
+    clusters: tuple[str, str], tmp_path: Path
+) -> None:
+    east, west = clusters
+    make(east, "orders")
+    file = properties(tmp_path, east, west, topics="orders", emit__heartbeats__enabled="false")
+    log = file.with_suffix(".ours.log")
+
+    def values(count: int) -> list[int]:
+        with ours(file):
+            return [int(message.value()) for message in read(west, "east.orders", count)]
+
+    send(east, "orders", [str(number) for number in range(10)])
+    assert values(10) == list(range(10))
+    send(east, "orders", [str(number) for number in range(10, 20)])
+    with Admin(east) as admin:
+        admin.records.delete({Place("orders", 0): 15}).require()
+        assert values(15) == [*range(10), *range(15, 20)]
+        assert "from=10 to=15 count=5" in log.read_text()
+
+        admin.topics.delete(["orders"]).require()
+        until(lambda: "orders" not in admin.topics.list(), "the topic is gone")
+    make(east, "orders")
+    send(east, "orders", ["100", "101"])
+    assert values(17)[-2:] == [100, 101]
+    assert "the topic was made again" in log.read_text()

@@ -157,6 +157,7 @@ class MirrorSource(SourceConnector):
                 begins[name, number] = int(offset[OFFSET]) + 1
             rows.append(TopicPartition(name, number, begins.get((name, number), OFFSET_INVALID)))
         self._begin_at_time([row for row in rows if row.offset == OFFSET_INVALID])
+        self._note_losses([row for row in rows if row.offset >= 0])
         if self._syncs is not None and begins:
             self._sync_begin(begins)
         self._consumer.assign(rows)
@@ -175,6 +176,38 @@ class MirrorSource(SourceConnector):
             raise RetriableError(f"{self._alias} cannot look up a time: {said(error)}") from error
         for row, place in zip(rows, found, strict=True):
             row.offset = OFFSET_END if place.offset < 0 else place.offset
+
+    def _note_losses(self, rows: Sequence[TopicPartition]) -> None:
+        """Says which records of the source are gone before they were copied, and where its log is another one: there it is
+        read from its beginning. Raises RetriableError."""
+        if not rows:
+            return
+        with self._flow.admin(SOURCE) as source:
+            try:
+                found = source.records.bounds([(row.topic, row.partition) for row in rows]).done
+            except ClientError as error:
+                raise RetriableError(f"{self._alias} does not say where its logs begin: {error}") from error
+        for row in rows:
+            bounds = found.get(Partition(row.topic, row.partition))
+            if bounds is None or bounds.start <= row.offset <= bounds.end:
+                continue
+            place = {"cluster": self._alias, "partition": f"{row.topic}-{row.partition}"}
+            if row.offset < bounds.start:
+                log.error(
+                    "retention at the source has overtaken the mirror: records were deleted before they were copied",
+                    extra={
+                        **place,
+                        "from": row.offset,
+                        "to": bounds.start,
+                        "count": bounds.start - row.offset,
+                    },
+                )
+            else:
+                log.error(
+                    "the topic was made again, or has lost records: it is copied from its beginning",
+                    extra={**place, "copied_up_to": row.offset, "end": bounds.end},
+                )
+            row.offset = bounds.start
 
     def poll(self, partition: Json, offset: Json | None) -> list[SourceRecord]:
         """See SourceConnector. Records of all partitions of the task."""
