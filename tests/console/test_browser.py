@@ -26,6 +26,7 @@ PATHS = (
     "/topics/hostile/records", "/topics/hostile/records/0/0", "/groups", "/groups/seen-group", "/groups/seen-group/reset",
     "/brokers", "/brokers/1", "/brokers/reassignments", "/schemas", "/schemas/seen-value", "/access", "/access?name=seen",
     "/access?principal=alice", "/access/users", "/bin", "/transactions", "/topics/seen/producers", "/brokers/1/levels",
+    "/connectors", "/sql", "/mirrors", "/logs", "/logs/seen", "/logs/hostile", "/logs/seen/around?partition=0&offset=3",
 )  # fmt: skip
 
 

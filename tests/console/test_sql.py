@@ -56,7 +56,8 @@ def test_from_a_statement_to_rows_that_follow(bootstrap: str, tmp_path: Path) ->
                 timeout=WAIT_S,
                 stream=True,
             ) as following:
-                next(following.iter_lines())
+                rows = following.iter_lines()
+                assert next(rows)
                 until(lambda: len(server.call("GET", "/pipelines")[1]) == 2)
             until(lambda: len(server.call("GET", "/pipelines")[1]) == 1)
             console.send("/sql/act", {"query": "CSAS_BIG_1", "action": "terminate"})

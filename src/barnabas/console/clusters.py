@@ -90,7 +90,7 @@ class Cluster:
     """One cluster. name: of the console's own, in its addresses. where: its brokers, as commands take them.
 
     registry: the address of its schema registry; None without one. services: those of others, by the names of
-    `console.services`.
+    `console.services`. tables: folders of tables with older lines of logs, by topic.
     """
 
     def __init__(
@@ -99,11 +99,13 @@ class Cluster:
         options: ClientOptions,
         registry: Callable[[], Address | None] = lambda: None,
         services: Mapping[str, Callable[[], Address | None]] | None = None,
+        tables: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.options = options
         self.registry = registry
         self._services = services or {}
+        self.tables = tables or {}
         self.where = ",".join(f"{host}:{port}" for host, port in options.bootstrap)
         self.patient = patient_for_pages(options)
         self.others: Mapping[str, Cluster] = {}

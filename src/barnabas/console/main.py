@@ -35,6 +35,7 @@ class ClusterOptions:
     client: ClientOptions
     registry: Callable[[], Address | None] = lambda: None
     services: Mapping[str, Callable[[], Address | None]] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class ConsoleOptions:
 def make_console(options: ConsoleOptions, sessions: Sessions, *, is_secure: bool) -> Console:
     """What pages and tools share. To be called in the event loop that serves them."""
     clusters = {
-        given.name: Cluster(given.name, given.client, given.registry, given.services)
+        given.name: Cluster(given.name, given.client, given.registry, given.services, given.tables)
         for given in options.clusters
     }
     for cluster in clusters.values():

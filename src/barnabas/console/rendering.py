@@ -90,6 +90,24 @@ def json_line(value: Any) -> str:
     return visible(json.dumps(value, ensure_ascii=False, default=plain))
 
 
+def plot_data(graph: Mapping[str, Any]) -> str:
+    """A graph for the script that draws it."""
+    return json.dumps({"unit": graph["unit"], "lines": graph["lines"]}, ensure_ascii=False, default=plain)
+
+
+def amount(value: float | None, unit: str) -> str:
+    """A value with its unit."""
+    return size(value) if unit == "bytes" else f"{rate(value)} {unit}"
+
+
+def quoted(text: object) -> str:
+    """A value in a search for words: in quotation marks if it is not one word."""
+    word = str(text)
+    if re.fullmatch(r"[\w.@/-]+", word):
+        return word
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 def plain(value: Any) -> Any:
     """What JSON does not know of what pages return."""
     if isinstance(value, Said):
@@ -170,6 +188,7 @@ def make_environment() -> Environment:
     filters: Mapping[str, Callable[..., Any]] = {
         "size": size, "number": number, "rate": rate, "moment": moment, "part": encoded, "visible": visible,
         "pretty": decoded_json, "line": json_line,
+        "tojson_plain": json_line, "plot_data": plot_data, "amount": amount, "quoted": quoted,
     }  # fmt: skip
     environment.filters.update(filters)
     environment.globals.update(t=_t, with_query=_with_query, bar=_bar, escape=escape)

@@ -59,6 +59,14 @@ SQL: Final = Kind(
     said("The SQL server does not answer at {url}: {reason}").text,
     said("{url} does not answer as a SQL server does").text,
 )
+MONITOR: Final = Kind(
+    "monitor",
+    "the monitor",
+    said("No monitor is known for this cluster"),
+    said("Start one with barnabas monitor, and the console with --monitor URL."),
+    said("The monitor does not answer at {url}: {reason}").text,
+    said("{url} does not answer as a monitor does").text,
+)
 RUNS: Final = said("Look whether it runs; this page tries again by itself.")
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.logs.query import Node
 from barnabas.logs.rows import Row
 
 if TYPE_CHECKING:
     from barnabas.logs.tables import LogTable
-    from barnabas.logs.tail import Tail
 
 STEPS_MS: Final = tuple(
     1000 * seconds
@@ -39,18 +38,25 @@ STEPS_MS: Final = tuple(
 STEPS_WANTED: Final = 60
 
 
+class Source(Protocol):
+    """The part of a log that is in its topic."""
+
+    def rows(self, starts: Mapping[int, int] | None, since: int | None) -> Iterator[Row]:
+        """The rows that are there now. starts: by partition, offsets before which is nothing new; since: ms."""
+
+
 @dataclass(slots=True)
 class Search:
     """What is searched where. since, until: ms since 1970; None: without a limit."""
 
     node: Node
-    tail: Tail | None
+    tail: Source | None
     table: LogTable | None
     since: int | None = None
     until: int | None = None
 
     def fresh(self) -> Iterator[Row]:
-        """The rows that match in the topic and are not in the table. Raises CliError."""
+        """The rows that match in the topic and are not in the table. Raises LogError, and what the topic's reader raises."""
         if self.tail is None:
             return
         starts = None if self.table is None else self.table.offsets()
@@ -66,7 +72,7 @@ class Search:
         )
 
     def rows(self, limit: int | None) -> Iterator[Row]:
-        """The rows that match, the newest first. Raises CliError."""
+        """The rows that match, the newest first. Raises LogError, and what the topic's reader raises."""
         fresh: list[Row] = (
             sorted(self.fresh(), key=age, reverse=True)
             if limit is None
@@ -81,7 +87,7 @@ class Search:
             yield row
 
     def histogram(self, step_ms: int) -> Counter[int]:
-        """How many rows match, by the time at which a step begins. Raises CliError."""
+        """How many rows match, by the time at which a step begins. Raises LogError, and what the topic's reader raises."""
         found: Counter[int] = Counter()
         if self.table is not None:
             found = self.table.histogram(self.node, self.since, self.until, step_ms)

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from barnabas.logs.errors import LogError
 from barnabas.logs.index import BLOCK_ROWS, FOLDER, SUFFIX, build, ends_of, index_path, opened
 from barnabas.logs.query import Node
 from barnabas.logs.rows import COLUMNS, Row
-from barnabas.terminal.errors import CliError
 
 PARTITIONS: Final = ("day", "hour")
 HOUR_MS: Final = 3_600_000
@@ -52,7 +52,7 @@ class LogTable:
     looked: Looked = field(default_factory=Looked)
 
     def files(self, since: int | None = None, until: int | None = None) -> list[DataFile]:
-        """The files that may have rows from `since` on and before `until` (ms), the newest first. Raises CliError."""
+        """The files that may have rows from `since` on and before `until` (ms), the newest first. Raises LogError."""
         actions = self._table().get_add_actions(flatten=True)
         columns = pa.table(actions).to_pydict()
         found = []
@@ -70,16 +70,16 @@ class LogTable:
             table = DeltaTable(str(self.folder))
             columns = table.metadata().partition_columns
         except DeltaError as error:
-            raise CliError(f"{self.folder} is no Delta table: {error}") from None
+            raise LogError(f"{self.folder} is no Delta table: {error}") from None
         if tuple(columns) != PARTITIONS:
-            raise CliError(
+            raise LogError(
                 f"{self.folder} is partitioned by {columns or 'nothing'}, not by day and hour: it was not written by a "
                 "pipeline of `barnabas logs template`"
             )
         return table
 
     def search(self, node: Node, since: int | None, until: int | None) -> Iterator[list[Row]]:
-        """Rows that match, hour by hour, the newest first. Raises CliError."""
+        """Rows that match, hour by hour, the newest first. Raises LogError."""
         by_hour: dict[int, list[DataFile]] = {}
         for file in self.files(since, until):
             by_hour.setdefault(file.hour, []).append(file)
@@ -93,7 +93,7 @@ class LogTable:
             yield rows
 
     def histogram(self, node: Node, since: int | None, until: int | None, step_ms: int) -> Counter[int]:
-        """How many rows match, by the time (ms) at which a step begins. Raises CliError."""
+        """How many rows match, by the time (ms) at which a step begins. Raises LogError."""
         found: Counter[int] = Counter()
         for file in self.files(since, until):
             table = self.matching(file, node, since, until, columns=("time",))
@@ -112,7 +112,7 @@ class LogTable:
         until: int | None,
         columns: tuple[str, ...] = COLUMNS,
     ) -> pa.Table | None:
-        """The rows of a file that match, with these columns; None if there are none. Raises CliError."""
+        """The rows of a file that match, with these columns; None if there are none. Raises LogError."""
         self.looked.files += 1
         wanted = self._blocks(file, node)
         if wanted is not None and not wanted.any():
@@ -123,7 +123,7 @@ class LogTable:
         except FileNotFoundError:
             return None  # it was compacted or deleted meanwhile; the next search sees what replaced it
         except (OSError, pa.ArrowException) as error:
-            raise CliError(f"cannot read {file.path}: {error}") from None
+            raise LogError(f"cannot read {file.path}: {error}") from None
         mask = node.mask(table)
         if since is not None:
             mask = pc.and_(mask, pc.greater_equal(table["time"], since))
@@ -165,7 +165,7 @@ class LogTable:
         return normal(table, needed)
 
     def offsets(self) -> dict[int, int]:
-        """By partition of the topic: the offset after the last one that is in the table. Raises CliError."""
+        """By partition of the topic: the offset after the last one that is in the table. Raises LogError."""
         found: dict[int, int] = {}
         for file in self.files():
             for part, offset in ends_in(file.path):
@@ -173,7 +173,7 @@ class LogTable:
         return found
 
     def build_indexes(self) -> Iterator[tuple[DataFile, int]]:
-        """Index every file that has no index, the newest first; each with the bytes of its index. Raises CliError."""
+        """Index every file that has no index, the newest first; each with the bytes of its index. Raises LogError."""
         wanted = set()
         for file in self.files():
             path = index_path(file.path)
@@ -185,7 +185,7 @@ class LogTable:
             except FileNotFoundError:
                 continue
             except (OSError, pa.ArrowException) as error:
-                raise CliError(f"cannot index {file.path}: {error}") from None
+                raise LogError(f"cannot index {file.path}: {error}") from None
         for path in self.folder.glob(f"day=*/hour=*/{FOLDER}/*{SUFFIX}"):
             if path not in wanted and not (path.parent.parent / path.name.removesuffix(SUFFIX)).exists():
                 path.unlink(missing_ok=True)

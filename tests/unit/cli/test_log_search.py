@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.cli.log_search.watching import saved_searches
 from barnabas.logs.patterns import Patterns
 from barnabas.logs.query import BadQuery, parse
 from barnabas.logs.rows import Row, row_of
 from barnabas.logs.searching import Search, coarser, step_for
-from barnabas.logs.watching import saved_searches
 from barnabas.monitor.alerts.rules import parse_rules
 from barnabas.terminal.errors import UsageError
 

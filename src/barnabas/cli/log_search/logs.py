@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from barnabas.logs.errors import LogError
 from barnabas.logs.patterns import Patterns
 from barnabas.logs.query import BadQuery, Node, parse
 from barnabas.logs.rows import Row, milliseconds, shown
@@ -92,18 +93,29 @@ def searching(
     """A search over what the options name. reach: -b, -X and -v. Raises CliError."""
     if topic is None and table is None:
         raise UsageError("name the log: --topic TOPIC, --table DIR, or both")
+    tail = None
     made = Search(read_query(query), None, None, read_time(since, "--since"), read_time(until, "--until"))
     if table is not None:
         made.table = open_table(table)
     if topic is not None:
-        from barnabas.logs.tail import Tail
+        from barnabas.cli.log_search.tail import Tail
 
-        made.tail = Tail(connect(*reach), topic)
+        made.tail = tail = Tail(connect(*reach), topic)
     try:
         yield made
+    except LogError as error:
+        raise CliError(str(error)) from None
     finally:
-        if made.tail is not None:
-            made.tail.close()
+        if tail is not None:
+            tail.close()
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except LogError as error:
+        raise CliError(str(error)) from None
 
 
 def open_table(folder: Path) -> LogTable:
@@ -221,7 +233,7 @@ def tail(
     json: AsJson = False,
 ) -> int:
     """Show the lines that match as they arrive in the topic, until Ctrl-C."""
-    from barnabas.logs.tail import Tail
+    from barnabas.cli.log_search.tail import Tail
 
     if topic is None:
         raise UsageError("name the log's topic with --topic TOPIC")
@@ -314,7 +326,7 @@ def index(
     if every is not None and pause is None:
         raise UsageError(f"--every {every!r} is no duration; examples: 30s, 5m")
     table, stopped = open_table(folder), list[int]()
-    with ending(lambda: stopped.append(1)):
+    with ending(lambda: stopped.append(1)), _explained():
         while True:
             began, files, size, rows, data = time.monotonic(), 0, 0, 0, 0
             for file, written in table.build_indexes():
@@ -366,10 +378,10 @@ def watch(
     verbose: Verbose = False,
 ) -> int:
     """Raise alerts for saved searches: rules of kind search in a file of alerts, judged as lines arrive, until Ctrl-C."""
+    from barnabas.cli.log_search.watching import saved_searches
+    from barnabas.cli.log_search.watching import watch as run
     from barnabas.client.errors import ClientError
     from barnabas.client.options import ClientOptions
-    from barnabas.logs.watching import saved_searches
-    from barnabas.logs.watching import watch as run
     from barnabas.services.rows.monitor import read_rules
 
     rules = read_rules(file)

@@ -12,6 +12,7 @@ from barnabas.console.pages import (
     connectors,
     group,
     groups,
+    logs,
     mirrors,
     overview,
     pipelines,
@@ -43,6 +44,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *connectors.PAGES,
     *sql.PAGES,
     *mirrors.PAGES,
+    *logs.PAGES,
 )
 SECTIONS: Final = (
     Section("overview", "Overview", ""),
@@ -53,6 +55,7 @@ SECTIONS: Final = (
     Section("pipelines", "Pipelines", "/pipelines"),
     Section("connectors", "Connectors", "/connectors"),
     Section("sql", "SQL", "/sql"),
+    Section("logs", "Logs", "/logs"),
     Section("mirrors", "Mirrors", "/mirrors"),
     Section("brokers", "Brokers", "/brokers"),
     Section("access", "Access", "/access"),

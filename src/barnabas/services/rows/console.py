@@ -50,6 +50,18 @@ OPTIONS: Final = {
     "sql": ServiceOption(
         "URL", "The SQL server; NAME=URL for that of a further cluster; may be repeated.", str, repeats=True
     ),
+    "monitor": ServiceOption(
+        "URL",
+        "The monitor that keeps the history; NAME=URL for that of a further cluster; may be repeated.",
+        str,
+        repeats=True,
+    ),
+    "logs-table": ServiceOption(
+        "TOPIC=DIR",
+        "The Delta table with older lines of a topic's log, of the first cluster; may be repeated.",
+        str,
+        repeats=True,
+    ),
     "roles": ServiceOption(
         "FILE", "Who may do what: lines USER ROLE [CLUSTER [NAME]], ROLE one of none, read, operate, admin."
     ),
@@ -67,7 +79,7 @@ OPTIONS: Final = {
         str,
     ),
 }
-SERVICES: Final = ("pipelines", "connect", "sql")
+SERVICES: Final = ("pipelines", "connect", "sql", "monitor")
 """The options that say where services answer, named as the services are in `start --with`."""
 MCP: Final = ("read", "change")
 """What assistants may do."""
@@ -103,6 +115,7 @@ def _clusters(given: Given) -> Iterator[ClusterOptions]:
             raise UsageError(f"--also {name}: there is a cluster of this name already")
         where[name] = properties_of(text, "--also")
     registries = _by_name(values["registry"], first, "registry")
+    tables = _by_name(values["logs_table"], "", "logs-table")
     services = {word: _by_name(values[word], first, word) for word in SERVICES}
     for word, named in (("registry", registries), *services.items()):
         for name, address in named.items():
@@ -123,7 +136,7 @@ def _clusters(given: Given) -> Iterator[ClusterOptions]:
         where_of = {
             word: _service(given, word, named.get(name), name == first) for word, named in services.items()
         }
-        yield ClusterOptions(name, client, registry, where_of)
+        yield ClusterOptions(name, client, registry, where_of, tables if name == first else {})
 
 
 def _address(address: Address) -> Callable[[], Address | None]:

@@ -13,6 +13,7 @@ from barnabas.admin.families.records import Bounds
 from barnabas.admin.values import TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.console.asking import Ask
+from barnabas.console.history import graphs_of, of_group
 from barnabas.console.pages.group.moving import apply, delete, preview, read_reset
 from barnabas.console.pages.groups import STATES, kind_of
 from barnabas.console.records.fetching import Columns, columns_of, fetch
@@ -53,6 +54,7 @@ async def read(ask: Ask) -> Data:
         "lag": sum(row["lag"] or 0 for row in rows),
         "behind_s": max((row["behind_s"] for row in rows if row["behind_s"] is not None), default=None),
         "states": STATES,
+        "history": await graphs_of(ask, of_group(name)),
         "tab": "group",
         "commands": [
             ask.command("group", "describe", name),
@@ -160,6 +162,7 @@ async def _read_share(ask: Ask, group: Any) -> Data:
         "lag": sum(lags) if lags else None,
         "behind_s": None,
         "states": STATES,
+        "history": await graphs_of(ask, of_group(group.name)),
         "tab": "group",
         "commands": [ask.command("group", "describe", group.name)],
     }

@@ -14,6 +14,7 @@ from barnabas.admin.values import NodeId
 from barnabas.client.errors import ClientError
 from barnabas.console.asking import Ask
 from barnabas.console.clusters import Layout
+from barnabas.console.history import graphs_of, of_cluster
 from barnabas.console.pages.overview.health import reasons_of
 from barnabas.console.site import Data, Page
 
@@ -55,7 +56,7 @@ async def read(ask: Ask) -> Data:
         "size_bytes": sum(row["size_bytes"] or 0 for row in sizes.values()) if sizes else None,
         "groups": None if groups is None else sum(len(found) for found in groups.done.values()),
         "records_per_s": sum(rates.values()) if rates else None,
-        "history": cluster.history(),
+        "history": await graphs_of(ask, of_cluster(), cluster.history()),
         "clients": await _clients(ask, groups),
         "features": await _features(ask),
         "commands": [

@@ -16,6 +16,7 @@ from barnabas.admin.values import TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.config.topic_options import BARNABAS_TOPIC_BIN_MS
 from barnabas.console.asking import Ask, Done
+from barnabas.console.history import graphs_of, of_topic
 from barnabas.console.pages.topics import NAME, PARTITIONS_MAX, state_of
 from barnabas.console.rendering import encoded
 from barnabas.console.roles import Role
@@ -57,7 +58,7 @@ async def read(ask: Ask) -> Data:
         "records": sum(bound.count for bound in bounds.done.values()),
         "size_bytes": sum(sizes.values()) if dirs is not None else None,
         "records_per_s": rates.get(name),
-        "history": ask.cluster.history(name),
+        "history": await graphs_of(ask, of_topic(name), ask.cluster.history(name)),
         "partitions": [_partition(name, p, bounds.done, sizes) for p in topic.partitions],
         "spread": _spread(topic, sizes),
         "groups": _groups(ask, name, bounds.done, commits),

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from barnabas.cli.log_search.tail import Tail
 from barnabas.client.options import ClientOptions
 from barnabas.logs.query import BadQuery, Node, parse
 from barnabas.logs.rows import Row
-from barnabas.logs.tail import Tail
 from barnabas.monitor.alerts.conditions import Finding
 from barnabas.monitor.alerts.engine import Engine
 from barnabas.monitor.alerts.rules import AlertFile, Rule
