@@ -27,6 +27,7 @@ PATHS = (
     "/brokers", "/brokers/1", "/brokers/reassignments", "/schemas", "/schemas/seen-value", "/access", "/access?name=seen",
     "/access?principal=alice", "/access/users", "/bin", "/transactions", "/topics/seen/producers", "/brokers/1/levels",
     "/connectors", "/sql", "/mirrors", "/logs", "/logs/seen", "/logs/hostile", "/logs/seen/around?partition=0&offset=3",
+    "/clients", "/clients/metrics", "/access/tokens",
 )  # fmt: skip
 
 

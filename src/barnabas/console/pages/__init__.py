@@ -8,6 +8,7 @@ from barnabas.console.pages import (
     access,
     bin,
     brokers,
+    clients,
     compare,
     connectors,
     group,
@@ -45,6 +46,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *sql.PAGES,
     *mirrors.PAGES,
     *logs.PAGES,
+    *clients.PAGES,
 )
 SECTIONS: Final = (
     Section("overview", "Overview", ""),
@@ -58,5 +60,6 @@ SECTIONS: Final = (
     Section("logs", "Logs", "/logs"),
     Section("mirrors", "Mirrors", "/mirrors"),
     Section("brokers", "Brokers", "/brokers"),
+    Section("clients", "Clients", "/clients"),
     Section("access", "Access", "/access"),
 )

@@ -46,6 +46,7 @@
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] } },
       axes: [{ ...axis, space: 70, values: (_, marks, at, space, step) => marks.map((mark, number) => clock(mark, marks[number - 1], step)) }, { ...axis, size: 66, space: 32, values: (_, marks) => marks.map((mark) => amount(mark, given.unit)) }],
+      padding: [8, 30, 0, 0],
       legend: { live: true },
       cursor: { points: { size: 6 } },
       series: [

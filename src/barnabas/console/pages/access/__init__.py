@@ -11,6 +11,7 @@ from barnabas.admin.families.users import Mechanism, NewCredential, OldCredentia
 from barnabas.client.errors import BrokerError, UnsupportedByBroker
 from barnabas.console.asking import Ask, Done
 from barnabas.console.pages.access.asked import answer_of
+from barnabas.console.pages.access.tokens import expire_token, read_tokens, renew_token
 from barnabas.console.said import Refused, Said, said
 from barnabas.console.site import Action, Data, Page
 from barnabas.cores.acl import CLUSTER_NAME, Operation, Pattern, Permission, ResourceType
@@ -238,5 +239,9 @@ PAGES: Final = (
             Action("/access/users/set", set_user), Action("/access/users/remove", remove_user),
             Action("/access/quotas", set_quota),
         ),
+    ),
+    Page(
+        "access", "/access/tokens", "access", read_tokens, template="tokens.html",
+        actions=(Action("/access/tokens/renew", renew_token), Action("/access/tokens/expire", expire_token)),
     ),
 )  # fmt: skip
