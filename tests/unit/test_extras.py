@@ -48,6 +48,7 @@ def test_the_extras_are_those_of_the_documents() -> None:
         "telemetry",
         "plots",
         "connectors",
+        "iceberg",
         "mcp",
         "all",
     ):
@@ -55,7 +56,7 @@ def test_the_extras_are_those_of_the_documents() -> None:
         assert f"| `{name}` |" in page
     everything = set(declared["all"][0].partition("[")[2].rstrip("]").split(","))
     assert everything == {
-        "pipelines", "cluster", "security", "services", "rules", "telemetry", "plots", "connectors", "mcp",
+        "pipelines", "cluster", "security", "services", "rules", "telemetry", "plots", "connectors", "iceberg", "mcp",
     }  # fmt: skip
 
 
