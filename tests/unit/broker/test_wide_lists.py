@@ -14,6 +14,7 @@ from barnabas.broker.api.handlers.groups import offset_commit, offset_delete, of
 from barnabas.broker.api.handlers.once import OFFSETS_PER_STEP
 from barnabas.broker.api.handlers.records import describe_producers, offset_for_leader_epoch
 from barnabas.broker.api.handlers.security import create_acls, delete_acls, describe_acls
+from barnabas.broker.api.handlers.shares import describe_share_group_offsets
 from barnabas.cores.acl import Operation, Pattern, Permission, ResourceType
 from barnabas.runtime import pace
 from barnabas.wire.errors import ErrorCode
@@ -22,6 +23,11 @@ from barnabas.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsReque
 from barnabas.wire.messages.describe_acls import DescribeAclsRequest
 from barnabas.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from barnabas.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
 from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -43,7 +49,7 @@ from barnabas.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.unit.broker.share_stage import Stage, run, stage
+from tests.unit.broker.share_stage import GROUP, Stage, run, stage
 
 WIDTH = 2 * OFFSETS_PER_STEP + 50
 ALL = list(range(WIDTH))
@@ -148,6 +154,23 @@ def test_what_is_read_of_partitions(tmp_path: Path) -> None:
         found = await answered(describe_log_dirs.handle(on.context(4), DescribeLogDirsRequest(topics=None)))
         sizes = {topic.name: len(topic.partitions) for row in found.results for topic in row.topics}
         assert sizes["wide"] == WIDTH
+
+    run(tmp_path, scenario)
+
+
+def test_offsets_of_a_share_group(tmp_path: Path) -> None:
+    async def scenario(on: Stage) -> None:
+        await on.broker.services.controller.topics.create("wide", WIDTH, 1, {}, {})
+        await on.join()
+        wide = DescribeShareGroupOffsetsRequestTopic(topic_name="wide", partitions=[*ALL, WIDTH])
+        request = DescribeShareGroupOffsetsRequest(
+            groups=[DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=[wide])]
+        )
+        (group,) = (await answered(describe_share_group_offsets.handle(on.context(1), request))).groups
+        (topic,) = group.topics
+        assert [row.partition_index for row in topic.partitions] == [*ALL, WIDTH]
+        codes = [row.error_code for row in topic.partitions]
+        assert codes == [ErrorCode.NONE] * WIDTH + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
     run(tmp_path, scenario)
 

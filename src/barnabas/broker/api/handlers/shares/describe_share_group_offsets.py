@@ -58,34 +58,35 @@ async def _group(
     topics = []
     for name, indexes in wanted:
         await pace.rest()
-        topics.append(await _topic(context, group_id, name, sorted(dict.fromkeys(indexes))))
+        topics.append(await _topic(context, pace, group_id, name, sorted(dict.fromkeys(indexes))))
     return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=topics)
 
 
 async def _topic(
-    context: Context, group_id: str, name: str, indexes: list[int]
+    context: Context, pace: Pace, group_id: str, name: str, indexes: list[int]
 ) -> DescribeShareGroupOffsetsResponseTopic:
     topic = DescribeShareGroupOffsetsResponseTopic(topic_name=name, partitions=[])
     is_seen = context.sees_topic(name)
     topic_id = context.services.partitions.id_of(name) if is_seen else None
     if topic_id is not None:
         topic.topic_id = topic_id
-    known: dict[int, DescribeShareGroupOffsetsResponsePartition] = {}
-    for index in indexes:
-        row = DescribeShareGroupOffsetsResponsePartition(
-            partition_index=index, start_offset=UNKNOWN, lag=UNKNOWN
-        )
-        topic.partitions.append(row)
-        if not is_seen:
-            row.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif topic_id is None or not context.services.partitions.exists(name, index):
-            row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            row.error_message = f"there is no {name}-{index}"
-        else:
-            known[index] = row
-    if topic_id is not None:
-        keys = {index: ShareKey(group_id, topic_id, index) for index in known}
-        await _fill(context, name, known, keys)
+    async for piece in pace.pieces(indexes):
+        known: dict[int, DescribeShareGroupOffsetsResponsePartition] = {}
+        for index in piece:
+            row = DescribeShareGroupOffsetsResponsePartition(
+                partition_index=index, start_offset=UNKNOWN, lag=UNKNOWN
+            )
+            topic.partitions.append(row)
+            if not is_seen:
+                row.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif topic_id is None or not context.services.partitions.exists(name, index):
+                row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                row.error_message = f"there is no {name}-{index}"
+            else:
+                known[index] = row
+        if topic_id is not None and known:
+            keys = {index: ShareKey(group_id, topic_id, index) for index in known}
+            await _fill(context, name, known, keys)
     return topic
 
 
