@@ -60,7 +60,7 @@ LIMITS: Final = Group(
     {
         "bytes_per_second": Number("how much is read at most"),
         "lines_per_second": Number("how many lines are read at most"),
-        "memory_mb": Number("how much may wait for the broker in memory (default 16)"),
+        "memory_mb": Number("how much may wait for the broker in memory (default 4)"),
     },
     "limits of this input",
 )
@@ -157,7 +157,9 @@ INPUT: Final = Group(
 SHAPE: Final = Group(
     {
         "bootstrap": Text("the cluster: HOST:PORT,...; default: -b, BARNABAS_BOOTSTRAP or the profile"),
-        "properties": Named(Text(), "properties of librdkafka: TLS and logins", guarded=True),
+        "properties": Named(
+            Text(), "properties of the client: TLS and logins, compression.type", guarded=True
+        ),
         "state": Text("the folder where positions are kept; default: ~/.local/state/barnabas/agent"),
         "listen": Text("HOST:PORT where metrics, health and status are served; default: nowhere"),
         "fields": Named(Text(), "own fields of all inputs"),
@@ -312,7 +314,7 @@ def _input(found: Mapping[str, Item], item: Item, shared: Mapping[str, str]) -> 
         found["headers"].flag() if "headers" in found else True,
         found["compression"].text() if "compression" in found else "lz4",
         dead_letters,
-        limit("memory_mb", 16),
+        limit("memory_mb", 4),
         tuple(shape.headers()),
         source,
     )

@@ -30,6 +30,8 @@ BZIP2_BLOCK: Final = b"1AY&SY"
 class Piece:
     """Consecutive lines of one file, without their newlines. `end` is the position after the last one.
 
+    block: instead of `lines`, all their bytes with the newlines; block_lines: how many they are.
+
     lines may be empty: bytes were read, but no line is complete. tail: the bytes before `end`, up to DIGEST_BYTES of
     them. too_long: 1 when a line before these was left out; start_tail: the bytes before `start` in that case.
 
@@ -47,6 +49,13 @@ class Piece:
     ends: list[int] | None = None
     keys: list[bytes | None] | None = None
     refused: tuple[Refusal, ...] = ()
+    block: bytes = b""
+    block_lines: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many lines, or records, these are."""
+        return self.block_lines if self.block else len(self.lines)
 
 
 class Refusal(NamedTuple):
@@ -180,8 +189,10 @@ class Followed:
             self.entry.note_head(first)
         return bool(self.first)
 
-    def read(self) -> Piece | None:
+    def read(self, as_block: bool = False) -> Piece | None:
         """The next lines; None when there is nothing new. Raises Truncated, Compressed, OSError.
+
+        as_block: the lines are not cut apart.
 
         The read that brings the new bytes also compares bytes that were read before, and then the file's beginning is
         compared: so a file that is truncated and rewritten in between is noticed.
@@ -204,9 +215,9 @@ class Followed:
         self.grew_at = time.monotonic()
         if len(self.first) < DIGEST_BYTES and at <= DIGEST_BYTES:
             self.first = (self.last + data[:DIGEST_BYTES])[:DIGEST_BYTES]
-        return self.cut(data, at)
+        return self.cut(data, at, as_block)
 
-    def cut(self, data: bytes, at: int) -> Piece:
+    def cut(self, data: bytes, at: int, as_block: bool = False) -> Piece:
         """Make lines of the bytes that begin at the read position `at`. Raises Compressed."""
         before = self.last
         self.last = joined_tail(before, data)
@@ -237,10 +248,14 @@ class Followed:
                 joined_tail(before, whole[:long_bytes]),
                 whole[long_bytes:],
             )
-        lines = split_lines(b"".join([*self.partial, whole]), newline, start)
-        lines.pop()
+        block = b"".join([*self.partial, whole])
         self.partial = [rest] if rest else []
         self.partial_bytes, self.position = len(rest), end
+        if as_block:
+            count = block.count(newline)
+            return Piece([], start, end, tail, too_long, start_tail, block=block, block_lines=count)
+        lines = split_lines(block, newline, start)
+        lines.pop()
         return Piece(lines, start, end, tail, too_long, start_tail)
 
     def last_newline(self, data: bytes, at: int) -> int:
@@ -328,7 +343,7 @@ class Followed:
             end, tail = piece.end, piece.tail
             if self.cut_at is not None and end >= self.cut_at:
                 end, tail = self.cut_at, self.cut_tail
-            self.entry.advance(end, len(piece.lines), self.first, tail)
+            self.entry.advance(end, piece.count, self.first, tail)
         self.outstanding -= 1
         if self.closing:
             self.close()

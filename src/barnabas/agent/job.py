@@ -185,8 +185,6 @@ def finish(run: Run, once: bool) -> Outcome:
     run.watcher.forget_gone()
     written = shipper.save(clean=all_arrived, force=True)
     run.tell_notes()
-    if not all_arrived:
-        shipper.outbox.purge()
     run.close()
     state.close()
     return Outcome(already, all_arrived, "" if written else shipper.unwritten)

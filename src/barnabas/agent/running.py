@@ -65,6 +65,8 @@ class TopicWatch:
     admin: Admin | None = None
     answer: Future[Results[str, Topic]] | None = None
     asked_at: float = field(default_factory=time.monotonic)
+    partitions: int = 0
+    """How many the topic has by the last answer."""
 
     def close(self) -> None:
         """Ask no more."""
@@ -89,6 +91,7 @@ class TopicWatch:
         if answer.exception() is not None:
             return False
         found = answer.result().done.get(self.topic)
+        self.partitions = len(found.partitions) if found is not None else 0
         return found is not None and found.id is not None and str(found.id) != self.topic_id
 
 
@@ -201,17 +204,16 @@ class Run:
         """Wait for new lines for a while; acknowledgements arrive meanwhile."""
         alarm = self.alarm
         if alarm is None:
-            self.shipper.outbox.rest(POLL_SECONDS)
+            self.shipper.rest(POLL_SECONDS)
             return
         until = time.monotonic() + POLL_SECONDS
         while not (alarm.changed or alarm.has_new or self.stop.asked) and time.monotonic() < until:
             if self.shipper.on_way:
                 alarm.wait(ACKNOWLEDGED_SECONDS)
-                self.shipper.outbox.poll(0)
                 self.shipper.settle()
             else:
                 alarm.wait(max(until - time.monotonic(), 0))
-        self.shipper.outbox.poll(0)
+        self.shipper.settle()
 
     def files_to_read(self) -> list[tuple[FileKey, Followed]]:
         """The files that may have something new."""
@@ -267,7 +269,7 @@ class Run:
             try:
                 if not self.is_plain:
                     self.prepare(followed)
-                piece = followed.read()
+                piece = followed.read(as_block=self.is_plain)
             except Truncated:
                 self.watcher.restart(key)
                 self.look_again(followed)
@@ -309,7 +311,7 @@ class Run:
 
     def take(self, followed: Followed, piece: Piece) -> None:
         """Ship lines that were read. Raises CliError, Stopped."""
-        self.lines_read += len(piece.lines)
+        self.lines_read += piece.count
         if self.pace.is_limited():
             self.keep_pace(piece)
         if self.is_plain:
@@ -322,10 +324,10 @@ class Run:
 
     def keep_pace(self, piece: Piece) -> None:
         """Wait as the limits of this input demand; acknowledgements are processed meanwhile."""
-        wait = self.pace.wait_seconds(len(piece.lines), piece.end - piece.start, time.monotonic())
+        wait = self.pace.wait_seconds(piece.count, piece.end - piece.start, time.monotonic())
         until = time.monotonic() + wait - 1
         while not self.stop.asked and time.monotonic() < until:
-            self.shipper.outbox.rest(min(POLL_SECONDS, max(until - time.monotonic(), 0)))
+            self.shipper.rest(min(POLL_SECONDS, max(until - time.monotonic(), 0)))
             self.shipper.settle()
             self.write_down()
 
@@ -346,7 +348,7 @@ class Run:
         """Whether a file is open or may be opened; acknowledged lines of other files make room."""
         if self.watcher.has_room(followed):
             return True
-        self.shipper.outbox.rest(0)
+        self.shipper.rest(0)
         self.shipper.settle()
         self.is_short_of_descriptors = True
         return False
@@ -359,7 +361,7 @@ class Run:
             self.watcher.skip(followed.path, f"cannot read {followed.path}: {error.strerror}")
             return
         self.is_short_of_descriptors = True
-        self.shipper.outbox.rest(POLL_SECONDS)  # files whose lines are acknowledged can be closed
+        self.shipper.rest(POLL_SECONDS)  # files whose lines are acknowledged can be closed
         self.shipper.settle()
         self.watcher.park_idle(at_least=PARKED_AT_ONCE)
 
@@ -393,6 +395,7 @@ class Run:
         self.shipper.raise_failure()
         if self.topic_watch.has_changed() or self.shipper.topic_is_gone:
             raise TopicMadeAnew
+        self.shipper.partitions = max(self.shipper.partitions, self.topic_watch.partitions)
         self.write_down()
 
     def wait(self) -> None:
@@ -417,14 +420,14 @@ class Run:
         """Forget the lines that are being sent; the next run finds out which of them arrived."""
         self.tell_notes()
         self.shipper.save()
-        self.shipper.outbox.purge()
         self.watcher.close_all()
         self.close()
         self.shipper.state.close()
 
     def close(self) -> None:
-        """Release what is asked beside the files."""
+        """Release what is asked beside the files, and the connection that is sent on."""
         self.topic_watch.close()
+        self.shipper.close()
         if self.alarm is not None:
             self.alarm.close()
             self.alarm = None
@@ -454,7 +457,7 @@ class Run:
         arrived = self.shipper.lines_arrived
         waiting = bool(self.shipper.on_way) and arrived == self.told_lines
         if waiting and not self.told_waiting:
-            reason = self.shipper.connection.last_error or "no acknowledgement yet"
+            reason = self.shipper.sender.trouble or "no acknowledgement yet"
             note(f"{self.who}: waiting for the broker: {reason}")
         elif arrived != self.told_lines and not self.quiet:
             rate = (arrived - self.told_lines) / (now - self.told_at)

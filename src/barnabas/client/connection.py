@@ -6,6 +6,7 @@ Requests are answered in the order in which they were sent (Kafka's rule), so se
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import ssl
@@ -73,6 +74,11 @@ class Connection:
 
     def close(self) -> None:
         self._socket.close()
+
+    def abort(self) -> None:
+        """Make whatever another thread waits for on this connection fail with BrokerUnavailable at once."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def fileno(self) -> int:
         """For `select`: readable when an answer has come; -1 once it is closed."""

@@ -38,13 +38,14 @@ REQUEST_BYTES_MAX: Final = 4 << 20
 _REFUSED_FOR_ORDER: Final = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,)
 
 
-def _request(
+def produce_request(
     topic: str,
     parts: Iterable[tuple[int, BytesLike]],
     acks: int,
     timeout_ms: int,
     transactional_id: str | None = None,
 ) -> ProduceRequest:
+    """One request with a batch for each of these partitions."""
     data = [PartitionProduceData(index=partition, records=memoryview(batch)) for partition, batch in parts]
     return ProduceRequest(
         transactional_id=transactional_id,
@@ -71,7 +72,7 @@ def produce_one(
     transactional_id: str | None = None,
 ) -> int:
     """Send one batch to its leader and wait, with retries; returns the base offset."""
-    request = _request(topic, [(partition, batch)], acks, timeout_ms, transactional_id)
+    request = produce_request(topic, [(partition, batch)], acks, timeout_ms, transactional_id)
 
     def attempt() -> int:
         connection = cluster.node(cluster.leader(topic, partition))
@@ -156,7 +157,7 @@ class ProduceStream:
         while len(self._in_flight) >= IN_FLIGHT_MAX:
             self._receive()
         parts = [(b.partition, b.data) for b in batches]
-        request = _request(topic, parts, ACKS_ALL, self.timeout_ms, self._transactional_id)
+        request = produce_request(topic, parts, ACKS_ALL, self.timeout_ms, self._transactional_id)
         try:
             # Use one connection per broker for the whole stream: requests on two connections could overtake each other.
             connection = self._lanes.get(leader)

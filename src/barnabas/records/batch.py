@@ -448,7 +448,7 @@ def recompress(
     header = read_header(buf, pos)
     pieces = record_slices(buf, pos, header, unpacked_bytes_max)
     packed = repacked(codec, counted(pieces, header.record_count), level, packed_bytes_max)
-    return _sealed(header._replace(attributes=header.attributes & ~CODEC_MASK | codec), packed)
+    return sealed(header._replace(attributes=header.attributes & ~CODEC_MASK | codec), packed)
 
 
 def attributes_of(codec: Codec, timestamp_type: TimestampType, transactional: bool, control: bool) -> int:
@@ -470,12 +470,12 @@ def assemble(header: BatchHeader, block: Buffer, level: int | None = None) -> by
     """
     # A batch without records is not compressed: Kafka writes just the header.
     if not block:
-        return _sealed(header._replace(attributes=header.attributes & ~CODEC_MASK), block)
+        return sealed(header._replace(attributes=header.attributes & ~CODEC_MASK), block)
     codec = header.codec
-    return _sealed(header, compress(codec, block, level) if codec else block)
+    return sealed(header, compress(codec, block, level) if codec else block)
 
 
-def _sealed(header: BatchHeader, packed: Buffer) -> bytes:
+def sealed(header: BatchHeader, packed: Buffer) -> bytes:
     """A whole batch from its records, which are compressed as the header says."""
     tail = _FROM_ATTRIBUTES.pack(*header[FROM_ATTRIBUTES:])
     return b"".join(
