@@ -16,7 +16,7 @@ import stat
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,14 +63,19 @@ def rotated_from(path: str) -> Iterator[Path]:
 
 
 def find_rest(
-    entry: Entry, path: str, known: Iterable[tuple[int, int]], folder: Path, report: Callable[[str], None]
+    entry: Entry,
+    path: str,
+    known: Container[tuple[int, int]],
+    others: Iterable[Entry],
+    folder: Path,
+    report: Callable[[str], None],
 ) -> tuple[int, bool] | None:
     """An open descriptor of the file that holds what was acknowledged of `entry` and perhaps more.
 
-    known: (device, inode) of files that are followed already. folder: where an archive may be unpacked to. The second
+    known: (device, inode) of files that are followed already. others: what was read of other files.
+    folder: where an archive may be unpacked to. The second
     item says whether it is an archive's rest. report: called with what went wrong.
     """
-    taken = set(known)
     archives = []
     for file in rotated_from(path):
         if file.suffix in ARCHIVES:
@@ -81,7 +86,8 @@ def find_rest(
         except OSError:
             continue
         status = os.fstat(descriptor)
-        if (status.st_dev, status.st_ino) not in taken and entry.verifies(descriptor, status.st_size):
+        is_known = (status.st_dev, status.st_ino) in known or is_of_any(others, descriptor, status)
+        if not is_known and entry.verifies(descriptor, status.st_size):
             return descriptor, False
         os.close(descriptor)
     for file in archives:
@@ -93,6 +99,18 @@ def find_rest(
         if unpacked is not None:
             return unpacked, True
     return None
+
+
+def is_of_any(entries: Iterable[Entry], descriptor: int, status: os.stat_result) -> bool:
+    """Whether an open file is the one of an entry. The inode alone does not tell: that of a file that was removed,
+    for example because it was compressed, is used again at once.
+    """
+    return any(
+        (entry.device, entry.inode) == (status.st_dev, status.st_ino)
+        and bool(entry.head_bytes)
+        and entry.verifies(descriptor, status.st_size)
+        for entry in entries
+    )
 
 
 def unpack_somewhere(archive: Path, entry: Entry, folder: Path) -> int | None:

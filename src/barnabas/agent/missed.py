@@ -13,7 +13,14 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from barnabas.agent.copies import ARCHIVES, UNREADABLE, is_named_after, rotated_from, unpack_somewhere
+from barnabas.agent.copies import (
+    ARCHIVES,
+    UNREADABLE,
+    is_named_after,
+    is_of_any,
+    rotated_from,
+    unpack_somewhere,
+)
 from barnabas.agent.state import DIGEST_BYTES, HEAD_BYTES_MIN, Entry, bytes_before, digest
 
 ROTATED: Final = re.compile(r"[._-]\d[\d._T:-]*(\.gz|\.bz2|\.xz)?")
@@ -50,13 +57,14 @@ def find_missed(
 ) -> list[Missed]:
     """The files that rotation has made of `log` after the time `since_ns` and that no run has seen, oldest first.
 
-    known: (device, inode) of files that are followed or were. entries: what was read of files. folder: where archives are
+    known: (device, inode) of files that are followed. entries: what was read of files. folder: where archives are
     unpacked to. report: called with what cannot be read, and why.
     """
     folder_of_log, name = os.path.split(log)
+    read = [*entries]
     seen = [
         entry
-        for entry in entries
+        for entry in read
         if entry.head_bytes >= HEAD_BYTES_MIN
         and os.path.dirname(entry.path) == folder_of_log
         and (entry.path == log or is_named_after(os.path.basename(entry.path), name))
@@ -78,7 +86,8 @@ def find_missed(
             continue
         assert descriptor is not None
         size = os.fstat(descriptor).st_size
-        if any(entry.verifies(descriptor, size) for entry in seen) or _is_copy_of(log, descriptor):
+        is_seen = any(entry.verifies(descriptor, size) for entry in seen)
+        if is_seen or is_of_any(read, descriptor, status) or _is_copy_of(log, descriptor):
             os.close(descriptor)
         else:
             found.append(Missed(file, descriptor, is_archive))

@@ -300,7 +300,6 @@ class Watcher:
         """As `follow_missed`, for one log."""
         entries, folder = self.state.entries, self.state.path.parent
         known = {*self.open_files, *self.left_out}
-        known |= {(entry.device, entry.inode) for entry in entries if entry.head_bytes}
         for path, descriptor, is_archive in find_missed(
             log, since_ns, known, entries, folder, self.on_unread
         ):
@@ -342,8 +341,10 @@ class Watcher:
 
     def find_rest(self, entry: Entry) -> tuple[int, bool] | None:
         """As `find_entry`, among the files that are not followed."""
-        known = self.open_files.keys() | {(entry.device, entry.inode) for entry in self.state.entries}
-        return find_rest(entry, entry.path, known, self.state.path.parent, self.notes.append)
+        others = [other for other in self.state.entries if other.id != entry.id]
+        return find_rest(
+            entry, entry.path, self.open_files, others, self.state.path.parent, self.notes.append
+        )
 
     def add_rest(self, rest: Followed, is_archive: bool) -> None:
         """Follow the rest of a file that was rotated to where the patterns do not look."""

@@ -46,6 +46,11 @@ def killed(state: State, *patterns: str) -> Watcher:
     return watching(open_state(state.path.parent, state.path.stem), *patterns)
 
 
+def killed_after_saving(watcher: Watcher) -> Watcher:
+    """As `next_run`, with the patterns of this one."""
+    return next_run(watcher.state, *watcher.patterns)
+
+
 def note_heads(watcher: Watcher) -> None:
     """As the agent does before it reads."""
     for followed in watcher.open_files.values():
@@ -226,6 +231,35 @@ def test_a_copy_is_read_from_its_start_if_nothing_was_read_before_the_truncation
     watcher.scan()
     assert sorted(ship(watcher)) == LINES
     assert ship(next_run(watcher.state, pattern)) == []
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_copy_gets_the_inode_of_an_older_one_that_was_compressed(
+    tmp_path: Path, state: State, is_killed: bool
+) -> None:
+    log, copy = tmp_path / "a.log", tmp_path / "a.log.1"
+    write(log, LINES[:100])
+    watcher = watching(state, str(log))
+    assert ship(watcher) == LINES[:100]
+    write(log, LINES[100:150])
+    copy_and_truncate(log, copy)
+    write(log, LINES[150:160])
+    assert sorted(ship(watcher)) == LINES[100:160]
+    inode = copy.stat().st_ino
+    for key, followed in list(watcher.open_files.items()):
+        if followed.moved:
+            watcher.close(key)  # nobody has written it for a while
+    # delaycompress: the old copy is compressed, and a new one is made. The entry of the old one is still in the state.
+    (tmp_path / "a.log.2.gz").write_bytes(gzip.compress(copy.read_bytes()))
+    write(log, LINES[160:200])
+    copy.write_bytes(log.read_bytes())
+    assert copy.stat().st_ino == inode
+    os.truncate(log, 0)
+    write(log, LINES[200:])
+    if is_killed:
+        watcher = killed_after_saving(watcher)
+    assert sorted(ship(watcher)) == LINES[160:]
+    assert ship(next_run(watcher.state, str(log))) == []
 
 
 def test_a_truncation_while_the_file_is_opened(tmp_path: Path, state: State) -> None:
