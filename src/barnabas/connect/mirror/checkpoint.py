@@ -78,9 +78,11 @@ class MirrorCheckpoint(SourceConnector):
         try:
             with flow.admin(SOURCE) as source, flow.admin(TARGET) as target:
                 side = source if flow.syncs_side == SOURCE else target
-                require_topic(side, flow.syncs_topic, config["offset-syncs.topic.replication.factor"])
+                require_topic(
+                    side, flow.syncs_alias, flow.syncs_topic, config["offset-syncs.topic.replication.factor"]
+                )
                 topic = flow.policy.checkpoints_topic(flow.source)
-                require_topic(target, topic, config["checkpoints.topic.replication.factor"])
+                require_topic(target, flow.target, topic, config["checkpoints.topic.replication.factor"])
                 listed = source.groups.list().require()
         except ClientError as error:
             raise RetriableError(f"the groups of {flow.source} cannot be listed: {error}") from error

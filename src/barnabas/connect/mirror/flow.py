@@ -89,6 +89,11 @@ class Flow:
         return SOURCE if self.config["offset-syncs.topic.location"] == SOURCE else TARGET
 
     @property
+    def syncs_alias(self) -> str:
+        """The alias of that cluster."""
+        return self.source if self.syncs_side == SOURCE else self.target
+
+    @property
     def syncs_topic(self) -> str:
         """The topic of offset syncs, which is named after the other cluster."""
         return self.policy.syncs_topic(self.target if self.syncs_side == SOURCE else self.source)
@@ -139,15 +144,15 @@ class Flow:
             raise OptionError(f"the properties of the {side}'s {part} cannot be used: {said}") from error
 
 
-def require_topic(admin: Admin, name: str, replication: int, policy: str = "compact") -> None:
-    """Creates an internal topic with one partition, if there is none. Raises ConnectError."""
+def require_topic(admin: Admin, cluster: str, name: str, replication: int) -> None:
+    """Creates an internal topic with one partition, if there is none. cluster: its alias. Raises RetriableError."""
     try:
         if name in admin.topics.describe([name]).done:
             return
-        new = NewTopic(name, 1, replicas_of(admin, replication), {"cleanup.policy": policy})
+        new = NewTopic(name, 1, replicas_of(admin, replication), {"cleanup.policy": "compact"})
         admin.topics.create([new]).except_for(ErrorCode.TOPIC_ALREADY_EXISTS).require()
     except ClientError as error:
-        raise RetriableError(f"topic {name} cannot be created: {error}") from error
+        raise RetriableError(f"topic {name} cannot be created in {cluster}: {error}") from error
 
 
 def replicas_of(admin: Admin, wanted: int) -> int:

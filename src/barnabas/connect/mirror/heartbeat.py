@@ -39,7 +39,7 @@ class MirrorHeartbeat(SourceConnector):
         if not config["emit.heartbeats.enabled"] or config["emit.heartbeats.interval.seconds"] <= 0:
             return []
         with flow.admin(TARGET) as admin:
-            require_topic(admin, HEARTBEATS, config["heartbeats.topic.replication.factor"])
+            require_topic(admin, flow.target, HEARTBEATS, config["heartbeats.topic.replication.factor"])
         return [{"sourceClusterAlias": flow.source, "targetClusterAlias": flow.target}]
 
     def poll(self, partition: Json, offset: Json | None) -> Sequence[SourceRecord] | Batch:

@@ -108,7 +108,9 @@ class MirrorSource(SourceConnector):
         with flow.admin(SOURCE) as source, flow.admin(TARGET) as target:
             if config["emit.offset-syncs.enabled"]:
                 side = source if flow.syncs_side == SOURCE else target
-                require_topic(side, flow.syncs_topic, config["offset-syncs.topic.replication.factor"])
+                require_topic(
+                    side, flow.syncs_alias, flow.syncs_topic, config["offset-syncs.topic.replication.factor"]
+                )
             topics = Upkeep(flow, source, target).topics()
         return [
             place_of(flow.source, name, row.number)
