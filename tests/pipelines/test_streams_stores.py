@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 
 from barnabas.cli.main import run
@@ -15,6 +17,7 @@ from barnabas.pipelines.serving.run import looking
 from barnabas.pipelines.serving.supervisor import Supervisor
 from barnabas.streams import App, tumbling
 from tests.pipelines.conftest import send
+from tests.pipelines.readers import consumed
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -27,12 +30,20 @@ class Seen:
     first: str
 
 
+async def upper(line: str) -> str:
+    await asyncio.sleep(0)
+    return line.upper()
+
+
 def counted(app: App, topic: str) -> None:
     words = app.stream(topic).flat_map_values(str.split).group_by(lambda k, v: v)
     words.count(name="counts").to_stream().to(f"{topic}-counts")
     words.windowed_by(tumbling("1 day")).count(name="by day").to_stream(lambda k, v: k.key).to(
         f"{topic}-days"
     )
+    lines = app.stream(topic)
+    lines.map_values(upper, in_flight=2).to(f"{topic}-upper")
+    lines.map_batches(lambda table: pc.utf8_reverse(table["value"])).to(f"{topic}-back")
     words.aggregate(
         lambda: Seen(0, ""), lambda k, v, seen: Seen(seen.times + 1, seen.first or v), name="seen"
     )
@@ -68,6 +79,9 @@ def test_stores_are_looked_up_and_rebuilt(spark, bootstrap, client, new_topic, t
     app.run(once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path)
     assert dict(counts.items()) == {"to": 3, "be": 2, "or": 1, "not": 1, "that": 1, "is": 1, "go": 1}
 
+    lines = [b"to be or not to be", b"that is", b"to go"]
+    assert [r.value for r in consumed(bootstrap, f"{t}-upper")] == [line.upper() for line in lines]
+    assert [r.value for r in consumed(bootstrap, f"{t}-back")] == [line[::-1] for line in lines]
     code, text = told_over_http(app, bootstrap, tmp_path, capsys, "get", f"{t}/seen", "be", "--json")
     assert (code, json.loads(text)["rows"][0]["value"]) == (0, {"times": 2, "first": "be"})
     assert told_over_http(app, bootstrap, tmp_path, capsys, "get", f"{t}/counts", "none")[0] == 1

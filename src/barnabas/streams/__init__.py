@@ -23,7 +23,9 @@ from barnabas.streams.builder import StreamsBuilder
 from barnabas.streams.driver import TopologyTestDriver
 from barnabas.streams.dsl import GlobalKTable, KStream, KTable
 from barnabas.streams.errors import StreamsError
+from barnabas.streams.handling import Failure
 from barnabas.streams.records import Record, Window, Windowed
+from barnabas.streams.registered import avro, json_schema, protobuf
 from barnabas.streams.running.processors import Context, Processor
 from barnabas.streams.serdes import Serde, session_windowed, time_windowed
 from barnabas.streams.topology import Topology
@@ -40,6 +42,7 @@ from barnabas.streams.windows import (
 __all__ = [
     "App",
     "Context",
+    "Failure",
     "GlobalKTable",
     "KStream",
     "KTable",
@@ -52,7 +55,10 @@ __all__ = [
     "TopologyTestDriver",
     "Window",
     "Windowed",
+    "avro",
     "hopping",
+    "json_schema",
+    "protobuf",
     "session",
     "session_windowed",
     "sliding",

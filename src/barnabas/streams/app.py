@@ -12,6 +12,7 @@ from barnabas.streams.builder import StreamsBuilder
 from barnabas.streams.decorating import AppStream, AppTable
 from barnabas.streams.durations import Duration
 from barnabas.streams.errors import StreamsError
+from barnabas.streams.handling import Handler, Handlers
 from barnabas.streams.stages import QUERY, pipeline_of
 from barnabas.streams.topology import TASKS, Topology
 
@@ -34,7 +35,8 @@ class App(StreamsBuilder):
 
     name: of its consumer group, checkpoints and dead letters (NAME-dead-letters); two apps with one name would be one.
     tasks: how many tasks each stage has; it must stay the same once there is state. start: where topics are read from at
-    first, earliest or latest. topology: a builder or a topology that it runs in place of its own.
+    first, earliest or latest. on_unreadable, on_failed, on_unwritable: what happens to records that cannot be read,
+    processed or written, see handling.py. topology: a builder or a topology that it runs in place of its own.
     """
 
     def __init__(
@@ -46,6 +48,9 @@ class App(StreamsBuilder):
         start: str = "earliest",
         dead_letters: str | None = None,
         topology: StreamsBuilder | Topology | None = None,
+        on_unreadable: Handler = "dead_letter",
+        on_failed: Handler = "dead_letter",
+        on_unwritable: Handler = "dead_letter",
     ) -> None:
         super().__init__()
         if not name:
@@ -53,6 +58,7 @@ class App(StreamsBuilder):
         self.name = name
         self.bootstrap, self.tasks, self.start, self.dead_letters = bootstrap, tasks, start, dead_letters
         self._given = topology
+        self.handlers = Handlers(on_unreadable, on_failed, on_unwritable)
 
     @overload
     def stream(self, *topics: str, key: type[K], value: type[V]) -> AppStream[K, V]: ...
@@ -103,9 +109,14 @@ class App(StreamsBuilder):
     @property
     def topology(self) -> Topology:
         """What it runs. Raises StreamsError."""
-        if isinstance(self._given, Topology):
-            return self._given
-        return (self._given or self).build(self.tasks)
+        given = self._given
+        if not isinstance(given, Topology):
+            given = super().build(self.tasks) if given is None else given.build(self.tasks)
+        return replace(given, handlers=self.handlers)
+
+    def build(self, tasks: int | None = None) -> Topology:
+        """What it runs, for the test driver. Raises StreamsError."""
+        return self.topology if tasks is None else replace(super().build(tasks), handlers=self.handlers)
 
     def spec(self, name: str | None = None) -> PipelineSpec:
         """The pipeline that it is on Spark. name: in place of its own. Raises StreamsError and PipelineError."""

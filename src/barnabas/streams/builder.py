@@ -12,7 +12,7 @@ from barnabas.streams.graph import Graph
 from barnabas.streams.running.flows import Source
 from barnabas.streams.running.stores_of_users import Kind, StoreSpec
 from barnabas.streams.running.tables import TableSource, VersionedSource
-from barnabas.streams.serdes import serde_of
+from barnabas.streams.serdes import serde_for
 from barnabas.streams.topology import TASKS, Topology, topology_of
 
 K = TypeVar("K")
@@ -123,11 +123,12 @@ class StreamsBuilder:
     def _source(self, kind: str, topics: tuple[str, ...], key: Any, value: Any) -> str:
         if not topics or not all(isinstance(topic, str) and topic for topic in topics):
             raise StreamsError(f"a source needs the names of topics, not {topics!r}")
+        keys, values = serde_for(key, topics[0], "key"), serde_for(value, topics[0], "value")
         for node in self._graph.nodes.values():
             if not (isinstance(node, Source) and node.topics == topics and node.name.startswith(kind)):
                 continue
-            if node.key == serde_of(key) and node.value == serde_of(value):
+            if node.key == keys and node.value == values:
                 return node.name
         name = self._graph.name(kind)
-        made = Source(name, topics=topics, key=serde_of(key), value=serde_of(value))
+        made = Source(name, topics=topics, key=keys, value=values)
         return self._graph.add(made)

@@ -17,7 +17,7 @@ app.run()
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar, overload
 
 from barnabas.streams.dsl import KStream, KTable
@@ -33,7 +33,8 @@ def _is_there(key: Any, value: Any) -> bool:
 
 
 def _checked(function: Any, what: str) -> None:
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+    is_async = inspect.iscoroutinefunction(function) and what != "stream"
+    if is_async or inspect.isasyncgenfunction(function):
         raise StreamsError(f"{function.__name__} is async: {what} takes plain functions")
 
 
@@ -43,11 +44,16 @@ class AppStream(KStream[K, V]):
     @overload
     def __call__(self, function: Callable[[V], Iterable[W]]) -> KStream[K, W]: ...
     @overload
+    def __call__(self, function: Callable[[K, V], Coroutine[Any, Any, W | None]]) -> KStream[K, W]: ...
+    @overload
+    def __call__(self, function: Callable[[V], Coroutine[Any, Any, W | None]]) -> KStream[K, W]: ...
+    @overload
     def __call__(self, function: Callable[[K, V], W | None]) -> KStream[K, W]: ...
     @overload
     def __call__(self, function: Callable[[V], W | None]) -> KStream[K, W]: ...
     def __call__(self, function: Any) -> KStream[K, Any]:
-        """What a function of the value (or of key and value) returns, without None, or all that it yields."""
+        """What a function of the value (or of key and value) returns, without None, or all that it yields. It may be async,
+        see KStream.map_values."""
         _checked(function, "stream")
         if inspect.isgeneratorfunction(function):
             return self.flat_map_values(function)

@@ -5,20 +5,22 @@ Functions get key and value, or only the value if they take one argument.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Generic, TypeVar, overload
 
 from barnabas.streams import making
+from barnabas.streams.ahead import IN_FLIGHT, LIBRARIES, Batched
 from barnabas.streams.durations import Duration, milliseconds
 from barnabas.streams.errors import StreamsError
-from barnabas.streams.functions import adder, joiner, of_arguments, of_pair, starter
+from barnabas.streams.functions import adder, awaited, is_async, joiner, of_arguments, of_pair, starter
 from barnabas.streams.graph import Graph
 from barnabas.streams.records import Windowed
 from barnabas.streams.running import flows, tables
 from barnabas.streams.running.aggregates import Cogroup, StreamAggregate, TableAggregate
 from barnabas.streams.running.joins import StreamTableJoin
 from barnabas.streams.running.run import Node
-from barnabas.streams.serdes import serde_of
+from barnabas.streams.serdes import serde_for
+from barnabas.streams.splitting import Split
 from barnabas.streams.windows import Suppressed, Windows
 
 K = TypeVar("K")
@@ -42,16 +44,26 @@ class KStream(Generic[K, V]):
         made = self._graph.add(make(self._graph.name(f"KSTREAM-{kind}")), self._node)
         return KStream(self._graph, made, moved=self._moved if moved is None else moved)
 
+    def _calling(
+        self, kind: str, node: type[flows.Calling], call: Any, in_flight: int, *, moved: bool | None = None
+    ) -> KStream[Any, Any]:
+        """A step that calls a function for each record; an async one for the records of a micro-batch together."""
+        what = flows.WORDS[node]
+        if not is_async(call):
+            plain = of_pair(call, what)
+            return self._then(kind, lambda name: node(name, call=plain), moved=moved)
+        ahead = awaited(call, what, in_flight)
+        return self.repartition()._then(kind, lambda name: node(name, call=ahead), moved=bool(moved))
+
     # --- record by record ---------------------------------------------------------------------------------
 
     @overload
     def filter(self, wanted: Callable[[K, V], Any]) -> KStream[K, V]: ...
     @overload
     def filter(self, wanted: Callable[[V], Any]) -> KStream[K, V]: ...
-    def filter(self, wanted: Any) -> KStream[K, V]:
+    def filter(self, wanted: Any, *, in_flight: int = IN_FLIGHT) -> KStream[K, V]:
         """The records for which the function is true."""
-        call = of_pair(wanted, "filter")
-        return self._then("FILTER", lambda name: flows.Filter(name, call=call))
+        return self._calling("FILTER", flows.Filter, wanted, in_flight)
 
     @overload
     def filter_not(self, unwanted: Callable[[K, V], Any]) -> KStream[K, V]: ...
@@ -62,33 +74,64 @@ class KStream(Generic[K, V]):
         call = of_pair(unwanted, "filter_not")
         return self._then("FILTER", lambda name: flows.FilterNot(name, call=call))
 
-    def map(self, make: Callable[[K, V], tuple[L, W]]) -> KStream[L, W]:
-        """Another key and value for each record: the function returns both."""
-        call = of_pair(make, "map")
-        return self._then("MAP", lambda name: flows.Map(name, call=call), moved=True)
+    @overload
+    def map(
+        self, make: Callable[[K, V], Coroutine[Any, Any, tuple[L, W]]], *, in_flight: int = ...
+    ) -> KStream[L, W]: ...
+    @overload
+    def map(self, make: Callable[[K, V], tuple[L, W]]) -> KStream[L, W]: ...
+    def map(self, make: Any, *, in_flight: int = IN_FLIGHT) -> KStream[Any, Any]:
+        """Another key and value for each record: the function returns both. It may be async, see map_values."""
+        return self._calling("MAP", flows.Map, make, in_flight, moved=True)
 
+    @overload
+    def map_values(
+        self, make: Callable[[V], Coroutine[Any, Any, W]], *, in_flight: int = ...
+    ) -> KStream[K, W]: ...
+    @overload
+    def map_values(
+        self, make: Callable[[K, V], Coroutine[Any, Any, W]], *, in_flight: int = ...
+    ) -> KStream[K, W]: ...
     @overload
     def map_values(self, make: Callable[[V], W]) -> KStream[K, W]: ...
     @overload
     def map_values(self, make: Callable[[K, V], W]) -> KStream[K, W]: ...
-    def map_values(self, make: Any) -> KStream[K, Any]:
-        """Another value for each record."""
-        call = of_pair(make, "map_values")
-        return self._then("MAPVALUES", lambda name: flows.MapValues(name, call=call))
+    def map_values(self, make: Any, *, in_flight: int = IN_FLIGHT) -> KStream[K, Any]:
+        """Another value for each record. An async function is called for many records at the same time, at most `in_flight`;
+        for those of one key one after the other. Results keep the order of the records."""
+        return self._calling("MAPVALUES", flows.MapValues, make, in_flight)
 
-    def flat_map(self, make: Callable[[K, V], Iterable[tuple[L, W]]]) -> KStream[L, W]:
+    def flat_map(
+        self, make: Callable[[K, V], Iterable[tuple[L, W]]], *, in_flight: int = IN_FLIGHT
+    ) -> KStream[L, W]:
         """Any number of records for each one: the function returns pairs of key and value."""
-        call = of_pair(make, "flat_map")
-        return self._then("FLATMAP", lambda name: flows.FlatMap(name, call=call), moved=True)
+        return self._calling("FLATMAP", flows.FlatMap, make, in_flight, moved=True)
 
     @overload
     def flat_map_values(self, make: Callable[[V], Iterable[W]]) -> KStream[K, W]: ...
     @overload
     def flat_map_values(self, make: Callable[[K, V], Iterable[W]]) -> KStream[K, W]: ...
-    def flat_map_values(self, make: Any) -> KStream[K, Any]:
+    def flat_map_values(self, make: Any, *, in_flight: int = IN_FLIGHT) -> KStream[K, Any]:
         """Any number of values for each record."""
-        call = of_pair(make, "flat_map_values")
-        return self._then("FLATMAPVALUES", lambda name: flows.FlatMapValues(name, call=call))
+        return self._calling("FLATMAPVALUES", flows.FlatMapValues, make, in_flight)
+
+    def map_batches(
+        self, make: Callable[[Any], Any], *, of: str = "arrow", size: int = 10_000
+    ) -> KStream[K, Any]:
+        """Other values, made for many records at once. make: a function of a table of the values' fields (or of a column
+        `value`) and the keys (`_key`), which returns a table with as many rows, or a column; rows become dicts. of: what the
+        table is: `arrow`, `pandas` or `polars`. size: the most records in one table. Records without a value stay as they
+        are; if the function raises, only the records for which it does so fail."""
+        if of not in LIBRARIES:
+            raise StreamsError(f"map_batches takes of={', of='.join(map(repr, LIBRARIES))}, not {of!r}")
+        if not callable(make) or size < 1:
+            raise StreamsError(
+                f"map_batches needs a function and a size of at least 1, not {make!r:.60} and {size}"
+            )
+        call = Batched(make, of=of, size=size)
+        return self.repartition()._then(
+            "MAPBATCHES", lambda name: flows.MapValues(name, call=call), moved=False
+        )
 
     def select_key(self, make: Callable[[K, V], L]) -> KStream[L, V]:
         """Another key for each record."""
@@ -119,7 +162,9 @@ class KStream(Generic[K, V]):
         With functions, a list of streams, the last one with the records that no function wanted; with named functions, a
         dict, in which `default` has those; without any, a `Split` to add branches to.
         """
-        split = Split(self._graph, self._node, self._moved)
+        split = Split(
+            self._graph, self._node, lambda name: KStream[K, V](self._graph, name, moved=self._moved)
+        )
         if wanted:
             return [*(split.stream(one) for one in wanted), split.rest()]
         if named:
@@ -136,14 +181,18 @@ class KStream(Generic[K, V]):
         named: Any = topic if isinstance(topic, str) else of_pair(topic, "to")
         if not named:
             raise StreamsError("to(...) needs the name of a topic")
-        keys, values = serde_of(key), serde_of(value)
+        name = topic if isinstance(topic, str) else ""
+        keys, values = serde_for(key, name, "key"), serde_for(value, name, "value")
         self._then("SINK", lambda name: flows.Sink(name, topic=named, key=keys, value=values))
 
     def through(self, topic: str, *, key: Any = None, value: Any = None) -> KStream[K, V]:
         """Writes the records to a topic, and goes on with the records of this topic."""
         self.to(topic, key=key, value=value)
         read = flows.Source(
-            self._graph.name("KSTREAM-SOURCE"), topics=(topic,), key=serde_of(key), value=serde_of(value)
+            self._graph.name("KSTREAM-SOURCE"),
+            topics=(topic,),
+            key=serde_for(key, topic, "key"),
+            value=serde_for(value, topic, "value"),
         )
         return KStream(self._graph, self._graph.add(read))
 
@@ -286,41 +335,6 @@ class KStream(Generic[K, V]):
         kind = "PROCESSVALUES" if fixed else "PROCESSOR"
         placed = self._placed() if names else self
         return placed._then(kind, make, moved=placed._moved if fixed else True)
-
-
-class Split:
-    """Branches of a stream: `split.branch(function, name)` adds one, `default_branch()` the rest; `streams` has them all."""
-
-    def __init__(self, graph: Graph, node: str, moved: bool) -> None:
-        self._graph, self._moved = graph, moved
-        self._made = flows.Branches(graph.name("KSTREAM-BRANCH"))
-        graph.add(self._made, node)
-        self.streams: dict[str, KStream[Any, Any]] = {}
-
-    def stream(self, wanted: Callable[..., Any]) -> KStream[Any, Any]:
-        """The records for which the function is true, and none before was."""
-        call = of_pair(wanted, "split")
-        name = self._graph.add(flows.Pass(self._graph.name("KSTREAM-BRANCHCHILD")), self._made.name)
-        self._made.calls = (*self._made.calls, call)
-        return KStream(self._graph, name, moved=self._moved)
-
-    def rest(self) -> KStream[Any, Any]:
-        """The records that no function wanted."""
-        return self.stream(flows.always)
-
-    def branch(self, wanted: Callable[..., Any], name: str | None = None) -> Split:
-        """Adds a branch."""
-        self.streams[name or str(len(self.streams) + 1)] = self.stream(wanted)
-        return self
-
-    def default_branch(self, name: str = "default") -> dict[str, KStream[Any, Any]]:
-        """Adds the rest; returns all branches by name."""
-        self.streams[name] = self.rest()
-        return self.streams
-
-    def no_default_branch(self) -> dict[str, KStream[Any, Any]]:
-        """All branches by name; other records are dropped."""
-        return self.streams
 
 
 class KTable(Generic[K, V]):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from barnabas.streams.ahead import Awaited, LastAwaited
 from barnabas.streams.errors import StreamsError
 
 
@@ -70,8 +71,24 @@ def of_arguments(call: Any, names: Sequence[str], what: str) -> Callable[..., An
 
 
 def of_pair(call: Any, what: str) -> Callable[[Any, Any], Any]:
-    """A function of key and value, or of the value."""
+    """A function of key and value, or of the value. Raises StreamsError, also for an async one."""
+    if is_async(call):
+        raise StreamsError(f"{what} takes no async function: await in a step before it, like map_values")
     return of_arguments(call, ("k", "v"), what)
+
+
+def is_async(call: Any) -> bool:
+    """Whether it is an async function, or an object that is called like one."""
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
+
+
+def awaited(call: Any, what: str, in_flight: int) -> Awaited:
+    """An async function of key and value, or of the value, at most so many calls of which run at the same time. Raises
+    StreamsError."""
+    if in_flight < 1:
+        raise StreamsError(f"in_flight is {in_flight}: it must be at least 1")
+    found = of_arguments(call, ("k", "v"), what)
+    return Awaited(LastAwaited(found.call) if isinstance(found, Last) else found, in_flight=in_flight)
 
 
 def joiner(call: Any, what: str) -> Callable[[Any, Any, Any], Any]:

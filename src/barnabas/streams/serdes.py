@@ -24,6 +24,14 @@ from barnabas.streams.texts import is_model
 T = TypeVar("T")
 
 
+class Unreadable(ValueError):
+    """Bytes that are not what their serde reads."""
+
+
+class Unwritable(ValueError):
+    """A value that its serde cannot write."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Serde(Generic[T]):
     """Reads and writes keys or values. name: for messages. classes: those that values may have."""
@@ -38,7 +46,7 @@ class Serde(Generic[T]):
         try:
             return self.deserialize(data)
         except Exception as error:
-            raise ValueError(f"the {what} is not {self.name}: {_said(error)}: {data[:60]!r}") from error
+            raise Unreadable(f"the {what} is not {self.name}: {_said(error)}: {data[:60]!r}") from error
 
     def write(self, value: Any, what: str) -> bytes | None:
         """The bytes of a value; None of None. Raises ValueError."""
@@ -47,7 +55,7 @@ class Serde(Generic[T]):
         try:
             return self.serialize(value)
         except Exception as error:
-            raise ValueError(
+            raise Unwritable(
                 f"the {what} {value!r:.60} cannot be written as {self.name}: {_said(error)}"
             ) from error
 
@@ -167,12 +175,22 @@ def serde_of(given: Any, default: Serde[Any] = ANY) -> Serde[Any]:
         )
     if isinstance(given, type) and dataclasses.is_dataclass(given):
         return Serde(given.__name__, _json_bytes, lambda data: made_of(given, json.loads(data)), (given,))
+    if hasattr(given, "for_topic"):
+        found = given.for_topic("", "value")
+        assert isinstance(found, Serde)
+        return found
     if hasattr(given, "serialize") and hasattr(given, "deserialize"):
         return Serde(type(given).__name__, given.serialize, given.deserialize)
     raise StreamsError(
         f"{given!r} is no serde: name one ({', '.join(sorted(NAMED))}), or give a type, a dataclass, a pydantic model, "
         "or an object with serialize and deserialize"
     )
+
+
+def serde_for(given: Any, topic: str, part: str) -> Serde[Any]:
+    """The serde that is meant for a topic's keys or values, see serde_of. topic: empty if functions choose topics. part: key
+    or value."""
+    return given.for_topic(topic, part) if hasattr(given, "for_topic") else serde_of(given)
 
 
 def made_of(kind: Any, value: Any) -> Any:
@@ -188,6 +206,8 @@ def made_of(kind: Any, value: Any) -> Any:
         return {made_of(arguments[0], key): made_of(arguments[1], one) for key, one in value.items()}
     if arguments and type(None) in arguments:
         return made_of(next(one for one in arguments if one is not type(None)), value)
+    if kind in (datetime.datetime, datetime.date, Decimal, uuid.UUID) and isinstance(value, kind):
+        return value
     if kind in (datetime.datetime, datetime.date):
         return kind.fromisoformat(value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar, Final
 
@@ -21,8 +21,11 @@ from barnabas.pipelines.plan.relations import Derived, Relation, Scan
 from barnabas.pipelines.plan.sources import Source as Topics
 from barnabas.pipelines.plan.whole import SendHeaders, WholeRecord
 from barnabas.pipelines.processing import MapState, Processor
+from barnabas.pipelines.processing.engine import Skipped, Stopped, reason_of
 from barnabas.pipelines.processing.processor import declared_states
 from barnabas.pipelines.processing.values import EPOCH
+from barnabas.streams.ahead import Outcome
+from barnabas.streams.handling import Failure, kind_of
 from barnabas.streams.queries import layout_of
 from barnabas.streams.records import Record, headers_of
 from barnabas.streams.running.processors import STREAM_TIME, WALL_CLOCK
@@ -64,6 +67,7 @@ class Stage(Processor):
     def init(self) -> None:
         self._run: Run | None = None
         self._cells: Any = None
+        self._outcomes: dict[int, Outcome] = {}
         self._by_topic = {
             topic: source for source in reversed(self.topology.sources) for topic in source.topics
         }
@@ -73,6 +77,26 @@ class Stage(Processor):
     def process(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if self.stage > 0 and row["stage"] != self.stage:
             return iter((row,))
+        try:
+            return self._processed(row)
+        except Exception as error:
+            self._handle(row, error)
+            raise
+
+    def _handle(self, row: dict[str, Any], error: Exception) -> None:
+        """Raises Skipped, or Stopped, if the handler says so."""
+        topic, partition, offset = (
+            (row["topic"], row["partition"], row["offset"]) if self.stage == 0 else ("", -1, -1)
+        )
+        word = self.topology.handlers.word(
+            Failure(kind_of(error), error, topic, partition, offset, row["key"], row["value"])
+        )
+        if word == "skip":
+            raise Skipped from error
+        if word == "stop":
+            raise Stopped(f"a record {kind_of(error)}: {reason_of(error)}") from error
+
+    def _processed(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
         run = self._begun()
         if self.stage == 0:
             self._read(run, row)
@@ -85,9 +109,22 @@ class Stage(Processor):
                 headers_of(row["headers"]),
             )
             self._note(run, record.timestamp)
-            run.pass_to(self.topology.nodes[row["node"]], record)
+            node = self.topology.nodes[row["node"]]
+            if (known := self._outcomes.pop(id(row), None)) is not None:
+                node.call.now = known  # type: ignore[attr-defined]
+            run.pass_to(node, record)
         self._punctuate(run)
         return iter(run.made)
+
+    def call_ahead(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Calls the functions of this stage that are called for many records at once."""
+        self._outcomes = {}
+        for node in self.topology.ahead_in(self.stage):
+            mine = [row for row in rows if row["stage"] == self.stage and row["node"] == node.name]
+            classes = self.topology.classes
+            pairs = [(value_of(row["key"], classes), value_of(row["value"], classes)) for row in mine]
+            found = node.call.ahead(pairs)
+            self._outcomes |= {id(row): outcome for row, outcome in zip(mine, found, strict=True)}
 
     def on_timer(self, at: Any) -> Iterator[dict[str, Any]]:
         run = self._begun()
@@ -154,6 +191,8 @@ def stage_class(topology: Topology, number: int) -> type[Stage]:
     members: dict[str, Any] = {"topology": topology, "stage": number, "__module__": _module(topology)}
     if topology.named:
         members["finish"] = Stage.changes
+    if topology.ahead_in(number):
+        members["prepare"] = Stage.call_ahead
     return type(f"Stage{number}", (Stage,), members)
 
 

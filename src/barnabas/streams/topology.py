@@ -16,9 +16,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+from barnabas.streams.ahead import Ahead
 from barnabas.streams.describing import described, drawn
 from barnabas.streams.dividing import stages_of
 from barnabas.streams.errors import StreamsError
+from barnabas.streams.handling import Handlers
 from barnabas.streams.running.flows import Sink, Source
 from barnabas.streams.running.run import Node
 from barnabas.streams.running.stores_of_users import StoreSpec
@@ -44,6 +46,7 @@ class Topology:
     stages: int = 1
     shows: bool = False
     by_clock: bool = False
+    handlers: Handlers = field(default_factory=Handlers)
 
     @property
     def sources(self) -> list[Source]:
@@ -67,6 +70,14 @@ class Topology:
             return self.named
         nodes = {name: self.nodes[self.queryable[name]] for name in self.named}
         return frozenset(name for name, node in nodes.items() if not getattr(node, "everywhere", False))
+
+    def ahead_in(self, stage: int) -> list[Any]:
+        """The nodes of a stage whose functions are called for many records at once."""
+        return [
+            node
+            for node in self.nodes.values()
+            if node.stage == stage and isinstance(getattr(node, "call", None), Ahead)
+        ]
 
     def entries(self, topic: str) -> Sequence[Source]:
         """The sources that read a topic which the topology writes itself."""

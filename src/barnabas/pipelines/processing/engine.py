@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -19,6 +19,14 @@ OWN: Final = __package__
 
 class StateLost(BaseException):
     """The state cannot be read or written. Not an Exception: user code must not handle it, and it is no fault of a row."""
+
+
+class Skipped(Exception):
+    """Raised by code that wants a row to be dropped, with all that it has changed for it."""
+
+
+class Stopped(BaseException):
+    """Raised by code that wants the pipeline to fail. Not an Exception: it is no fault of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,7 @@ class Engine:
         self.states, self.store = states, store
         self.types = {name: None if kind is None else type_named(kind) for name, kind in returns.items()}
         self.finishes = code.finish is not Processor.finish
+        self.prepares = code.prepare is not Processor.prepare
         self._undo: Undo = []
         self.processor.init()
 
@@ -70,6 +79,11 @@ class Engine:
         self.processor.time = None
         return self._called(self.processor.on_timer, EPOCH + timedelta(milliseconds=at_ms))
 
+    def prepare(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Shows the processor all rows of the present key, before it processes them."""
+        if self.prepares:
+            self.processor.prepare(rows)
+
     def finish(self) -> Made:
         """Calls the processor once the rows of the present key have been processed."""
         self.processor.time = None
@@ -90,7 +104,7 @@ class Engine:
         except Exception as error:
             for back in reversed(self._undo):
                 back()
-            return Made(reason=reason_of(error))
+            return Made() if isinstance(error, Skipped) else Made(reason=reason_of(error))
 
     def _checked(self, made: Iterable[Mapping[str, Any]] | None) -> Iterator[dict[str, Any]]:
         if made is None:

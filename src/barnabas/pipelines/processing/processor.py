@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar, overload
 
@@ -138,6 +138,9 @@ class Processor:
 
     def init(self) -> None:
         """Called once for each object, before the first row."""
+
+    def prepare(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Called before the first row of the present key in a micro-batch, with all of them."""
 
     def process(self, row: dict[str, Any]) -> Iterable[Mapping[str, Any]] | None:
         """Called for each row."""

@@ -90,6 +90,7 @@ class MemoryWork:
     def process(self, key: Any, fields: dict[str, Any], now_ms: int) -> list[dict[str, Any]]:
         """The rows that are made of one. Raises Failed."""
         self._begin(key, now_ms)
+        self._engine.prepare([fields])
         return self._taken(self._engine.process(fields))
 
     def advance(self, now_ms: int) -> list[dict[str, Any]]:
@@ -159,6 +160,7 @@ class ProcessorTest:
         for row in rows:
             key = tuple(row[name] for name in self._names)
             self._begin(key)
+            self._engine.prepare([dict(row)])
             time = None if self._of is None or self._time != "event" else row[self._of]
             made += self._taken(self._engine.process(dict(row), time))
             if self._of is not None and self._time == "event":

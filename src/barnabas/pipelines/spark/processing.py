@@ -164,8 +164,10 @@ class Running(StatefulProcessor):
             return
         engine = self._begun(key[0], timerValues)
         ordered = in_order(list(rows))
-        for row in ordered:
-            yield from self._rows(engine.process(row.fields, _event_time(row.place)), row.record, None)
+        given = [row.fields for row in ordered]
+        engine.prepare(given)
+        for row, fields in zip(ordered, given, strict=True):
+            yield from self._rows(engine.process(fields, _event_time(row.place)), row.record, None)
         if engine.finishes and ordered:
             yield from self._rows(engine.finish(), ordered[-1].record, None, first=FINISHED)
         engine.end()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from barnabas.streams.errors import StreamsError
 from barnabas.streams.records import Change, Record
@@ -137,6 +137,16 @@ class ForEach(Calling):
 
     def process(self, run: Run, record: Record[Any, Any]) -> None:
         self.call(record.key, record.value)
+
+
+WORDS: Final[Mapping[type[Calling], str]] = {
+    Filter: "filter",
+    Map: "map",
+    MapValues: "map_values",
+    FlatMap: "flat_map",
+    FlatMapValues: "flat_map_values",
+}
+"""The steps that take async functions, and what they are called."""
 
 
 @dataclass
