@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
 
@@ -14,6 +14,8 @@ V = TypeVar("V")
 Headers = tuple[tuple[str, bytes | None], ...]
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND: Final = timedelta(milliseconds=1)
+SAME: Final[Any] = object()
+"""A part of a record that is not changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +36,16 @@ class Record(Generic[K, V]):
         """The last header of this name; None if there is none."""
         return next((value for key, value in reversed(self.headers) if key == name), None)
 
-    def put(self, **changes: Any) -> Record[Any, Any]:
+    def put(
+        self, *, key: Any = SAME, value: Any = SAME, timestamp: Any = SAME, headers: Any = SAME
+    ) -> Record[Any, Any]:
         """The record with other parts: `record.put(value=1)`."""
-        return replace(self, **changes)
+        return Record(
+            self.key if key is SAME else key,
+            self.value if value is SAME else value,
+            self.timestamp if timestamp is SAME else timestamp,
+            self.headers if headers is SAME else headers,
+        )
 
 
 @dataclass(frozen=True, slots=True, order=True)

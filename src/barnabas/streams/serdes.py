@@ -53,7 +53,10 @@ class Serde(Generic[T]):
         if value is None:
             return None
         try:
-            return self.serialize(value)
+            found = self.serialize(value)
+            if found is not None and type(found) is not bytes:
+                raise TypeError(f"serialize returned a {type(found).__name__}, not bytes")
+            return found
         except Exception as error:
             raise Unwritable(
                 f"the {what} {value!r:.60} cannot be written as {self.name}: {_said(error)}"
@@ -90,9 +93,11 @@ def _json_bytes(value: Any) -> bytes:
 def _any_bytes(value: Any) -> bytes:
     """What is written where nothing else was said: text as it is, bytes too, everything else as JSON."""
     if isinstance(value, bytes):
-        return value
+        return bytes(value)
     if isinstance(value, str):
         return value.encode()
+    if type(value) is int:
+        return str(value).encode()
     if isinstance(value, Windowed):
         return f"{_any_bytes(value.key).decode()}@{value.start}/{value.end}".encode()
     return _json_bytes(value)

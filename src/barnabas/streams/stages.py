@@ -60,6 +60,7 @@ class Stage(Processor):
     """A stage of a topology as a step of a pipeline: the key is the task."""
 
     returns: ClassVar = ROW
+    makes_whole_rows = True
     topology: ClassVar[Topology]
     stage: ClassVar[int]
     kept = MapState("string", "string")
@@ -138,7 +139,7 @@ class Stage(Processor):
         version = time.time_ns() // 1000
         for store, key, kept in self._run.stores.changes():
             row = {"stage": KEPT, "to": store, "task": 0, "key": key, "value": kept, "at": version}
-            yield row
+            yield {**dict.fromkeys(ROW), **row}
 
     def _begun(self) -> Run:
         """The task at work; the same for all rows of a key that come together."""

@@ -29,17 +29,27 @@ class NotKept(ValueError):
 
 def text_of(value: Any) -> str:
     """The text of a value; the same for equal ones. Raises NotKept."""
-    if type(value) is str:
+    kind = type(value)
+    if kind is str:
         return _string(value)
-    return json.dumps(_plain(value), separators=(",", ":"), ensure_ascii=False)
+    if kind is int:
+        return str(value)
+    if kind is list:
+        return f"[{','.join([text_of(one) for one in value])}]"
+    return _encode(_plain(value))
 
 
-_string: Final[Callable[[str], str]] = json.JSONEncoder(ensure_ascii=False).encode
+_string: Final[Callable[[str], str]] = json.encoder.encode_basestring
+_encode: Final[Callable[[Any], str]] = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_scan: Final = json.JSONDecoder().scan_once
+"""Reads JSON without white space around it."""
+_PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 
 
 def value_of(text: str, classes: Classes) -> Any:
     """The value of a text."""
-    return _made(json.loads(text), classes)
+    found = _scan(text, 0)[0]
+    return found if type(found) in _PLAIN else _made(found, classes)
 
 
 def is_model(kind: Any) -> bool:
@@ -103,7 +113,7 @@ _WRITERS: Final[Mapping[type, tuple[str, Callable[[Any], Any]]]] = {
 
 def _made(value: Any, classes: Classes) -> Any:
     if isinstance(value, list):
-        return [_made(one, classes) for one in value]
+        return [one if type(one) in _PLAIN else _made(one, classes) for one in value]
     if not isinstance(value, dict):
         return value
     if KIND not in value:

@@ -13,7 +13,15 @@ from barnabas.pipelines.views.columns import Column
 from barnabas.pipelines.views.lookup import Asked, Reader
 from barnabas.pipelines.views.store import Note, ViewFile
 from barnabas.pipelines.views.stores import apply_changes, store_file, store_shape
-from barnabas.streams import App, StreamsError
+from barnabas.streams import (
+    App,
+    Processor,
+    Record,
+    Serde,
+    StreamsBuilder,
+    StreamsError,
+    TopologyTestDriver,
+)
 from barnabas.streams.resetting import put_state_aside
 from barnabas.streams.watching import changed, stamps
 
@@ -95,3 +103,31 @@ def test_only_a_named_store_can_be_asked_for() -> None:
     app.stream("lines").group_by(lambda k, v: v).count().to_stream().to("out")
     with pytest.raises(StreamsError, match="give a table a name"):
         app.store("counts")
+
+
+class Odd(Processor[str, str]):
+    """Forwards what no topic can take."""
+
+    def process(self, record: Record[str, str]) -> None:
+        if record.value == "time":
+            self.context.forward(record.put(timestamp=1.5))
+        else:
+            self.context.forward(record.key, record.value, timestamp=1 << 62)
+
+
+def test_what_no_topic_takes_is_a_dead_letter() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in")
+    stream.process(Odd).to("out")
+    stream.to("bad", value=Serde("odd", lambda value: value, bytes.decode))
+    with TopologyTestDriver(builder.build()) as driver:
+        for value in ("time", "late"):
+            driver.pipe_input("in", "k", value)
+        reasons = [letter.reason for letter in driver.dead_letters]
+    assert "not 1.5" in reasons[0]
+    assert "not 4611686018427387904" in reasons[1]
+    builder = StreamsBuilder()
+    builder.stream("in").to("bad", value=Serde("odd", lambda value: value, bytes.decode))
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.pipe_input("in", "k", b"v")
+        assert "serialize returned a str, not bytes" in driver.dead_letters[0].reason

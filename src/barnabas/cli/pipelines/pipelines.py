@@ -60,7 +60,8 @@ def call(server: str, method: str, path: str, body: bytes | None = None, *, exac
         raise UsageError(f"--url {shown!r} is not a URL like {DEFAULT_SERVER}") from None
     except NoAnswer as error:
         raise CliError(
-            f"no pipeline server answers at {shown}: {error}; start one with `barnabas pipelines serve`"
+            f"no pipeline server answers at {shown}: {error}; start one with `barnabas pipelines serve`, or an app "
+            "with `barnabas streams run --listen`"
         ) from None
     try:
         value = json.loads(answer.body, parse_float=Decimal if exact else None) if answer.body else None

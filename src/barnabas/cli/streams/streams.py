@@ -119,10 +119,7 @@ def run(
             raise UsageError("--watch and --once cannot be combined")
         from barnabas.streams.watching import watch
 
-        command = [
-            "streams",
-            *(word for word in sys.argv[sys.argv.index("run") :] if word not in ("-w", "--watch")),
-        ]
+        command = [word for word in sys.argv[1:] if word not in ("-w", "--watch")]
         return watch(command, folder_of(named), lambda text: None if quiet else note(text))
     try:
         found = app_of(named)

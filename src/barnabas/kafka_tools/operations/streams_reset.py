@@ -62,6 +62,8 @@ def main(arguments: Sequence[str]) -> int:
     except (ToolError, ClientError) as error:
         print(f"ERROR: {text_of(error)}", file=sys.stderr)
         return EXIT_FAILED
+    finally:
+        admin.close()
     return EXIT_FAILED if missing else EXIT_OK
 
 

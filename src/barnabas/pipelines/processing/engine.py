@@ -53,6 +53,7 @@ class Engine:
         self.states, self.store = states, store
         self.types = {name: None if kind is None else type_named(kind) for name, kind in returns.items()}
         self.finishes = code.finish is not Processor.finish
+        self._trusted = code.makes_whole_rows
         self.prepares = code.prepare is not Processor.prepare
         self._undo: Undo = []
         self.processor.init()
@@ -100,7 +101,8 @@ class Engine:
     def _called(self, method: Callable[[Any], Any], given: dict[str, Any] | datetime) -> Made:
         self._undo.clear()
         try:
-            return Made(tuple(self._checked(method(given))))
+            made = method(given)
+            return Made(tuple(made or ()) if self._trusted else tuple(self._checked(made)))
         except Exception as error:
             for back in reversed(self._undo):
                 back()

@@ -127,6 +127,8 @@ class Processor:
     """
 
     returns: ClassVar[Mapping[str, str]] = {}
+    makes_whole_rows: ClassVar[bool] = False
+    """Of code of this project: its rows have all fields, with values of their types, and need not be checked."""
 
     def __init__(self) -> None:
         self.cells: dict[str, Cell] = {}

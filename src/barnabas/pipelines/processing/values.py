@@ -28,6 +28,11 @@ EXACT: Final = Context(prec=76)
 TOKEN: Final = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|`(?:[^`]|``)+`|\d+|[<>(),:])")
 
 
+_string: Final = json.encoder.encode_basestring_ascii
+_scan: Final = json.JSONDecoder().scan_once
+"""Reads JSON as `encode` writes it, without white space around it."""
+
+
 class BadType(ValueError):
     """A text is not the name of a type."""
 
@@ -48,11 +53,13 @@ class Type:
 
     def encode(self, value: Any) -> str:
         """The value as JSON text. Raises BadValue."""
+        if type(value) is str and self.name == "string":
+            return _string(value)
         return json.dumps(None if value is None else self.plain(value), separators=(",", ":"))
 
     def decode(self, text: str) -> Any:
         """The value of a text of `encode`."""
-        plain = json.loads(text)
+        plain = _scan(text, 0)[0]
         return None if plain is None else self.made(plain)
 
     def check(self, value: Any) -> Any:

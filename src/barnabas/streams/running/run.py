@@ -16,6 +16,9 @@ OUT: Final = -1
 """The stage of rows that are records for topics."""
 KEPT: Final = -2
 """The stage of rows that say what a store keeps for a key now."""
+NO_RECORD: Final = {"to": None, "out_key": None, "out_value": None}
+TIME_MAX: Final = (1 << 63) // 1000 - 1
+"""In milliseconds; Spark counts microseconds in 64 bits."""
 NEVER: Final = -1
 """The stream time before the first record."""
 LATEST: Final = "\x1elatest"
@@ -120,12 +123,13 @@ class Run:
         for task in tasks:
             self.made.append(
                 {
+                    **NO_RECORD,
                     "stage": child.stage,
                     "node": child.name,
                     "task": task,
                     "key": key,
                     "value": text_of(record.value),
-                    "at": record.timestamp,
+                    "at": time_of(record),
                     "headers": headers_text(record.headers),
                 }
             )
@@ -133,10 +137,21 @@ class Run:
     def write(self, sink: End, topic: str, record: Record[Any, Any]) -> None:
         """Writes a record to a topic, and hands it to the sources of the topology that read this topic."""
         key, value = sink.key.write(record.key, "key"), sink.value.write(record.value, "value")
-        made = {"to": topic, "out_key": key, "out_value": value, "at": record.timestamp, "task": 0}
-        if self.topology.shows:
-            made |= {"key": text_of(record.key), "value": text_of(record.value)}
-        self.made.append({**made, "stage": OUT, "headers": headers_text(record.headers)})
+        shows = self.topology.shows
+        self.made.append(
+            {
+                "stage": OUT,
+                "node": None,
+                "task": 0,
+                "key": text_of(record.key) if shows else None,
+                "value": text_of(record.value) if shows else None,
+                "at": time_of(record),
+                "headers": headers_text(record.headers),
+                "to": topic,
+                "out_key": key,
+                "out_value": value,
+            }
+        )
         for source in self.topology.entries(topic):
             again = source.read(key, value, record.timestamp, record.headers)
             for name in source.children:
@@ -153,6 +168,14 @@ class Run:
         if at > before:
             self.stores.put(node.name + LATEST, "", at)
         return max(before, at)
+
+
+def time_of(record: Record[Any, Any]) -> int:
+    """A record's timestamp. Raises ValueError if user code has given it another one."""
+    at = record.timestamp
+    if type(at) is not int or not -TIME_MAX <= at <= TIME_MAX:
+        raise ValueError(f"a timestamp is a number of milliseconds since 1970, not {at!r:.60}")
+    return at
 
 
 def task_of(key: str, tasks: int) -> int:
