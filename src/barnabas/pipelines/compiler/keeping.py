@@ -31,7 +31,7 @@ from barnabas.pipelines.views.stores import Change, apply_changes, store_file, s
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CHANGE: Final = "_kept"
+STORED: Final = "_kept"
 """The sink's column with the change of a store; null in rows that are records."""
 ROWS_AT_ONCE: Final = 10_000
 
@@ -55,7 +55,7 @@ def changes_column(output: Output) -> list[Column]:
         "version": stores.version,
     }
     row = F.struct(*[F.col(quoted(field)).alias(name) for name, field in named.items()])
-    return [F.when(is_change(output), row).alias(CHANGE)]
+    return [F.when(is_change(output), row).alias(STORED)]
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,12 @@ class Keeper:
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Writes a micro-batch, for `foreachBatch`."""
         if self.folder is None:
-            self.write(rows.where(F.col(CHANGE).isNull()).drop(CHANGE), batch_id)
+            self.write(rows.where(F.col(STORED).isNull()).drop(STORED), batch_id)
             return
         rows = rows.persist()
         try:
-            self.write(rows.where(F.col(CHANGE).isNull()).drop(CHANGE), batch_id)
-            table = rows.where(F.col(CHANGE).isNotNull()).select(f"{CHANGE}.*").toArrow()
+            self.write(rows.where(F.col(STORED).isNull()).drop(STORED), batch_id)
+            table = rows.where(F.col(STORED).isNotNull()).select(f"{STORED}.*").toArrow()
         finally:
             rows.unpersist()
         spark = rows.sparkSession

@@ -21,7 +21,7 @@ from barnabas.pipelines.compiler.carrying import (
     sent_parcel,
 )
 from barnabas.pipelines.compiler.columns import SKIPPED
-from barnabas.pipelines.compiler.keeping import changes_column, is_change
+from barnabas.pipelines.compiler.keeping import STORED, changes_column, is_change
 from barnabas.pipelines.compiler.relations import (
     Compiler,
     Load,
@@ -84,14 +84,20 @@ def _relation(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Frame
     return compiler.frame(query.relation)
 
 
-def query_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> DataFrame:
-    """The rows that this query writes to topics, with columns like topic, key, value, headers and timestamp."""
+def query_rows(
+    spec: PipelineSpec, query: Query, rows: DataFrame | Load, *, changes: bool = False
+) -> DataFrame:
+    """The rows that this query writes to topics, with columns like topic, key, value, headers and timestamp. changes: also
+    those that are changes of stores (keeping.py)."""
     if query.more:
         return _shared_rows(spec, query, rows)
     frame = query_frame(spec, query, rows)
     if query.only_dead:
         return _dead(spec, frame)
-    return _addressed(spec, query.output, _aggregated(spec, query.output, frame))
+    made = _addressed(spec, query.output, _aggregated(spec, query.output, frame))
+    if query.output.stores is None or changes:
+        return made
+    return made.where(F.col(STORED).isNull()).drop(STORED)
 
 
 def query_deliverable(

@@ -371,7 +371,7 @@ def start_query(
     fields: tuple[str, ...] = ()
     is_open = False
     if target is None:
-        rows = query_rows(spec, query, load)
+        rows = query_rows(spec, query, load, changes=True)
     else:
         if (attempt := TARGETS[target.kind].open) is not None:
             attempt(spec, query.output, place)
