@@ -41,7 +41,7 @@ def text_of(value: Any) -> str:
 
 _string: Final[Callable[[str], str]] = json.encoder.encode_basestring
 _encode: Final[Callable[[Any], str]] = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-_scan: Final = json.JSONDecoder().scan_once
+_scan: Final[Any] = vars(json.JSONDecoder())["scan_once"]
 """Reads JSON without white space around it."""
 _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 

@@ -29,7 +29,7 @@ TOKEN: Final = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|`(?:[^`]|``)+`|\d+|[<>(),
 
 
 _string: Final = json.encoder.encode_basestring_ascii
-_scan: Final = json.JSONDecoder().scan_once
+_scan: Final[Any] = vars(json.JSONDecoder())["scan_once"]
 """Reads JSON as `encode` writes it, without white space around it."""
 
 
