@@ -21,6 +21,8 @@ log = logging.getLogger("barnabas.console.audit")
 SECRET: Final = re.compile(r"password|secret|token|credential|jaas|private\.key|passphrase", re.IGNORECASE)
 LINE: Final = re.compile(rf"(?im)^([^=\n]*(?:{SECRET.pattern})[^=\n]*=).*$")
 """An option in a field of several lines."""
+LOGIN: Final = re.compile(r"(://[^/@\s:]*:)[^/@\s]+@")
+"""A password in an address."""
 BYTES_MAX: Final = 2_000
 """Longer fields are cut: a record that was produced is in its topic."""
 
@@ -82,4 +84,5 @@ def _short(name: str, value: Any) -> Any:
         value = {one: _short(str(one), held) for one, held in value.items()}
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     text = LINE.sub(r"\1(hidden)", text) if "\n" in text or "=" in text else text
+    text = LOGIN.sub(r"\1(hidden)@", text)
     return text if len(text) <= BYTES_MAX else text[:BYTES_MAX] + "…"

@@ -19,6 +19,8 @@ PREFIX: Final = "o."
 HIDDEN: Final = "********"
 """Stands for a value that is not shown; sent back, the value stays as it is."""
 SECRET: Final = re.compile(r"password|secret|token|credential|jaas|private\.key|passphrase", re.IGNORECASE)
+WITH_LOGIN: Final = re.compile(r"://[^/@\s:]*:[^/@\s]+@")
+"""A user and a password in an address."""
 RAISED: Final = re.compile(r"^\$\{[^}]+\}$")
 """A reference that the worker resolves, which is no secret itself."""
 OWN: Final = "Of this connector"
@@ -129,8 +131,8 @@ def _secrets(found: Mapping[str, Any]) -> frozenset[str]:
 def _without_secrets(config: Mapping[str, Any], secrets: frozenset[str]) -> dict[str, str]:
     shown = {}
     for name, value in config.items():
-        is_secret = name in secrets or SECRET.search(name) is not None
         text = "" if value is None else str(value)
+        is_secret = name in secrets or SECRET.search(name) is not None or WITH_LOGIN.search(text) is not None
         shown[name] = HIDDEN if is_secret and text and not RAISED.match(text) else text
     return shown
 
