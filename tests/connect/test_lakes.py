@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from barnabas.connect import schemas
-from barnabas.connect.errors import ConnectError
+from barnabas.connect.errors import ConnectError, RetriableError
 from barnabas.connect.kinds.s3 import S3Sink
 from barnabas.connect.kinds.s3_source import S3Source
 from barnabas.connect.lake.delta import DeltaSink
@@ -116,6 +116,30 @@ def test_records_are_rows_with_their_types_each_once(lake: Any) -> None:
     assert [row["id"] for row in rows] == [0, 1, 2, 3, 9]
     assert rows[0] | {"by": dict(rows[0]["by"])} == order(0)
     assert lake.commits() == 2
+
+
+def test_a_call_that_is_repeated_adds_its_records_once(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.connect.lake.sink.RECORDS_MAX", 2)
+    with run_sink(lake.kind, lake.config, [("orders", 0)]) as sink:
+        commit, stored = sink.connector.commit, sink.connector.stored
+
+        def fail(*_: Any) -> Any:
+            raise RetriableError("away")
+
+        first = [sink.record("orders", {"id": n}) for n in range(2)]
+        monkeypatch.setattr(sink.connector, "stored", fail)
+        with pytest.raises(RetriableError):
+            sink.put(first)
+        monkeypatch.setattr(sink.connector, "stored", stored)
+        sink.put(first)
+        second = [sink.record("orders", {"id": n}) for n in range(2, 4)]
+        monkeypatch.setattr(sink.connector, "commit", fail)
+        with pytest.raises(RetriableError):
+            sink.put(second)
+        monkeypatch.setattr(sink.connector, "commit", commit)
+        sink.put(second)
+        sink.flush()
+    assert [row["id"] for row in lake.rows()] == [0, 1, 2, 3]
 
 
 def test_fields_that_come_later_are_columns_and_those_of_no_value_null(lake: Any) -> None:

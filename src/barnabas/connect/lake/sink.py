@@ -50,7 +50,11 @@ class LakeSink(SinkConnector):
         raise NotImplementedError
 
     def put(self, records: Sequence[SinkRecord]) -> None:
-        """See SinkConnector."""
+        """See SinkConnector. All that may fail comes first: a call that is repeated must not add its records twice."""
+        if sum(map(len, self._waiting.values())) >= RECORDS_MAX:
+            self._store()
+        found: list[tuple[str, SinkRecord]] = []
+        refused: list[tuple[SinkRecord, DataError]] = []
         for record in records:
             if record.value is None:
                 continue  # nothing can be deleted by its key in a table that is only added to
@@ -58,15 +62,17 @@ class LakeSink(SinkConnector):
                 require_row(record)
                 names = self.names(record)
             except DataError as error:
-                self.context.report(record, error)
+                refused.append((record, error))
                 continue
             for name in names:
                 if record.offset >= self._next(name, record):
-                    self._waiting.setdefault(name, []).append(record)
+                    found.append((name, record))
                 else:
                     self._left_out(name, record)
-        if sum(map(len, self._waiting.values())) >= RECORDS_MAX:
-            self._store()
+        for record, reason in refused:
+            self.context.report(record, reason)
+        for name, record in found:
+            self._waiting.setdefault(name, []).append(record)
 
     def _left_out(self, name: str, record: SinkRecord) -> None:
         """Says once for each partition that the table has its records already: a topic may have been created anew."""
