@@ -67,6 +67,7 @@ def test_python_reaches_every_output_of_files():
         "database": {"url": "sqlite://", "table": "t", "key": ["id"]},
         "elasticsearch": {"url": "http://h:9200", "index": "i", "id": "a"},
         "clickhouse": {"url": "http://h:8123", "table": "t"},
+        "connector": {"connector.class": "FileStreamSink", "file": "/tmp/x"},
         "console": {"rows": 3},
         "view": {"key": ["a"], "keep": "7 days"},
     }
