@@ -88,11 +88,38 @@ def _show_types(answer: Mapping[str, Any]) -> None:
 
 
 def _show_connectors(answer: Mapping[str, Any]) -> None:
-    print_table(("Connector Name", "Type", "Class", "Status"), [])
+    rows = [
+        (one["name"], one["type"].upper(), one["className"], one["state"]) for one in answer["connectors"]
+    ]
+    print_table(("Connector Name", "Type", "Class", "Status"), rows)
+
+
+def _show_created(answer: Mapping[str, Any]) -> None:
+    print(f"Created connector {answer['info']['name']}")
+
+
+def _show_dropped(answer: Mapping[str, Any]) -> None:
+    print(f'Dropped connector "{answer["connectorName"]}"')
+
+
+def _show_connector(answer: Mapping[str, Any]) -> None:
+    state = answer["status"]
+    print(f"Name                 : {state['name']}")
+    print(f"Class                : {answer['connectorClass']}")
+    print(f"Type                 : {state.get('type', '')}")
+    print(f"State                : {state['connector']['state']}")
+    print(f"WorkerId             : {state['connector'].get('worker_id', '')}")
+    if answer["topics"]:
+        print(f"Topics               : {', '.join(answer['topics'])}")
+    rows = [
+        (str(task["id"]), task["state"], task.get("trace", "").partition("\n")[0]) for task in state["tasks"]
+    ]
+    print_table(("Task ID", "State", "Error"), rows)
 
 
 def _show_plugins(answer: Mapping[str, Any]) -> None:
-    print_table(("Class", "Type", "Version"), [])
+    rows = [(one["className"], one["type"], one["version"] or "") for one in answer["connectorPlugins"]]
+    print_table(("Class", "Type", "Version"), rows)
 
 
 def _show_descriptions(answer: Mapping[str, Any]) -> None:
@@ -168,6 +195,9 @@ SHOWN: Final = {
     "properties": _show_properties,
     "type_list": _show_types,
     "connector_list": _show_connectors,
+    "connector_info": _show_created,
+    "drop_connector": _show_dropped,
+    "connector_description": _show_connector,
     "connector_plugins_list": _show_plugins,
     "source_descriptions": _show_descriptions,
     "sourceDescription": _show_description,

@@ -34,20 +34,27 @@ def run_cases(
     only: Annotated[
         str, typer.Option("-k", "--only", metavar="TEXT", help="Run the cases whose name holds this text.")
     ] = "",
+    functions: Annotated[
+        list[str] | None,
+        typer.Option("--functions", metavar="MODULE|FILE.py", help="Functions in Python; may be repeated."),
+    ] = None,
     json: AsJson = False,
 ) -> int:
     """Run cases of statements without a server, a broker or Spark. Exit code 1: a case has failed."""
     try:
+        from barnabas.pipelines.plan.errors import PipelineError
+        from barnabas.pipelines.sql.own_functions import load_functions
         from barnabas.pipelines.sql.trial.cases import BadCase, case_of_files, cases_of, run_case
     except ImportError as error:
         raise CliError(needs_extra("SQL", error.name, "pipelines")) from None
     try:
+        load_functions(functions or ())
         cases = [case for file in files or [] for path in _files(file) for case in cases_of(path)]
         if sql_file is not None:
             cases.append(case_of_files(sql_file, input_file, output_file))
         elif input_file is not None or output_file is not None:
             raise UsageError("--input-file and --output-file belong to --sql-file: name the statements, too")
-    except BadCase as error:
+    except (BadCase, PipelineError) as error:
         raise CliError(str(error)) from None
     chosen = [case for case in cases if only in case.name]
     if not chosen:

@@ -10,7 +10,7 @@ import hashlib
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -84,9 +84,9 @@ def _module(name: str, path: Path, folder: Path) -> ModuleType:
     return module
 
 
-def own_modules(code: type) -> list[ModuleType]:
-    """The modules that have to be sent along with a class to where they are not installed: its own, and those in the same
-    folder that it has imported."""
+def own_modules(code: Callable[..., Any]) -> list[ModuleType]:
+    """The modules that have to be sent along with a class or function to where they are not installed: its own, and those
+    in the same folder that it has imported."""
     module = sys.modules.get(code.__module__)
     origin = getattr(module, "__file__", None)
     if module is None or origin is None or code.__module__.split(".")[0] == "barnabas":

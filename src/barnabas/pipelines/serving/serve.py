@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.http.listening import ServiceError
 from barnabas.http.server import HttpOptions, HttpServer, Service
@@ -19,6 +19,9 @@ from barnabas.pipelines.serving.run import END_SECONDS
 from barnabas.pipelines.spark.private import kill_java
 from barnabas.pipelines.spark.session.class_archive import find_archive
 from barnabas.pipelines.spark.session.start import start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +37,7 @@ class ServerOptions:
     """folder: of the pipelines' files and states. client: librdkafka's properties, with bootstrap.servers: the cluster of
     pipelines that name none. checkpoints: a folder or URL for those of all pipelines. conf: settings of Spark. texts:
     pipeline files to add. code: see Manager. opened: called when all pipelines have begun to run; it raises PipelineError.
+    with_session: called before they do.
     """
 
     folder: Path
@@ -44,6 +48,7 @@ class ServerOptions:
     texts: Sequence[str] = ()
     code: Path | None = None
     opened: Callable[[], None] = lambda: None
+    with_session: Callable[[SparkSession], None] = lambda spark: None
 
 
 def make_server(
@@ -84,6 +89,7 @@ def _open(manager: Manager, options: ServerOptions) -> None:
         archive=archive,
     )
     try:
+        options.with_session(spark)
         for text in options.texts:
             manager.put(text)
         manager.open(spark)

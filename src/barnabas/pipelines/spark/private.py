@@ -237,10 +237,19 @@ def pickled(code: Any, modules: Sequence[Any]) -> bytes:
     """An object as bytes, with all that it uses of these modules, which a worker may not have."""
     from pyspark import cloudpickle
 
+    with by_value(modules):
+        return bytes(cloudpickle.dumps(code))
+
+
+@contextlib.contextmanager
+def by_value(modules: Sequence[Any]) -> Iterator[None]:
+    """While it is open, what is pickled takes all that it uses of these modules along."""
+    from pyspark import cloudpickle
+
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
     try:
-        return bytes(cloudpickle.dumps(code))
+        yield
     finally:
         for module in modules:
             cloudpickle.unregister_pickle_by_value(module)

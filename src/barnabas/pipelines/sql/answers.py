@@ -75,13 +75,17 @@ def functions(text: str) -> Answer:
     rows = [
         {
             "name": name,
-            "type": "AGGREGATE" if function.aggregate else "SCALAR",
+            "type": _kind_of(function),
             "category": "",
             "summary": function.doc,
         }
         for name, function in FUNCTIONS.items()
     ]
     return {"@type": "function_names", "statementText": text, "functions": rows, "warnings": []}
+
+
+def _kind_of(function: Function) -> str:
+    return "AGGREGATE" if function.aggregate else "TABLE" if function.makes_rows else "SCALAR"
 
 
 def function(text: str, found: Function) -> Answer:
@@ -94,7 +98,7 @@ def function(text: str, found: Function) -> Answer:
         "author": "",
         "version": "",
         "path": "internal",
-        "type": "AGGREGATE" if found.aggregate else "SCALAR",
+        "type": _kind_of(found),
         "functions": [
             {"argumentTypes": [], "returnType": "", "description": f"takes {found.counts} arguments"}
         ],
@@ -106,16 +110,6 @@ def types(text: str, found: Mapping[str, SqlType]) -> Answer:
     """SHOW TYPES."""
     rows = {name: schema(kind) for name, kind in sorted(found.items())}
     return {"@type": "type_list", "statementText": text, "types": rows, "warnings": []}
-
-
-def connectors(text: str) -> Answer:
-    """SHOW CONNECTORS: none are SQL's."""
-    return {"@type": "connector_list", "statementText": text, "connectors": [], "warnings": []}
-
-
-def plugins(text: str) -> Answer:
-    """SHOW PLUGINS: none are SQL's."""
-    return {"@type": "connector_plugins_list", "statementText": text, "connectorPlugins": [], "warnings": []}
 
 
 def descriptions(text: str, each: list[Answer]) -> Answer:

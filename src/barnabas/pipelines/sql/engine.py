@@ -32,6 +32,7 @@ from barnabas.pipelines.fronts.sql.planning import (
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.serving.managed import Wanted
 from barnabas.pipelines.sql import answers
+from barnabas.pipelines.sql.connectors import Connectors
 from barnabas.pipelines.sql.inserting import Inserter
 from barnabas.pipelines.sql.left import remove_left
 from barnabas.pipelines.sql.schemas import Schemas
@@ -76,10 +77,15 @@ class Engine:
     """The streams, tables and queries of one server."""
 
     def __init__(
-        self, manager: Manager, client: Mapping[str, str], registry: Callable[[], str | None] = lambda: None
+        self,
+        manager: Manager,
+        client: Mapping[str, str],
+        registry: Callable[[], str | None] = lambda: None,
+        connect: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """client: librdkafka's properties, with bootstrap.servers. registry: the address of the schema registry, if there is
-        one."""
+        """client: librdkafka's properties, with bootstrap.servers. registry, connect: the addresses of the schema registry
+        and of a worker of Connect, if there are any."""
+        self.connectors = Connectors(connect)
         self.manager = manager
         self.schemas = Schemas(registry)
         self.client = client
@@ -416,10 +422,9 @@ class Engine:
         if statement.what == "TYPES":
             return answers.types(text, self.catalog.types)
         if statement.what == "CONNECTORS":
-            warning = "connectors are run by a server of Kafka Connect, and are listed there"
-            return answers.warned(answers.connectors(text), warning)
+            return self.connectors.listing(statement)
         if statement.what == "PLUGINS":
-            return answers.plugins(text)
+            return self.connectors.plugins(statement)
         if statement.what == "PROPERTIES":
             return answers.properties(text, {**PROPERTIES, **session.properties})
         raise SqlError(f"SHOW {statement.what} is for the shell")
@@ -562,6 +567,9 @@ WORK: Final[Mapping[type[s.Statement], Callable[[Engine, Any, Session], answers.
     s.Show: Engine._show,
     s.Describe: Engine._describe,
     s.Explain: Engine._explain,
+    s.CreateConnector: lambda engine, statement, session: engine.connectors.create(statement),
+    s.DropConnector: lambda engine, statement, session: engine.connectors.drop(statement),
+    s.DescribeConnector: lambda engine, statement, session: engine.connectors.describe(statement),
     s.AssertTopic: Engine._assert_topic,
     s.AssertSchema: Engine._assert_schema,
 }

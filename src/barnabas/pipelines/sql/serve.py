@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,6 +19,7 @@ from barnabas.pipelines.serving.manager import Manager
 from barnabas.pipelines.serving.serve import ServerOptions, make_server
 from barnabas.pipelines.sql.api import SqlApi
 from barnabas.pipelines.sql.engine import Engine, Session
+from barnabas.pipelines.sql.own_functions import load_functions, register
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +44,18 @@ def make_sql_server(
     http: HttpOptions,
     statements: str = "",
     registry: Callable[[], str | None] = lambda: None,
+    functions: Sequence[str] = (),
+    connect: Callable[[], str | None] = lambda: None,
 ) -> HttpServer:
-    """A server that is not started yet. statements: run at the first start. registry: the address of the schema registry."""
+    """A server that is not started yet. statements: run at the first start. registry, connect: the addresses of the schema
+    registry and of a worker of Connect. functions: modules and files with functions in Python. Raises PipelineError if
+    they cannot be used."""
+    load_functions(functions)
 
     engines: list[Engine] = []
 
     def make(manager: Manager) -> Service:
-        engine = Engine(manager, options.client, registry)
+        engine = Engine(manager, options.client, registry, connect)
         engine.open()
         engines.append(engine)
         api = SqlApi(engine)
@@ -69,7 +75,7 @@ def make_sql_server(
         if statements and engines[0].is_new:
             run_script(engines[0], statements)
 
-    return make_server(replace(options, opened=opened), http, make)
+    return make_server(replace(options, opened=opened, with_session=register), http, make)
 
 
 def is_typed(scope: Scope) -> bool:

@@ -10,6 +10,7 @@ from barnabas.services.option import ServiceOption
 from barnabas.services.row import Given, Row
 from barnabas.services.rows.pipelines import OPTIONS as OF_PIPELINES
 from barnabas.services.rows.pipelines import check, spark_settings
+from barnabas.terminal.errors import CliError
 from barnabas.terminal.files import read_text
 
 if TYPE_CHECKING:
@@ -35,6 +36,20 @@ OPTIONS: Final = {
         names=("-r", "--registry"),
         env="BARNABAS_REGISTRY",
     ),
+    "connect": ServiceOption(
+        "URL",
+        "A worker of Kafka Connect's API, for CREATE CONNECTOR.",
+        str,
+        env="BARNABAS_CONNECT",
+        in_start=True,
+    ),
+    "functions": ServiceOption(
+        "MODULE|FILE.py",
+        "Functions in Python that statements may call, beside those of installed packages; may be repeated.",
+        str,
+        repeats=True,
+        in_start=True,
+    ),
     **{word: OF_PIPELINES[word] for word in ("checkpoints", "master", "conf")},
 }
 
@@ -43,6 +58,7 @@ def make(given: Given) -> HttpServer:
     """A server that is not started yet. Raises UsageError, CliError."""
     values = given.values
     statements = "" if values["queries_file"] is None else read_text(values["queries_file"])
+    from barnabas.pipelines.plan.errors import PipelineError
     from barnabas.pipelines.serving.serve import ServerOptions
     from barnabas.pipelines.sql.serve import make_sql_server
 
@@ -58,7 +74,11 @@ def make(given: Given) -> HttpServer:
         neighbour = given.registry()
         return values["registry"] or (None if neighbour is None else neighbour.url)
 
-    return make_sql_server(options, given.http, statements, registry)
+    try:
+        functions, connect = values["functions"] or (), values["connect"]
+        return make_sql_server(options, given.http, statements, registry, functions, lambda: connect)
+    except PipelineError as error:
+        raise CliError(str(error)) from None
 
 
 def ready(given: Given, health: Mapping[str, Any]) -> str:

@@ -161,7 +161,7 @@ def test_types_have_names_from_the_statement_that_makes_them_on() -> None:
         ("SPOOL OFF", s.Spool(None)),
         ("DROP TYPE IF EXISTS place", s.DropType("PLACE", True)),
         ("SHOW CONNECTORS", s.Show("CONNECTORS")),
-        ("LIST SOURCE CONNECTORS", s.Show("CONNECTORS")),
+        ("LIST SOURCE CONNECTORS", s.Show("CONNECTORS", of="SOURCE")),
         ("SHOW TYPES", s.Show("TYPES")),
         ("DESCRIBE STREAMS EXTENDED", s.Describe("STREAMS", True, every=True)),
         ("ALTER SYSTEM 'a.b' = '1'", s.SetProperty("a.b", "1")),

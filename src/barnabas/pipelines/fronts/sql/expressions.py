@@ -351,6 +351,11 @@ class Translator:
         )
         made = [inner.translate(one) for one in given]
         kinds = [one.type for one in made]
+        wanted = [
+            t if isinstance(g, exp.Null) else k for g, k, t in zip(given, kinds, function.takes, strict=False)
+        ]
+        if (problem := function.misfit(wanted)) is not None:
+            raise SqlError(problem)
         result = function.kind(kinds) if kinds else function.kind(())
         texts = [one.text for one in made]
         values = {

@@ -22,6 +22,7 @@ from barnabas.pipelines.fronts.sql.types import (
     array_of,
     common_type,
     map_of,
+    wider,
 )
 
 Kinds = Sequence[SqlType]
@@ -30,13 +31,25 @@ Result = SqlType | Callable[[Kinds], SqlType]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function. variants: by number of arguments, templates; -1: of any number. doc: what it does."""
+    """A function. variants: by number of arguments, templates; -1: of any number. doc: what it does. makes_rows: whether
+    each element of the array that it makes becomes a row. of_tables: whether, of many rows, one can be taken away again.
+    takes: the types of its arguments, if it insists on them."""
 
     name: str
     variants: Mapping[int, str]
     result: Result
     doc: str
     aggregate: bool = False
+    makes_rows: bool = False
+    of_tables: bool = False
+    takes: tuple[SqlType, ...] = ()
+
+    def misfit(self, kinds: Kinds) -> str | None:
+        """What is wrong with arguments of these types."""
+        for number, (given, wanted) in enumerate(zip(kinds, self.takes, strict=False), 1):
+            if given != wanted and wider(given, wanted) != wanted:
+                return f"argument {number} of {self.name} is {given}, not {wanted}: CAST it"
+        return None
 
     def kind(self, kinds: Kinds) -> SqlType:
         """The type of its result."""
@@ -502,6 +515,14 @@ def _aggregates() -> None:
 for _part in (_numbers, _texts, _json, _collections, _times, _aggregates):
     _part()
 
-FUNCTIONS: Final[Mapping[str, Function]] = dict(sorted(_ALL.items()))
+_FUNCTIONS: Final = dict(sorted(_ALL.items()))
+FUNCTIONS: Final[Mapping[str, Function]] = _FUNCTIONS
+
+
+def add_function(function: Function) -> None:
+    """Adds a function of the user's."""
+    _FUNCTIONS[function.name] = function
+
+
 UNIT_ARGUMENTS: Final = frozenset({"TIMESTAMPADD", "TIMESTAMPSUB", "DATEADD", "DATESUB"})
 """Functions whose first argument is a unit of time, not a value."""

@@ -29,7 +29,6 @@ SHOWN: Final = (
     *("STREAMS", "TABLES", "TOPICS", "QUERIES", "FUNCTIONS", "PROPERTIES", "TYPES", "VARIABLES"),
     *("CONNECTORS", "PLUGINS"),
 )
-CONNECTORS: Final = "connectors are not made by SQL: a server of Kafka Connect runs them"
 
 
 def read_statements(
@@ -110,7 +109,8 @@ def _kind(cursor: Cursor) -> s.Kind:
 def _create(cursor: Cursor) -> s.Statement:
     or_replace = cursor.take("OR", "REPLACE")
     is_source = cursor.take("SOURCE")
-    _refuse_connectors(cursor)
+    if cursor.sees("SINK") or cursor.sees("CONNECTOR"):
+        return _create_connector(cursor, is_source, or_replace)
     if cursor.take("TYPE"):
         return _create_type(cursor)
     kind = _kind(cursor)
@@ -129,9 +129,19 @@ def _create(cursor: Cursor) -> s.Statement:
     return s.Create(kind, name, columns, properties, or_replace, if_not_exists, is_source)
 
 
-def _refuse_connectors(cursor: Cursor) -> None:
-    if cursor.sees("CONNECTOR") or cursor.sees("SINK"):
-        raise SqlError(CONNECTORS, cursor.spot)
+def _create_connector(cursor: Cursor, is_source: bool, or_replace: bool) -> s.Statement:
+    if not is_source and not cursor.take("SINK"):
+        raise SqlError("write CREATE SOURCE CONNECTOR or CREATE SINK CONNECTOR", cursor.spot)
+    if or_replace:
+        raise SqlError("OR REPLACE is not for connectors: DROP CONNECTOR first", cursor.spot)
+    cursor.need("CONNECTOR")
+    if_not_exists = cursor.take("IF", "NOT", "EXISTS")
+    name = cursor.dashed_name("the name of the connector")
+    where = cursor.spot
+    properties = _with(cursor, as_typed=True)
+    if "connector.class" not in properties:
+        raise SqlError("a connector needs its class: WITH ('connector.class'='...', ...)", where)
+    return s.CreateConnector("SOURCE" if is_source else "SINK", name, properties, if_not_exists)
 
 
 def _create_type(cursor: Cursor) -> s.Statement:
@@ -171,15 +181,17 @@ def _role(cursor: Cursor) -> str:
     return ""
 
 
-def _with(cursor: Cursor) -> dict[str, Any]:
-    """The properties of WITH, by names in capitals."""
+def _with(cursor: Cursor, *, as_typed: bool = False) -> dict[str, Any]:
+    """The properties of WITH, by names in capitals. as_typed: by names as they were typed."""
     found: dict[str, Any] = {}
     if not cursor.take("WITH"):
         return found
     cursor.need("(")
     while not cursor.take(")"):
         where = cursor.spot
-        name = (cursor.string() if cursor.token.token_type is TokenType.STRING else cursor.name()).upper()
+        is_text = cursor.token.token_type is TokenType.STRING
+        name = cursor.string() if is_text else cursor.typed_name("the name of a property")[1]
+        name = name if as_typed else name.upper()
         if name in found:
             raise SqlError(f"{name} is given twice", where)
         cursor.need("=")
@@ -225,7 +237,9 @@ def _select(cursor: Cursor) -> s.Statement:
 
 
 def _drop(cursor: Cursor) -> s.Statement:
-    _refuse_connectors(cursor)
+    if cursor.take("CONNECTOR"):
+        if_exists = cursor.take("IF", "EXISTS")
+        return s.DropConnector(cursor.dashed_name("the name of the connector"), if_exists)
     if cursor.take("TYPE"):
         if_exists = cursor.take("IF", "EXISTS")
         return s.DropType(cursor.name("the name of the type"), if_exists)
@@ -237,18 +251,22 @@ def _drop(cursor: Cursor) -> s.Statement:
 
 def _show(cursor: Cursor) -> s.Statement:
     all_ = cursor.take("ALL")
-    for word in ("SOURCE", "SINK"):  # of connectors
-        cursor.take(word)
+    of = next((word for word in ("SOURCE", "SINK") if cursor.take(word)), "")
+    if of and not cursor.sees("CONNECTORS"):
+        cursor.fail("CONNECTORS is expected")
+    if cursor.take("CONNECTOR"):
+        cursor.need("PLUGINS")
+        return s.Show("PLUGINS")
     what = cursor.choose(*SHOWN, what="what to show")
     all_ = cursor.take("ALL") or all_
-    return s.Show(what, cursor.take("EXTENDED"), all_)
+    return s.Show(what, cursor.take("EXTENDED"), all_, of)
 
 
 def _describe(cursor: Cursor) -> s.Statement:
     if cursor.take("FUNCTION"):
         return s.Describe(cursor.name("the name of a function"), function=True)
-    if cursor.sees("CONNECTOR"):
-        raise SqlError(CONNECTORS, cursor.spot)
+    if cursor.take("CONNECTOR"):
+        return s.DescribeConnector(cursor.dashed_name("the name of a connector"))
     for every in ("STREAMS", "TABLES"):
         if cursor.take(every):
             return s.Describe(every, cursor.take("EXTENDED"), every=True)

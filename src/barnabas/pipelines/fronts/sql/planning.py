@@ -194,7 +194,8 @@ def _check_aggregates(select: Select) -> None:
     for node in nodes:
         for call in node.find_all(exp.Anonymous):
             name = str(call.this).upper()
-            if name in FUNCTIONS and FUNCTIONS[name].aggregate and name not in OF_TABLES:
+            found = FUNCTIONS.get(name)
+            if found is not None and found.aggregate and not found.of_tables and name not in OF_TABLES:
                 raise SqlError(
                     f"{name} cannot be applied to a table, only to a stream, because rows of a table are replaced; "
                     f"allowed: {', '.join(OF_TABLES)}"
@@ -264,12 +265,18 @@ def _items(query: OpenQuery, grouped: bool, result_only: bool) -> tuple[list[Sho
             found += _stars(query, item, old=result_only and query.is_old and len(query.sides) == 1)
             continue
         made, expression = None, item.expression
-        if isinstance(expression, exp.Anonymous) and str(expression.this).upper() == "EXPLODE":
-            inner = Translator(scope).translate(expression.expressions[0])
+        called_name = str(expression.this).upper() if isinstance(expression, exp.Anonymous) else ""
+        if called_name == "EXPLODE" or (called_name in FUNCTIONS and FUNCTIONS[called_name].makes_rows):
+            array = expression.expressions[0] if called_name == "EXPLODE" else expression
+            inner = Translator(scope).translate(array)
             if inner.type.name != "ARRAY":
                 raise SqlError(f"EXPLODE takes an array, not {inner.type}", item.spot)
             called = f"exploded {number}"
-            exploded += [{"set": {called: inner.text}}, {"explode": {"field": called, "to": called}}]
+            exploded += [
+                {"set": {called: inner.text}},
+                {"filter": f"size({quoted(called)}) > 0"},  # the step would keep a row without elements
+                {"explode": {"field": called, "to": called}},
+            ]
             made = Typed(quoted(called), inner.type.items[0])
         try:
             made = made or Translator(scope, aggregates=grouped).translate(expression)

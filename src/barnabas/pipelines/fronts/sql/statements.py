@@ -172,6 +172,8 @@ class Show(Statement):
     what: str
     extended: bool = False
     all: bool = False
+    of: str = ""
+    """Of connectors: SOURCE, SINK, or empty for both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,31 @@ class Describe(Statement):
     extended: bool = False
     function: bool = False
     every: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateConnector(Statement):
+    """CREATE SOURCE or SINK CONNECTOR. properties: the connector's options, under the names that were typed."""
+
+    kind: str
+    name: str
+    properties: Mapping[str, Any]
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropConnector(Statement):
+    """DROP CONNECTOR."""
+
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConnector(Statement):
+    """DESCRIBE CONNECTOR."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,13 +67,13 @@ def several(steps: Iterable[operators.Operator], fields: Fields) -> list[Fields]
 
 
 def _exploded(step: operators.Explode, fields: Fields) -> list[Fields]:
-    """A row for each element of an array; none for an array without elements, or null."""
+    """A row for each element of an array; one with null for an array without elements, or null."""
     found = fields[step.field]
     if found is not None and not isinstance(found, list):
         raise NotInterpreted(f"the elements of {type(found).__name__}")
     rest = {name: value for name, value in fields.items() if name != step.field}
     made = []
-    for at, value in enumerate(found or ()):
+    for at, value in enumerate(found) if found else [(None, None)]:
         made.append({**rest, step.to: value, **({} if step.index is None else {step.index: at})})
     return made
 

@@ -382,7 +382,11 @@ def _to_json(values: list[Value]) -> Value:
     return None if values[0] is None else json_text(values[0], nulls)
 
 
-WITH_NULLS: Final[Mapping[str, Callable[[list[Value]], Value]]] = {
+def _raise_error(text: Value) -> Value:
+    raise Failed(str(text))
+
+
+_WITH_NULLS: Final[dict[str, Callable[[list[Value]], Value]]] = {
     **WHOLE_COLLECTIONS,
     "coalesce": _first_known,
     "ifnull": _first_known,
@@ -403,6 +407,14 @@ WITH_NULLS: Final[Mapping[str, Callable[[list[Value]], Value]]] = {
     "current_date": lambda values: datetime.datetime.now(datetime.UTC).date(),
     "isnull": lambda values: values[0] is None,
 }
+WITH_NULLS: Final[Mapping[str, Callable[[list[Value]], Value]]] = _WITH_NULLS
+
+
+def add_own(name: str, function: Callable[[list[Value]], Value]) -> None:
+    """Adds a function of the user's, which gets its arguments as a list."""
+    _WITH_NULLS[name] = function
+
+
 _REAL: Final = {
     name: _real(getattr(math, name))
     for name in (
@@ -423,6 +435,7 @@ _REAL: Final = {
     )
 }
 FUNCTIONS: Final[Mapping[str, Callable[..., Value]]] = {
+    "raise_error": _raise_error,
     **PLAIN_COLLECTIONS,
     **TIMES,
     **_REAL,
