@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUNS := $(VENV)/.runs
+DEVELOPMENT := .[pipelines,dev]
 SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd')
 CODE := src tests bench examples
 
@@ -40,7 +41,7 @@ $(RUNS): pyproject.toml setup.py $(SOURCES)
 	touch $@
 
 $(READY): pyproject.toml setup.py $(SOURCES)
-	$(call install,.[pipelines,dev])
+	$(call install,$(DEVELOPMENT))
 	touch $(RUNS) $@
 
 run: $(if $(wildcard $(READY)),$(READY),$(RUNS)) ## start a broker, send it an access log, process the log on Spark, show the result
