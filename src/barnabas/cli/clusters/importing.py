@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from barnabas.terminal.errors import EXIT_OK, CliError
 from barnabas.terminal.options import AsJson
 from barnabas.terminal.output import note, print_json
 from barnabas.terminal.runner import example, new_app
+
+if TYPE_CHECKING:
+    from barnabas.broker.importing.importer import Imported
 
 app = new_app("Make a data directory of those of Apache Kafka.")
 
@@ -67,7 +70,12 @@ def import_(
         done = import_from(sources, target, node_id, zookeeper)
     except (CannotImport, TreeError, OSError) as error:
         raise CliError(str(error)) from error
-    if json:
+    _show(done, json)
+    return EXIT_OK
+
+
+def _show(done: Imported, as_json: bool) -> None:
+    if as_json:
         print_json(
             {
                 "data": str(done.target),
@@ -82,7 +90,7 @@ def import_(
                 "clean": done.clean,
             }
         )
-        return EXIT_OK
+        return
     print(
         f"{done.target}: cluster {done.cluster_id}, {done.topics} topics, {done.partitions} partitions, "
         f"{done.size_bytes:,} bytes"
@@ -100,4 +108,3 @@ def import_(
     if not done.clean:
         note("Kafka was not stopped in order: the first start checks the logs")
     print(f"start it with: barnabas start --data {done.target}")
-    return EXIT_OK

@@ -46,6 +46,84 @@ Topics = Annotated[
         show_default=False,
     ),
 ]
+Source = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="HOST:PORT,...",
+        help="The cluster to copy from, any Kafka since 0.10. The brokers of the target must reach it.",
+        show_default=False,
+    ),
+]
+TopicsPattern = Annotated[
+    str,
+    typer.Option(
+        "--topics",
+        metavar="PATTERN",
+        help="The topics: regular expressions of whole names, separated by commas.",
+        show_default=False,
+    ),
+]
+GroupsPattern = Annotated[
+    str,
+    typer.Option(
+        "--groups",
+        metavar="PATTERN",
+        help="The consumer groups whose offsets are copied. Default: none.",
+        show_default=False,
+    ),
+]
+NotTopics = Annotated[
+    str,
+    typer.Option("--exclude-topics", metavar="PATTERN", help="Topics to leave out.", show_default=False),
+]
+NotGroups = Annotated[
+    str,
+    typer.Option("--exclude-groups", metavar="PATTERN", help="Groups to leave out.", show_default=False),
+]
+SourceConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="How the source is reached: client properties, as security.protocol and sasl.*.",
+        show_default=False,
+    ),
+]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        "--start",
+        metavar="@TIME",
+        help="Leave out records before this time, as in `consume -o`. Default: copy everything.",
+        show_default=False,
+    ),
+]
+Replication = Annotated[
+    int,
+    typer.Option(
+        "-r",
+        "--replication-factor",
+        "--replication",
+        metavar="N",
+        help="Replicas of topics that are created. Default: the target's option.",
+        show_default=False,
+    ),
+]
+Acls = Annotated[
+    bool, typer.Option("--acls", help="Copy the access rules of the topics, except those to write.")
+]
+TakesOver = Annotated[
+    bool,
+    typer.Option(
+        "--take-over",
+        help="Make copies of topics that exist here: what they have beyond the source is removed.",
+    ),
+]
+IntervalMs = Annotated[
+    int,
+    typer.Option("--interval-ms", metavar="MS", help="How often topics, options and groups are looked at."),
+]
 Preview = Annotated[
     bool, typer.Option("--preview", "--dry-run", help="Show what would happen, and change nothing.")
 ]
@@ -79,86 +157,17 @@ def link_of(admin: Admin, name: str) -> Link:
 )
 def create(
     name: Name,
-    source: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="HOST:PORT,...",
-            help="The cluster to copy from, any Kafka since 0.10. The brokers of the target must reach it.",
-            show_default=False,
-        ),
-    ],
-    topics: Annotated[
-        str,
-        typer.Option(
-            "--topics",
-            metavar="PATTERN",
-            help="The topics: regular expressions of whole names, separated by commas.",
-            show_default=False,
-        ),
-    ],
-    groups: Annotated[
-        str,
-        typer.Option(
-            "--groups",
-            metavar="PATTERN",
-            help="The consumer groups whose offsets are copied. Default: none.",
-            show_default=False,
-        ),
-    ] = "",
-    not_topics: Annotated[
-        str,
-        typer.Option("--exclude-topics", metavar="PATTERN", help="Topics to leave out.", show_default=False),
-    ] = "",
-    not_groups: Annotated[
-        str,
-        typer.Option("--exclude-groups", metavar="PATTERN", help="Groups to leave out.", show_default=False),
-    ] = "",
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            help="How the source is reached: client properties, as security.protocol and sasl.*.",
-            show_default=False,
-        ),
-    ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--start",
-            metavar="@TIME",
-            help="Leave out records before this time, as in `consume -o`. Default: copy everything.",
-            show_default=False,
-        ),
-    ] = None,
-    replication: Annotated[
-        int,
-        typer.Option(
-            "-r",
-            "--replication-factor",
-            "--replication",
-            metavar="N",
-            help="Replicas of topics that are created. Default: the target's option.",
-            show_default=False,
-        ),
-    ] = -1,
-    acls: Annotated[
-        bool, typer.Option("--acls", help="Copy the access rules of the topics, except those to write.")
-    ] = False,
-    takes_over: Annotated[
-        bool,
-        typer.Option(
-            "--take-over",
-            help="Make copies of topics that exist here: what they have beyond the source is removed.",
-        ),
-    ] = False,
-    interval_ms: Annotated[
-        int,
-        typer.Option(
-            "--interval-ms", metavar="MS", help="How often topics, options and groups are looked at."
-        ),
-    ] = 5000,
+    source: Source,
+    topics: TopicsPattern,
+    groups: GroupsPattern = "",
+    not_topics: NotTopics = "",
+    not_groups: NotGroups = "",
+    config: SourceConfig = None,
+    start: Start = None,
+    replication: Replication = -1,
+    acls: Acls = False,
+    takes_over: TakesOver = False,
+    interval_ms: IntervalMs = 5000,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
     preview: Preview = False,

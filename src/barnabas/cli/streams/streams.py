@@ -27,6 +27,63 @@ Named = Annotated[
         show_default=False,
     ),
 ]
+Once = Annotated[bool, typer.Option("--once", help="Stop when all present records are processed.")]
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "-b",
+        "--bootstrap",
+        envvar="BARNABAS_BOOTSTRAP",
+        metavar="HOST:PORT,...",
+        help="The cluster to talk to; takes precedence over the app's.",
+        show_default=False,
+    ),
+]
+AppName = Annotated[
+    str | None,
+    typer.Option(
+        "--name",
+        metavar="NAME",
+        help="The app's name. Default: its own, or the module's.",
+        show_default=False,
+    ),
+]
+Checkpoints = Annotated[
+    str,
+    typer.Option(
+        "--checkpoints",
+        metavar="DIR|URL",
+        help="Where progress and state are kept: a directory, or a URL that Spark reaches (hdfs://, s3a://).",
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="The Spark cluster, e.g. spark://host:7077. Default: local[*].",
+        show_default=False,
+    ),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="A setting of Spark; may be repeated.", show_default=False),
+]
+Listen = Annotated[
+    str | None,
+    typer.Option(
+        "--listen",
+        metavar="HOST:PORT",
+        help="Answer lookups in the app's stores over HTTP, like 127.0.0.1:8084, the port that `streams get` asks.",
+        show_default=False,
+    ),
+]
+Watch = Annotated[
+    bool,
+    typer.Option(
+        "-w", "--watch", help="Start again when the code in the module's folder changes, until Ctrl-C."
+    ),
+]
 
 
 @app.callback()
@@ -42,65 +99,14 @@ def streams() -> None:
 )
 def run(
     named: Named,
-    once: Annotated[
-        bool, typer.Option("--once", help="Stop when all present records are processed.")
-    ] = False,
-    bootstrap: Annotated[
-        str | None,
-        typer.Option(
-            "-b",
-            "--bootstrap",
-            envvar="BARNABAS_BOOTSTRAP",
-            metavar="HOST:PORT,...",
-            help="The cluster to talk to; takes precedence over the app's.",
-            show_default=False,
-        ),
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            "--name",
-            metavar="NAME",
-            help="The app's name. Default: its own, or the module's.",
-            show_default=False,
-        ),
-    ] = None,
-    checkpoints: Annotated[
-        str,
-        typer.Option(
-            "--checkpoints",
-            metavar="DIR|URL",
-            help="Where progress and state are kept: a directory, or a URL that Spark reaches (hdfs://, s3a://).",
-        ),
-    ] = "data/checkpoints",
-    master: Annotated[
-        str | None,
-        typer.Option(
-            "--master",
-            metavar="URL",
-            help="The Spark cluster, e.g. spark://host:7077. Default: local[*].",
-            show_default=False,
-        ),
-    ] = None,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A setting of Spark; may be repeated.", show_default=False),
-    ] = None,
-    listen: Annotated[
-        str | None,
-        typer.Option(
-            "--listen",
-            metavar="HOST:PORT",
-            help="Answer lookups in the app's stores over HTTP, like 127.0.0.1:8084, the port that `streams get` asks.",
-            show_default=False,
-        ),
-    ] = None,
-    watching: Annotated[
-        bool,
-        typer.Option(
-            "-w", "--watch", help="Start again when the code in the module's folder changes, until Ctrl-C."
-        ),
-    ] = False,
+    once: Once = False,
+    bootstrap: Bootstrap = None,
+    name: AppName = None,
+    checkpoints: Checkpoints = "data/checkpoints",
+    master: Master = None,
+    conf: Conf = None,
+    listen: Listen = None,
+    watching: Watch = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on standard error.")] = False,
     json: AsJson = False,
 ) -> int:
@@ -187,23 +193,9 @@ app.command(
 @app.command(epilog=example("barnabas streams reset wordcount:app -b localhost:9092"))
 def reset(
     named: Named,
-    bootstrap: Annotated[
-        str | None,
-        typer.Option(
-            "-b",
-            "--bootstrap",
-            envvar="BARNABAS_BOOTSTRAP",
-            metavar="HOST:PORT,...",
-            help="The cluster to talk to; takes precedence over the app's.",
-            show_default=False,
-        ),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="As of `run`.", show_default=False)
-    ] = None,
-    checkpoints: Annotated[
-        str, typer.Option("--checkpoints", metavar="DIR|URL", help="As of `run`.")
-    ] = "data/checkpoints",
+    bootstrap: Bootstrap = None,
+    name: AppName = None,
+    checkpoints: Checkpoints = "data/checkpoints",
     dry: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
     json: AsJson = False,
 ) -> int:
