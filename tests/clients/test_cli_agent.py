@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.clients.cli_support import Cli
 
@@ -29,11 +30,11 @@ def records(cli: Cli, topic: str) -> list[bytes]:
     return cli.out("consume", topic, "-e", "-D", "\\x01\\x02").split(b"\x01\x02")[:-1]
 
 
-def eventually(check: Callable[[], bool], what: str, seconds: float = 120) -> None:
+def eventually(check: Callable[[], bool], what: str, seconds: float = 120, pause_s: float = 0.1) -> None:
     deadline = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < deadline, what
-        time.sleep(0.1)
+        time.sleep(pause_s)
 
 
 def test_once_and_again(cli: Cli, tmp_path: Path) -> None:
@@ -116,21 +117,32 @@ def test_follows_growth_rotation_and_truncation(cli: Cli, tmp_path: Path) -> Non
 
 
 def test_killed_in_the_middle_ships_each_line_once(cli: Cli, tmp_path: Path) -> None:
-    topic, log, count = cli.topic(partitions=2), tmp_path / "a.log", 400_000
-    log.write_text("".join(f"line {i} of a log that is long enough to be killed in\n" for i in range(count)))
+    topic, log, count = cli.topic(partitions=2), tmp_path / "a.log", 0
+    ends = Consumer({"bootstrap.servers": cli.bootstrap, "group.id": "ends"})
+
+    def more() -> int:
+        """Writes lines that take an agent a moment; how many there are."""
+        with log.open("a") as out:
+            out.writelines(
+                f"line {i} of a log that is long enough to be killed in\n"
+                for i in range(count, count + 400_000)
+            )
+        return count + 400_000
 
     def end() -> int:
-        return sum(part["end"] for part in cli.json("topic", "describe", topic)[0]["partitions"])
+        return sum(ends.get_watermark_offsets(TopicPartition(topic, part), 60)[1] for part in range(2))
 
-    before = 0
-    for _ in range(2):
-        agent = cli.start("agent", "tail", str(log), "-t", topic, "--state", str(tmp_path / "st"), "-q")
-        try:
-            eventually(lambda: end() > before, "lines arrive")  # noqa: B023
-        finally:
-            agent.kill()
-            agent.wait()
-        before = end()
+    try:
+        for _ in range(2):
+            before, count = end(), more()
+            agent = cli.start("agent", "tail", str(log), "-t", topic, "--state", str(tmp_path / "st"), "-q")
+            try:
+                eventually(lambda: end() > before, "lines arrive", pause_s=0.005)  # noqa: B023
+            finally:
+                agent.kill()
+                agent.wait()
+    finally:
+        ends.close()
     summary = once(cli, tmp_path, topic, str(log))
     assert summary["lines_sent"] + summary["already_shipped"] >= count
     counts = Counter(records(cli, topic))

@@ -54,7 +54,7 @@ for table, count in (("whole", 2), ("cut", 3)):
         *nothing, F.expr(f"cast(null as {ERROR_TYPE})").alias("_error"), F.lit("{}").alias(DOCUMENT),
         F.lit("").alias(IDENTITY), "id", F.expr(wait).alias("name"),
     )
-    work = base._Work("database", options, base.Delivery("q", "identity", 0), False, deliver, "out", False)
+    work = base._Work("database", options, base.Delivery("q", "identity", 0), False, deliver, "out", False, frozenset())
     rows.mapInArrow(work, base.RESULT_DDL).collect()
 """
 

@@ -55,7 +55,9 @@ def test_nor_where_the_environment_asks_for_one(monkeypatch):
         refuse_remote({}, None, None)
 
 
-def test_a_file_for_spark_that_does_not_exist_is_named(tmp_path):
+def test_a_file_for_spark_that_does_not_exist_is_named(tmp_path, monkeypatch):
+    # Another test of this process may have started a session, which would be used as it is.
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
     missing = tmp_path / "driver.jar"
     with pytest.raises(PipelineError, match=f"^spark.jars: {missing}: no such file$"):
         start_session("x", conf={"spark.jars": f"file://{missing}"})
