@@ -41,6 +41,18 @@ class Range:
     copied_sum: int = 0
     differs_from: int = -1
 
+    def as_json(self) -> dict[str, int | str | None]:
+        """As `mirror verify --json` and the console show it; checksums in hexadecimal."""
+        return {
+            "first": self.first,
+            "last": self.last,
+            "source_records": self.source_records,
+            "copied_records": self.copied_records,
+            "source_checksum": f"{self.source_sum:08x}",
+            "copied_checksum": f"{self.copied_sum:08x}",
+            "differs_from": self.differs_from if self.differs_from >= 0 else None,
+        }
+
 
 def compare(theirs: Pieces, ours: Pieces, first: int, end: int, step: int) -> Iterator[Range]:
     """Ranges of `step` offsets (a batch counts where it begins) from `first` to before `end`. Ends with the first one that

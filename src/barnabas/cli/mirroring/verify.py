@@ -15,7 +15,7 @@ from barnabas.admin import Admin, Link, TopicPartition
 from barnabas.cli.mirroring.mirror import app, link_of, read_config, state_of, with_links
 from barnabas.cli.mirroring.reading import records_of
 from barnabas.client.cluster import Cluster
-from barnabas.client.comparing import Pieces, Range, batches_of, compare
+from barnabas.client.comparing import Pieces, batches_of, compare
 from barnabas.terminal.administering import administering, explained, options_of
 from barnabas.terminal.connection import Connection, connect
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
@@ -121,7 +121,7 @@ def verify(
             for key, first, end in _common(admin, source, link, topic):
                 place = key.topic, key.partition, first, end
                 for part in compare(read.theirs(*place), read.ours(*place), first, end, step):
-                    rows.append(_row(key, part))
+                    rows.append({"topic": key.topic, "partition": key.partition, **part.as_json()})
                     if json:
                         print(json_module.dumps(rows[-1]), flush=True)
     return _told(rows, json)
@@ -160,20 +160,6 @@ def _common(
         first, end = max(ours[key].start, theirs[key].start), min(ours[key].end, theirs[key].end)
         if first < end:
             yield key, first, end
-
-
-def _row(key: TopicPartition, part: Range) -> dict[str, Any]:
-    return {
-        "topic": key.topic,
-        "partition": key.partition,
-        "first": part.first,
-        "last": part.last,
-        "source_records": part.source_records,
-        "copied_records": part.copied_records,
-        "source_checksum": f"{part.source_sum:08x}",
-        "copied_checksum": f"{part.copied_sum:08x}",
-        "differs_from": part.differs_from if part.differs_from >= 0 else None,
-    }
 
 
 def _told(rows: list[dict[str, Any]], json: bool) -> int:

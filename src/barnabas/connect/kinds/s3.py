@@ -46,6 +46,21 @@ PARTITIONERS: Final = (
 DAILY: Final = "'year'=yyyy/'month'=MM/'day'=dd"
 HOURLY: Final = f"{DAILY}/'hour'=HH"
 
+STORE: Final = (
+    ConnectorOption("s3.bucket.name", importance=Importance.HIGH, doc="The S3 Bucket."),
+    ConnectorOption("s3.region", default="us-west-2", doc="The region of the bucket."),
+    ConnectorOption(
+        "store.url",
+        default="",
+        doc="The server, if it is not Amazon's: http://HOST:PORT, or file:///DIR.",
+    ),
+    ConnectorOption(
+        "aws.access.key.id", default="", doc="The AWS access key ID; from the environment if it is empty."
+    ),
+    ConnectorOption("aws.secret.access.key", Type.PASSWORD, "", doc="The secret AWS access key."),
+)
+"""How the bucket is reached: see `store_of`."""
+
 
 @dataclass(slots=True)
 class _Open:
@@ -64,17 +79,7 @@ class S3Sink(SinkConnector):
     aliases = ("io.confluent.connect.s3.S3SinkConnector",)
     not_in_pipelines = "stores records when one of its objects is full, not at the end of a micro-batch"
     options = (
-        ConnectorOption("s3.bucket.name", importance=Importance.HIGH, doc="The S3 Bucket."),
-        ConnectorOption("s3.region", default="us-west-2", doc="The region of the bucket."),
-        ConnectorOption(
-            "store.url",
-            default="",
-            doc="The server, if it is not Amazon's: http://HOST:PORT, or file:///DIR.",
-        ),
-        ConnectorOption(
-            "aws.access.key.id", default="", doc="The AWS access key ID; from the environment if it is empty."
-        ),
-        ConnectorOption("aws.secret.access.key", Type.PASSWORD, "", doc="The secret AWS access key."),
+        *STORE,
         ConnectorOption("topics.dir", default="topics", doc="What all names begin with."),
         ConnectorOption(
             "format.class",

@@ -19,7 +19,7 @@ from barnabas.connect import schemas
 from barnabas.connect.connectors import SourceConnector, SourceContext
 from barnabas.connect.converters.avro_schemas import FromAvro, from_avro
 from barnabas.connect.errors import ConnectError, RetriableError
-from barnabas.connect.kinds.s3 import FORMATS, store_of
+from barnabas.connect.kinds.s3 import FORMATS, STORE, store_of
 from barnabas.connect.options import Config, ConnectorOption, Importance, Type
 from barnabas.connect.records import Json, SourceRecord
 from barnabas.connect.schemas import Schema
@@ -36,17 +36,7 @@ class S3Source(SourceConnector):
     leaves_no_trace = True
     poll_interval_ms: ClassVar[int] = 10_000
     options = (
-        ConnectorOption("s3.bucket.name", importance=Importance.HIGH, doc="The S3 Bucket."),
-        ConnectorOption("s3.region", default="us-west-2", doc="The region of the bucket."),
-        ConnectorOption(
-            "store.url",
-            default="",
-            doc="The server, if it is not Amazon's: http://HOST:PORT, or file:///DIR.",
-        ),
-        ConnectorOption(
-            "aws.access.key.id", default="", doc="The AWS access key ID; from the environment if it is empty."
-        ),
-        ConnectorOption("aws.secret.access.key", Type.PASSWORD, "", doc="The secret access key."),
+        *STORE,
         ConnectorOption("topics.dir", default="topics", doc="The folder below which the objects are."),
         ConnectorOption(
             "format.class",

@@ -10,7 +10,7 @@ from barnabas.admin import AsyncAdmin
 from barnabas.admin.families.links import Link
 from barnabas.admin.values import TopicPartition
 from barnabas.client.cluster import Cluster as Connections
-from barnabas.client.comparing import Range, batches_of, compare
+from barnabas.client.comparing import batches_of, compare
 from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
 from barnabas.console.asking import Ask
@@ -53,7 +53,10 @@ async def verify(ask: Ask) -> AsyncIterator[Mapping[str, Any]]:
             ranges = compare(batches_of(theirs, *place), batches_of(ours, *place), first, end, STEP)
             while (part := await asyncio.to_thread(next, ranges, None)) is not None:
                 same, records = same + (part.differs_from < 0), records + part.copied_records
-                yield {"event": "found", "records": [_row(key, part)]}
+                yield {
+                    "event": "found",
+                    "records": [{"topic": key.topic, "partition": key.partition, **part.as_json()}],
+                }
                 if part.differs_from >= 0:
                     yield {"event": "done", "said": _differs(key, part.differs_from)}
                     return
@@ -113,17 +116,3 @@ async def _common(
             if first < end:
                 found.append((key, int(first), int(end)))
     return found
-
-
-def _row(key: TopicPartition, part: Range) -> dict[str, Any]:
-    return {
-        "topic": key.topic,
-        "partition": key.partition,
-        "first": part.first,
-        "last": part.last,
-        "source_records": part.source_records,
-        "copied_records": part.copied_records,
-        "source_checksum": f"{part.source_sum:08x}",
-        "copied_checksum": f"{part.copied_sum:08x}",
-        "differs_from": part.differs_from if part.differs_from >= 0 else None,
-    }
