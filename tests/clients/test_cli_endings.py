@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -279,13 +280,13 @@ def test_a_producer_whose_broker_is_away_says_so_and_what_a_signal_does(
     fed(process).flush()
     assert process.stderr.readline() == f"broker {broker.bootstrap} is away; waiting for it\n".encode()
     process.send_signal(signal.SIGTERM)
-    assert process.stderr.readline().startswith(
-        b"waiting for the acknowledgement of 1 record; another Ctrl-C"
-    )
+    # Two, where a busy machine has kept the command from reading the first acknowledgement.
+    said = process.stderr.readline()
+    assert re.match(rb"waiting for the acknowledgement of (1 record|2 records); another Ctrl-C", said), said
     process.send_signal(signal.SIGTERM)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 3
-    assert b"1 record not delivered: interrupted" in told
+    assert re.search(rb"(1 record|2 records) not delivered: interrupted", told), told
 
 
 def test_a_producer_says_that_too_few_replicas_are_in_sync(cli: Cli) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -76,6 +77,16 @@ class Client:
                 code = row.error_code
                 self.offsets.append(row.base_offset)
             self.answers.append((number, code))
+
+    async def leave(self, abruptly: bool) -> None:
+        """Close the connection when all requests are on their way; abruptly: with a reset."""
+        await self._writer.drain()
+        self.reading.cancel()
+        if abruptly:
+            self._writer.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
+        self._writer.close()
 
     async def answered(self, count: int) -> None:
         while len(self.answers) < count:
@@ -211,6 +222,29 @@ def test_what_fills_the_buffer_behind_a_held_request_is_read_later(tmp_path: Pat
         confirm(partitions[1])
         await client.answered(2 + 6)
         assert client.answers == [(number, 0) for number in range(8)]
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("abruptly", [False, True])
+def test_records_without_acknowledgement_behind_a_held_request_outlive_their_connection(
+    tmp_path: Path, abruptly: bool
+) -> None:
+    """A producer with acks=0 closes as soon as its last request is on its way."""
+
+    async def scenario(broker: BrokerServer, partitions: list[Partition], client: Client) -> None:
+        client.produce(0)
+        client.metadata()
+        for _ in range(5):
+            client.produce(1, acks=0)
+        await grown(partitions, 2 + 1)
+        await client.leave(abruptly)
+        await turns(broker, 500)
+        assert partitions[1].log_end_offset == 0
+        confirm(partitions[0])
+        await grown(partitions, 2 + 1 + 5)
+        while broker.services.listeners.connections:  # noqa: ASYNC110
+            await asyncio.sleep(0)
 
     run(tmp_path, scenario)
 

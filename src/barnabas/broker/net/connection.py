@@ -11,6 +11,9 @@ handler lets overlap (produce requests that wait for followers) are started mean
 the same reason, and to be fair to other connections, at most `ANSWERS_QUEUED_MAX` parts of answers are queued before they
 are written.
 
+A peer that closes its connection, or no longer reads, has its whole requests handled that are here by then: a producer with
+acks=0 closes as soon as its last records are on their way.
+
 Every entry point from the loop (readable, writable, flush, go on, a sender's report) ends in `fail` when something raises:
 the connection closes with one line in the log, and other connections are not affected.
 """
@@ -68,11 +71,16 @@ class Gate(FrameHandler, Protocol):
 _SERIALS: Final = itertools.count(1)
 
 
+def _reason(error: OSError) -> str | None:
+    """What to log about a connection that ended with this error: nothing, if its peer has gone."""
+    return None if error.errno in PEER_IS_GONE else str(error)
+
+
 class Connection(Outgoing):
     """State of one accepted socket. Owned by its loop; never touched from another thread."""
 
     __slots__ = (
-        "_carry", "_closing", "_holds", "_keeps_room", "_large", "_large_bytes", "_loop", "_on_closed",
+        "_carry", "_closing", "_ended", "_holds", "_keeps_room", "_large", "_large_bytes", "_loop", "_on_closed",
         "_owed", "_paused", "_reads_soon", "_recv_into", "_room_bytes", "_room_wanted", "_to_flush",
         "_waiting", "_writer_armed", "api_versions", "client_id", "client_software", "closed", "connected_s",
         "frame_bytes_max", "handler", "kept", "last_active_s", "listener", "parked", "principal",
@@ -117,6 +125,7 @@ class Connection(Outgoing):
         self._owed: OwedAnswers[Part] = OwedAnswers()
         self._holds = False
         self._closing: str | None = None
+        self._ended: str | None = None
         self._paused = False
         self._reads_soon = False
         self._keeps_room = False
@@ -203,16 +212,16 @@ class Connection(Outgoing):
             self.fail(error)
 
     def _receive(self, buffer: memoryview) -> int:
-        """Bytes received; 0 when there are none, or when the connection was closed because its peer ended it or was lost."""
+        """Bytes received; 0 when there are none, or when the peer has closed the connection or is lost."""
         try:
             received = self._recv_into(buffer)
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
-            self._lose(error)
+            self._end(_reason(error))
             return 0
         if not received:
-            self.close(None)
+            self._end(None)
         elif self._transport.has_pending:
             self._read_soon()
         return received
@@ -381,20 +390,22 @@ class Connection(Outgoing):
     def _go_on(self) -> None:
         """Handle the requests left in the carry, unless something holds this connection up."""
         carry = self._carry
-        if not carry or self.closed or self._waiting or self._writer_armed or self._slice_away:
+        if self.closed or self._waiting or self._writer_armed or self._slice_away:
             return
-        if self._room_wanted:
+        if self._room_wanted or self._closing is not None:
             return
-        if self._closing is not None:
+        if not carry:
+            self._close_if_ended()
             return
         self._carry = b""
         try:
-            if len(carry) >= SHARED_BUFFER_BYTES:
+            if len(carry) >= SHARED_BUFFER_BYTES and self._ended is None:
                 self._watch()
             # A bytearray, because appends patch base offsets in place.
             self._take_frames(memoryview(bytearray(carry)), len(carry))
             if not self._waiting:
                 self.since_us = 0
+            self._close_if_ended()
         except Exception as error:
             self.fail(error)
 
@@ -478,7 +489,10 @@ class Connection(Outgoing):
                 return
             self._go_on()
             if (
-                not self.closed and not self._room_wanted and len(self._carry) < SHARED_BUFFER_BYTES
+                not self.closed
+                and self._ended is None
+                and not self._room_wanted
+                and len(self._carry) < SHARED_BUFFER_BYTES
             ):  # otherwise `_go_on` makes room and continues reading
                 self._watch()
         except BlockingIOError:
@@ -501,10 +515,36 @@ class Connection(Outgoing):
         """Remove the callback with this key."""
         self._on_closed.pop(key, None)
 
+    def _end(self, reason: str | None) -> None:
+        """The peer sends nothing more: close, once the whole requests that are here already have been handled."""
+        if not self._carry:
+            self.close(reason)
+            return
+        self._ended = reason or ""
+        self._loop.remove_reader(self._fd)
+        self._loop.call_soon(self._go_on)
+
+    def _close_if_ended(self) -> None:
+        if self._ended is None or self.closed:
+            return
+        if self._carry and (self._waiting or self._paused or self._writer_armed or self._slice_away):
+            return
+        self.close(self._ended or None)
+
     def _lose(self, error: OSError) -> None:
-        """Reading or writing failed. A peer that is gone is an ordinary end."""
+        """Writing failed. When the peer is gone, what it sent before is still read, to the end that the socket reports."""
         self._out.clear()
-        self.close(None if error.errno in PEER_IS_GONE else str(error))
+        self.timings.clear()
+        if error.errno not in PEER_IS_GONE or self._closing is not None:
+            self.close(_reason(error))
+            return
+        self._paused = False
+        if self._writer_armed:
+            self._loop.remove_writer(self._fd)
+            self._writer_armed = False
+            if self._ended is None and not self._room_wanted and len(self._carry) < SHARED_BUFFER_BYTES:
+                self._watch()
+        self._loop.call_soon(self._go_on)
 
     def fail(self, error: BaseException) -> None:
         """Work for this connection met a bug in the broker: close it, with one line in the log."""
