@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -117,32 +119,35 @@ def test_follows_growth_rotation_and_truncation(cli: Cli, tmp_path: Path) -> Non
 
 
 def test_killed_in_the_middle_ships_each_line_once(cli: Cli, tmp_path: Path) -> None:
-    topic, log, count = cli.topic(partitions=2), tmp_path / "a.log", 0
+    topic, log, written = cli.topic(partitions=2), tmp_path / "a.log", itertools.count()
     ends = Consumer({"bootstrap.servers": cli.bootstrap, "group.id": "ends"})
+    log.touch()
 
-    def more() -> int:
-        """Writes lines that take an agent a moment; how many there are."""
-        with log.open("a") as out:
-            out.writelines(
-                f"line {i} of a log that is long enough to be killed in\n"
-                for i in range(count, count + 400_000)
-            )
-        return count + 400_000
+    def write_until(ended: threading.Event) -> None:
+        """An agent that is killed meanwhile is always in the middle."""
+        while not ended.wait(0.01):
+            with log.open("a") as out:
+                out.writelines(f"line {i} of a log\n" for i in itertools.islice(written, 1000))
 
     def end() -> int:
         return sum(ends.get_watermark_offsets(TopicPartition(topic, part), 60)[1] for part in range(2))
 
     try:
-        for _ in range(2):
-            before, count = end(), more()
+        for _ in range(3):
+            before, ended = end(), threading.Event()
+            writer = threading.Thread(target=write_until, args=(ended,))
+            writer.start()
             agent = cli.start("agent", "tail", str(log), "-t", topic, "--state", str(tmp_path / "st"), "-q")
             try:
                 eventually(lambda: end() > before, "lines arrive", pause_s=0.005)  # noqa: B023
             finally:
                 agent.kill()
                 agent.wait()
+                ended.set()
+                writer.join()
     finally:
         ends.close()
+    count = next(written)
     summary = once(cli, tmp_path, topic, str(log))
     assert summary["lines_sent"] + summary["already_shipped"] >= count
     counts = Counter(records(cli, topic))

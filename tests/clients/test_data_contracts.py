@@ -34,6 +34,7 @@ from barnabas.schemas.codecs.schemas import Codec, make_codec
 from barnabas.schemas.framing import frame, unframe
 from tests.clients.cli_support import Cli
 from tests.pipelines.readers import consumed
+from tests.support.examples import one_in
 from tests.support.registry import RegistryProcess, call, own_registry
 
 pytest.importorskip("celpy", reason="the extra `rules` is not installed")
@@ -245,7 +246,7 @@ def outcome(work: Any, *arguments: Any) -> tuple[bool, Any]:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [(name, kind) for name in [*RULES, "whole"] for kind in ("AVRO", "JSON", "PROTOBUF")],
+    one_in(2, [(name, kind) for name in [*RULES, "whole"] for kind in ("AVRO", "JSON", "PROTOBUF")]),
 )
 def test_the_same_as_confluents_serializers(
     schemas: SchemaRegistryClient, registry: RegistryProcess, executors: RuleRegistry, kind: str, name: str

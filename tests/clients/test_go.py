@@ -16,7 +16,7 @@ from tests.support.process import BrokerProcess
 pytestmark = pytest.mark.go
 
 SOURCES = foreign.HERE / "go"
-RECORDS = 100_000
+RECORDS = 60_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 

@@ -64,6 +64,7 @@ def test_throughput_disk_and_lag_of_a_monitor_are_drawn(watched: ConsoleProcess)
         assert time.monotonic() < limit_s, seen
         producer.produce(topic, b"x" * 100)
         producer.flush()
+        time.sleep(0.5)
         seen = [
             graph
             for path in (f"/groups/{group}", f"/topics/{topic}")

@@ -24,6 +24,7 @@ from barnabas.coordination.tree import (
     SessionExpired,
     TooLarge,
 )
+from tests.support.examples import one_in
 from tests.support.zookeeper import ZooKeeperServer, zookeeper_jars
 
 pytest.importorskip("kazoo")
@@ -356,7 +357,7 @@ def test_sasl_as_brokers_are_given_it(sasl_zookeeper: ZooKeeperServer, tmp_path:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("attempt", range(3))
+@pytest.mark.parametrize("attempt", one_in(3, range(3)))
 def test_a_server_without_logins_refuses_ours(tmp_path: Path, attempt: int) -> None:
     """It hangs up instead of saying so; that is told as a refused login, not as a server that does not answer."""
     from barnabas.coordination.zookeeper import ZooKeeperTree

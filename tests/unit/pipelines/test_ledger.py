@@ -8,8 +8,9 @@ from itertools import pairwise
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from barnabas.pipelines.entries.document import from_python
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
@@ -64,6 +65,7 @@ def deliver(options, task, rows):
     return [(rows[:half], rows[half:])[i][row.row] for i, (_, refused) in enumerate(found) for row in refused]
 
 
+@settings(max_examples=examples(100))
 @given(first=divisions(), second=divisions(), data=st.data())
 def test_each_row_is_stored_once_however_the_batch_is_divided(tmp_path_factory, first, second, data):
     options = table_in(tmp_path_factory.mktemp("ledger"))
