@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import requests
 from barnabas.records.partitioner import partition_for_key
 from tests.console.conftest import WAIT_S, ConsoleProcess
+from tests.support.cluster import until
 
 HOSTILE = '<script>alert("1")</script><img src=x onerror=alert(1)>'
 
@@ -338,3 +339,26 @@ def test_dead_letters_go_back_as_they_are(console: ConsoleProcess, bootstrap: st
         f"/topics/{dead}/records/copy", {"to": orders, "limit": "1", "from": "offset", "offset": "4"}
     )
     assert console.data(f"/topics/{orders}")["records"] == 7
+
+
+def test_a_key_index_says_what_it_skipped(console: ConsoleProcess, bootstrap: str) -> None:
+    name = f"indexed-{uuid.uuid4().hex[:8]}"
+    options = {"barnabas.key.index": "true", "segment.bytes": "1048576"}
+    console.post("/topics", {"name": name, "partitions": 1, "options": options})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
+    for number in range(3_000):
+        producer.produce(name, b"v" * 1_000, f"key-{number}")
+    producer.flush()
+    path = f"/topics/{name}/records"
+
+    def ready() -> bool:
+        told = " ".join(note for note in console.data(path, key="no such key")["notes"])
+        return "The key index skipped" in told and "3 of 4 segments" in told
+
+    until(ready, "the key index of the closed segments")
+    for place in ("newest", "oldest"):
+        found = console.data(path, key="key-7", **{"from": place})
+        assert [(r["offset"], r["key"]["text"]) for r in found["records"]] == [(7, "key-7")]
+        assert found["progress"]["scanned"] < 2_000
+        assert found["next"] is None
+    assert "The key index skipped" in console.page(path, key="key-7")

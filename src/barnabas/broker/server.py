@@ -44,6 +44,7 @@ from barnabas.broker.net.listeners import Listeners, SocketBuffers
 from barnabas.broker.net.peers import PeerLost, Peers
 from barnabas.broker.net.turn import Turn
 from barnabas.broker.partitions.cleaning import Cleaning
+from barnabas.broker.partitions.key_indexing import KeyIndexing
 from barnabas.broker.partitions.moving import Moving
 from barnabas.broker.partitions.registry import Partitions
 from barnabas.broker.partitions.replicating import Replication
@@ -132,6 +133,7 @@ class BrokerServer:
         """Listener -> the port that it is bound to."""
         self._housekeeping: Housekeeping | None = None
         self._cleaning: Cleaning | None = None
+        self._key_indexing: KeyIndexing | None = None
         self._stopping = False
 
     # --- start and stop --------------------------------------------------------------------------------
@@ -196,6 +198,8 @@ class BrokerServer:
         self._housekeeping.start()
         self._cleaning = Cleaning(self.config, partitions.logs, self.clock)
         self._cleaning.start()
+        self._key_indexing = KeyIndexing(partitions.logs)
+        self._key_indexing.start()
 
     def _assemble(self, turn: Turn, controller: Controller, partitions: Partitions) -> Services:
         """Create the parts that handlers use, giving each what it needs of the others."""
@@ -395,6 +399,8 @@ class BrokerServer:
         yield "replication", services.replication.close
         yield "leadership", services.controller.hand_over
         yield "in-sync replicas", services.in_sync.close
+        if self._key_indexing is not None:
+            yield "key indexes", self._key_indexing.stop
         if self._cleaning is not None:
             yield "cleaning", self._cleaning.stop
         if self._housekeeping is not None:

@@ -298,6 +298,13 @@ BARNABAS_TOPIC_BIN_MS: Final = TOPIC.long(
     lo=0,
     mark=WORKS,
 )
+BARNABAS_KEY_INDEX: Final = TOPIC.boolean(
+    "barnabas.key.index",
+    False,
+    "Keep an index of the keys of records beside the log, so that searches for a key (in the console) read only the parts "
+    "where it may be. It is built in the background and takes 1.5 bytes for each key of about a megabyte of the log.",
+    mark=WORKS,
+)
 BARNABAS_LINK: Final = TOPIC.string(
     "barnabas.link",
     "",

@@ -24,17 +24,6 @@ cdef struct Slot:
     uint64_t high
     int64_t next_offset  # offset + 1; 0 is an empty slot
 
-cdef struct Record:
-    Py_ssize_t start       # position of the length
-    Py_ssize_t fields      # position of the timestamp delta, after length and attributes
-    Py_ssize_t rest        # position of the offset delta, after the timestamp delta
-    Py_ssize_t end
-    int64_t timestamp_delta
-    int64_t offset_delta
-    const uint8_t* key
-    Py_ssize_t key_bytes   # -1 for null
-    bint has_value
-
 cdef enum:
     SLOT_BYTES = 24
     VARINT_BYTES_MAX = 10
@@ -51,7 +40,7 @@ cdef inline uint64_t rotate(uint64_t value, int bits) noexcept nogil:
     return (value << bits) | (value >> (64 - bits))
 
 
-cdef inline uint64_t load64(const uint8_t* data) noexcept nogil:
+cdef uint64_t load64(const uint8_t* data) noexcept nogil:
     cdef uint64_t value
     memcpy(&value, data, 8)
     return value

@@ -50,6 +50,7 @@ class LogConfig:
     confluent_value_schema_validation: bool = False
     confluent_key_subject_name_strategy: str = "TopicNameStrategy"
     confluent_value_subject_name_strategy: str = "TopicNameStrategy"
+    barnabas_key_index: bool = False
     barnabas_link: str = ""
     is_internal: bool = False
 

@@ -29,11 +29,11 @@ from barnabas.storage.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
+    KINDS,
     LOG_SUFFIX,
     OFFSET_MAX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
     Segment,
 )
 from barnabas.storage.segment_recovery import recover_segment
@@ -42,7 +42,6 @@ from barnabas.storage.swap import finish_swaps
 log = logging.getLogger("barnabas.storage")
 
 NAMES_TOLD: Final = 5
-_KINDS: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 class Truncated(NamedTuple):
@@ -414,7 +413,7 @@ def _tidy(folder: str) -> tuple[dict[int, int], set[str]]:
             sizes[int(stem)] = os.stat(os.path.join(folder, name)).st_size
     for name in list(names):
         stem, suffix = name[:20], name[20:]
-        if suffix in _KINDS[1:] and stem.isdecimal() and int(stem) not in sizes:
+        if suffix in KINDS[1:] and stem.isdecimal() and int(stem) not in sizes:
             remove_quietly(os.path.join(folder, name))
             names.discard(name)
             log.warning("index without a segment removed", extra={"file": os.path.join(folder, name)})

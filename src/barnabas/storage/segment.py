@@ -33,6 +33,7 @@ from barnabas.storage.segment_files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
+    KINDS,
     LOG_SUFFIX,
     OFFSET_MAX,
     OFFSETS_IN_SEGMENT_MAX,
@@ -50,6 +51,7 @@ __all__ = [
     "CLEANED_SUFFIX",
     "DELETED_SUFFIX",
     "INDEX_SUFFIX",
+    "KINDS",
     "LOG_SUFFIX",
     "OFFSETS_IN_SEGMENT_MAX",
     "OFFSET_MAX",
@@ -488,6 +490,7 @@ class Segment(SegmentChecks):
         file = self.open()
         os.ftruncate(file.fd, position)
         self.size_bytes = position
+        self.key_index.drop()
         self.trusted_from = min(self.trusted_from, position)
         self.tail_offsets = []
         self.tail_positions = []

@@ -12,6 +12,7 @@ from barnabas.storage.append_state import SegmentState
 from barnabas.storage.checked import Checked
 from barnabas.storage.files import OPEN_FILES, LogFile, remove_quietly
 from barnabas.storage.index import OffsetIndex, TimeIndex
+from barnabas.storage.key_index import KeyIndex
 from barnabas.storage.txn_index import TxnIndex
 
 log = logging.getLogger("barnabas.storage")
@@ -20,6 +21,9 @@ LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TXN_INDEX_SUFFIX: Final = ".txnindex"
+KEY_INDEX_SUFFIX: Final = ".keyindex"
+KINDS: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, KEY_INDEX_SUFFIX)
+"""A segment's files; the last two may be missing."""
 DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
@@ -44,6 +48,7 @@ class SegmentFiles(SegmentState):
         "gap_noted",
         "is_end_checked",
         "is_joined",
+        "key_index",
         "may_be_sparse",
         "offset_index",
         "overlaps",
@@ -73,6 +78,7 @@ class SegmentFiles(SegmentState):
         self.offset_index = OffsetIndex(self.path(INDEX_SUFFIX), base_offset, index_bytes_max)
         self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX), base_offset, index_bytes_max)
         self.txn_index = TxnIndex(self.path(TXN_INDEX_SUFFIX))
+        self.key_index = KeyIndex(self.path(KEY_INDEX_SUFFIX), base_offset)
         self.bytes_since_entry = 0
         self.created_ms = 0
         self.first_timestamp = -1
@@ -102,7 +108,7 @@ class SegmentFiles(SegmentState):
         return os.path.join(self.folder, f"{self.base_offset:020d}{kind}{self.suffix}")
 
     def paths(self) -> list[str]:
-        return [self.path(kind) for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)]
+        return [self.path(kind) for kind in KINDS]
 
     def open(self) -> LogFile:
         """The open file. Raises OSError."""
@@ -115,11 +121,15 @@ class SegmentFiles(SegmentState):
     def start_indexes(self) -> None:
         self.offset_index.start_empty()
         self.time_index.start_empty()
+        self.key_index.drop()
+
+    def _rename_indexes(self, paths: list[str]) -> None:
+        self.offset_index.path, self.time_index.path, self.txn_index.path, self.key_index.path = paths
 
     def relocate(self, folder: str) -> None:
         """The folder has been renamed."""
         self.folder = folder
-        _, self.offset_index.path, self.time_index.path, self.txn_index.path = self.paths()
+        self._rename_indexes(self.paths()[1:])
 
     def change_suffix(self, suffix: str) -> None:
         """Rename the existing files; indexes first, so that a `.log` never lacks one."""
@@ -129,7 +139,7 @@ class SegmentFiles(SegmentState):
         for before, after in reversed(list(zip(old, new, strict=True))):
             if os.path.exists(before):
                 os.replace(before, after)
-        self.offset_index.path, self.time_index.path, self.txn_index.path = new[1:]
+        self._rename_indexes(new[1:])
 
     def sync(self) -> None:
         """Flush the file and the indexes to disk. Raises OSError. Any thread."""

@@ -25,12 +25,10 @@ from barnabas.storage.files import fsync_dir, remove_quietly
 from barnabas.storage.scan import Damaged, tables
 from barnabas.storage.segment import (
     DELETED_SUFFIX,
-    INDEX_SUFFIX,
+    KINDS,
     LOG_SUFFIX,
     OFFSET_MAX,
     SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
     Segment,
 )
 
@@ -38,7 +36,6 @@ log = logging.getLogger("barnabas.storage")
 
 COVERS_SUFFIX: Final = ".covers"
 DAMAGED_SUFFIX: Final = ".damaged"
-KINDS: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 class Range(NamedTuple):

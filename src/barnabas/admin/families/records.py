@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.admin.errors import ResourceError
+from barnabas.admin.families.found_keys import FoundKey, find_key
 from barnabas.admin.looping import Family, blocking
 from barnabas.admin.results import Results
 from barnabas.admin.spread import NEW_TOPICS, spread, to_leaders
@@ -188,6 +189,22 @@ class AsyncRecords:
         keys = (TopicPartition(*key) for key in before)
         return await spread(self._cluster, keys, route, ask, batch=PARTITIONS_BATCH, also_passing=NEW_TOPICS)
 
+    async def find_key(
+        self, partitions: Iterable[tuple[str, int]], key: bytes
+    ) -> Results[TopicPartition, FoundKey | None]:
+        """Where in each partition records with this key may be; None for topics without `barnabas.key.index`.
+
+        Brokers other than Barnabas fail with UnsupportedByBroker.
+        """
+
+        async def ask(
+            connection: AsyncConnection, batch: Sequence[TopicPartition]
+        ) -> Mapping[TopicPartition, FoundKey | ClientError | None]:
+            return {place: await find_key(connection, place, key) for place in batch}
+
+        route = to_leaders(self._cluster, "ask for a key in")
+        return await spread(self._cluster, (TopicPartition(*p) for p in partitions), route, ask)
+
 
 class Records(Family[AsyncRecords]):
     """`Admin.records`."""
@@ -196,6 +213,7 @@ class Records(Family[AsyncRecords]):
     bounds = blocking(AsyncRecords.bounds)
     epoch_ends = blocking(AsyncRecords.epoch_ends)
     delete = blocking(AsyncRecords.delete)
+    find_key = blocking(AsyncRecords.find_key)
 
 
 def _require_places(connection: AsyncConnection, version: int, places: set[int]) -> None:

@@ -243,6 +243,7 @@ OWN_APIS: Final[tuple[Api, ...]] = (
     Api(30005, "PurgeTopics", versions(0, 0), HandledBy("topics.purge_topics"), (Asked("DELETE", "TOPIC"),)),
     Api(30006, "AlterLink", versions(0, 0), HandledBy("links.alter_link"), (ALTER_CLUSTER,)),
     Api(30007, "DescribeLinks", versions(0, 0), HandledBy("links.describe_links"), (DESCRIBE_CLUSTER,)),
+    Api(30008, "FindKey", versions(0, 0), HandledBy("records.find_key"), (Whole("READ", "TOPIC", "topic"),)),
 )
 """Not part of Kafka: announced only to our own client."""
 # fmt: on

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.config import broker_log
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from barnabas.storage.log_manager import LogManager
 
 log = logging.getLogger("barnabas.cleaner")
+
+T = TypeVar("T")
 
 
 class Cleaning:
@@ -79,7 +81,7 @@ class Cleaning:
         return ran
 
 
-async def finished(work: asyncio.Future[None]) -> None:
+async def finished(work: asyncio.Future[T]) -> None:
     """Wait until `work` has ended, even if this task is cancelled meanwhile."""
     try:
         await asyncio.shield(work)

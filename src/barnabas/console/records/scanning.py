@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,6 +29,9 @@ from barnabas.console.records.fetching import (
 from barnabas.console.records.filters import Filter
 from barnabas.console.records.lazy import Lazy
 from barnabas.console.records.masking import NOTHING, Masks
+
+Ranges = Mapping[int, Sequence[tuple[int, int]]]
+"""By partition: the offsets, both ends included and in order, outside of which no record fits."""
 
 SMALL_BYTES: Final = 256 << 10
 """What is fetched at first: a page of 50 records seldom needs more."""
@@ -91,9 +94,12 @@ class Scan:
         wanted: Wanted,
         starts: Mapping[int, int],
         ends: Mapping[int, int],
+        ranges: Ranges | None = None,
     ) -> None:
+        """ranges: what to read of the partitions that it names; nothing else of them is fetched."""
         self._cluster = cluster
         self._decoder = decoder
+        self._ranges = ranges or {}
         self.topic = topic
         self.wanted = wanted
         self.progress = Progress(dict(starts), dict(ends), dict(starts))
@@ -115,13 +121,17 @@ class Scan:
 
     async def _step(self, number: int, room: int) -> list[Row]:
         progress, place = self.progress, TopicPartition(self.topic, number)
-        at, end = progress.at[number], progress.ends[number]
+        at, end = self._next_part(number)
+        if at >= end:
+            progress.at[number] = progress.ends[number]
+            return []
         piece = await fetch(self._cluster, place, at, max_bytes=self._bytes)
         progress.size_bytes += len(piece.records)
         if not piece.records:
             # Nothing is there: what remains was removed meanwhile, or belongs to transactions that are not committed.
             progress.at[number] = max(end, at)
             return []
+        progress.at[number] = at
         try:
             rows, next_offset, scanned = await asyncio.to_thread(self._look, piece, end, room)
         except Damaged as error:
@@ -132,6 +142,18 @@ class Scan:
         progress.found += len(rows)
         progress.at[number] = max(next_offset, at + 1) if next_offset <= at else next_offset
         return rows
+
+    def _next_part(self, number: int) -> tuple[int, int]:
+        """From where to where to read next; the end of the partition twice if nothing is left."""
+        at, end = self.progress.at[number], self.progress.ends[number]
+        ranges = self._ranges.get(number)
+        if ranges is None:
+            return at, end
+        slot = bisect_left(ranges, at, key=lambda bounds: bounds[1])
+        if slot == len(ranges):
+            return end, end
+        first, last = ranges[slot]
+        return min(max(at, first), end), min(last + 1, end)
 
     def _look(self, piece: Piece, end: int, room: int) -> tuple[list[Row], int, int]:
         """(records that fit, where to go on, how many were looked at)."""

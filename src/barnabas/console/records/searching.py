@@ -10,7 +10,7 @@ from typing import Final
 from barnabas.client.async_cluster import AsyncCluster
 from barnabas.console.records.decoding import Decoder
 from barnabas.console.records.fetching import Row
-from barnabas.console.records.scanning import Progress, Scan, Wanted
+from barnabas.console.records.scanning import Progress, Ranges, Scan, Wanted
 from barnabas.records.partitioner import partition_for_key
 
 WINDOW: Final = 4_000
@@ -40,7 +40,8 @@ def newest_first(row: Row) -> tuple[int, int, int]:
 
 
 class Search:
-    """What is asked for, on the way. starts, ends: of the partitions that are looked at.
+    """What is asked for, on the way. starts, ends: of the partitions that are looked at. ranges: what to read of
+    them, if an index knows.
 
     Forward, records come in the order in which they are found; backward, in windows from the end, each with its newest
     records first. After each batch, `cursor` says where to go on.
@@ -57,6 +58,7 @@ class Search:
         limit: int,
         *,
         backward: bool,
+        ranges: Ranges | None = None,
     ) -> None:
         self._cluster = cluster
         self._decoder = decoder
@@ -65,6 +67,7 @@ class Search:
         self._starts = dict(starts)
         self._ends = dict(ends)
         self._limit = limit
+        self._ranges = ranges
         self.backward = backward
         self.cursor: dict[int, int] = dict(ends if backward else starts)
         self.progress = Progress(dict(starts), ends, starts)
@@ -82,7 +85,7 @@ class Search:
         return self._backward() if self.backward else self._forward()
 
     async def _forward(self) -> AsyncIterator[list[Row]]:
-        scan = Scan(self._cluster, self._decoder, self._topic, self._wanted, self._starts, self._ends)
+        scan = self._scan(self._starts, self._ends)
         self.progress = scan.progress
         async for rows in scan.steps(lambda: self._limit - self.found):
             self.found += len(rows)
@@ -94,7 +97,7 @@ class Search:
         whole = self.progress
         while not self.is_over and self.found < self._limit:
             begins = {n: max(start, self.cursor[n] - window) for n, start in self._starts.items()}
-            scan = Scan(self._cluster, self._decoder, self._topic, self._wanted, begins, self.cursor)
+            scan = self._scan(begins, self.cursor)
             before = whole.scanned, whole.size_bytes
             kept: list[tuple[tuple[int, int, int], Row]] = []
             dropped: dict[int, int] = {}
@@ -111,6 +114,9 @@ class Search:
             whole.at = {n: self._starts[n] + self._ends[n] - at for n, at in self.cursor.items()}
             yield [row for _, row in sorted(kept, reverse=True)]
             window = min(window * 4, WINDOW_MAX)
+
+    def _scan(self, starts: Mapping[int, int], ends: Mapping[int, int]) -> Scan:
+        return Scan(self._cluster, self._decoder, self._topic, self._wanted, starts, ends, self._ranges)
 
     def _keep(self, kept: list[tuple[tuple[int, int, int], Row]], dropped: dict[int, int], row: Row) -> None:
         """Keep the newest records; `dropped` has the offset after the newest one of each partition that is not kept."""

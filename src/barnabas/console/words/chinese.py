@@ -234,6 +234,8 @@ CHINESE: Final[dict[str, str]] = {
     "Only check it": "仅检查",
     "Only its beginning is shown.": "只显示开头部分。",
     "Only open ones": "仅未结束的",
+    "The key index skipped {records} records ({size}) and {skipped} of {segments} segments.": "键索引跳过了 {records} 条记录（{size}），以及 {segments} 个段中的 {skipped} 个。",
+    "{size} are not indexed yet, and were searched.": "{size} 尚未建立索引，已直接搜索。",
     "Only partition {partition} of {count} was searched: {client} sends this key there. Records that were written otherwise, or before partitions were added, are in others.": "只搜索了 {count} 个分区中的分区 {partition}：{client} 会把此键发送到那里。以其他方式写入的、或在增加分区之前写入的记录在其他分区中。",
     "Only store it": "仅保存",
     "Only topics in this state": "只显示此状态的主题",

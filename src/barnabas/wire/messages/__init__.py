@@ -98,6 +98,7 @@ OWN: Final[Mapping[int, tuple[str, str, int | None]]] = {
     30005: ("PurgeTopics", "topic_bin", 0),
     30006: ("AlterLink", "links", 0),
     30007: ("DescribeLinks", "links", 0),
+    30008: ("FindKey", "find_key", 0),
 }
 """APIs of our own, far from Kafka's keys, in the same form; announced to our own client only."""
 

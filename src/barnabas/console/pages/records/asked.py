@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from barnabas.admin.values import TopicPartition
+from barnabas.client.errors import ClientError
+from barnabas.console import rendering
 from barnabas.console.asking import Ask
 from barnabas.console.pages.records.showing import bytes_of
 from barnabas.console.pages.topic import topic_of
@@ -17,6 +19,9 @@ from barnabas.console.records.searching import PARTITIONERS, Search, parse_curso
 from barnabas.console.said import Refused, Said, said
 
 PLACES: Final = ("newest", "oldest", "offset", "time")
+
+UNINDEXED_MIN: Final = 8 << 20
+"""The end of a log that is being written is never indexed; only more than this is worth a word."""
 
 
 class Question:
@@ -57,9 +62,12 @@ async def question(ask: Ask, limit: int) -> Question:
             starts[number] = min(max(starts[number], offset), ends[number])
     elif place == "time":
         await _from_time(ask, topic.name, starts, ends)
+    ranges, told = await indexed(ask, topic.name, wanted, numbers)
     search = Search(
-        ask.cluster.reading, ask.cluster.decoder, topic.name, wanted, starts, ends, limit, backward=backward
-    )
+        ask.cluster.reading, ask.cluster.decoder, topic.name, wanted, starts, ends, limit, backward=backward,
+        ranges=ranges,
+    )  # fmt: skip
+    notes += told
     return Question(search, wanted, how, count, notes)
 
 
@@ -109,6 +117,37 @@ def partitions_of(ask: Ask, count: int, wanted: Wanted) -> tuple[list[int], list
             partition=number, count=count, client="Java" if how == "java" else how,
         )
     ]  # fmt: skip
+
+
+async def indexed(
+    ask: Ask, topic: str, wanted: Wanted, numbers: list[int]
+) -> tuple[dict[int, list[tuple[int, int]]], list[Said]]:
+    """(what to read of the partitions whose key index was asked for the key, what a reader has to know about that).
+
+    Clusters without such indexes, and brokers that do not answer, leave everything to be read.
+    """
+    if wanted.key is None:
+        return {}, []
+    try:
+        answers = await ask.admin.records.find_key([(topic, number) for number in numbers], wanted.key)
+    except ClientError:
+        return {}, []
+    found = {place.partition: one for place, one in answers.done.items() if one is not None}
+    if not found:
+        return {}, []
+    told = said(
+        "The key index skipped {records} records ({size}) and {skipped} of {segments} segments.",
+        records=rendering.number(sum(one.records_skipped for one in found.values())),
+        size=rendering.size(sum(one.bytes_skipped for one in found.values())),
+        skipped=sum(one.segments_skipped for one in found.values()),
+        segments=sum(one.segments for one in found.values()),
+    )  # fmt: skip
+    notes = [told]
+    left = sum(one.bytes_unindexed for one in found.values())
+    if left > UNINDEXED_MIN:
+        notes.append(said("{size} are not indexed yet, and were searched.", size=rendering.size(left)))
+    ranges = {n: [(int(first), int(last)) for first, last in one.ranges] for n, one in found.items()}
+    return ranges, notes
 
 
 async def _bounds(
