@@ -110,15 +110,16 @@ def kafka_jars() -> Path:
     return made(name, lambda folder: maven(pom, folder, "Kafka's server and tools"))
 
 
-def mirror_jars() -> Path:
-    """Apache Kafka's MirrorMaker 2 and its client."""
+def mirror_jars(release: str = "") -> Path:
+    """Apache Kafka's MirrorMaker 2 and its client: of the release that pom.xml names, or of another one."""
     pom = HERE / "java" / "mirror" / "pom.xml"
-    name = f"mirror-{fingerprint(pom.parent, 'pom.xml')}"
-    return made(name, lambda folder: maven(pom, folder, "MirrorMaker 2"))
+    name = f"mirror-{release or fingerprint(pom.parent, 'pom.xml')}"
+    chosen = [f"-Dkafka.version={release}"] if release else []
+    return made(name, lambda folder: maven(pom, folder, f"MirrorMaker 2 {release}".rstrip(), *chosen))
 
 
-def java_mirror_client() -> list[str]:
-    """The command that runs java/mirror/Translate.java."""
+def java_mirror_client(release: str = "") -> list[str]:
+    """The command that runs java/mirror/Translate.java, with Kafka's client of a release."""
     sources, libs = HERE / "java" / "mirror", mirror_jars()
     java, javac = need("java"), need("javac")
 
@@ -128,7 +129,7 @@ def java_mirror_client() -> list[str]:
 
     classes = made(f"mirror-client-{fingerprint(sources, '*.java')}", compile_it)
     flags = [*SHORT_JAVA, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
-    return [java, *flags, "-cp", f"{classes}:{libs}/*", "Translate"]
+    return [java, *flags, "-cp", f"{classes}:{mirror_jars(release)}/*", "Translate"]
 
 
 def kafkajs_modules(version: str = "") -> Path:

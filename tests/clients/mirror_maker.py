@@ -30,7 +30,7 @@ QUICK = {
     "offset.flush.interval.ms": "1000",
     "dedicated.mode.enable.internal.rest": "false",
 }
-OURS = "import sys; from barnabas.kafka_tools.connect_mirror import main; sys.exit(main(sys.argv[1:]))"
+OURS = "import sys; from barnabas.kafka_tools.connect_worker import script; sys.argv[0] = 'connect-mirror-maker'; script()"
 JAVA = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -84,11 +84,10 @@ def running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.wait()
 
 
-def translated(bootstrap: str, source: str, group: str) -> dict[str, int]:
-    """What RemoteClusterUtils.translateOffsets says, by topic and partition."""
-    lines = subprocess.run(
-        [*foreign.java_mirror_client(), bootstrap, source, group], check=True, capture_output=True, text=True
-    )
+def translated(bootstrap: str, source: str, group: str, release: str = "") -> dict[str, int]:
+    """What RemoteClusterUtils.translateOffsets of a release of Kafka says, by topic and partition."""
+    command = [*foreign.java_mirror_client(release), bootstrap, source, group]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True)
     return {
         " ".join(words[:2]): int(words[2]) for line in lines.stdout.splitlines() if (words := line.split())
     }

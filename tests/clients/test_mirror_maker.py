@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from barnabas.admin import TopicPartition as Place
 from barnabas.testing import Broker
 from tests.clients.mirror_maker import javas, ours, properties, translated
 from tests.support.cluster import DEADLINE_S, until
+from tests.support.process import free_port
 
 
 @pytest.fixture
@@ -298,3 +301,50 @@ def test_what_retention_has_removed_before_it_was_copied_is_named_and_a_new_topi
     send(east, "orders", ["100", "101"])
     assert values(17)[-2:] == [100, 101]
     assert "the topic was made again" in log.read_text()
+
+
+def metrics(port: int) -> dict[str, float]:
+    """By name and labels, as Prometheus reads them."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if line[:1] != "#"}
+
+
+@pytest.mark.soak
+def test_a_running_mirror_names_what_retention_took_and_measures_how_far_it_is(
+    clusters: tuple[str, str], tmp_path: Path
+) -> None:
+    east, west = clusters
+    make(east, "orders", 2)
+    port = free_port()
+    listeners = {"listeners": f"http://127.0.0.1:{port}"}
+    file = properties(tmp_path, east, west, topics="orders", emit__heartbeats__enabled="false", **listeners)
+    commit(east, "readers", {("orders", 0): 5})
+    send(east, "orders", [str(number) for number in range(10)])
+    labels = '{partition="0",source="east",target="west",topic="east.orders"}'
+    with ours(file) as process:
+        assert [int(m.value()) for m in read(west, "east.orders", 10, 2)] == list(range(10))
+        until(lambda: metrics(port)[f"barnabas_mirror_lag_records{labels}"] == 0, "nothing is left")
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(1)  # the fetches that it has sent have been answered by then
+        send(east, "orders", [str(number) for number in range(10, 20)])
+        with Admin(east) as admin:
+            admin.records.delete({Place("orders", 0): 15}).require()
+        process.send_signal(signal.SIGCONT)
+        found = read(west, "east.orders", 15, 2)
+        assert [int(message.value()) for message in found] == [*range(10), *range(15, 20)]
+        until(lambda: metrics(port)[f"barnabas_mirror_lag_records{labels}"] == 0, "nothing is left again")
+        measured = metrics(port)
+    assert "from=10 to=15 count=5" in file.with_suffix(".ours.log").read_text()
+    source = "kafka_connect_mirror_mirrorsourceconnector_"
+    assert measured[f"barnabas_mirror_missed_total{labels}"] == 5
+    assert measured[f"{source}record_count{labels}"] == 15
+    age_ms = measured[f"{source}record_age_ms{labels}"]
+    assert (
+        measured[f"{source}record_age_ms_min{labels}"]
+        <= age_ms
+        <= measured[f"{source}record_age_ms_max{labels}"]
+    )
+    assert measured[f"{source}replication_latency_ms{labels}"] >= age_ms > 1_000_000_000
+    group = '{group="readers",partition="0",source="east",target="west",topic="east.orders"}'
+    assert measured[f"kafka_connect_mirror_mirrorcheckpointconnector_checkpoint_latency_ms{group}"] >= 0

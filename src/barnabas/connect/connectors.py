@@ -17,6 +17,7 @@ from typing import ClassVar, Final, Protocol
 
 from barnabas.connect.options import Config, ConfigDef, ConnectorOption
 from barnabas.connect.records import Json, SinkRecord, SourceRecord
+from barnabas.observe.metric import Sample
 
 RECORDS_MAX: Final = 2_000
 """About how many records a poll should return at most; they are in memory together, and share a transaction."""
@@ -155,6 +156,10 @@ class SourceConnector(Connector):
 
     def committed(self, partition: Json, offset: Json) -> None:
         """Called after the records up to `offset` have been committed, for sources that acknowledge or delete."""
+
+    def samples(self) -> Iterable[Sample]:
+        """What a task measures of itself, for `GET /metrics`; called in any thread between `start` and `stop`."""
+        return ()
 
     def stop(self) -> None:
         """Called once, also after a failure; closes what is open."""

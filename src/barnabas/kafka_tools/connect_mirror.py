@@ -5,12 +5,16 @@ from __future__ import annotations
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from barnabas.connect.errors import ConnectError, OptionError
 from barnabas.connect.files import read_config
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError
+
+if TYPE_CHECKING:
+    from barnabas.connect.mirror.running import MirrorMaker
 
 USAGE = "Usage: connect-mirror-maker [-daemon] mm2.properties [--clusters CLUSTER ...]"
 
@@ -45,9 +49,12 @@ def run(path: Path, near: Sequence[str]) -> int:
         raise CliError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from None
     set_up()
     maker = MirrorMaker(flows)
+    name = f"http://{socket.gethostname()}:0"
+    said = ", ".join(f"{flow} ({'topics' if flow.enabled else 'heartbeats'})" for flow in flows)
+    if file.texts.get("listeners", "").strip():
+        return _serve(maker, name, file.texts, said)
     try:
-        maker.start(f"http://{socket.gethostname()}:0")
-        said = ", ".join(f"{flow} ({'topics' if flow.enabled else 'heartbeats'})" for flow in flows)
+        maker.start(name)
         print(f"ready: {said}", flush=True)
         threading.Event().wait()
     except ConnectError as error:
@@ -55,3 +62,20 @@ def run(path: Path, near: Sequence[str]) -> int:
     finally:
         maker.stop()
     return EXIT_OK
+
+
+def _serve(maker: MirrorMaker, name: str, texts: Mapping[str, str], said: str) -> int:
+    """Copies, and serves metrics where `listeners` says. Raises CliError."""
+    from barnabas.services.access import Access
+    from barnabas.services.command import http_options, serve
+    from barnabas.services.rows.connect import CONNECT, listener_of
+
+    http = http_options(
+        listener_of(texts),
+        CONNECT.body_mb,
+        CONNECT.timeout_s,
+        Access(is_open=True),
+        requests=CONNECT.requests,
+    )
+    server = maker.server(name, http)
+    return serve(server, lambda: f"ready: {said}; metrics at {server.url}/metrics")

@@ -18,7 +18,7 @@ from barnabas.connect.errors import OptionError
 from barnabas.connect.files import read_config
 from barnabas.kafka_tools import connect_mirror
 from barnabas.services.command import http_options, serve
-from barnabas.services.rows.connect import CONNECT
+from barnabas.services.rows.connect import CONNECT, listener_of
 from barnabas.terminal.ending import end_process
 from barnabas.terminal.errors import EXIT_FAILED, CliError
 
@@ -78,20 +78,6 @@ def _read(path: str) -> dict[str, str]:
         raise CliError(str(error)) from None
 
 
-def _listen(worker: Mapping[str, str]) -> str:
-    """HOST:PORT of `listeners`, or of the options of Kafka before 3.0. Raises CliError."""
-    listeners = worker.get("listeners", "").split(",")[0].strip()
-    if not listeners:
-        return f"{worker.get('rest.host.name') or '127.0.0.1'}:{worker.get('rest.port') or CONNECT.port}"
-    scheme, _, place = listeners.partition("://")
-    if scheme.lower() != "http":
-        raise CliError(
-            f"listeners={listeners}: for HTTPS, use `barnabas connect start --config FILE --tls-cert FILE`"
-        )
-    host, _, port = place.rpartition(":")
-    return f"{host or '0.0.0.0'}:{port}"
-
-
 def _run(worker: Mapping[str, str], first: Mapping[str, Mapping[str, str]], alone: bool) -> int:
     """Serves until a signal. Raises CliError."""
     from barnabas.connect.worker.main import make_server
@@ -107,7 +93,11 @@ def _run(worker: Mapping[str, str], first: Mapping[str, Mapping[str, str]], alon
         raise CliError(str(error)) from None
     set_up()
     http = http_options(
-        _listen(worker), CONNECT.body_mb, CONNECT.timeout_s, Access(is_open=True), requests=CONNECT.requests
+        listener_of(worker),
+        CONNECT.body_mb,
+        CONNECT.timeout_s,
+        Access(is_open=True),
+        requests=CONNECT.requests,
     )
     server = make_server(options, http)
     return serve(

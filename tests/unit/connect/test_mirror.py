@@ -10,6 +10,7 @@ from barnabas.connect.errors import ConnectError, OptionError
 from barnabas.connect.mirror.dedicated import MirrorMakerFile
 from barnabas.connect.mirror.flow import Flow
 from barnabas.connect.mirror.formats import Checkpoint, Heartbeat, OffsetSync
+from barnabas.connect.mirror.measures import AGES, BYTES, COUNT, LAG, LAG_S, MISSED, Copied
 from barnabas.connect.mirror.naming import IdentityPolicy, Policy
 from barnabas.connect.mirror.options import start_ms
 from barnabas.connect.mirror.source import MirrorSource
@@ -256,3 +257,19 @@ def test_a_start_is_a_time_or_an_age() -> None:
     assert [start_ms(text, 0) for text in ("", "d", "soon", "5y")] == [None] * 4
     with pytest.raises(OptionError, match="Not a time"):
         flow_of(**{"start.from": "soon"})
+
+
+def test_a_partition_measures_its_lag_and_the_ages_of_a_minute() -> None:
+    copied = Copied(("east", "west", "east.orders", "0"))
+    assert {sample.metric.name for sample in copied.samples(0)} == {COUNT.name, BYTES.name, MISSED.name}
+    copied.position, copied.end, copied.reached_ms = 7, 10, 1_000
+    for window, ages in enumerate(([5], [50, 10], [30, 20])):
+        copied.turn(window * 31.0)
+        for age in ages:
+            copied.ages.note(age)
+    found = {sample.metric: sample.value for sample in copied.samples(5_000)}
+    assert (found[LAG], found[LAG_S]) == (3, 4.0)
+    assert [found[metric] for metric in AGES] == [20, 10, 50, 27.5]
+    copied.position = 10
+    assert {sample.metric: sample.value for sample in copied.samples(5_000)}[LAG_S] == 0
+    assert AGES[1].name == "kafka_connect_mirror_mirrorsourceconnector_record_age_ms_min"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 from barnabas.admin import CommittedOffset, ResourceError
@@ -20,12 +20,14 @@ from barnabas.connect.errors import RetriableError
 from barnabas.connect.mirror.flow import SOURCE, TARGET, Flow, require_topic
 from barnabas.connect.mirror.follower import Follower
 from barnabas.connect.mirror.formats import Checkpoint, OffsetSync
+from barnabas.connect.mirror.measures import CHECKPOINTS, Spread
 from barnabas.connect.mirror.options import CHECKPOINT, PACKAGE
 from barnabas.connect.mirror.source import NEVER_S, check_flow
 from barnabas.connect.mirror.syncs import SyncStore, is_newer
 from barnabas.connect.options import Config
 from barnabas.connect.records import Json, SourceRecord
 from barnabas.connect.schemas import OPTIONAL_BYTES
+from barnabas.observe.metric import Sample
 from barnabas.wire.errors import ErrorCode
 
 log = logging.getLogger("barnabas.connect")
@@ -65,6 +67,7 @@ class MirrorCheckpoint(SourceConnector):
         super().start(config, context)
         self._flow = Flow(config)
         self._open: list[Follower | Admin] = []
+        self._latencies: dict[tuple[str, ...], Spread] = {}
         if context.partitions:
             self._begin([str(row["group"]) for row in context.partitions])
 
@@ -181,6 +184,21 @@ class MirrorCheckpoint(SourceConnector):
             source_partition={"group": row.group, "topic": row.topic, "partition": row.partition},
             source_offset={"offset": 0},
         )
+
+    def written(self, record: SourceRecord, topic: str, partition: int, offset: int) -> None:
+        """See SourceConnector."""
+        place = record.source_partition
+        if place is None or record.timestamp_ms is None:
+            return
+        names = (str(place["group"]), str(place["topic"]), str(place["partition"]))
+        found = self._latencies.setdefault((self._flow.source, self._flow.target, *names), Spread())
+        found.turn(time.monotonic())
+        found.note(time.time_ns() // 1_000_000 - record.timestamp_ms)
+
+    def samples(self) -> Iterator[Sample]:
+        """See SourceConnector."""
+        for labels, found in list(self._latencies.items()):
+            yield from found.samples(CHECKPOINTS, labels)
 
     # --- groups of the target -------------------------------------------------------------------------
 

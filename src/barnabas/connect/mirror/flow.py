@@ -126,19 +126,24 @@ class Flow:
             raise OptionError(f"{side}.cluster: {error}", f"{side}.cluster.bootstrap.servers") from error
         return Admin(replace(options, deadline_s=min(options.deadline_s, DEADLINE_S)))
 
-    def consumer(self, side: str, more: Mapping[str, Any] | None = None) -> Consumer:
-        """A consumer of committed records that joins no group. Raises OptionError."""
-        return self._made(Consumer, {**CONSUMER, **(more or {})}, side, "consumer")
+    def consumer(
+        self, side: str, more: Mapping[str, Any] | None = None, always: Mapping[str, Any] | None = None
+    ) -> Consumer:
+        """A consumer of committed records that joins no group. always: properties that no given one replaces. Raises
+        OptionError."""
+        return self._made(Consumer, {**CONSUMER, **(more or {})}, side, "consumer", always or {})
 
     def producer(self, side: str) -> Producer:
         """A producer of internal records. Raises OptionError."""
         own = {"enable.idempotence": True, "linger.ms": 5, "acks": "all"}
         return self._made(Producer, own, side, "producer")
 
-    def _made(self, kind: Any, own: Mapping[str, Any], side: str, part: str) -> Any:
+    def _made(
+        self, kind: Any, own: Mapping[str, Any], side: str, part: str, always: Mapping[str, Any] | None = None
+    ) -> Any:
         given = self.properties(side, part)
         try:
-            return kind({**QUIET, **own, **librdkafka(given)})
+            return kind({**QUIET, **own, **librdkafka(given), **(always or {})})
         except (KafkaException, ClientError, ValueError) as error:
             said = error.args[0].str() if isinstance(error, KafkaException) else str(error)
             raise OptionError(f"the properties of the {side}'s {part} cannot be used: {said}") from error

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from confluent_kafka import (
+    OFFSET_BEGINNING,
     OFFSET_END,
-    OFFSET_INVALID,
     Consumer,
     KafkaError,
     KafkaException,
@@ -31,6 +31,7 @@ from barnabas.connect.converters.finding import make_converter, prefixed
 from barnabas.connect.errors import ConnectError, RetriableError
 from barnabas.connect.mirror.flow import SOURCE, TARGET, Flow, require_topic, said
 from barnabas.connect.mirror.formats import OffsetSync
+from barnabas.connect.mirror.measures import Copied
 from barnabas.connect.mirror.options import PACKAGE, start_ms
 from barnabas.connect.mirror.options import SOURCE as OPTIONS
 from barnabas.connect.mirror.syncs import SyncRule
@@ -38,6 +39,7 @@ from barnabas.connect.mirror.upkeep import Upkeep
 from barnabas.connect.options import Config
 from barnabas.connect.records import Header, Json, SourceRecord
 from barnabas.connect.schemas import OPTIONAL_BYTES
+from barnabas.observe.metric import Sample
 
 log = logging.getLogger("barnabas.connect")
 
@@ -46,7 +48,10 @@ POLL_MAX_S: Final = 1.0
 REST_S: Final = 0.5
 """How long a partition must be at rest before the sync of its last record is written."""
 START_S: Final = 60.0
+LOOK_S: Final = 1.0
+"""How often it is noted where the source ends, for the lag."""
 NEVER_S: Final = 365 * 86_400.0
+RESET: Final = "auto.offset.reset"
 PROVENANCE: Final = "mirror.from"
 """A header of copied records: ALIAS/TOPIC/PARTITION/OFFSET; one for each cluster that they have come through."""
 OFFSET: Final = "offset"
@@ -97,6 +102,7 @@ class MirrorSource(SourceConnector):
         self._flow = Flow(config)
         self._consumer: Consumer | None = None
         self._syncs: Producer | None = None
+        self._copied: dict[Place, Copied] = {}
         if context.partitions:
             self._begin(context)
 
@@ -148,7 +154,10 @@ class MirrorSource(SourceConnector):
         self._rules: dict[Place, SyncRule] = {}
         self._at_rest: dict[Place, tuple[float, OffsetSync]] = {}
         self._due: list[OffsetSync] = []
-        self._consumer = flow.consumer(SOURCE)
+        self._next_look_s = 0.0
+        self._unread: list[Any] = []
+        # Where a log has no such offset, the records that are gone are named before it is read on; see _take_error.
+        self._consumer = flow.consumer(SOURCE, {"enable.partition.eof": True}, {RESET: "error"})
         if config["emit.offset-syncs.enabled"]:
             self._syncs = flow.producer(flow.syncs_side)
         begins: dict[Place, int] = {}
@@ -157,13 +166,22 @@ class MirrorSource(SourceConnector):
             name, number = str(place["topic"]), int(place["partition"])
             if offset is not None:
                 begins[name, number] = int(offset[OFFSET]) + 1
-            rows.append(TopicPartition(name, number, begins.get((name, number), OFFSET_INVALID)))
-        self._begin_at_time([row for row in rows if row.offset == OFFSET_INVALID])
+            labels = (flow.source, flow.target, self._remote_of(name), str(number))
+            self._copied[name, number] = Copied(labels)
+            rows.append(TopicPartition(name, number, begins.get((name, number), self._first())))
+        self._begin_at_time([row for row in rows if (row.topic, row.partition) not in begins])
         self._note_losses([row for row in rows if row.offset >= 0])
+        for row in rows:
+            self._copied[row.topic, row.partition].position = max(row.offset, -1)
         if self._syncs is not None and begins:
             self._sync_begin(begins)
         self._consumer.assign(rows)
         log.info("copying", extra={"flow": f"{flow.source}->{flow.target}", "partitions": len(rows)})
+
+    def _first(self) -> int:
+        """Where partitions begin of which nothing was copied yet."""
+        reset = self._flow.properties(SOURCE, "consumer").get(RESET, "earliest")
+        return int(OFFSET_END if reset in ("latest", "largest", "end") else OFFSET_BEGINNING)
 
     def _begin_at_time(self, rows: Sequence[TopicPartition]) -> None:
         """Sets the offsets of partitions that nothing was copied of yet. Raises RetriableError."""
@@ -195,6 +213,7 @@ class MirrorSource(SourceConnector):
                 continue
             place = {"cluster": self._alias, "partition": f"{row.topic}-{row.partition}"}
             if row.offset < bounds.start:
+                self._copied[row.topic, row.partition].missed += bounds.start - row.offset
                 log.error(
                     "retention at the source has overtaken the mirror: records were deleted before they were copied",
                     extra={
@@ -214,21 +233,34 @@ class MirrorSource(SourceConnector):
     def poll(self, partition: Json, offset: Json | None) -> list[SourceRecord]:
         """See SourceConnector. Records of all partitions of the task."""
         assert self._consumer is not None
-        self._write_syncs_at_rest(time.monotonic())
-        first = self._consumer.poll(self._timeout_s)
-        if first is None:
-            return []
-        messages = [first, *self._consumer.consume(MESSAGES_MAX - 1, 0)]
-        records = []
-        for message in messages:
+        now_s = time.monotonic()
+        self._write_syncs_at_rest(now_s)
+        if now_s >= self._next_look_s:
+            self._look(now_s)
+        messages = self._unread or self._fetched()
+        self._unread = []
+        records: list[SourceRecord] = []
+        self._now_ms = time.time_ns() // 1_000_000
+        for at, message in enumerate(messages):
             error = message.error()
-            if error is not None:
-                self._take_error(error, message.topic())
-                continue
-            made = self._record(message)
-            if made is not None:
-                records.append(made)
+            try:
+                if error is not None:
+                    self._take_error(error, message)
+                elif (made := self._record(message)) is not None:
+                    records.append(made)
+            except RetriableError:
+                # What came before it is returned now, and the rest next time: nothing of it is fetched again.
+                again = error is None or error.code() == KafkaError._AUTO_OFFSET_RESET
+                self._unread = messages[at if again else at + 1 :]
+                if not records:
+                    raise
+                return records
         return records
+
+    def _fetched(self) -> list[Any]:
+        assert self._consumer is not None
+        first = self._consumer.poll(self._timeout_s)
+        return [] if first is None else [first, *self._consumer.consume(MESSAGES_MAX - 1, 0)]
 
     def _record(self, message: Any) -> SourceRecord | None:
         topic, partition, offset = message.topic(), message.partition(), message.offset()
@@ -248,6 +280,10 @@ class MirrorSource(SourceConnector):
         kind, timestamp_ms = message.timestamp()
         key, key_schema = message.key(), OPTIONAL_BYTES
         value, value_schema = message.value(), OPTIONAL_BYTES
+        copied = self._copied[topic, partition]
+        copied.position, copied.reached_ms = offset + 1, timestamp_ms
+        copied.bytes += len(value) if value else 0
+        copied.ages.note(self._now_ms - timestamp_ms)
         if self._read_key is not None:
             key_schema, key = self._read_key(topic, key, given or [])
         if self._read_value is not None:
@@ -274,17 +310,49 @@ class MirrorSource(SourceConnector):
             for name, value in headers or ()
         )
 
-    def _take_error(self, error: Any, topic: str | None) -> None:
-        """Raises RetriableError, ConnectError."""
-        if error.code() in GONE:
+    def _look(self, now_s: float) -> None:
+        """Notes where the source ends, as the last fetches said."""
+        assert self._consumer is not None
+        self._next_look_s = now_s + LOOK_S
+        for (topic, number), copied in self._copied.items():
+            copied.turn(now_s)
+            _, end = self._consumer.get_watermark_offsets(TopicPartition(topic, number), cached=True)
+            copied.end = max(copied.end, end)
+
+    def samples(self) -> Iterator[Sample]:
+        """See SourceConnector."""
+        now_ms = time.time_ns() // 1_000_000
+        for copied in list(self._copied.values()):
+            yield from copied.samples(now_ms)
+
+    def _overtaken(self, place: Place) -> None:
+        """The source has nothing at the offset where copying would go on. Raises RetriableError."""
+        assert self._consumer is not None
+        row = TopicPartition(*place, self._copied[place].position)
+        if row.offset < 0:
+            row.offset = self._first()
+        else:
+            self._note_losses([row])
+        self._consumer.incremental_unassign([TopicPartition(*place)])
+        self._copied[place].end = -1
+        self._consumer.incremental_assign([row])
+
+    def _take_error(self, error: Any, message: Any) -> None:
+        """Raises RetriableError, after which the message comes again if nothing has been done about it; ConnectError."""
+        topic = message.topic()
+        if error.code() == KafkaError._PARTITION_EOF:
+            # Behind the last record there may be markers of transactions, which nobody copies.
+            copied = self._copied[topic, message.partition()]
+            copied.position = copied.end = max(message.offset(), copied.position)
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            self._overtaken((topic, message.partition()))
+        elif error.code() in GONE:
             log.warning("a topic of the source is gone", extra={"topic": topic})
             self.context.reconfigure()
         elif error.code() in FOR_EVER:
             raise ConnectError(f"{self._alias} refuses to be read: {error.str()}")
         elif error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
             raise RetriableError(f"the brokers of {self._alias} do not answer: {error.str()}")
-        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-            raise ConnectError(f"{self._alias}: {error.str()}")
         else:
             log.info("the source is read again", extra={"topic": topic, "reason": error.str()})
 
@@ -292,10 +360,14 @@ class MirrorSource(SourceConnector):
 
     def written(self, record: SourceRecord, topic: str, partition: int, offset: int) -> None:
         """See SourceConnector."""
-        if self._syncs is None or record.source_partition is None or record.source_offset is None:
+        if record.source_partition is None or record.source_offset is None:
             return
         place = (str(record.source_partition["topic"]), int(record.source_partition["partition"]))
-        if partition != place[1]:
+        copied = self._copied[place]
+        copied.count += 1
+        if record.timestamp_ms is not None:
+            copied.latencies.note(time.time_ns() // 1_000_000 - record.timestamp_ms)
+        if self._syncs is None or partition != place[1]:
             return  # the offsets of both sides are not comparable
         rule = self._rules.get(place)
         if rule is None:

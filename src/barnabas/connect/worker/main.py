@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from barnabas.connect.worker.settings import WorkerOptions
 from barnabas.http.errors import HttpError
 from barnabas.http.listening import ServiceError
 from barnabas.http.server import HttpOptions, HttpServer, Service
+from barnabas.observe.metric import Sample
 from barnabas.wire.errors import ErrorCode
 
 log = logging.getLogger("barnabas.connect")
@@ -48,6 +49,7 @@ class Worker:
         self._herder: Herder | None = None
         self._membership: Membership | None = None
         self.requests: Requests | None = None
+        self._services: Services | None = None
 
     def start(self, url: str) -> None:
         """Creates the topics, reads them, and begins to run connectors. Raises ClientError, ConnectError."""
@@ -67,6 +69,7 @@ class Worker:
         services = Services(
             options, board, self._logs, self._admin, _worker_id(options, url), self.journal.tell
         )
+        self._services = services
         shares = not options.standalone
         self._herder = Herder(services, Assignment(frozenset(), frozenset()) if shares else Assignment())
         self.requests = Requests(services, self._herder)
@@ -112,6 +115,10 @@ class Worker:
             self._logs.stop()
         if self._admin is not None:
             self._admin.close()
+
+    def samples(self) -> Iterable[Sample]:
+        """What its tasks measure of themselves."""
+        return () if self._services is None else self._services.samples()
 
     def health(self) -> Mapping[str, Any]:
         """As Kafka Connect says it, with the number of connectors."""
@@ -196,6 +203,7 @@ def make_server(options: WorkerOptions, http: HttpOptions) -> HttpServer:
             stop_s=STOP_S,
             health=worker.health,
             unready=worker.unready,
+            samples=worker.samples,
             raw_paths=True,
         )
 

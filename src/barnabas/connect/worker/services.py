@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from barnabas.connect.worker.board import Board
 from barnabas.connect.worker.formats import Status, TaskId
 from barnabas.connect.worker.logs import TopicLogs
 from barnabas.connect.worker.settings import WorkerOptions
+from barnabas.observe.metric import Sample
 
 
 @dataclass(slots=True)
@@ -36,6 +37,13 @@ class Services:
     tell: Callable[[str, str, str], None] = lambda connector, level, text: None
     generation: int = 0
     counts: dict[TaskId, Counts] = field(default_factory=dict)
+    measured: dict[TaskId, Callable[[], Iterable[Sample]]] = field(default_factory=dict)
+    """What running tasks measure of themselves."""
+
+    def samples(self) -> Iterable[Sample]:
+        """Of all tasks."""
+        for found in list(self.measured.values()):
+            yield from found()
 
     def status(self, key: str, state: str, trace: str | None = None, version: str | None = None) -> None:
         """Writes a status; key as in `formats`."""

@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
@@ -28,6 +28,7 @@ from barnabas.connect.worker.formats import TaskId
 from barnabas.connect.worker.letters import letters_topic, send_letter
 from barnabas.connect.worker.planning import PARTITIONS, Loaded
 from barnabas.connect.worker.services import Counts, Services, overrides
+from barnabas.observe.metric import Sample
 
 log = logging.getLogger("barnabas.connect")
 
@@ -71,7 +72,7 @@ class SourceTask:
     def run(self, started: Any) -> None:
         """Works until `stopping` is set. started: called when the connector runs. Raises ConnectError, KafkaException."""
         services, config = self._services, self._config
-        self._partitions: list[Json] = json.loads(self._loaded.texts.get(PARTITIONS, "[{}]"))
+        self._partitions = self._given_partitions()
         self._producer = self._made_producer()
         services.logs.read_to_end([services.options.offset_topic])
         topic = letters_topic(services.admin, config)
@@ -97,13 +98,28 @@ class SourceTask:
         )
         if type(connector).written is not SourceConnector.written:
             self._written = connector.written
+        samples: Callable[[], Iterable[Sample]] | None = None
         try:
             connector.start(config, context)
             started()
+            services.measured[self._task] = samples = connector.samples
             self._loop(connector)
         finally:
+            # Another run of the task may have begun, if this one was late.
+            if services.measured.get(self._task) is samples:
+                del services.measured[self._task]
             self._abort()
             connector.stop()
+
+    def _given_partitions(self) -> list[Json]:
+        """Raises RetriableError if the work was divided by a worker of Kafka, whose tasks are described in other words."""
+        text = self._loaded.texts.get(PARTITIONS)
+        if text is None:
+            raise RetriableError(
+                "another kind of worker has divided this connector's work; the task begins once it is divided again"
+            )
+        found: list[Json] = json.loads(text)
+        return found
 
     def _made_producer(self) -> Producer:
         """Raises KafkaException."""

@@ -80,3 +80,17 @@ CONNECT: Final = Row(
     options=OPTIONS,
     timeout_s=120.0,
 )
+
+
+def listener_of(worker: Mapping[str, str]) -> str:
+    """HOST:PORT of `listeners`, or of the options of Kafka before 3.0. Raises CliError."""
+    listeners = worker.get("listeners", "").split(",")[0].strip()
+    if not listeners:
+        return f"{worker.get('rest.host.name') or '127.0.0.1'}:{worker.get('rest.port') or CONNECT.port}"
+    scheme, _, place = listeners.partition("://")
+    if scheme.lower() != "http":
+        raise CliError(
+            f"listeners={listeners}: for HTTPS, use `barnabas connect start --config FILE --tls-cert FILE`"
+        )
+    host, _, port = place.rpartition(":")
+    return f"{host or '0.0.0.0'}:{port}"
