@@ -96,6 +96,10 @@ class MemberKey(NamedTuple):
         return self.instance or self.id
 
 
+NO_MODERN_GROUP: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+"""Answers for a classic group; the second one comes where the new protocol is switched off, as in Kafka 3.7 to 3.9."""
+
+
 class AsyncGroups(AsyncGroupOffsets):
     """`AsyncAdmin.groups`."""
 
@@ -139,7 +143,7 @@ class AsyncGroups(AsyncGroupOffsets):
         others = [
             name
             for name, error in modern.failed.items()
-            if not isinstance(error, BrokerError) or error.code == ErrorCode.GROUP_ID_NOT_FOUND
+            if not isinstance(error, BrokerError) or error.code in NO_MODERN_GROUP
         ]
         classic = await self._describe_classic(others, rights)
         done, failed = dict(modern.done), dict(modern.failed)

@@ -215,6 +215,12 @@ class MirrorCheckpoint(SourceConnector):
                 if (group in states.done and states.done[group].state.lower() in IDLE)
                 or getattr(states.failed.get(group), "code", None) == ErrorCode.GROUP_ID_NOT_FOUND
             ]
+            for group, refusal in states.failed.items():
+                if getattr(refusal, "code", None) != ErrorCode.GROUP_ID_NOT_FOUND:
+                    log.warning(
+                        "a group of the target is not moved: its members cannot be seen",
+                        extra={"group": group, "reason": str(refusal)},
+                    )
             present = self._target.groups.offsets(idle).done
             for group in idle:
                 self._sync_group(group, wanted[group], present.get(group, {}))
