@@ -48,7 +48,7 @@ def counted(builder: StreamsBuilder, topic: str) -> None:
 def test_words_are_counted_once_through_restarts(spark, bootstrap, client, new_topic, tmp_path):
     t, parts = new_topic(), (["To be or not to be"] * 3, ["that is the question", "a letter", "be"])
     client.create_topics([NewTopic(f"{t}-q", 1, configs=KEPT)])
-    app = App(t, tasks=1)
+    app = App(t, tasks=1, cache=False)
     counted(app, t)
     with TopologyTestDriver(app.topology) as driver:
         for lines in parts:
@@ -84,7 +84,7 @@ def test_spark_makes_of_random_topologies_what_the_driver_makes(
     seeds, spark, bootstrap, client, new_topic, tmp_path
 ):
     name = new_topic()
-    app = App(name, tasks=1)
+    app = App(name, tasks=1, cache=False)
     wanted = {}
     for seed in seeds:
         steps, records = case(seed)

@@ -36,7 +36,9 @@ class App(StreamsBuilder):
     name: of its consumer group, checkpoints and dead letters (NAME-dead-letters); two apps with one name would be one.
     tasks: how many tasks each stage has; it must stay the same once there is state. start: where topics are read from at
     first, earliest or latest. on_unreadable, on_failed, on_unwritable: what happens to records that cannot be read,
-    processed or written, see handling.py. topology: a builder or a topology that it runs in place of its own.
+    processed or written, see handling.py. cache: whether aggregates whose results only topics get make one result of a key in
+    each micro-batch, as Kafka Streams does with its cache; if not, one for each record. topology: a builder or a topology
+    that it runs in place of its own.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class App(StreamsBuilder):
         on_unreadable: Handler = "dead_letter",
         on_failed: Handler = "dead_letter",
         on_unwritable: Handler = "dead_letter",
+        cache: bool = True,
     ) -> None:
         super().__init__()
         if not name:
@@ -58,6 +61,7 @@ class App(StreamsBuilder):
         self.name = name
         self.bootstrap, self.tasks, self.start, self.dead_letters = bootstrap, tasks, start, dead_letters
         self._given = topology
+        self.cache = cache
         self.handlers = Handlers(on_unreadable, on_failed, on_unwritable)
 
     @overload
@@ -112,11 +116,12 @@ class App(StreamsBuilder):
         given = self._given
         if not isinstance(given, Topology):
             given = super().build(self.tasks) if given is None else given.build(self.tasks)
-        return replace(given, handlers=self.handlers)
+        cached = given.cached if self.cache else frozenset()
+        return replace(given, handlers=self.handlers, cached=cached)
 
     def build(self, tasks: int | None = None) -> Topology:
         """What it runs, for the test driver. Raises StreamsError."""
-        return self.topology if tasks is None else replace(super().build(tasks), handlers=self.handlers)
+        return self.topology if tasks is None else replace(self.topology, tasks=tasks)
 
     def spec(self, name: str | None = None) -> PipelineSpec:
         """The pipeline that it is on Spark. name: in place of its own. Raises StreamsError and PipelineError."""

@@ -22,10 +22,12 @@ from barnabas.pipelines.plan.sources import Source as Topics
 from barnabas.pipelines.plan.whole import SendHeaders, WholeRecord
 from barnabas.pipelines.processing import MapState, Processor
 from barnabas.pipelines.processing.engine import Skipped, Stopped, reason_of
+from barnabas.pipelines.processing.packed import FINISHED, Entry, Made, Origin
 from barnabas.pipelines.processing.processor import declared_states
 from barnabas.pipelines.processing.values import EPOCH
 from barnabas.streams.ahead import Outcome
 from barnabas.streams.handling import Failure, kind_of
+from barnabas.streams.packing import Held, PackedRun, keeps_nothing, received
 from barnabas.streams.queries import layout_of
 from barnabas.streams.records import Record, headers_of
 from barnabas.streams.running.processors import STREAM_TIME, WALL_CLOCK
@@ -63,6 +65,7 @@ class Stage(Processor):
     makes_whole_rows = True
     topology: ClassVar[Topology]
     stage: ClassVar[int]
+    keeps_nothing: ClassVar[bool]
     kept = MapState("string", "string")
 
     def init(self) -> None:
@@ -141,12 +144,12 @@ class Stage(Processor):
             row = {"stage": KEPT, "to": store, "task": 0, "key": key, "value": kept, "at": version}
             yield {**dict.fromkeys(ROW), **row}
 
-    def _begun(self) -> Run:
+    def _begun(self, kind: type[Run] = Run) -> Any:
         """The task at work; the same for all rows of a key that come together."""
         if self._run is None or self._cells is not self.cells:
             self._close()
             self._cells = self.cells
-            self._run = Run(self.topology, self.stage, self.kept)
+            self._run = kind(self.topology, self.stage, self.kept)
             self._run.stores.shown = self.topology.shown_in(self.key)
             latest = self._run.stores.get(TASK_TIME, "")
             self._run.stream_time = NEVER if latest is None else int(latest)
@@ -154,6 +157,95 @@ class Stage(Processor):
         run.now_ms = (self.now - EPOCH) // MILLISECOND
         run.made = []
         return run
+
+    # --- entries ------------------------------------------------------------------------------------------
+
+    def process_entries(self, entries: Sequence[Entry]) -> Made:
+        """Processes all that a task gets in a micro-batch."""
+        run, made = self._begun(PackedRun), Made()
+        if self.topology.ahead_in(self.stage):
+            self._call_items_ahead(entries)
+        for entry in entries:
+            run.origin, run.number = entry.origin, entry.place
+            if self.stage == 0:
+                self._attempt(run, made, 0, self._read_origin, entry.origin)
+            for item in entry.items:
+                self._attempt(run, made, item[0], self._take, item)
+        return self._finished(run, made)
+
+    def fire_entries(self, at_ms: int) -> Made:
+        """Does what is due by the clock."""
+        run, made = self._begun(PackedRun), Made()
+        run.origin, run.number = None, ()
+        self._attempt(run, made, 0, lambda run, _: self._by_clock(run), None)
+        return self._finished(run, made)
+
+    def _finished(self, run: PackedRun, made: Made) -> Made:
+        """Passes on the results that were held, and tells what has changed in stores."""
+        held = list(run.held.values())
+        run.held = {}
+        for one in held:
+            run.origin, run.number = one.origin, one.place
+            self._attempt(run, made, FINISHED, self._release, one)
+        if self.topology.named:
+            made.rows += [(row, None) for row in self.changes()]
+        return made
+
+    def _release(self, run: PackedRun, held: Held) -> None:
+        run.forward(held.node, held.record)
+
+    def _attempt(self, run: PackedRun, made: Made, number: int, work: Any, what: Any) -> None:
+        """Does something; if it fails, nothing of it stays, and the record is among those that failed."""
+        try:
+            work(run, what)
+        except Exception as error:
+            run.made.clear()
+            for back in reversed(run.undo):
+                back()
+            run.undo.clear()
+            if not self.keeps_nothing:
+                self.kept.back()
+            self._note_failed(run.origin, error, made)
+            return
+        run.undo.clear()
+        if not self.keeps_nothing:
+            self.kept.settle()
+        if run.made:
+            run.taken(made, number)
+
+    def _note_failed(self, origin: Origin | None, error: Exception, made: Made) -> None:
+        known = origin or Origin("", -1, -1, 0)
+        row = {"topic": known.topic, "partition": known.partition, "offset": known.offset}
+        try:
+            self._handle({**row, "key": known.key, "value": known.value}, error)
+        except Skipped:
+            return
+        made.failed.append((origin, reason_of(error)))
+
+    def _read_origin(self, run: PackedRun, origin: Origin) -> None:
+        run.place = Place(origin.topic, origin.partition, origin.offset)
+        source = self._by_topic[origin.topic]
+        record = source.read(origin.key, origin.value, origin.at_us // 1000, origin.headers)
+        self._note(run, record.timestamp)
+        run.pass_to(source, record)
+        self._punctuate(run)
+
+    def _take(self, run: PackedRun, item: tuple[Any, ...]) -> None:
+        name, record = received(item, self.topology.classes)
+        self._note(run, record.timestamp)
+        node = run.nodes[name]
+        if (known := self._outcomes.pop(id(item), None)) is not None:
+            node.call.now = known  # type: ignore[attr-defined]
+        run.pass_to(node, record)
+        self._punctuate(run)
+
+    def _call_items_ahead(self, entries: Sequence[Entry]) -> None:
+        self._outcomes = {}
+        for node in self.topology.ahead_in(self.stage):
+            mine = [item for entry in entries for item in entry.items if item[1] == node.name]
+            records = [received(item, self.topology.classes)[1] for item in mine]
+            found = node.call.ahead([(record.key, record.value) for record in records])
+            self._outcomes |= {id(item): outcome for item, outcome in zip(mine, found, strict=True)}
 
     def _close(self) -> None:
         for user, _ in () if self._run is None else self._run.working.values():
@@ -190,6 +282,8 @@ class Stage(Processor):
 def stage_class(topology: Topology, number: int) -> type[Stage]:
     """The user code of a stage. It says that it is of the module with the user's functions, which is sent along with it."""
     members: dict[str, Any] = {"topology": topology, "stage": number, "__module__": _module(topology)}
+    mine = [node for node in topology.nodes.values() if node.stage == number]
+    members["keeps_nothing"] = keeps_nothing(mine) and not topology.ahead_in(number)
     if topology.named:
         members["finish"] = Stage.changes
     if topology.ahead_in(number):

@@ -21,6 +21,7 @@ from barnabas.streams.describing import described, drawn
 from barnabas.streams.dividing import stages_of
 from barnabas.streams.errors import StreamsError
 from barnabas.streams.handling import Handlers
+from barnabas.streams.packing import cached_in
 from barnabas.streams.running.flows import Sink, Source
 from barnabas.streams.running.run import Node
 from barnabas.streams.running.stores_of_users import StoreSpec
@@ -34,7 +35,8 @@ TASKS: Final = 4
 class Topology:
     """Nodes by name, in the order in which they were made. queryable: the node of each store. named: the stores that can be
     looked up while the topology runs. classes: those of values in state. inner: the sources of topics
-    that the topology writes itself. shows: whether records for topics also have their values, for the test driver."""
+    that the topology writes itself. shows: whether records for topics also have their values, for the test driver. cached: the nodes that make one result of a
+    key in each micro-batch, on Spark."""
 
     nodes: dict[str, Node]
     specs: dict[str, StoreSpec] = field(default_factory=dict)
@@ -47,6 +49,7 @@ class Topology:
     shows: bool = False
     by_clock: bool = False
     handlers: Handlers = field(default_factory=Handlers)
+    cached: frozenset[str] = frozenset()
 
     @property
     def sources(self) -> list[Source]:
@@ -144,6 +147,7 @@ def topology_of(
         node.stage = stages[name]
     made.stages = 1 + max(stages.values())
     made.classes = _classes(made)
+    made.cached = cached_in(made.nodes)
     made.by_clock = any(getattr(node, "by_clock", False) for node in nodes.values()) or any(
         spec.ttl_ms is not None for spec in made.specs.values()
     )

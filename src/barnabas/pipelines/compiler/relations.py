@@ -9,6 +9,7 @@ failed rows are filtered out, and a separate query sends them (`PipelineSpec.que
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Final
@@ -29,6 +30,7 @@ from barnabas.pipelines.plan.operators import Operator
 from barnabas.pipelines.plan.own_aggregates import BadCall, expanded
 from barnabas.pipelines.plan.places import Place
 from barnabas.pipelines.plan.relations import Aggregate, Derived, Join, Relation, Scan, Union
+from barnabas.pipelines.plan.whole import WholeRecord
 from barnabas.pipelines.spark.exact_json import json_object
 from barnabas.pipelines.spark.frame import (
     CHANGE,
@@ -53,6 +55,7 @@ from barnabas.pipelines.spark.frame import (
     spark_reason,
 )
 from barnabas.pipelines.spark.outgoing import json_value
+from barnabas.pipelines.spark.packed import packed_stages, takes_packs
 from barnabas.pipelines.spark.private import knows_charset
 from barnabas.pipelines.spark.tables.operators import RIGHT, joined, kept_table
 
@@ -101,8 +104,16 @@ def _text(data: DataFrame, encoding: str | None) -> Column:
 
 def run_steps(frame: Frame, steps: Iterable[Operator]) -> Frame:
     """The frame after these operators. Raises PipelineError with the place of one that Spark rejects."""
-    for step in steps:
+    rest = deque(steps)
+    while rest:
+        step = rest.popleft()
         try:
+            if isinstance(step, WholeRecord) and rest and takes_packs(rest[0]):
+                packed = []
+                while rest and takes_packs(rest[0]):
+                    packed.append(rest.popleft())
+                frame = packed_stages(frame, step, packed)
+                continue
             own = WHOLE_STEPS.get(step.kind)
             frame = STEPS[step.kind].apply(frame, step) if own is None else own(frame, step)
         except PipelineError:

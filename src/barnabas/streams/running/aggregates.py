@@ -50,7 +50,7 @@ class StreamAggregate(Aggregating):
         # Read again, because the function may have changed what it was given.
         old = self._old(run, record.key) if self.sends_old else None
         self.keep(run, record.key, new, at)
-        run.forward(self, record.put(value=Change(new, old), timestamp=at))
+        run.changed(self, record.put(value=Change(new, old), timestamp=at))
 
     def _old(self, run: Run, key: Any) -> Any:
         found = self.lookup(run, key)
@@ -100,7 +100,7 @@ class TableAggregate(Aggregating):
             new = self.added(record.key, change.new, new)
         again = self.lookup(run, record.key) if self.sends_old else None  # see StreamAggregate
         self.keep(run, record.key, new, at)
-        run.forward(self, record.put(value=Change(new, again and again[0]), timestamp=at))
+        run.changed(self, record.put(value=Change(new, again and again[0]), timestamp=at))
 
     def _time_after(
         self, record: Record[Any, Any], before: tuple[Any, int] | None, between: Any, at: int

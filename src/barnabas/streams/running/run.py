@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol
 
@@ -81,6 +81,10 @@ class Parts(Protocol):
     classes: dict[str, type]
     tasks: int
     shows: bool
+    cached: Collection[str]
+
+    @property
+    def topics(self) -> Collection[str]: ...
 
     def entries(self, topic: str) -> Sequence[Entry]: ...
 
@@ -95,7 +99,7 @@ class Run:
     kept: MutableMapping[str, str]
     now_ms: int = 0
     place: Place = field(default_factory=Place)
-    made: list[dict[str, Any]] = field(default_factory=list)
+    made: list[Any] = field(default_factory=list)
     working: dict[str, Any] = field(default_factory=dict)
     stream_time: int = NEVER
 
@@ -107,6 +111,10 @@ class Run:
         """Hands a record to the children of a node."""
         for name in node.children:
             self.pass_to(self.nodes[name], record)
+
+    def changed(self, node: Node, record: Record[Any, Any]) -> None:
+        """Hands the new result of a key to the children of a node."""
+        self.forward(node, record)
 
     def pass_to(self, child: Node, record: Record[Any, Any]) -> None:
         """Hands a record to one node."""

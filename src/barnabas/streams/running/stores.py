@@ -9,7 +9,9 @@ from barnabas.streams.texts import Classes, text_of, value_of
 
 SEPARATOR: Final = "\x1f"
 TIMES: Final = "\x1etimes"
-"""After a store's name: that of the entries about its times."""
+"""After a store's name: that of the entries about its times: spans of time with notes, of each span its pages, and pages."""
+SPAN_MS: Final = 4096
+PAGE: Final = 64
 
 
 class Stores:
@@ -21,6 +23,7 @@ class Stores:
         self.classes = classes
         self.shown: Collection[str] = ()
         self.changed: dict[tuple[str, str], None] = {}
+        self._lists: dict[str, tuple[str, list[Any]]] = {}
 
     def get(self, store: str, key: Any) -> Any:
         """What is kept for a key; None if nothing is."""
@@ -53,22 +56,70 @@ class Stores:
     # --- by time ------------------------------------------------------------------------------------------
 
     def note(self, store: str, at: int, key: Any) -> None:
-        """Notes that a key of a store has to be looked at when the time `at` has come."""
-        times = self.get(store + TIMES, "") or []
-        if at not in times:
-            self.put(store + TIMES, "", sorted([*times, at]))
-        there = self.get(store + TIMES, at) or []
-        if key not in there:
-            self.put(store + TIMES, at, [*there, key])
+        """Notes that a key of a store has to be looked at when the time `at` has come; it may be noted several times."""
+        notes, span = store + TIMES, at // SPAN_MS
+        spans = self._known(notes, "")
+        if span not in spans:
+            self.put(notes, "", sorted([*spans, span]))
+        pages = self.get(notes, span) or 0
+        last = self._known(notes, [span, pages - 1]) if pages else []
+        if [at, key] in last:
+            return
+        if pages and len(last) < PAGE:
+            self.put(notes, [span, pages - 1], [*last, [at, key]])
+        else:
+            self.put(notes, [span, pages], [[at, key]])
+            self.put(notes, span, pages + 1)
 
     def due(self, store: str, until: int) -> list[tuple[int, Any]]:
         """Removes and returns what was noted for times up to `until`, in the order of times and then of notes."""
-        times = self.get(store + TIMES, "") or []
+        notes = store + TIMES
+        spans = self._known(notes, "")
+        if not spans or spans[0] > until // SPAN_MS:
+            return []
         found: list[tuple[int, Any]] = []
-        reached = [at for at in times if at <= until]
-        for at in reached:
-            found += [(at, key) for key in self.get(store + TIMES, at) or []]
-            self.put(store + TIMES, at, None)
-        if reached:
-            self.put(store + TIMES, "", times[len(reached) :] or None)
+        reached = [span for span in spans if span <= until // SPAN_MS]
+        for span in reached:
+            found += self._taken(notes, span, until)
+        left = [span for span in reached if self.get(notes, span) is not None] + spans[len(reached) :]
+        if left != spans:
+            self.put(notes, "", left or None)
+        return sorted(found, key=lambda one: one[0])
+
+    def earliest(self, store: str) -> int:
+        """The earliest time that was noted; there has to be one."""
+        notes = store + TIMES
+        span = self._known(notes, "")[0]
+        pages = range(self.get(notes, span))
+        return min(at for page in pages for at, _ in self._known(notes, [span, page]))
+
+    def _taken(self, notes: str, span: int, until: int) -> list[tuple[int, Any]]:
+        """Removes and returns what was noted for a span of time."""
+        found: list[tuple[int, Any]] = []
+        kept: list[Any] = []
+        pages = self.get(notes, span) or 0
+        for page in range(pages):
+            for at, key in self._known(notes, [span, page]):
+                if at <= until:
+                    found.append((at, key))
+                else:
+                    kept.append([at, key])
+        if not found:
+            return []
+        whole = [kept[begin : begin + PAGE] for begin in range(0, len(kept), PAGE)]
+        for page in range(pages):
+            self.put(notes, [span, page], whole[page] if page < len(whole) else None)
+        self.put(notes, span, len(whole) or None)
+        return found
+
+    def _known(self, store: str, key: Any) -> list[Any]:
+        """A list that is kept, which must not be changed; it is read again only when it has changed."""
+        name = f"{store}{SEPARATOR}{text_of(key)}"
+        text = self.kept.get(name)
+        if text is None:
+            return []
+        known = self._lists.get(name)
+        if known is None or known[0] is not text:
+            known = self._lists[name] = (text, value_of(text, self.classes))
+        found: list[Any] = known[1]
         return found

@@ -72,8 +72,7 @@ class Suppress(TableNode):
         while self.records_max is not None and self._count(run, 0) > self.records_max:
             if self.strict:
                 raise StreamsError(f"{self.name}: more than {self.records_max:,} records are held back")
-            times = run.stores.get(self.store + "\x1etimes", "") or []
-            due = run.stores.due(self.store, times[0])
+            due = run.stores.due(self.store, run.stores.earliest(self.store))
             for at, key in due[1:]:
                 run.stores.note(self.store, at, key)
             self._let_go(run, due[0][1], due[0][0])

@@ -59,13 +59,13 @@ class WindowedAggregate(Aggregating):
         left = [one for one in entries if one is not there]
         if new is not None:
             left.append([window.start, window.end, new, at])
-            if window.end != FOREVER:
+            if there is None and window.end != FOREVER:
                 run.stores.note(self.store, window.end, record.key)
         key = Windowed(record.key, window)
         before = self.lookup(run, key) if self.sends_old else None
         run.stores.put(self.store, record.key, sorted(left, key=lambda one: int(one[0])) or None)
         if not self.final:
-            run.forward(self, record.put(key=key, value=Change(new, before and before[0]), timestamp=at))
+            run.changed(self, record.put(key=key, value=Change(new, before and before[0]), timestamp=at))
 
     def _expire(self, run: Run, record: Record[Any, Any], over: int) -> None:
         """Makes the results of windows that are over, if they are to be made then, and forgets the windows."""
