@@ -36,9 +36,9 @@ class App(StreamsBuilder):
     name: of its consumer group, checkpoints and dead letters (NAME-dead-letters); two apps with one name would be one.
     tasks: how many tasks each stage has; it must stay the same once there is state. start: where topics are read from at
     first, earliest or latest. on_unreadable, on_failed, on_unwritable: what happens to records that cannot be read,
-    processed or written, see handling.py. cache: whether aggregates whose results only topics get make one result of a key in
-    each micro-batch, as Kafka Streams does with its cache; if not, one for each record. topology: a builder or a topology
-    that it runs in place of its own.
+    processed or written, see handling.py. cache: whether aggregates whose results only topics get make one result of a
+    key in each micro-batch, as Kafka Streams does with its cache; if not, one for each record. topology: a builder or a
+    topology that it runs in place of its own.
     """
 
     def __init__(

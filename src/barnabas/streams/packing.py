@@ -1,5 +1,5 @@
-"""A task at work on entries (pipelines/processing/packed.py): what it hands over and writes are tuples, and results that only
-topics get are made once for each key.
+"""A task at work on entries (pipelines/processing/packed.py): what it hands over and writes are tuples, and results that
+only topics get are made once for each key.
 
 An item is what one node is handed: node, key, value, timestamp, headers. Keys and values of kinds that pickle keeps as they
 are travel themselves, others as a tuple with their text.
@@ -145,4 +145,3 @@ def cached_in(nodes: dict[str, Node]) -> frozenset[str]:
         and not getattr(node, "final", False)
         and all(only_flows(child) for child in node.children)
     )
-

@@ -22,7 +22,7 @@ from barnabas.pipelines.plan.sources import Source as Topics
 from barnabas.pipelines.plan.whole import SendHeaders, WholeRecord
 from barnabas.pipelines.processing import MapState, Processor
 from barnabas.pipelines.processing.engine import Skipped, Stopped, reason_of
-from barnabas.pipelines.processing.packed import FINISHED, Entry, Made, Origin
+from barnabas.pipelines.processing.packed import BUCKETS, FINISHED, Entry, Made, Origin
 from barnabas.pipelines.processing.processor import declared_states
 from barnabas.pipelines.processing.values import EPOCH
 from barnabas.streams.ahead import Outcome
@@ -196,6 +196,7 @@ class Stage(Processor):
 
     def _attempt(self, run: PackedRun, made: Made, number: int, work: Any, what: Any) -> None:
         """Does something; if it fails, nothing of it stays, and the record is among those that failed."""
+        kept: Any = self.cells["kept"]
         try:
             work(run, what)
         except Exception as error:
@@ -204,12 +205,12 @@ class Stage(Processor):
                 back()
             run.undo.clear()
             if not self.keeps_nothing:
-                self.kept.back()
+                kept.back()
             self._note_failed(run.origin, error, made)
             return
         run.undo.clear()
         if not self.keeps_nothing:
-            self.kept.settle()
+            kept.settle()
         if run.made:
             run.taken(made, number)
 
@@ -345,7 +346,7 @@ def stores_of(topology: Topology) -> Stores | None:
             name: topology.stages - 1 - topology.nodes[topology.queryable[name]].stage
             for name in topology.named
         },
-        state="kept",
+        state=BUCKETS,
         separator=SEPARATOR,
     )
 

@@ -35,8 +35,8 @@ TASKS: Final = 4
 class Topology:
     """Nodes by name, in the order in which they were made. queryable: the node of each store. named: the stores that can be
     looked up while the topology runs. classes: those of values in state. inner: the sources of topics
-    that the topology writes itself. shows: whether records for topics also have their values, for the test driver. cached: the nodes that make one result of a
-    key in each micro-batch, on Spark."""
+    that the topology writes itself. shows: whether records for topics also have their values, for the test driver. cached:
+    the nodes that make one result of a key in each micro-batch on Spark."""
 
     nodes: dict[str, Node]
     specs: dict[str, StoreSpec] = field(default_factory=dict)

@@ -8,7 +8,6 @@ the state in Spark's checkpoint.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from barnabas.pipelines.kinds.targets.view import same_batch, source_offsets
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.plan.outputs import Output, Stores
 from barnabas.pipelines.plan.pipeline import PipelineSpec
+from barnabas.pipelines.processing.packed import ABOUT, names_in
 from barnabas.pipelines.spark.folders import Folder, local_path
 from barnabas.pipelines.spark.frame import quoted
 from barnabas.pipelines.views.store import Note, ViewDamaged, ViewFile, put_aside
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 STORED: Final = "_kept"
 """The sink's column with the change of a store; null in rows that are records."""
-ROWS_AT_ONCE: Final = 10_000
+BUCKETS_AT_ONCE: Final = 256
 
 
 def is_change(output: Output) -> Column:
@@ -145,11 +145,12 @@ class Keeper:
                 .load(self.place)
                 .select(F.col("user_map_key.k").alias("k"), F.col("user_map_value.v").alias("v"))
             )
-            table = rows.where(F.col("k").startswith(json.dumps(begin, ensure_ascii=False)[:-1])).toArrow()
+            table = rows.where(F.col("k") != ABOUT).select("v").toArrow()
         except Exception as error:
             raise PipelineError(
                 f"{self.spec.name}: the store {store} has to be read from the checkpoint {self.place}, which fails: {error}"
             ) from error
-        for piece in table.to_batches(ROWS_AT_ONCE):
-            found = zip(piece["k"].to_pylist(), piece["v"].to_pylist(), strict=True)
-            yield [(json.loads(key)[len(begin) :], json.loads(kept)) for key, kept in found]
+        for piece in table.to_batches(BUCKETS_AT_ONCE):
+            buckets = [names_in(text) for text in piece["v"].to_pylist()]
+            pairs = [pair for bucket in buckets for pair in bucket.items()]
+            yield [(name[len(begin) :], kept) for name, kept in pairs if name.startswith(begin)]

@@ -29,6 +29,7 @@ from barnabas.pipelines.plan.graph import Plan
 from barnabas.pipelines.plan.operators import Operator
 from barnabas.pipelines.plan.own_aggregates import BadCall, expanded
 from barnabas.pipelines.plan.places import Place
+from barnabas.pipelines.plan.processing import Process
 from barnabas.pipelines.plan.relations import Aggregate, Derived, Join, Relation, Scan, Union
 from barnabas.pipelines.plan.whole import WholeRecord
 from barnabas.pipelines.spark.exact_json import json_object
@@ -109,9 +110,10 @@ def run_steps(frame: Frame, steps: Iterable[Operator]) -> Frame:
         step = rest.popleft()
         try:
             if isinstance(step, WholeRecord) and rest and takes_packs(rest[0]):
-                packed = []
-                while rest and takes_packs(rest[0]):
-                    packed.append(rest.popleft())
+                packed: list[Process] = []
+                while rest and takes_packs(found := rest[0]):
+                    packed.append(found)
+                    rest.popleft()
                 frame = packed_stages(frame, step, packed)
                 continue
             own = WHOLE_STEPS.get(step.kind)

@@ -38,9 +38,9 @@ class Origin(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What was made of a record, for one task. origin: None if a timer has made it. place: which of the things that were made
-    of the record this is: a number for each stage that it has passed. items: what the code sends itself, each with its
-    number among what was made with it."""
+    """What was made of a record, for one task. origin: None if a timer has made it. place: which of the things that were
+    made of the record this is: a number for each stage that it has passed. items: what the code sends itself, each with
+    its number among what was made with it."""
 
     origin: Origin | None
     place: tuple[int, ...]
@@ -77,7 +77,8 @@ class Buckets(MutableMapping[str, str]):
         self._changed: set[int] = set()
         self._undo: list[tuple[int, str, str | None]] = []
         about = store.get(BUCKETS, ABOUT)
-        self._buckets, self._names = (FEWEST, 0) if about is None else json.loads(about)
+        counts: list[int] = [FEWEST, 0] if about is None else json.loads(about)
+        self._buckets, self._names = counts
         self._about = about
 
     def _number(self, name: str) -> int:
@@ -178,9 +179,7 @@ class Buckets(MutableMapping[str, str]):
         for bucket in before.values():
             for name, text in bucket.items():
                 self._open[self._number(name)][name] = text
-        self._changed = {
-            number for number, bucket in self._open.items() if bucket or number in before
-        }
+        self._changed = {number for number, bucket in self._open.items() if bucket or number in before}
 
 
 def written(bucket: dict[str, str]) -> str:

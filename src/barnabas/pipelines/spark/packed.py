@@ -2,8 +2,8 @@
 
     records -> pass over Arrow batches -> one transformWithState for each stage that keeps something -> rows
 
-The first stage runs within the pass over the source's batches if it keeps nothing. What is made for topics, changes of stores,
-and records that failed leave the last stage as texts (JSON), which Java divides into rows again.
+The first stage runs within the pass over the source's batches if it keeps nothing. What is made for topics, changes of
+stores, and records that failed leave the last stage as texts (JSON), which Java divides into rows again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
@@ -49,9 +49,12 @@ PACK_SCHEMA: Final = pa.schema(
 )
 DONE: Final = -1
 """The stage of rows that no stage takes any more."""
-BYTES_MAX: Final = 1 << 20
+BYTES_MAX: Final = 256 << 10
 """About how many bytes of entries, or characters of texts, are in one row."""
 ROWS_MAX: Final = 2000
+READ_MAX: Final = 8192
+"""Records that the pass over the source's batches takes at once, unless their values have more than READ_BYTES_MAX bytes."""
+READ_BYTES_MAX: Final = 4 << 20
 BUCKET_STATE: Final = {BUCKETS: State("map", "string", "string")}
 TEXTS: Final = (
     "array<struct<stage:int,key:string,value:string,at:bigint,headers:string,to:string,out_key:string,out_value:string,"
@@ -60,7 +63,7 @@ TEXTS: Final = (
 """What is in texts. In rows that failed, out_key, out_value, headers and at (microseconds) are those of the record."""
 
 
-def takes_packs(step: Operator) -> bool:
+def takes_packs(step: Operator) -> TypeGuard[Process]:
     """Whether it is a step whose code takes entries."""
     return isinstance(step, Process) and hasattr(step.code, "process_entries")
 
@@ -189,29 +192,42 @@ class Reading:
     spread: tuple[int, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        stage = None
+        stage = _object(self.code)
+        stage.cells, stage.key = {"kept": {}}, 0
+        held: list[pa.RecordBatch] = []
         for batch in batches:
-            if stage is None:
-                stage = _object(self.code)
-                stage.cells = {"kept": {}}
-            if stage.keeps_nothing:
-                stage.key = 0
-                made = stage.process_entries([Entry(origin, (), []) for origin in _origins(batch)])
-            else:
-                made = Made()
-                for origin, task in zip(_origins(batch), batch.column("task").to_pylist(), strict=True):
-                    made.onward.setdefault((0, task), []).append(Entry(origin, (), []))
-            rows = list(_packs(made, self.spread, 0, 0))
-            columns = list(zip(*rows, strict=True)) if rows else [(), (), (), ()]
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(list(column), field.type) for column, field in zip(columns, PACK_SCHEMA, strict=True)],
-                schema=PACK_SCHEMA,
-            )
+            held.append(batch)
+            if (
+                sum(one.num_rows for one in held) >= READ_MAX
+                or sum(one.nbytes for one in held) >= READ_BYTES_MAX
+            ):
+                yield self._read(stage, held)
+                held = []
+        if held:
+            yield self._read(stage, held)
+
+    def _read(self, stage: Any, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+        origins = [origin for batch in batches for origin in _origins(batch)]
+        if stage.keeps_nothing:
+            made = stage.process_entries([Entry(origin, (), []) for origin in origins])
+        else:
+            made = Made()
+            tasks = [task for batch in batches for task in batch.column("task").to_pylist()]
+            for origin, task in zip(origins, tasks, strict=True):
+                made.onward.setdefault((0, task), []).append(Entry(origin, (), []))
+        rows = list(_packs(made, self.spread, 0, 0))
+        columns: list[Any] = list(zip(*rows, strict=True)) if rows else [(), (), (), ()]
+        arrays = [
+            pa.array(list(column), field.type) for column, field in zip(columns, PACK_SCHEMA, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=PACK_SCHEMA)
 
 
 def _origins(batch: pa.RecordBatch) -> Iterator[Origin]:
     headers: Iterable[Any] = batch.column("headers").to_pylist()
-    columns = [batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "at", "key", "value")]
+    columns = [
+        batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "at", "key", "value")
+    ]
     for topic, partition, offset, at, key, value, pairs in zip(*columns, headers, strict=True):
         named = tuple((pair["key"], pair["value"]) for pair in pairs) if pairs else ()
         yield Origin(topic, partition, offset, at, key, value, named)

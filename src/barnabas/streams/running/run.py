@@ -81,7 +81,9 @@ class Parts(Protocol):
     classes: dict[str, type]
     tasks: int
     shows: bool
-    cached: Collection[str]
+
+    @property
+    def cached(self) -> Collection[str]: ...
 
     @property
     def topics(self) -> Collection[str]: ...

@@ -91,7 +91,8 @@ class Stores:
         notes = store + TIMES
         span = self._known(notes, "")[0]
         pages = range(self.get(notes, span))
-        return min(at for page in pages for at, _ in self._known(notes, [span, page]))
+        times: list[int] = [at for page in pages for at, _ in self._known(notes, [span, page])]
+        return min(times)
 
     def _taken(self, notes: str, span: int, until: int) -> list[tuple[int, Any]]:
         """Removes and returns what was noted for a span of time."""
