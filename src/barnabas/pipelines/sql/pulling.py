@@ -15,10 +15,11 @@ from barnabas.pipelines.fronts.sql.catalog import Column, Relation
 from barnabas.pipelines.fronts.sql.constants import constant
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import name_of
-from barnabas.pipelines.fronts.sql.planning import HELD, VIEW
+from barnabas.pipelines.fronts.sql.planning import HELD, VIEW, column_name
 from barnabas.pipelines.fronts.sql.statements import Select
 from barnabas.pipelines.fronts.sql.types import BIGINT
 from barnabas.pipelines.serving.lookups import Lookups
+from barnabas.pipelines.sql.computing import computation, condition
 from barnabas.pipelines.views.lookup import Asked
 
 if TYPE_CHECKING:
@@ -52,12 +53,11 @@ def pull(catalog: Catalog, lookups: Lookups, select: Select) -> Result:
         raise SqlError(
             "a query without EMIT looks rows of one table up: no JOIN, GROUP BY, PARTITION BY, HAVING or WINDOW"
         )
-    columns = shown_columns(relation)
-    items = _items(select, columns)
-    wanted = select.where
-    keys = _keys(wanted, relation)
-    rows = _found(lookups, query.id, relation, keys)
-    return Result(tuple(items), _chosen(rows, wanted, items, select.limit), query.id)
+    items = _items(select, relation)
+    wanted = _condition(select, relation)
+    rows = _found(lookups, query.id, relation, _keys(select.where, relation))
+    columns = tuple(item.column for item in items)
+    return Result(columns, _chosen(rows, wanted, items, select.limit), query.id)
 
 
 def shown_columns(relation: Relation) -> tuple[Column, ...]:
@@ -68,24 +68,49 @@ def shown_columns(relation: Relation) -> tuple[Column, ...]:
     return (*relation.keys, *bounds, *relation.values)
 
 
-def _items(select: Select, columns: tuple[Column, ...]) -> list[Column]:
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A column of the result. of: its value for a row."""
+
+    column: Column
+    of: Callable[[Mapping[str, Any]], Any]
+
+
+def _items(select: Select, relation: Relation) -> list[_Shown]:
+    columns = shown_columns(relation)
     named = {column.name: column for column in columns}
-    found: list[Column] = []
-    for item in select.items:
-        if isinstance(item.expression, exp.Star):
-            found += columns
+    found: list[_Shown] = []
+    for number, item in enumerate(select.items):
+        node = item.expression
+        if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
+            found += [_Shown(column, _getter(column.name)) for column in columns]
             continue
-        if not isinstance(item.expression, exp.Column):
-            raise SqlError(
-                "a query without EMIT shows columns: compute in the query that makes the table", item.spot
-            )
-        column = named.get(name_of(item.expression.this))
-        if column is None:
-            raise SqlError(
-                f"there is no column {name_of(item.expression.this)}; there are {', '.join(named)}", item.spot
-            )
-        found.append(Column(item.alias or column.name, column.type, column.name, column.is_key))
+        if isinstance(node, exp.Column) and (column := named.get(name_of(node.this))) is not None:
+            shown = Column(item.alias or column.name, column.type, column.name, column.is_key)
+            found.append(_Shown(shown, _getter(column.name)))
+            continue
+        try:
+            made = computation(node, relation, select.source.alias, columns)
+        except SqlError as error:
+            raise SqlError(error.message, error.spot or item.spot) from None
+        found.append(_Shown(Column(item.alias or column_name(node, number), made.type), made.of))
     return found
+
+
+def _getter(name: str) -> Callable[[Mapping[str, Any]], Any]:
+    """The value of a column, null if the row has none."""
+    return lambda row: row.get(name)
+
+
+def _condition(select: Select, relation: Relation) -> Callable[[Mapping[str, Any]], Any] | None:
+    """Whether a row is wanted; None if all are. Raises SqlError."""
+    where = select.where
+    if where is None:
+        return None
+    columns = shown_columns(relation)
+    if not _is_simple(where, frozenset(column.name for column in columns)):
+        return condition(where, relation, select.source.alias, columns).of
+    return lambda row: holds(where, row)
 
 
 def _keys(where: exp.Expr | None, relation: Relation) -> list[str] | None:
@@ -139,15 +164,18 @@ def _millis(text: str) -> int:
 
 
 def _chosen(
-    rows: Iterator[dict[str, Any]], where: exp.Expr | None, items: list[Column], limit: int | None
+    rows: Iterator[dict[str, Any]],
+    is_wanted: Callable[[Mapping[str, Any]], Any] | None,
+    items: list[_Shown],
+    limit: int | None,
 ) -> Iterator[list[Any]]:
     shown = 0
     for row in rows:
         if limit is not None and shown >= limit:
             return
-        if row.get(HELD) is not False and (where is None or holds(where, row) is True):
+        if row.get(HELD) is not False and (is_wanted is None or is_wanted(row) is True):
             shown += 1
-            yield [row.get(column.typed or column.name) for column in items]
+            yield [item.of(row) for item in items]
 
 
 # --- conditions ---------------------------------------------------------------------------------------
@@ -162,8 +190,32 @@ COMPARE: Final[Mapping[type[exp.Expr], Callable[[Any, Any], bool]]] = {
 }
 
 
+def _is_simple(node: exp.Expr, names: frozenset[str]) -> bool:
+    """Whether a condition compares columns and values only, so that `holds` knows it."""
+    if isinstance(node, exp.Paren | exp.Not):
+        return _is_simple(node.this, names)
+    if isinstance(node, exp.And | exp.Or):
+        return _is_simple(node.left, names) and _is_simple(node.right, names)
+    if isinstance(node, exp.Is):
+        return isinstance(node.expression, exp.Null) and _is_operand(node.this, names)
+    if isinstance(node, exp.Between):
+        return all(_is_operand(one, names) for one in (node.this, node.args["low"], node.args["high"]))
+    if isinstance(node, exp.In):
+        return all(_is_operand(one, names) for one in (node.this, *node.expressions))
+    if isinstance(node, exp.Binary) and isinstance(node, (*COMPARE, exp.Like)):
+        return _is_operand(node.left, names) and _is_operand(node.right, names)
+    return False
+
+
+def _is_operand(node: exp.Expr, names: frozenset[str]) -> bool:
+    """Whether this is a column that is there, or a value that is written out."""
+    if isinstance(node, exp.Column):
+        return name_of(node.this) in names
+    return not node.find(exp.Column, exp.Anonymous)
+
+
 def holds(node: exp.Expr, row: Mapping[str, Any]) -> bool | None:
-    """Whether a condition is true for a row; None if that is unknown, because a value is null. Raises SqlError."""
+    """Whether a simple condition is true for a row; None if that is unknown, because a value is null. Raises SqlError."""
     if isinstance(node, exp.Paren):
         return holds(node.this, row)
     if isinstance(node, exp.And | exp.Or):
@@ -185,17 +237,12 @@ def holds(node: exp.Expr, row: Mapping[str, Any]) -> bool | None:
     if isinstance(node, exp.In):
         value = _value(node.this, row)
         return None if value is None else value in [_value(one, row) for one in node.expressions]
-    if isinstance(node, exp.Like):
-        value = _value(node.this, row)
-        return (
-            None
-            if value is None
-            else bool(_pattern(str(_value(node.expression, row))).fullmatch(value))
-            is not bool(node.args.get("negate"))
-        )
-    raise SqlError(
-        f"{node.sql()} is not understood in a query without EMIT: use comparisons, AND, OR, IN, LIKE, IS NULL"
-    )
+    assert isinstance(node, exp.Like)
+    value = _value(node.this, row)
+    if value is None:
+        return None
+    found = _pattern(str(_value(node.expression, row))).fullmatch(value)
+    return bool(found) is not bool(node.args.get("negate"))
 
 
 def _compared(compare: Callable[[Any, Any], bool], node: exp.Binary, row: Mapping[str, Any]) -> bool | None:
@@ -215,10 +262,7 @@ def _compared(compare: Callable[[Any, Any], bool], node: exp.Binary, row: Mappin
 
 def _value(node: exp.Expr, row: Mapping[str, Any]) -> Any:
     if isinstance(node, exp.Column):
-        name = name_of(node.this)
-        if name not in row:
-            raise SqlError(f"there is no column {name}; there are {', '.join(row)}")
-        return row[name]
+        return row.get(name_of(node.this))
     return constant(node)
 
 

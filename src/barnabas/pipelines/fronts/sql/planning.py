@@ -327,10 +327,16 @@ def _named(query: OpenQuery, node: exp.Expr, number: int) -> str:
         name = name_of(node.this)
         table = node.args.get("table")
         shared = sum(name in side.columns for side in query.sides) > 1
-        return f"{name_of(table)}_{name}" if table is not None and shared and len(query.sides) > 1 else name
-    if isinstance(node, exp.Dot):
-        return name_of(node.expression)
-    return f"KSQL_COL_{number}"
+        if table is not None and shared and len(query.sides) > 1:
+            return f"{name_of(table)}_{name}"
+    return column_name(node, number)
+
+
+def column_name(node: exp.Expr, number: int) -> str:
+    """The name of a column of the result without an alias, over one source."""
+    if isinstance(node, exp.Column):
+        return name_of(node.this)
+    return name_of(node.expression) if isinstance(node, exp.Dot) else f"KSQL_COL_{number}"
 
 
 def _keys(query: OpenQuery, shown: list[Shown]) -> list[str]:

@@ -206,12 +206,17 @@ def _from_base64(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
 
 
+def _number(value: Any) -> float | str:
+    """A decimal as a number of JSON, or as text if a number would not be exact."""
+    return float(value) if Decimal(repr(float(value))) == value else str(value)
+
+
 def _encoded(value: Any, form: str, relation: Relation | None, *, of_key: bool = False) -> bytes | None:
     """A key or value of a test file as bytes."""
     if value is None or form == "NONE":
         return None
     if form == "JSON":
-        return json.dumps(value, ensure_ascii=False, default=str).encode()
+        return json.dumps(value, ensure_ascii=False, default=_number).encode()
     columns = () if relation is None else relation.keys if of_key else relation.values
     if form == "KAFKA" and len(columns) == 1:
         return kafka_bytes(value, columns[0].type.name)
