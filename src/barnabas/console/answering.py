@@ -16,7 +16,8 @@ from barnabas.console.asking import Ask, Done
 from barnabas.console.audit import Audit
 from barnabas.console.clusters import Cluster
 from barnabas.console.failures import refusal_of
-from barnabas.console.login import COOKIE, LOGIN, SESSION_S, Sessions, safe_target
+from barnabas.console.login import BEGUN, COOKIE, LOGIN, SESSION_S, Sessions, safe_target
+from barnabas.console.oidc import BACK, PENDING_S
 from barnabas.console.pages import PAGES, SECTIONS
 from barnabas.console.records.masking import Masking
 from barnabas.console.rendering import (
@@ -106,6 +107,11 @@ class Exchange:
         theme = self.cookies.get("theme", "auto")
         self.theme = theme if theme in THEMES else "auto"
 
+    @property
+    def origin(self) -> str:
+        """Where the browser reaches the console."""
+        return str(self.request.base_url).rstrip("/")
+
     def cluster(self) -> Cluster:
         """The cluster of the path. Raises Refused."""
         name = _name(self.request.path_params["cluster"])
@@ -137,8 +143,8 @@ class Exchange:
             "cluster": None, "section": "", "sections": SECTIONS, "query": {}, "stamp": self.stamp(), "error": None,
             "note": unquote(note) if note else None, "form": {}, "done": None, "data": None, "failures": [],
             "here": self.request.url.path + ("?" + self.request.url.query if self.request.url.query else ""),
-            "origin": str(self.request.base_url).rstrip("/"), "assets": asset_version(), "api": None,
-            "Role": Role, "role": Role.READ,
+            "origin": self.origin, "assets": asset_version(), "api": None,
+            "Role": Role, "role": Role.READ, "sessions": self.console.sessions,
         }  # fmt: skip
         context.update(values)
         text = self.console.templates.get_template(template).render(context)
@@ -390,6 +396,52 @@ def _event(name: str, value: Mapping[str, Any]) -> bytes:
 # --- what belongs to no cluster ---------------------------------------------------------------------------
 
 
+def _provider_routes(console: Console) -> list[Route]:
+    """The way to the identity provider, back from it, and out of it."""
+    provider = console.sessions.provider
+    if provider is None:
+        return []
+
+    def failed(exchange: Exchange, error: Refused) -> Response:
+        return exchange.render("login.html", error.status, error=error)
+
+    async def begin(request: Request) -> Response:
+        exchange = Exchange(console, request)
+        target = safe_target(_query(request).get("next", "/"))
+        try:
+            url, browser = await provider.begin(exchange.origin, target)
+        except Refused as error:
+            return failed(exchange, error)
+        response = RedirectResponse(url, 303, SAFE)
+        console.cookie(response, BEGUN, browser, int(PENDING_S))
+        return response
+
+    async def back(request: Request) -> Response:
+        exchange = Exchange(console, request)
+        try:
+            person = await provider.finish(request.cookies.get(BEGUN, ""), _query(request))
+        except Refused as error:
+            return failed(exchange, error)
+        console.roles.note_groups(person.user, person.groups)
+        response = RedirectResponse(person.target, 303, SAFE)
+        console.cookie(response, COOKIE, console.sessions.open(person.user), int(SESSION_S))
+        response.delete_cookie(BEGUN, path="/")
+        return response
+
+    async def leave(request: Request) -> Response:
+        exchange = Exchange(console, request)
+        try:
+            return RedirectResponse(await provider.leave(exchange.origin) or LOGIN, 303, SAFE)
+        except Refused as error:
+            return failed(exchange, error)
+
+    return [
+        Route(f"{LOGIN}/oidc", begin, methods=["GET"]),
+        Route(BACK, back, methods=["GET"]),
+        Route(f"{LOGIN}/oidc/end", leave, methods=["GET"]),
+    ]
+
+
 def _plain_routes(console: Console) -> list[BaseRoute]:
     async def home(request: Request) -> Response:
         exchange = Exchange(console, request)
@@ -437,6 +489,7 @@ def _plain_routes(console: Console) -> list[BaseRoute]:
 
     return [
         Route("/", home),
+        *_provider_routes(console),
         Route(LOGIN, show_login, methods=["GET"]),
         Route(LOGIN, _refusing(console, log_in), methods=["POST"]),
         Route("/logout", _refusing(console, log_out), methods=["POST"]),

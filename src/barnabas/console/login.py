@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from starlette.types import Scope
 
+from barnabas.console.oidc import Provider
 from barnabas.http.errors import HttpError
 from barnabas.http.guard import OPEN_PATHS, Authenticate
 
@@ -22,6 +23,8 @@ COOKIE: Final = "barnabas_console"
 SESSION_S: Final = 12 * 3600.0
 IDLE_S: Final = 2 * 3600.0
 SESSIONS_MAX: Final = 10_000
+BEGUN: Final = "barnabas_console_login"
+"""The cookie of a browser that is on its way to the identity provider."""
 LOGIN: Final = "/login"
 MCP: Final = "/mcp"
 """Where assistants send their requests."""
@@ -46,44 +49,60 @@ def cookies_of(scope: Scope) -> Mapping[str, str]:
 
 
 class Sessions:
-    """Who is logged in. users: checks passwords and tokens; None if nobody needs to log in."""
+    """Who is logged in. users: checks passwords and tokens. provider: where people log in as well. With neither of them
+    nobody needs to log in."""
 
-    def __init__(self, users: Authenticate | None) -> None:
+    def __init__(self, users: Authenticate | None, provider: Provider | None = None) -> None:
         self._users = users
+        self.provider = provider
         self._secret = secrets.token_bytes(32)
         self._sessions: dict[bytes, Session] = {}
 
     @property
     def are_needed(self) -> bool:
+        return self._users is not None or self.provider is not None
+
+    @property
+    def have_passwords(self) -> bool:
+        """Whether the form of user and password leads anywhere."""
         return self._users is not None
 
     async def authenticate(self, scope: Scope) -> str | None:
         """See HttpOptions.authenticate: by cookie, otherwise by the header; a browser is sent to the form."""
         path: str = scope["path"]
-        if path in OPEN_PATHS or path == LOGIN or path.startswith("/static/"):
+        if path in OPEN_PATHS or path == LOGIN or path.startswith(("/static/", LOGIN + "/")):
             return None
-        assert self._users is not None
         found = self.find(cookies_of(scope))
         if found is not None:
             return found.user
         headers: dict[bytes, bytes] = dict(scope["headers"])
         if b"authorization" in headers:
-            return await self._users(scope)
+            return await self._by_header(scope)
         asked = path + ("?" + scope["query_string"].decode("latin-1") if scope["query_string"] else "")
         target = f"{LOGIN}?next={quote(asked, safe='/')}" if scope["method"] == "GET" else LOGIN
         if b"hx-request" in headers:
             raise HttpError(401, "log in again", headers={"hx-redirect": LOGIN})
         if not path.startswith(("/api/", "/openapi.json", MCP)):
             raise HttpError(303, "log in first", headers={"location": target})
+        return await self._by_header(scope)
+
+    async def _by_header(self, scope: Scope) -> str | None:
+        if self._users is None:
+            raise HttpError(401, "log in with a browser: without --users, programs cannot log in")
         return await self._users(scope)
 
     async def log_in(self, scope: Scope, user: str, password: str) -> str:
         """The value of the cookie. Raises HttpError 401."""
-        assert self._users is not None
+        if self._users is None:
+            raise HttpError(401, "there are no passwords here")
         basic = base64.b64encode(f"{user}:{password}".encode("utf-8", "replace"))
         headers = [(b"authorization", b"Basic " + basic)]
         name = await self._users({**scope, "path": "/", "method": "POST", "headers": headers})
         assert name is not None
+        return self.open(name)
+
+    def open(self, name: str) -> str:
+        """A session of somebody who has proven who they are; the value of the cookie."""
         now_s = time.monotonic()
         self._forget_old(now_s)
         token = secrets.token_urlsafe(32)

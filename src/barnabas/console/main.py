@@ -13,7 +13,8 @@ from starlette.types import Scope
 from barnabas.client.options import ClientOptions
 from barnabas.console.answering import Console, routes
 from barnabas.console.clusters import Cluster
-from barnabas.console.login import MCP, Sessions
+from barnabas.console.login import LOGIN, MCP, Sessions
+from barnabas.console.oidc import OidcOptions, Provider
 from barnabas.console.records.masking import NO_MASKING, Masking
 from barnabas.console.roles import Roles
 from barnabas.http.errors import HttpError
@@ -42,7 +43,7 @@ class ClusterOptions:
 class ConsoleOptions:
     """What the console shows, and to whom. audit: the topic that gets a record for each change; None: none does.
 
-    assistants: whether they are served at `/mcp`, and to do what: read or change.
+    assistants: whether they are served at `/mcp`, and to do what: read or change. oidc: the provider where people log in.
     """
 
     clusters: Sequence[ClusterOptions]
@@ -50,6 +51,7 @@ class ConsoleOptions:
     audit: str | None = None
     masking: Masking = NO_MASKING
     assistants: str | None = None
+    oidc: OidcOptions | None = None
 
 
 def make_console(options: ConsoleOptions, sessions: Sessions, *, is_secure: bool) -> Console:
@@ -65,7 +67,7 @@ def make_console(options: ConsoleOptions, sessions: Sessions, *, is_secure: bool
 
 def make_server(options: ConsoleOptions, http: HttpOptions) -> HttpServer:
     """A server that is not started yet."""
-    sessions = Sessions(http.authenticate)
+    sessions = Sessions(http.authenticate, None if options.oidc is None else Provider(options.oidc))
     guarded = replace(
         http,
         authenticate=sessions.authenticate if sessions.are_needed else None,
@@ -120,7 +122,7 @@ def error_shape(error: HttpError, request_id: str) -> tuple[bytes, str]:
 def is_page(scope: Mapping[str, object] | Scope) -> bool:
     """Whether the path is that of a page, which links of other sites may lead to."""
     path = str(scope["path"])
-    return path.startswith("/clusters/") or path == "/login"
+    return path.startswith(("/clusters/", LOGIN + "/")) or path == LOGIN
 
 
 def is_streaming(scope: Scope) -> bool:

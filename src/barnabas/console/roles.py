@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Final
 
 from barnabas.console.said import Refused, said
 
@@ -22,12 +23,16 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One line of a file of roles. Patterns are those of shells: `*`, `?`, `[ab]`."""
+    """One line of a file of roles. Patterns are those of shells: `*`, `?`, `[ab]`. user: `@` and a pattern for groups."""
 
     user: str
     role: Role
     cluster: str = "*"
     name: str = "*"
+
+
+GROUPS_KEPT_MAX: Final = 10_000
+"""Users whose groups are known, as many as there may be sessions."""
 
 
 class RolesError(ValueError):
@@ -40,10 +45,23 @@ class Roles:
     def __init__(self, grants: Iterable[Grant] = (), otherwise: Role = Role.ADMIN) -> None:
         self._grants = tuple(grants)
         self._otherwise = otherwise
+        self._groups: dict[str, frozenset[str]] = {}
+
+    def note_groups(self, user: str, groups: frozenset[str]) -> None:
+        """The groups that an identity provider has named for a user who logs in now."""
+        self._groups.pop(user, None)
+        if len(self._groups) >= GROUPS_KEPT_MAX:
+            del self._groups[next(iter(self._groups))]
+        self._groups[user] = groups
+
+    def _is_of(self, grant: Grant, user: str | None) -> bool:
+        if not grant.user.startswith("@"):
+            return fnmatchcase(user or "", grant.user)
+        return any(fnmatchcase(group, grant.user[1:]) for group in self._groups.get(user or "", ()))
 
     def role(self, user: str | None, cluster: str, name: str | None = None) -> Role:
         """The highest role for a topic, group or subject of this name; None: for the cluster itself."""
-        mine = [grant for grant in self._grants if fnmatchcase(user or "", grant.user)]
+        mine = [grant for grant in self._grants if self._is_of(grant, user)]
         if not mine:
             return self._otherwise
         fitting = [
@@ -59,7 +77,7 @@ class Roles:
         if self.role(user, cluster) > Role.NONE:
             return True
         return any(
-            fnmatchcase(user or "", g.user) and fnmatchcase(cluster, g.cluster) and g.role > Role.NONE
+            self._is_of(g, user) and fnmatchcase(cluster, g.cluster) and g.role > Role.NONE
             for g in self._grants
         )
 

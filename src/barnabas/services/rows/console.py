@@ -15,6 +15,7 @@ from barnabas.terminal.errors import CliError, UsageError
 
 if TYPE_CHECKING:
     from barnabas.console.main import ClusterOptions, ConsoleOptions
+    from barnabas.console.oidc import OidcOptions
     from barnabas.http.server import HttpServer
     from barnabas.http_client import Address
 
@@ -72,6 +73,22 @@ OPTIONS: Final = {
     ),
     "audit-topic": ServiceOption(
         "TOPIC", "The topic that gets a record for each change. Default: only the log.", str
+    ),
+    "oidc": ServiceOption(
+        "URL", "The identity provider (OpenID Connect) where people log in: its issuer.", str
+    ),
+    "oidc-client": ServiceOption("ID", "What the console is called there.", str),
+    "oidc-secret": ServiceOption(
+        "FILE", "The file with its secret there. Default: a public client, by PKCE alone."
+    ),
+    "oidc-user": ServiceOption(
+        "CLAIM", "The claim of the token that is the user.", str, "preferred_username"
+    ),
+    "oidc-groups": ServiceOption(
+        "CLAIM", "The claim with the groups, lines @GROUP ROLE of --roles.", str, "groups"
+    ),
+    "oidc-url": ServiceOption(
+        "URL", "Where browsers reach the console, if it is behind a proxy. Default: where they ask.", str
     ),
     "mcp": ServiceOption(
         "read|change",
@@ -185,11 +202,49 @@ def options_of(given: Given) -> ConsoleOptions:
         masking = NO_MASKING if values["masks"] is None else read_masks(values["masks"])
     except MasksError as error:
         raise UsageError(str(error)) from None
-    return ConsoleOptions(list(_clusters(given)), roles, values["audit_topic"], masking, values["mcp"])
+    return ConsoleOptions(
+        list(_clusters(given)), roles, values["audit_topic"], masking, values["mcp"], _oidc(values)
+    )
+
+
+def _oidc(values: Mapping[str, Any]) -> OidcOptions | None:
+    """The identity provider; None without one. Raises UsageError, CliError."""
+    named = [word for word in ("oidc_client", "oidc_secret", "oidc_url") if values.get(word) is not None]
+    if values.get("oidc") is None:
+        if named:
+            raise UsageError(f"--{named[0].replace('_', '-')} needs --oidc URL")
+        return None
+    from barnabas.console.oidc import OidcOptions, check_issuer
+
+    if find_spec("jwt") is None:
+        raise CliError(needs_extra("the login at an identity provider", "jwt", "security"))
+    wrong = check_issuer(values["oidc"])
+    if wrong is not None:
+        raise UsageError(f"--oidc {values['oidc']!r} {wrong}")
+    if values["oidc_client"] is None:
+        raise UsageError("--oidc needs --oidc-client ID, what the console is called at the provider")
+    if values["role"] == "admin":
+        raise UsageError(
+            "with --oidc, everybody at the provider without a line in --roles would be an admin; say --role none (or read)"
+        )
+    secret = None
+    if values["oidc_secret"] is not None:
+        try:
+            secret = values["oidc_secret"].read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UsageError(f"--oidc-secret {values['oidc_secret']}: {reason}") from None
+        if not secret:
+            raise UsageError(f"--oidc-secret {values['oidc_secret']}: the file is empty")
+    return OidcOptions(
+        values["oidc"], values["oidc_client"], secret, values["oidc_url"], values["oidc_user"], values["oidc_groups"]
+    )  # fmt: skip
 
 
 def secret_files(values: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
     """See Row."""
+    if values.get("oidc_secret") is not None:
+        yield values["oidc_secret"], "the secret of the console at its identity provider"
     for text in values["also"] or ():
         path = Path(text.partition("=")[2]).expanduser()
         if path.is_file():
@@ -209,4 +264,5 @@ CONSOLE: Final = Row(
     ready=lambda given, health: f"cluster {given.client['bootstrap.servers']}",
     options=OPTIONS,
     secret_files=secret_files,
+    has_login=lambda values: values.get("oidc") is not None,
 )
