@@ -158,3 +158,40 @@ def test_steps_that_cannot_fail_need_no_query_for_dead_letters():
         spec.plan["t"].origin.source,
     )
     assert [source.topics for source in spec.topics_read] == [("a",), ("b", "c"), ("customers",)]
+
+
+TOTALS = "  totals: {from: a, aggregate: {by: [id], compute: {n: count(*)}}, changelog: totals}\n"
+
+
+def test_all_others_read_a_table_from_its_changelog():
+    spec = plan_of(
+        f"relations:\n{TOTALS}"
+        "  more: {from: totals, steps: [filter: n > 1]}\n"
+        "outputs: [{topic: o, from: more}, {topic: p, from: b}, {topic: q, from: t}]\n"
+    )
+    seen = {query.name: list(spec.plan_of(query).read_by(query.relation)) for query in spec.queries()}
+    assert (seen["o"], seen["totals.changelog"]) == (["totals"], ["a"])
+    [own] = [output for output in spec.outputs if output.keeps]
+    assert (own.topic, own.config["cleanup.policy"]) == ("totals", "compact")
+
+
+@pytest.mark.parametrize(
+    ("relations", "reason"),
+    [
+        ("  x: {from: t, changelog: c}\n", "p.yaml:7: x: a changelog is for an aggregate that is a table"),
+        (
+            "  x: {from: a, steps: [deduplicate: {by: [id], within: 1 hour}], "
+            "aggregate: {by: [id], compute: {n: count(*)}}, changelog: c}\n",
+            "x keeps state for step x: 1 deduplicate",
+        ),
+        (
+            "  y: {from: a, aggregate: {by: [id], compute: {n: count(*)}}}\n"
+            "  x: {from: y, aggregate: {by: [n], compute: {m: count(*)}}, changelog: c}\n",
+            "y, which it is made of, is an aggregate that cannot be rebuilt: give it a changelog, too",
+        ),
+    ],
+)
+def test_a_changelog_from_which_nothing_could_be_rebuilt_is_refused(relations, reason):
+    with pytest.raises(PipelineError) as caught:
+        plan_of(f"relations:\n{relations}outputs: [{{topic: o, from: x}}, {{topic: q, from: b}}]\n")
+    assert reason in str(caught.value)

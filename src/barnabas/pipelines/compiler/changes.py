@@ -41,7 +41,7 @@ def changes(folder: Folder, spec: PipelineSpec, queries: Iterable[Query]) -> lis
     Nothing is noted."""
     found = []
     for query in queries:
-        now, before = fingerprint(spec.plan, query), _noted(folder, query)
+        now, before = fingerprint(spec.plan_of(query), query), _noted(folder, query)
         if before is None or not folder.exists(f"{query.name}/offsets"):
             found.append(Change(query.name, is_new=True))
         elif before != now:
@@ -56,7 +56,7 @@ def check_changes(folder: Folder, spec: PipelineSpec, queries: Iterable[Query]) 
     be continued from its checkpoint. folder: of the pipeline's checkpoints."""
     fresh: dict[str, Fingerprint] = {}
     for query in queries:
-        now = fingerprint(spec.plan, query)
+        now = fingerprint(spec.plan_of(query), query)
         before = _noted(folder, query)
         if before == now:
             continue

@@ -54,7 +54,7 @@ from barnabas.pipelines.spark.frame import (
     quoted,
 )
 from barnabas.pipelines.spark.outgoing import DOCUMENT, IDENTITY, dead_columns, identified, json_value
-from barnabas.pipelines.spark.tables.operators import net
+from barnabas.pipelines.spark.tables.operators import Before, net
 
 SINK_TYPES: Final = {
     **{name: DDL_TYPES[name] for name in ("topic", "key", "value", "headers", "timestamp")},
@@ -62,36 +62,46 @@ SINK_TYPES: Final = {
 }
 
 
-def query_frame(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Frame:
+def query_frame(
+    spec: PipelineSpec, query: Query, rows: DataFrame | Load, before: Before | None = None
+) -> Frame:
     """The rows after all steps, from which the query's output is made, with an observation that counts them.
 
     Rows that another query sends to the dead letters are filtered out, but after the observation: Spark moves no filter
     across it, and a filter moved below the steps would evaluate all their expressions a second time.
     """
-    frame = run_steps(_relation(spec, query, rows), query.output.operators)
+    frame = run_steps(_relation(spec, query, rows, before), query.output.operators)
     bad = F.col("_error").isNotNull()
     data = observed(frame.data, ~F.col(SKIPPED) & ~is_change(query.output), ~F.col(SKIPPED) & bad)
     return replace(frame, data=data.where(~F.col(SKIPPED)).drop(SKIPPED))
 
 
-def _relation(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Frame:
+def _relation(
+    spec: PipelineSpec, query: Query, rows: DataFrame | Load, before: Before | None = None
+) -> Frame:
     """The rows of the relation that the query's outputs write. rows: of the only source, or a function that loads
     them."""
     load = rows if callable(rows) else (lambda _relation, _as_stream: rows)
-    compiler = Compiler(spec.plan, load, query.sends)
+    kept = query.relation if query.keeps else None
+    compiler = Compiler(spec.plan_of(query), load, query.sends, whole=spec.plan, kept=kept, before=before)
     if query.only_dead and not query.output.operators:
         return compiler.buried(query.relation)
     return compiler.frame(query.relation)
 
 
 def query_rows(
-    spec: PipelineSpec, query: Query, rows: DataFrame | Load, *, changes: bool = False
+    spec: PipelineSpec,
+    query: Query,
+    rows: DataFrame | Load,
+    *,
+    changes: bool = False,
+    before: Before | None = None,
 ) -> DataFrame:
     """The rows that this query writes to topics, with columns like topic, key, value, headers and timestamp. changes: also
-    those that are changes of stores (keeping.py)."""
+    those that are changes of stores (keeping.py). before: loads the state with which a table with a changelog begins."""
     if query.more:
         return _shared_rows(spec, query, rows)
-    frame = query_frame(spec, query, rows)
+    frame = query_frame(spec, query, rows, before)
     if query.only_dead:
         return _dead(spec, frame)
     made = _addressed(spec, query.output, _aggregated(spec, query.output, frame))

@@ -126,14 +126,16 @@ def own_settings(spec: PipelineSpec, query: Query, *, once: bool) -> dict[str, s
     due: a run that is to end must not have any.
     """
     steps = user_code(spec, query)
-    on_disk = spec.plan.keeps_tables(query.relation) or bool(steps)
+    on_disk = spec.plan_of(query).keeps_tables(query.relation) or bool(steps)
     endless = once and any(step.time == "clock" for step in steps)
     return {**({STATE_OPTION: ON_DISK} if on_disk else {}), **({EMPTY_OPTION: "false"} if endless else {})}
 
 
 def user_code(spec: PipelineSpec, query: Query) -> list[Process]:
     """The steps of user code that a query's rows pass."""
-    operators = [operator for relation in spec.plan.needed(query.relation) for operator in relation.operators]
+    operators = [
+        operator for relation in spec.plan_of(query).needed(query.relation) for operator in relation.operators
+    ]
     operators += [operator for output in query.outputs for operator in output.operators]
     return [operator for operator in operators if isinstance(operator, Process)]
 
@@ -350,6 +352,7 @@ def start_query(
     """Starts a query. checkpoint: folder or URL of the pipeline's checkpoints. brake: see `stop_file`. once: process
     what is there, then end. starting: source options that say where a query without a checkpoint begins. Raises
     PipelineError."""
+    from barnabas.pipelines.compiler.changelogs import changelog_of
     from barnabas.pipelines.compiler.keeping import Keeper
     from barnabas.pipelines.compiler.outputs import query_deliverable, query_rows
     from barnabas.pipelines.kinds.targets import TARGETS
@@ -362,16 +365,18 @@ def start_query(
     place = join(checkpoint, query.name)
     own = own_settings(spec, query, once=once)
     begin = partial(begun, spark, rows=bound, local=is_local(spark, place), own=own)
-    load = source_loader(
-        spark, spec, query, bootstrap, place, brake=brake, starting=starting, program=program
-    )
     settings = sink_settings(spec, query, bootstrap, program)
+    changelog = changelog_of(spark, spec, query, place, settings)
+    before, reached = (None, None) if changelog is None else changelog.begin(anew=bool(starting))
+    load = source_loader(
+        spark, spec, query, bootstrap, place, brake=brake, starting=reached or starting, program=program
+    )
     name = f"{spec.name}.{query.name}"
     target = None if query.only_dead else query.output.target
     fields: tuple[str, ...] = ()
     is_open = False
     if target is None:
-        rows = query_rows(spec, query, load, changes=True)
+        rows = query_rows(spec, query, load, changes=True, before=before)
     else:
         if (attempt := TARGETS[target.kind].open) is not None:
             attempt(spec, query.output, place)
@@ -401,6 +406,9 @@ def start_query(
             settings=settings,
         )
         return begin(writer.foreachBatch(deliver))
+    if changelog is not None:
+        settings |= {"exactlyOnce": "true", "kafka.transactional.id": changelog.transactional_id}
+        return begin(writer.foreachBatch(changelog.writer(write_each_batch(settings))))
     settings |= exactly_once_settings(spark, query, name, place)
     if query.output.stores is not None and not query.only_dead:
         write = write_each_batch(settings)
@@ -439,7 +447,7 @@ def source_loader(
     PipelineError when the checkpoint was begun with other sources."""
     from barnabas.pipelines.spark.topics.letters import with_replayed
 
-    scans = spec.plan.read_by(query.relation)
+    scans = spec.plan_of(query).read_by(query.relation)
     if len(scans) > 1:
         _keep_order(spark, place, list(scans))
 

@@ -18,9 +18,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from barnabas.pipelines.compiler.carrying import carried, unparcelled
+from barnabas.pipelines.compiler.changelogs import from_changelog, with_state_told, without_places
 from barnabas.pipelines.compiler.columns import EVENT, HIDDEN, SKIPPED
 from barnabas.pipelines.compiler.totals import Places, table_of_groups
 from barnabas.pipelines.formats.columns import DDL_TYPES
+from barnabas.pipelines.kinds.sources import SOURCES
 from barnabas.pipelines.kinds.steps import STEPS
 from barnabas.pipelines.kinds.steps.whole import WHOLE_STEPS
 from barnabas.pipelines.plan.errors import PipelineError
@@ -58,7 +60,7 @@ from barnabas.pipelines.spark.frame import (
 from barnabas.pipelines.spark.outgoing import json_value
 from barnabas.pipelines.spark.packed import packed_stages, takes_packs
 from barnabas.pipelines.spark.private import knows_charset
-from barnabas.pipelines.spark.tables.operators import RIGHT, joined, kept_table
+from barnabas.pipelines.spark.tables.operators import RIGHT, Before, joined, kept_table
 
 Load = Callable[[Relation, bool], DataFrame]
 """Loads the rows of a relation from its source. The second argument is false for a table, whose rows are kept: a replay
@@ -127,12 +129,26 @@ def run_steps(frame: Frame, steps: Iterable[Operator]) -> Frame:
 
 class Compiler:
     """Compiles the relations of one query. sends: the relations whose failed rows this query sends; failed rows of
-    other relations are marked in `_skipped`."""
+    other relations are marked in `_skipped`. whole: the pipeline's own plan, if in `plan` some tables are read from their
+    changelogs. kept: the table whose changelog the query writes: its rows have headers with their state. before:
+    loads the state with which that table begins."""
 
-    def __init__(self, plan: Plan, load: Load, sends: Collection[str]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        load: Load,
+        sends: Collection[str],
+        *,
+        whole: Plan | None = None,
+        kept: str | None = None,
+        before: Before | None = None,
+    ) -> None:
         self.plan = plan
         self.load = load
         self.sends = sends
+        self.whole = whole or plan
+        self.kept = kept
+        self.before = before
         self._done: dict[str, Frame] = {}
 
     def frame(self, name: str) -> Frame:
@@ -155,6 +171,9 @@ class Compiler:
         if not self.plan.is_table(relation.name):
             return aggregated(frame, wanted, place)
         frame, groups = grouped(frame, wanted, place)
+        if relation.name == self.kept:
+            table = table_of_groups(frame, groups, wanted, place, each=False, told=True, before=self.before)
+            return with_state_told(table)
         return table_of_groups(frame, groups, wanted, place, each=self.plan.meets_stream(relation.name))
 
     def buried(self, name: str) -> Frame:
@@ -195,6 +214,10 @@ class Compiler:
             rows = self.load(relation, as_stream or not origin.table)
             if not origin.table:
                 return opened(rows, origin.source.encoding, deletes=origin.source.deletes)
+            of = origin.source.settings.get("changelog")
+            if of is not None:
+                frame = opened(kept_table(without_places(rows)))
+                return from_changelog(frame, self._fields_of(of), place_in(relation, "changelog"))
             rows = rows.where("value IS NOT NULL OR key IS NULL") if as_stream else kept_table(rows)
             frame = opened(rows, origin.source.encoding)
             keyless = F.when(F.col("_key").isNull(), complaint("a record of a table needs a key"))
@@ -205,6 +228,18 @@ class Compiler:
         if isinstance(origin, Union):
             return union([(name, self.frame(name)) for name in origin.relations], place)
         return join(self.plan, origin, self.frame(origin.left), self.frame(origin.right), place)
+
+    def _fields_of(self, name: str) -> dict[str, str]:
+        """The fields of a table that is read from its changelog, with their types, as its own query computes them."""
+        some = self.load(self.plan[name], False).sparkSession
+
+        def nothing(relation: Relation, stream: bool) -> DataFrame:
+            assert isinstance(relation.origin, Scan)
+            source = relation.origin.source
+            return SOURCES[source.kind].empty(some, source)
+
+        frame = Compiler(self.whole, nothing, self.sends).frame(name)
+        return {field: frame.kind(F.col(quoted(field))) for field in frame.fields}
 
 
 def place_in(relation: Relation, what: str) -> Place:

@@ -45,7 +45,7 @@ def note_senders(
 
 def _take_over(folder: Folder, spec: PipelineSpec, query: Query, former: Iterable[str]) -> None:
     """Stores the place at which queries have ended as the first offsets of another one."""
-    for number, name in enumerate(spec.plan.read_by(query.relation)):
+    for number, name in enumerate(spec.plan_of(query).read_by(query.relation)):
         places = [place for place in (_reached(folder, f, name) for f in former) if place is not None]
         if places:
             folder.write_note(f"{query.name}/{FIRST.format(number)}", _earliest(places))

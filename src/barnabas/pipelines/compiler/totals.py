@@ -33,7 +33,7 @@ from barnabas.pipelines.spark.frame import (
     kept,
 )
 from barnabas.pipelines.spark.outgoing import json_value
-from barnabas.pipelines.spark.tables.operators import BAD, Total, totalled
+from barnabas.pipelines.spark.tables.operators import BAD, Before, Total, totalled
 
 Places = Callable[[str], Place]
 """Returns the place of an entry in the pipeline file, for messages."""
@@ -41,10 +41,17 @@ SUMS: Final = ("bigint", "double", "decimal")
 
 
 def table_of_groups(
-    frame: Frame, groups: Sequence[Column], wanted: Aggregate, place: Places, *, each: bool
+    frame: Frame,
+    groups: Sequence[Column],
+    wanted: Aggregate,
+    place: Places,
+    *,
+    each: bool,
+    told: bool = False,
+    before: Before | None = None,
 ) -> Frame:
     """The results of groups as a table with the groups as its key. groups: columns of the frame, the window first. each:
-    whether every change makes a result, not only the last of a micro-batch."""
+    whether every change makes a result, not only the last of a micro-batch. told, before: see `totalled`."""
     frame, by = _named(frame, groups, wanted)
     calls: list[AggregateCall] = []
     rests: dict[str, Expression] = {}
@@ -57,7 +64,7 @@ def table_of_groups(
     for call in calls:
         frame, total = _total(frame, call, known, place("aggregate"))
         totals.append(total)
-    rows = totalled(frame.data, by, totals, each=each)
+    rows = totalled(frame.data, by, totals, each=each, told=told, before=before)
     results = _results(Frame(rows, tuple(by)), wanted, calls, place("aggregate"))
     for name, rest in rests.items():
         results = computed(results, name, rest, place(f"aggregate.compute.{name}"))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from barnabas.pipelines.plan.changelogs import changelog_outputs
 from barnabas.pipelines.plan.checks import check_output, check_relation
 from barnabas.pipelines.plan.errors import PipelineError, suggestion
 from barnabas.pipelines.plan.inference import inferred
@@ -174,6 +175,7 @@ def plan_of(relations: Iterable[Relation], outputs: Iterable[Output] = ()) -> Pl
     plan = Plan(done)
     for relation in done.values():
         check_relation(plan, relation)
+    outputs = [*outputs, *changelog_outputs(plan)]
     placed = [_placed(plan, output) for output in outputs]
     for output in placed:
         if output.aggregate is not None and plan.is_table(output.relation):

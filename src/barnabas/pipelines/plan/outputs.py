@@ -53,8 +53,9 @@ class Stores:
 @dataclass(frozen=True, slots=True)
 class Output:
     """Where rows of a relation go. value None: a JSON object of all fields. where: file and line by entry, for messages.
-    relation: whose rows it writes; empty: the only one that nothing reads. schema: the subject of the schema with which
-    the value is encoded; encoded: the fields that are; none: all. present: rows for which it is not true have no value."""
+    relation: whose rows it writes; empty: the only one that nothing reads. keeps: whether it is the changelog of that
+    relation, a table, from which it is rebuilt. schema: the subject of the schema with which the value is encoded; encoded:
+    the fields that are; none: all. present: rows for which it is not true have no value."""
 
     name: str
     topic: str
@@ -76,6 +77,7 @@ class Output:
     encoded: tuple[str, ...] = ()
     present: Expression | None = None
     stores: Stores | None = field(default=None, metadata=ASIDE)
+    keeps: bool = field(default=False, metadata=ASIDE)
 
     def at(self, entry: str = "") -> str:
         """File and line of one of its entries, or else of the output."""
@@ -88,7 +90,8 @@ class Output:
 
     def may_share(self) -> bool:
         """Whether the output may share a query with others."""
-        return self.target is None and self.aggregate is None and not self.operators and self.stores is None
+        plain = self.target is None and self.aggregate is None and not self.operators
+        return plain and self.stores is None and not self.keeps
 
     def topics(self) -> tuple[str, ...]:
         """The topics that it may write to, as far as the pipeline names them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from barnabas.pipelines.plan.changelogs import changelogs_read
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.plan.graph import Plan
 from barnabas.pipelines.plan.outputs import DeadLetters, Output
@@ -14,7 +15,8 @@ from barnabas.pipelines.plan.sources import Source
 @dataclass(frozen=True, slots=True)
 class Query:
     """One streaming query. sends: the relations whose failed records it sends to the dead letters. only_dead: it sends
-    only failed records. more: other outputs that share it, all to topics. alone: the pipeline has no other query."""
+    only failed records. more: other outputs that share it, all to topics. alone: the pipeline has no other query. plan: what
+    it runs, if that is not the pipeline's own plan: of tables with a changelog it reads that."""
 
     name: str
     output: Output
@@ -22,6 +24,7 @@ class Query:
     only_dead: bool = False
     more: tuple[Output, ...] = ()
     alone: bool = True
+    plan: Plan | None = field(default=None, repr=False, compare=False)
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -38,6 +41,11 @@ class Query:
         """Whether rows never change once written: Spark's output mode is append then, otherwise update."""
         aggregate = self.output.aggregate
         return self.only_dead or aggregate is None or aggregate.emit == "final"
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it writes the changelog of a table."""
+        return self.output.keeps and not self.only_dead
 
     @property
     def destination(self) -> str:
@@ -115,7 +123,16 @@ class PipelineSpec:
             if output.aggregate is not None and output.operators:
                 found.append(Query(f"{output.name}.dead-letters", output, only_dead=True))
         found += self._burials(covered)
-        return tuple(replace(query, alone=len(found) == 1) for query in found)
+        return tuple(replace(query, alone=len(found) == 1, plan=self._plan_of(query)) for query in found)
+
+    def plan_of(self, query: Query) -> Plan:
+        """What a query runs."""
+        return query.plan or self.plan
+
+    def _plan_of(self, query: Query) -> Plan | None:
+        own = query.relation if query.only_dead or query.keeps else ""
+        read = changelogs_read(self.plan, own)
+        return replace(self.plan, relations={**self.plan.relations, **read}) if read else None
 
     def _burials(self, covered: frozenset[str]) -> Iterator[Query]:
         """Queries that only send failed records that no other query sends, like those before a join or aggregate."""

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 
 from barnabas.pipelines.plan.expressions import Expression
 from barnabas.pipelines.plan.operators import Operator
+from barnabas.pipelines.plan.places import ASIDE
 from barnabas.pipelines.plan.schema import Key, RowKind, Schema
 from barnabas.pipelines.plan.sources import Source
 
@@ -154,7 +155,8 @@ class Aggregate(Operator):
 @dataclass(frozen=True, slots=True)
 class Relation:
     """A named set of rows. aggregate: applied to the rows after all operators. where: file and line of its entries.
-    named: false for the only relation of a pipeline that names none. schema, key and rows are found by `plan_of`."""
+    named: false for the only relation of a pipeline that names none. changelog: the compacted topic with its rows, if it is
+    a table that has one. schema, key and rows are found by `plan_of`."""
 
     name: str
     origin: Origin
@@ -163,6 +165,7 @@ class Relation:
     aggregate: Aggregate | None = None
     where: Mapping[str, str] = field(default_factory=dict, compare=False)
     named: bool = True
+    changelog: str = field(default="", metadata=ASIDE)
     schema: Schema = field(default_factory=Schema)
     key: Key | None = None
     rows: RowKind = RowKind.STREAM

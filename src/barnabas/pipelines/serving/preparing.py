@@ -74,13 +74,14 @@ def _prepare(spec: PipelineSpec, bootstrap: str) -> None:
 def _check_changelogs(client: BlockingClient, spec: PipelineSpec) -> None:
     """Raises PipelineError for a changelog topic that would lose the rows of keys that do not change."""
     for output in spec.outputs:
-        if not output.changelog:
+        topic, where = (output.topic, "") if output.keeps else (output.changelog, "view")
+        if not topic:
             continue
-        policy = client.topic_configs(output.changelog).get("cleanup.policy") or ""
+        policy = client.topic_configs(topic).get("cleanup.policy") or ""
         if "compact" not in policy or "delete" in policy:
             raise PipelineError(
-                f"{output.at('view')}: the changelog topic {output.changelog} has cleanup.policy={policy}, so it would lose "
-                f"the oldest rows: `barnabas config set topic {output.changelog} cleanup.policy=compact`, or name another"
+                f"{output.at(where)}: the changelog topic {topic} has cleanup.policy={policy}, so it would lose "
+                f"the oldest rows: `barnabas config set topic {topic} cleanup.policy=compact`, or name another"
             )
 
 

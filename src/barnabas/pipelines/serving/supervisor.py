@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.pipelines.compiler.queries import (
+    POLL_SECONDS,
     QueryReport,
     address_of,
     planned_queries,
@@ -274,13 +275,17 @@ class Supervisor:
         spec = managed.spec
         managed.brake.unlink(missing_ok=True)
         managed.queries = planned_queries(self.spark, spec, managed.checkpoints)
-        for query in managed.queries:
+        for query in sorted(managed.queries, key=lambda query: not query.keeps):
             report = QueryReport(query.name, query.destination)
             if managed.reports is not None:
                 report = managed.reports.setdefault(query.name, report)
             report.way = way_of(self.spark, spec, query)
             report.positions, report.reached = {}, None
-            managed.running.append((self._start_query(managed, query, report), report))
+            stream = self._start_query(managed, query, report)
+            managed.running.append((stream, report))
+            # What the queries that read a changelog process in a run that ends, its own query has to write first.
+            while managed.once and query.keeps and stream.isActive and managed.wanted is Wanted.RUNNING:
+                time.sleep(POLL_SECONDS)
             if managed.wanted is not Wanted.RUNNING:
                 break  # another thread waits for the lock to stop it
         managed.waiting_since, managed.target_since, managed.asked_at = None, None, 0.0

@@ -187,16 +187,20 @@ def row_encoder(spark: SparkSession, schema: Any) -> Any:
         spark.conf.set(JAVA_TIMES, str(before))
 
 
-def with_state(data: DataFrame, key: str, processor: Any, schema: Any) -> DataFrame:
-    """What a StatefulProcessor makes of the rows of each key. schema: of its results."""
+def with_state(
+    data: DataFrame, key: str, processor: Any, schema: Any, before: DataFrame | None = None
+) -> DataFrame:
+    """What a StatefulProcessor makes of the rows of each key. schema: of its results. before: rows with the key, of which it
+    makes its state before the first micro-batch."""
     from pyspark.sql import DataFrame as SparkDataFrame
 
     spark = data.sparkSession
     streaming: Any = spark._jvm.org.apache.spark.sql.streaming
     timeless = getattr(streaming.TimeMode, "None")()
     out = row_encoder(spark, schema)
-    made = _by_key(data, key).transformWithState(processor, timeless, streaming.OutputMode.Append(), out)
-    return SparkDataFrame(made, spark)
+    given = [processor, timeless, streaming.OutputMode.Append()]
+    given += [out] if before is None else [_by_key(before, key), out, row_encoder(spark, before.schema)]
+    return SparkDataFrame(_by_key(data, key).transformWithState(*given), spark)
 
 
 def by_key(data: DataFrame, key: str, function: Any) -> DataFrame:

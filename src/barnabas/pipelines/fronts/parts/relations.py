@@ -14,6 +14,10 @@ relations:
   hours:
     from: paid
     aggregate: {window: {every: 1 hour, as: hour}, by: [customer], compute: {orders: count(*)}}
+  totals:
+    from: paid
+    aggregate: {by: [customer], compute: {orders: count(*)}}
+    changelog: totals                                  # a compacted topic from which the table is rebuilt
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Choice, Duration, Either, Group, Named, Several, Shape, Text
 from barnabas.pipelines.fronts.parts.common import AGGREGATE, STEP_LIST, read_aggregate, read_name, read_steps
 from barnabas.pipelines.kinds.sources import SOURCES
+from barnabas.pipelines.kinds.sources.topics import topic_name
 from barnabas.pipelines.plan.operators import Operator
 from barnabas.pipelines.plan.relations import (
     Aggregate,
@@ -87,6 +92,7 @@ RELATION: Final = Group(
         "join": JOIN,
         **WORK,
         "aggregate": AGGREGATE,
+        "changelog": Text("a compacted topic for the rows of this table, from which it is rebuilt"),
     },
     "rows that are made from other rows",
     one_of=("from", "union", "join"),
@@ -130,7 +136,8 @@ def _made(
         time = EventTime(entry["of"].text(), entry["late"].text(), found["time"].where)
     aggregate: Aggregate | None = read_aggregate(found["aggregate"]) if "aggregate" in found else None
     where = {"": item.where, "origin": item.where, **{entry: value.where for entry, value in found.items()}}
-    return Relation(name, origin, operators, time, aggregate, {**where, **places})
+    changelog = topic_name(found["changelog"]) if "changelog" in found else ""
+    return Relation(name, origin, operators, time, aggregate, {**where, **places}, changelog=changelog)
 
 
 def _relation(name: str, item: Item) -> Relation:

@@ -65,6 +65,23 @@ final class Group {
         new Object[] {Long.valueOf(rows), bytes.toByteArray(), RowFactory.create(kept.toArray())});
   }
 
+  /** All that is kept: its state, and each kept value with its number. */
+  Row whole() {
+    Row state = state();
+    Object[] all = new Object[3 + values.length];
+    for (int i = 0; i < 3; i++) all[i] = state.get(i);
+    for (int i = 0; i < values.length; i++) {
+      ArrayList pairs = new ArrayList();
+      scala.collection.Iterator found = values[i].iterator();
+      while (found.hasNext()) {
+        scala.Tuple2 pair = (scala.Tuple2) found.next();
+        pairs.add(RowFactory.create(new Object[] {((Row) pair._1()).get(0), pair._2()}));
+      }
+      all[3 + i] = scala.jdk.javaapi.CollectionConverters.asScala(pairs).toSeq();
+    }
+    return RowFactory.create(all);
+  }
+
   void add(Row given, int sign) {
     rows += sign;
     for (int i = 0; i < values.length; i++) {

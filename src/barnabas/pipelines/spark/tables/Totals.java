@@ -14,22 +14,24 @@ import org.apache.spark.sql.streaming.*;
  *
  * <p>calls: for each aggregate `function:number of its value:number of its kept values, or -1:type`, separated by blanks.
  * kept: the encoders of the kept values. each: whether every change makes a
- * result, not only the last of a micro-batch.
+ * result, not only the last of a micro-batch. told: whether a result is followed by what its group keeps; then each
+ * micro-batch makes a result of a group, because what it keeps may have changed although its result has not.
  */
-public class Totals extends StatefulProcessor {
+public class Totals extends StatefulProcessorWithInitialState {
   private final Encoder state;
   private final Object[] kept;
   private final String calls;
-  private final boolean each;
+  private final boolean each, told;
   private transient ValueState totals;
   private transient MapState[] values;
   private transient Call[] parsed;
 
-  public Totals(Encoder state, Object[] kept, String calls, Boolean each) {
+  public Totals(Encoder state, Object[] kept, String calls, Boolean each, Boolean told) {
     this.state = state;
     this.kept = kept;
     this.calls = calls;
     this.each = each.booleanValue();
+    this.told = told.booleanValue();
   }
 
   public void init(OutputMode outputMode, TimeMode timeMode) {
@@ -61,10 +63,34 @@ public class Totals extends StatefulProcessor {
       group.add(row.getStruct(Change.PAYLOAD), row.getInt(Change.SIGN));
       if (each || last == null || Change.ORDER.compare(last, row) < 0) last = row;
     }
-    changed(out, (Row) key, last, before, group);
+    if (!told) changed(out, (Row) key, last, before, group);
     if (group.rows == 0) totals.clear();
     else totals.update(group.state());
+    if (told) told(out, (Row) key, last.getStruct(Change.CHANGE), before, group);
     return Change.scalaOf(out);
+  }
+
+  /** A group as it was before the first micro-batch: its key, and what it kept (see Group.whole). */
+  public void handleInitialState(Object key, Object before, TimerValues timers) {
+    Row kept = ((Row) before).getStruct(1);
+    totals.update(RowFactory.create(new Object[] {kept.get(0), kept.get(1), kept.get(2)}));
+    for (int i = 0; i < values.length; i++) {
+      java.util.List pairs = kept.getList(3 + i);
+      for (int j = 0; j < pairs.size(); j++) {
+        Row pair = (Row) pairs.get(j);
+        values[i].updateValue(RowFactory.create(new Object[] {pair.get(0)}), pair.get(1));
+      }
+    }
+  }
+
+  private static void told(ArrayList out, Row key, Row change, Row before, Group group) {
+    Row now = group.result();
+    if (before != null) out.add(with(made(-1, change, out.size(), key, before), null));
+    if (now != null) out.add(with(made(1, change, out.size(), key, now), group.whole()));
+  }
+
+  private static Row with(Row row, Row state) {
+    return RowFactory.create(new Object[] {row.get(0), row.get(1), row.get(2), row.get(3), state});
   }
 
   private static java.util.Iterator java(scala.collection.Iterator rows) {

@@ -7,7 +7,7 @@ two rows of a table have the same. Change.java says in which order the operators
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 )
 
 from barnabas.pipelines.plan.aggregates import RESULT
+from barnabas.pipelines.spark.exact_json import json_text
 from barnabas.pipelines.spark.frame import CHANGE, ID, SIGN, quoted
 from barnabas.pipelines.spark.private import by_key, java_array, row_encoder, with_state
 from barnabas.pipelines.spark.tables.classes import made
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BAD: Final = "_bad"
+STATE: Final = "_state"
 RIGHT: Final = "_right."
 THERE: Final = "_there"
 """Whether a pair has a left row."""
@@ -121,12 +123,24 @@ class Total:
         return DataType.fromDDL(self.kind)
 
 
+Before = Callable[[StructType], "DataFrame"]
+"""Loads what groups kept before a query began. It is given the type of what is told of a group (STATE), and returns a data
+frame with these columns."""
+
+
 def totalled(
-    rows: DataFrame, groups: Mapping[str, Column], totals: Sequence[Total], *, each: bool
+    rows: DataFrame,
+    groups: Mapping[str, Column],
+    totals: Sequence[Total],
+    *,
+    each: bool,
+    told: bool = False,
+    before: Before | None = None,
 ) -> DataFrame:
     """The results of the rows' groups, as a table with SIGN, CHANGE, the columns of the groups, `RESULT` with the number of
     each aggregate, and BAD: the number of one whose result does not fit its type, else null. each: whether every change
-    makes a result, not only the last of a micro-batch."""
+    makes a result, not only the last of a micro-batch. told: whether each result says in STATE what its group keeps, as
+    JSON, null for one that is gone; a group then has a result for every micro-batch that concerns it."""
     spark, signed = rows.sparkSession, SIGN in rows.columns
     key = F.struct(
         *[column.alias(f"g{i}") for i, column in enumerate(groups.values())] or [F.lit(0).alias("g")]
@@ -159,18 +173,28 @@ def totalled(
         java_array(spark, "java.lang.Object", encoders),
         calls,
         each,
+        told,
     )
     results = [StructField(f"r{i}", totals[i].result(kind)) for i, kind in enumerate(kinds)]
     fields = [
         StructField("key", given.schema["k"].dataType),
         StructField("result", StructType([*results, StructField("bad", IntegerType())])),
     ]
-    made_rows = with_state(given, "k", operator, _result(given, *fields))
+    pairs = [StructType([StructField("v", kept[i]), StructField("n", LongType())]) for i in range(len(kept))]
+    values = [StructField(f"v{i}", ArrayType(pair)) for i, pair in enumerate(pairs)]
+    whole = StructType([*state, *values])
+    if told:
+        fields.append(StructField("state", whole))
+    group = StructType([StructField("k", given.schema["k"].dataType), StructField("state", whole)])
+    known = None if before is None else before(group)
+    made_rows = with_state(given, "k", operator, _result(given, *fields), known)
     columns = [F.col("key")[f"g{i}"].alias(name) for i, name in enumerate(groups)]
     columns += [F.col("result")[f"r{i}"].alias(f"{RESULT}{i}") for i in range(len(totals))]
-    return made_rows.select(
-        F.col("sign").alias(SIGN), F.col("change").alias(CHANGE), *columns, F.col("result")["bad"].alias(BAD)
-    )
+    columns.append(F.col("result")["bad"].alias(BAD))
+    if told:
+        whole_group = F.struct(F.col("key").alias("k"), F.col("state"))
+        columns.append(F.when(F.col("state").isNotNull(), json_text(made_rows, whole_group)).alias(STATE))
+    return made_rows.select(F.col("sign").alias(SIGN), F.col("change").alias(CHANGE), *columns)
 
 
 def net(rows: DataFrame, key: Column, passes: Column) -> DataFrame:
