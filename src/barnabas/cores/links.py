@@ -132,6 +132,10 @@ class LinkSpec:
             and not _matches(self.topics_exclude, name)
         )
 
+    def lets_go(self, topic: str) -> bool:
+        """Whether a topic that may still be mirrored is to become one like any other."""
+        return self.state == PROMOTED or topic in self.promoted
+
     def takes_group(self, name: str) -> bool:
         """Whether the offsets of a group are copied."""
         return _matches(self.groups, name) and not _matches(self.groups_exclude, name)

@@ -201,7 +201,7 @@ class Link:
                 break
         for (topic, index), mirror in list(self.mirrors.items()):
             row = found.get(topic)
-            if mirror.stopped:
+            if mirror.stopped or self.spec.lets_go(topic):
                 continue
             if row is None or row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 mirror.reason = "the topic does not exist in the source"

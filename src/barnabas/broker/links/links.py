@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.links.promoting import abort_open, describe
+from barnabas.broker.links.promoting import abort_open, describe, finish
 from barnabas.broker.net.peers import PeerLost
 from barnabas.client.errors import ClientError
 from barnabas.cores.links import KIND, LinkedTopic, LinkSpec, decide_epochs, linked_topics
@@ -110,13 +110,13 @@ class Links:
             for name, link in self._links.items():
                 if leads and linked is not None and linked.link == name:
                     link.follow(partition, linked)
+                    if link.spec.lets_go(partition.topic):
+                        self._end_transactions(partition)
                 elif key in link.mirrors:
                     link.forget(key)
-                    if leads and linked is None:
-                        self._end_transactions(partition)
 
     def _end_transactions(self, partition: Partition) -> None:
-        """A copy has become a topic like any other."""
+        """A copy is to become a topic like any other: before it does, so that no stop of a broker leaves any open."""
         try:
             ended = abort_open(partition)
         except ApiError as error:
@@ -169,6 +169,7 @@ class Links:
         if not self.controller.is_certain:
             return
         if self.controller.in_office:
+            await finish(self, link.name)
             await Upkeep(self).tend(link)
         else:
             link.problems.clear()  # the controller names them

@@ -3,6 +3,10 @@
 A promotion raises the leader epochs far above the source's, waits until the leaders are in them, and only then lets clients
 write: records that are written here differ from the source's by their epochs, whatever happens there, so that the source can
 become a copy of this cluster later and is cut where the two have parted.
+
+One change of the link's definition decides that topics are promoted. Before it, nothing has happened after which mirroring
+could not go on; after it, the controller does the rest, as often as it takes: leaders cease to copy and end the transactions
+that are open, and topics in which none is open are let go.
 """
 
 from __future__ import annotations
@@ -47,6 +51,8 @@ log = logging.getLogger("barnabas.links")
 EPOCHS_KNOWN_S: Final = 10.0
 POLL_S: Final = 0.05
 NAMED_MAX: Final = 3
+ENDING: Final = "ending"
+"""The state of a copy that is promoted while its last records are not on all replicas yet."""
 
 
 class Surroundings(Protocol):
@@ -90,7 +96,10 @@ def _is_secret(option: str) -> bool:
 def _row(link: Link, mirror: Mirror, now_ms: int) -> LinkPartition:
     own = mirror.ends
     state, reason = mirror.state, mirror.stopped or mirror.reason
-    if not link.copies:
+    if link.spec.lets_go(mirror.partition.topic):
+        # What was appended last may still get lost with this broker.
+        state = PROMOTED if mirror.partition.high_watermark >= own.end else ENDING
+    elif not link.copies:
         state = link.spec.state
     elif link.reason and not reason:
         state, reason = WAITING, link.reason
@@ -157,23 +166,56 @@ async def promote(
     rows = {key: row for key, row in (await links.partitions_of(name)).items() if key[0] in set(chosen)}
     tails = [_tail(row) for row in rows.values()]
     _require_leaders(chosen, controller.image, rows)
+    fresh = {key: row for key, row in rows.items() if not spec.lets_go(key[0])}
     if not without_source:
-        _require_caught_up(name, rows)
+        _require_caught_up(name, fresh)
     if validate_only:
         return tails
-    wanted = {key: promoted_epoch(row.leader_epoch, row.source_epoch) for key, row in rows.items()}
+    wanted = {key: promoted_epoch(row.leader_epoch, row.source_epoch) for key, row in fresh.items()}
     await links.raise_epochs(wanted)
     rows = await _await_epochs(links, name, wanted)
-    for topic in chosen:
-        await controller.options.set_link(topic, "")
     ended = (
         replace(spec, state=PROMOTED)
         if topics is None
         else replace(spec, promoted=spec.promoted | set(chosen))
     )
     await controller.options.alter_link(name, lambda _: ended.texts())
-    log.info("topics of a link were promoted", extra={"link": name, "topics": len(chosen)})
+    log.info("topics of a link are promoted", extra={"link": name, "topics": len(chosen)})
+    await _await_finished(links, name, chosen)
     return [_tail(rows.get((tail.topic, tail.partition)) or tail) for tail in tails]
+
+
+async def finish(links: Surroundings, name: str) -> None:
+    """Let go of the topics of a link that are promoted and in which nothing is open any more. Raises ApiError."""
+    image = links.controller.image
+    texts = image.config(KIND, name)
+    if not texts:
+        return
+    spec = LinkSpec.of(name, texts)
+    topics = [topic for topic in linked_topics(image, name) if spec.lets_go(topic)]
+    rows = await links.partitions_of(name) if topics else {}
+    for topic in topics:
+        parts = [rows.get((topic, index)) for index in image.topics[topic].partitions]
+        if all(row is not None and row.state == PROMOTED and not row.open_transactions for row in parts):
+            await links.controller.options.set_link(topic, "")
+
+
+async def _await_finished(links: Surroundings, name: str, topics: Collection[str]) -> None:
+    """Returns when clients may write to these topics. Raises ApiError REQUEST_TIMED_OUT."""
+    loop = asyncio.get_running_loop()
+    give_up_s = loop.time() + EPOCHS_KNOWN_S
+    while True:
+        await finish(links, name)
+        left = [topic for topic in topics if topic in linked_topics(links.controller.image, name)]
+        if not left:
+            return
+        if loop.time() > give_up_s:
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{', '.join(left[:NAMED_MAX])} cannot be written to yet: not all leaders have ended what was open. The "
+                f"promotion is decided, and goes on by itself; see: barnabas mirror link status {name}",
+            )
+        await asyncio.sleep(POLL_S)
 
 
 def _tail(row: LinkPartition | LinkTail) -> LinkTail:
@@ -241,7 +283,7 @@ async def _await_epochs(
 
 
 def abort_open(partition: Partition) -> int:
-    """End the transactions that are open in a copy that has become a topic like any other: their coordinator is in another
+    """End the transactions that are open in a copy that is to become a topic like any other: their coordinator is in another
     cluster. Returns how many. Raises ApiError."""
     producers = partition.log.core.producers
     opened = [producers.get(producer_id) for producer_id in list(producers.ongoing.values())]
@@ -252,6 +294,7 @@ def abort_open(partition: Partition) -> int:
                 False,
                 CoordinatorEpoch(max(producer.coordinator_epoch, 0)),
                 0,
+                in_copy=True,
             )
     return len(opened)
 

@@ -138,11 +138,20 @@ class Partition(Replica):
         return self._promise(base_offset, self.log.core.log_end_offset, -1, True)
 
     def append_marker(
-        self, producer: Producer, commit: bool, coordinator_epoch: CoordinatorEpoch, transaction_version: int
+        self,
+        producer: Producer,
+        commit: bool,
+        coordinator_epoch: CoordinatorEpoch,
+        transaction_version: int,
+        *,
+        in_copy: bool = False,
     ) -> Acknowledgement:
-        """Append the end of a producer's transaction. Raises ApiError with nothing appended."""
+        """Append the end of a producer's transaction. in_copy: also to a mirrored topic, which is about to be promoted.
+
+        Raises ApiError with nothing appended.
+        """
         self._require_leader()
-        if self.config.barnabas_link:
+        if self.config.barnabas_link and not in_copy:
             raise refuse_write(self.topic, self.config.barnabas_link)
         now_ms = self._surroundings.clock.now_ms()
         batch = build_marker(
