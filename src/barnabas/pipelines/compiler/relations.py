@@ -60,7 +60,7 @@ from barnabas.pipelines.spark.frame import (
 from barnabas.pipelines.spark.outgoing import json_value
 from barnabas.pipelines.spark.packed import packed_stages, takes_packs
 from barnabas.pipelines.spark.private import knows_charset
-from barnabas.pipelines.spark.tables.operators import RIGHT, Before, joined, kept_table
+from barnabas.pipelines.spark.tables.operators import RIGHT, Before, Past, joined, kept_table
 
 Load = Callable[[Relation, bool], DataFrame]
 """Loads the rows of a relation from its source. The second argument is false for a table, whose rows are kept: a replay
@@ -374,7 +374,15 @@ def _with_table(plan: Plan, wanted: Join, left: Frame, right: Frame, both: set[s
             good = good.select(*OF_TABLE, *[F.col(quoted(name)) for name in frame.fields])
         sides.append(good)
     on = [(F.col(quoted(ours)), F.col(quoted(theirs))) for ours, theirs in wanted.on.items()]
-    pairs = joined(sides[0], sides[1], on, wanted.kind, stream=not left.signed)
+    past = None
+    if wanted.as_of:
+        if left.kind(time := left.source(wanted.as_of, place)) != "timestamp":
+            fail(
+                place,
+                f"as_of: {wanted.as_of} is {left.kind(time)}, not a timestamp: use a time or convert step before",
+            )
+        past = Past(F.coalesce(time, F.col("_timestamp")), wanted.history)
+    pairs = joined(sides[0], sides[1], on, wanted.kind, stream=not left.signed, past=past)
     if left.signed:
         return _of_tables(wanted, left, right, pairs, both)
     if EVENT in left.data.columns:  # the operator does not pass on that Spark has a watermark for it

@@ -58,6 +58,10 @@ def _check_join(plan: Plan, relation: Relation, join: Join) -> None:
         raise PipelineError(
             f"{where}: {name}: {join.left} is a table: name the stream as left and the table as right"
         )
+    if join.as_of and (plan.is_table(join.left) or not plan.is_table(join.right)):
+        raise PipelineError(
+            f"{relation.at('as_of')}: {name}: as_of is for a stream (left) with a table (right)"
+        )
     if plan.is_table(join.right):
         if join.within is not None:
             raise PipelineError(

@@ -123,7 +123,13 @@ def _kept_before_aggregate(plan: Plan, relation: Relation) -> Iterator[tuple[str
         tables = [plan.is_table(side) for side in origin.inputs]
         yield (
             f"{relation.name}/join",
-            ["join", _plain(origin.on), origin.kind, *(tables if any(tables) else ())],
+            [
+                "join",
+                _plain(origin.on),
+                origin.kind,
+                *(tables if any(tables) else ()),
+                *(["as of"] if origin.as_of else []),
+            ],
         )
     for operator in relation.operators:
         yield from _meaning(operator)

@@ -70,7 +70,9 @@ class Bounds:
 @dataclass(frozen=True, slots=True)
 class Join:
     """Pairs of rows. on: fields of the left side, each with the field of the right side that it must equal. kind:
-    inner, left, right or full. within: None if the right side is a table. prefix: of the right side's field names."""
+    inner, left, right or full. within: None if the right side is a table. prefix: of the right side's field names. as_of:
+    the field of a stream with the time at which a row of the table is wanted; empty: as the table is. history: how long the
+    table's earlier rows are kept for that, in seconds."""
 
     left: str
     right: str
@@ -78,6 +80,8 @@ class Join:
     kind: str = "inner"
     within: Bounds | None = None
     prefix: str = ""
+    as_of: str = field(default="", metadata=ASIDE)
+    history: float = field(default=0.0, metadata=ASIDE)
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from barnabas.pipelines.entries.document import Item
+from barnabas.pipelines.entries.document import Item, duration_seconds
 from barnabas.pipelines.entries.shapes import Choice, Duration, Either, Group, Named, Several, Shape, Text
 from barnabas.pipelines.fronts.parts.common import AGGREGATE, STEP_LIST, read_aggregate, read_name, read_steps
 from barnabas.pipelines.kinds.sources import SOURCES
@@ -81,9 +81,14 @@ JOIN: Final = Group(
             ("inner", "left", "right", "full"), "which rows without a partner are kept; default inner: none"
         ),
         "prefix": Text("put before the names of the right side's fields"),
+        "as_of": Text(
+            "of a stream with a table: the field with the time as of which it is joined; default: now"
+        ),
+        "history": Duration("how long earlier rows of the table are kept for as_of"),
     },
     "pairs of rows",
     required=("left", "right", "by"),
+    needs={"history": "as_of", "as_of": "history"},
 )
 RELATION: Final = Group(
     {
@@ -179,4 +184,6 @@ def _join(item: Item) -> Join:
         found["kind"].text() if "kind" in found else "inner",
         within,
         found["prefix"].text() if "prefix" in found else "",
+        found["as_of"].text() if "as_of" in found else "",
+        duration_seconds(found["history"].text()) if "history" in found else 0.0,
     )

@@ -169,6 +169,8 @@ class Interpreter:
             if not self.plan.is_table(origin.right):
                 yield from self._joined(below, origin).take(row, left=name == origin.left)
                 return
+            if origin.as_of:
+                raise NotInterpreted("a join with a table as of a time")
             pairs = _pairs(origin, {"": row}, self.table(origin.right), self._names(origin.right))
             yield from (dict(pair) for pair in pairs.values())
 

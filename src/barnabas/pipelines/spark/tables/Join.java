@@ -71,7 +71,7 @@ public class Join extends StatefulProcessor {
     }
   }
 
-  private static boolean anyNull(Row key) {
+  static boolean anyNull(Row key) {
     for (int i = 0; i < key.length(); i++) {
       if (key.isNullAt(i)) return true;
     }

@@ -56,12 +56,26 @@ def kept_table(rows: DataFrame) -> DataFrame:
     return changes.select(F.col("sign").alias(SIGN), F.col("change").alias(CHANGE), "record.*")
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """at: when a row of a stream wants the rows of a table. history: how long earlier ones are kept, in seconds."""
+
+    at: Column
+    history: float
+
+
 def joined(
-    left: DataFrame, right: DataFrame, on: Sequence[tuple[Column, Column]], kind: str, *, stream: bool
+    left: DataFrame,
+    right: DataFrame,
+    on: Sequence[tuple[Column, Column]],
+    kind: str,
+    *,
+    stream: bool,
+    past: Past | None = None,
 ) -> DataFrame:
     """Pairs of the rows of two tables, or of a stream (left) and a table, whose keys in `on` are equal. kind: inner, left,
     right or full. The columns of the right side are called `_right.NAME`; those of a missing side are null. Pairs of tables
-    have SIGN and CHANGE."""
+    have SIGN and CHANGE. past: of a stream, if it meets the rows that the table had at a time."""
     spark = left.sparkSession
     keys = [F.struct(*[pair[side].alias(f"k{i}") for i, pair in enumerate(on)]) for side in (0, 1)]
     packed = [F.struct(*[F.col(quoted(name)) for name in data.columns]) for data in (left, right)]
@@ -72,7 +86,8 @@ def joined(
 
     def given(data: DataFrame, side: int, key: Column) -> DataFrame:
         plain = stream and side == 0
-        cause = _cause("_timestamp", "_topic", "_partition", "_offset") if plain else F.col(CHANGE)
+        at = "_timestamp" if past is None else past.at
+        cause = _cause(at, "_topic", "_partition", "_offset") if plain else F.col(CHANGE)
         rows = [F.lit(None).cast(kind).alias(name) for name, kind in zip(("l", "r"), own, strict=True)]
         rows[side] = packed[side].alias(("l", "r")[side])
         return data.select(
@@ -87,7 +102,13 @@ def joined(
     both = given(left, 0, keys[0]).union(given(right, 1, keys[1]))
     encoders = [row_encoder(spark, kind) for kind in own]
     how = [kind in ("left", "full"), kind in ("right", "full")]
-    operator = made(spark, "Join", *encoders, stream, *how)
+    if past is None:
+        operator = made(spark, "Join", *encoders, stream, *how)
+    else:
+        names = {"from": LongType(), "id": BinaryType(), "gone": BooleanType(), "row": own[1]}
+        version = StructType([StructField(name, type_) for name, type_ in names.items()])
+        history_us = str(round(past.history * 1_000_000))
+        operator = made(spark, "AsOf", row_encoder(spark, version), how[0], history_us)
     fields = [StructField("l", own[0]), StructField("r", own[1])]
     pairs = with_state(both, "k", operator, _result(both, *fields))
     columns = [F.col("l")[name].alias(name) for name in left.columns if name not in (SIGN, CHANGE)]
@@ -211,8 +232,8 @@ def net(rows: DataFrame, key: Column, passes: Column) -> DataFrame:
     return last.select(*[F.col("row")[name].alias(name) for name in names])
 
 
-def _cause(timestamp: str, topic: str, partition: str, offset: str) -> Column:
-    at = F.coalesce(F.unix_micros(F.col(timestamp)), F.lit(0))
+def _cause(timestamp: Column | str, topic: str, partition: str, offset: str) -> Column:
+    at = F.coalesce(F.unix_micros(timestamp), F.lit(0))
     place = [F.coalesce(F.col(partition), F.lit(0)), F.coalesce(F.col(offset).cast("bigint"), F.lit(0))]
     return F.struct(
         at.alias("at"),
