@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--soak-minutes",
         type=float,
         default=20,
-        help="how long the faults of tests/soak/test_pipelines.py go on",
+        help="how long the faults of tests/soak/test_pipelines.py and tests/connect/test_changes_killed.py go on",
     )
     parser.addoption(
         "--seed", type=int, default=None, help="the one history that tests/sim/broker runs and tells"

@@ -167,6 +167,34 @@ def test_lines_of_a_file_become_records_and_lines_again(
         }
 
 
+def test_polls_of_an_interval_share_a_transaction(
+    worker: Worker, bootstrap: str, name: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("".join(f"{number}\n" for number in range(100)))
+    interval = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "300"}
+    worker.create(
+        name, connector_class="FileStreamSource", file=str(source), topic=name, batch_size="10", **interval
+    )
+    assert len(values(bootstrap, name, 100)) == 100
+    partition = [{"partition": {"filename": str(source)}, "offset": {"position": source.stat().st_size}}]
+    until(
+        lambda: worker.ask("GET", f"/connectors/{name}/offsets")["offsets"] == partition, "offsets are stored"
+    )
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends"})
+    markers = consumer.get_watermark_offsets(TopicPartition(name, 0), 10)[1] - 100
+    consumer.close()
+    assert 1 <= markers < 10  # with transactions of one poll there are ten
+    assert worker.call("PUT", f"/connectors/{name}/stop").status_code == 204
+    refused = worker.call(
+        "PUT",
+        f"/connectors/{name}/config",
+        {"connector.class": "FileStreamSource", "topic": name, "transaction.boundary": "connector"},
+    )  # fmt: skip
+    assert refused.status_code == 400
+    assert "Use poll or interval" in refused.json()["message"]
+
+
 def test_offsets_are_set_while_a_connector_is_stopped(
     worker: Worker, bootstrap: str, name: str, tmp_path: Path
 ) -> None:

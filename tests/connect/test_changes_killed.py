@@ -1,9 +1,14 @@
-"""The worker and the database are killed, again and again, while changes come. Each change is in the topic once."""
+"""The worker, the database and the broker are killed, and the network to the database is cut, again and again while changes
+come. Each change is in the topic once.
+
+    pytest -m soak --soak-minutes 30 tests/connect/test_changes_killed.py
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -27,9 +32,11 @@ from tests.support.databases import (
     Postgres,
     new_folder,
 )
+from tests.support.process import BrokerProcess
+from tests.support.relay import Relay
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
-ROUNDS = 6
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(4500)]
+OUTAGE_S = 3.0
 COMMAND = "import sys; from barnabas.kafka_tools.connect_worker import standalone; sys.exit(standalone(sys.argv[1:]))"
 
 
@@ -62,9 +69,10 @@ class Victim:
                 "database.include.list": "inv",
                 "include.schema.changes": "false",
             }
+        self.relay = Relay(self.server.port)
         self.config |= {
             "database.hostname": "127.0.0.1",
-            "database.port": str(self.server.port),
+            "database.port": str(self.relay.port),
             "max.batch.size": "50",
         }
 
@@ -80,6 +88,7 @@ class Victim:
         self.server.start()
 
     def close(self) -> None:
+        self.relay.close()
         with contextlib.suppress(Exception):
             self.server.stop("immediate") if self.kind == "postgres" else self.server.kill()
 
@@ -160,8 +169,58 @@ def values(bootstrap: str, topic: str, enough: Callable[[list[dict]], bool]) -> 
     return found
 
 
-def test_each_change_once(victim, broker, tmp_path):
-    name = f"killed-{victim.kind}"
+class Faults:
+    """Each ends when what was broken is there again, but for connections, which clients have to open anew."""
+
+    def __init__(self, victim: Victim, worker: Standalone, broker: BrokerProcess) -> None:
+        self.victim, self.worker, self.broker = victim, worker, broker
+        self.all = (
+            self.kill_worker,
+            self.kill_database,
+            self.kill_broker,
+            self.cut_network,
+            self.hold_network,
+        )
+
+    def kill_worker(self) -> None:
+        self.worker.kill()
+        self.worker.start()
+
+    def kill_database(self) -> None:
+        self.victim.kill()
+
+    def kill_broker(self) -> None:
+        self.broker.kill()
+        self.broker.start()
+
+    def cut_network(self) -> None:
+        self.victim.relay.cut()
+        time.sleep(OUTAGE_S)
+        self.victim.relay.mend()
+
+    def hold_network(self) -> None:
+        self.victim.relay.hold()
+        time.sleep(OUTAGE_S)
+        self.victim.relay.cut()
+        self.victim.relay.mend()
+
+
+def faults_while_changes_come(faults: Faults, log: str, minutes: float) -> Counter[str]:
+    """Until the time is over, and each fault was there once. How often each came."""
+    chance, counts = random.Random(34), Counter[str]()
+    end, bootstrap = time.monotonic() + minutes * 60, faults.broker.bootstrap
+    while time.monotonic() < end or len(counts) < len(faults.all):
+        before = end_of(bootstrap, log)
+        until(lambda before=before: end_of(bootstrap, log) > before + 20, "changes come", deadline_s=180)
+        fewest = min(counts[fault.__name__] for fault in faults.all)
+        fault = chance.choice([f for f in faults.all if counts[f.__name__] <= fewest + 1])
+        counts[fault.__name__] += 1
+        fault()
+    return counts
+
+
+def test_each_change_once(victim, own_broker, tmp_path, request):
+    name, broker = f"killed-{victim.kind}", own_broker()
     worker = Standalone(broker.bootstrap, name, {**victim.config, "topic.prefix": name}, tmp_path)
     log, last = f"{name}.inv.log", f"{name}.inv.last"
     ended = threading.Event()
@@ -170,29 +229,21 @@ def test_each_change_once(victim, broker, tmp_path):
     try:
         until(lambda: end_of(broker.bootstrap, last) > 0, "the snapshot has been read", deadline_s=120)
         writer.start()
-        for number in range(ROUNDS):
-            before = end_of(broker.bootstrap, log)
-            until(
-                lambda before=before: end_of(broker.bootstrap, log) > before + 20,
-                "changes come",
-                deadline_s=120,
-            )
-            if number % 2:
-                victim.kill()
-            else:
-                worker.kill()
-                worker.start()
+        counts = faults_while_changes_come(
+            Faults(victim, worker, broker), log, request.config.getoption("--soak-minutes")
+        )
         ended.set()
         writer.join()
         rows = {row[0] for row in victim.run("SELECT n FROM inv.log")}
+        print(f"{victim.kind}: {len(rows)} transactions, {dict(counts)}")
         found = values(
             broker.bootstrap, log, lambda found: len({v["after"]["n"] for v in found}) >= len(rows)
         )
         time.sleep(2)
         found = values(broker.bootstrap, log, lambda found: len(found) >= len(rows))
-        counts = Counter(value["after"]["n"] for value in found)
-        assert set(counts) == rows
-        assert [n for n, count in counts.items() if count > 1] == []
+        told = Counter(value["after"]["n"] for value in found)
+        assert set(told) == rows
+        assert [n for n, count in told.items() if count > 1] == []
         assert [value["after"]["n"] for value in found] == sorted(rows)
         updates = values(broker.bootstrap, last, lambda found: len(found) > len(rows))
         assert [v["after"]["n"] for v in updates if v["op"] == "u"] == sorted(rows)

@@ -123,6 +123,10 @@ class SourceConnector(Connector):
     leaves_no_trace: ClassVar[bool] = False
     """Whether records may be polled only to be looked at: nothing is taken from the other side or created there."""
 
+    waits_for_commits: ClassVar[bool] = False
+    """Whether a poll may do what must only happen once the records before `offset` are committed, like deleting a file: then
+    transaction.boundary=interval is refused, with which several polls share a transaction."""
+
     polls_together: ClassVar[bool] = False
     """Whether one poll returns records of all partitions of the task: it is called with {} and None, each record names its
     `source_partition`, and `start` finds the offsets by the context."""
@@ -145,8 +149,9 @@ class SourceConnector(Connector):
         """Some records after `offset`, which is None at the beginning; nothing if there are none now.
 
         Returns within about a second even if nothing comes. When it is called again, `offset` is that of the last record
-        returned (or of the batch), which by then is committed with its records. After a failure it is the last committed
-        one, in another object. Raises RetriableError to be called again later with the same offset, ConnectError.
+        returned (or of the batch), which by then is committed with its records, unless transaction.boundary is `interval`.
+        After a failure it is the last committed one, in another object. Raises RetriableError to be called again later with
+        the same offset, ConnectError.
         """
         raise NotImplementedError
 

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("sqlalchemy")
 
 from barnabas.connect.in_pipelines import deliver, sample
+from barnabas.pipelines.compiler.queries import source_settings
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
 from barnabas.pipelines.kinds.targets.base import DOCUMENT, IDENTITY, DeliveryError, Task
 from barnabas.pipelines.plan.errors import PipelineError, TargetAway
@@ -189,13 +190,16 @@ def test_mistakes_are_told_with_their_line(source: str, target: str, line: int, 
     assert said in str(raised.value)
 
 
-def test_what_an_aborted_transaction_of_the_connector_has_left_is_not_read() -> None:
+def test_pipelines_read_committed_records_unless_they_say_otherwise() -> None:
     text = PIPELINE.format(source=FILE, target="{connector.class: FileStreamSink}")
-    assert parse_spec(text, "p.yaml").source.options["kafka.isolation.level"] == "read_committed"
     chosen = text.replace(
         "  topic: lines\n", "  topic: lines\n  options: {kafka.isolation.level: read_uncommitted}\n"
     )
-    assert parse_spec(chosen, "p.yaml").source.options["kafka.isolation.level"] == "read_uncommitted"
+    for given, isolation in ((text, "read_committed"), (chosen, "read_uncommitted")):
+        spec = parse_spec(given, "p.yaml")
+        (query,) = spec.queries()
+        settings = source_settings(spec, query, "localhost:1")
+        assert settings["kafka.isolation.level"] == isolation
 
 
 def test_passwords_in_a_connector_are_hidden() -> None:

@@ -126,13 +126,27 @@ class _Web(http.server.BaseHTTPRequestHandler):
 
     posted: ClassVar[list[tuple[str, bytes, dict[str, str]]]] = []
     answers: ClassVar[list[int]] = []
+    busy: ClassVar[list[int]] = []
+    documents: ClassVar[list[tuple[str, Any]]] = []
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         status = self.answers.pop(0) if self.answers else 200
         if status == 200:
             self.posted.append((self.path, body, dict(self.headers)))
-        self._answer(status, b"{}")
+        self._answer(status, self._bulk(body) if self.path == "/_bulk" and status == 200 else b"{}")
+
+    def _bulk(self, body: bytes) -> bytes:
+        """As Elasticsearch answers; `busy` are the places of documents that are refused with 429."""
+        lines = [json.loads(line) for line in body.splitlines()]
+        items = []
+        for place, (action, document) in enumerate(zip(lines[::2], lines[1::2], strict=True)):
+            status = 429 if place in self.busy else 200
+            if status == 200:
+                self.documents.append((action["index"]["_id"], document))
+            items.append({"index": {"status": status, "error": {"type": "es_rejected_execution_exception"}}})
+        self.busy.clear()
+        return json.dumps({"errors": True, "items": items}).encode()
 
     def do_GET(self) -> None:
         after = int(self.path.partition("after=")[2] or 0)
@@ -151,7 +165,7 @@ class _Web(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def web() -> Iterator[str]:
-    _Web.posted, _Web.answers = [], []
+    _Web.posted, _Web.answers, _Web.busy, _Web.documents = [], [], [], []
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Web)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -331,6 +345,36 @@ def test_wrong_options_of_objects_are_refused(tmp_path: Path) -> None:
     }
     with pytest.raises(OptionError, match=r"format\.class must be one of"):
         run_sink(S3Sink, config).__enter__()
+
+
+def test_only_documents_that_a_busy_server_refused_are_sent_again_and_the_last_one_of_an_id_stays_the_last(
+    web: str,
+) -> None:
+    with run_sink(ElasticsearchSink, {"connection.url": web, "batch.size": "4"}) as sink:
+        keys = ["a", "b", "a", "c", "d", "e"]
+        records = [sink.record("t", {"n": n}, key) for n, key in enumerate(keys)]
+        _Web.busy = [0]
+        with pytest.raises(RetriableError, match="too busy for 2 documents"):
+            sink.put(records)
+        assert _Web.documents == [("b", {"n": 1}), ("a", {"n": 2}), ("c", {"n": 3})]
+        _Web.answers = [429]
+        with pytest.raises(RetriableError, match="answers 429"):
+            sink.put(records)
+        sink.put(records)
+        assert _Web.documents[3:] == [("a", {"n": 0}), ("a", {"n": 2}), ("d", {"n": 4}), ("e", {"n": 5})]
+
+
+def test_posts_before_one_that_failed_are_not_repeated(web: str) -> None:
+    with run_sink(HttpSink, {"http.url": web}) as sink:
+        records = [sink.record("t", number) for number in range(4)]
+        _Web.answers = [200, 200, 429, 503]
+        for _ in range(2):
+            with pytest.raises(RetriableError):
+                sink.put(records)
+        sink.put(records)
+        assert [body for _, body, _ in _Web.posted] == [b"0", b"1", b"2", b"3"]
+        sink.put([sink.record("t", 4)])
+        assert _Web.posted[-1][1] == b"4"
 
 
 def test_documents_are_lines_of_a_bulk(web: str) -> None:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from barnabas.connect.connectors import SinkConnector, SinkContext
 from barnabas.connect.errors import ConnectError, DataError, OptionError, RetriableError
-from barnabas.connect.kinds.talking import plain_json, short
+from barnabas.connect.kinds.talking import Halted, plain_json, short
 from barnabas.connect.options import Config, ConnectorOption, Importance, Type
 from barnabas.connect.records import SinkRecord
 from barnabas.http_client import Address, Answer, NoAnswer, Service
@@ -29,6 +29,8 @@ BUSY: Final = frozenset({3, 159, 202, 209, 210, 241, 242, 243, 252, 285, 319, 99
 BUSY_STATUS: Final = frozenset({408, 425, 429, 502, 503, 504})
 REFUSED_MAX: Final = 1_000
 NAME: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
+
+Groups = list[tuple[str, list[SinkRecord]]]
 
 
 class ClickHouseSink(SinkConnector):
@@ -94,11 +96,25 @@ class ClickHouseSink(SinkConnector):
         """See SinkConnector."""
         super().start(config, context)
         self._service = _service(config)
+        self._halted = Halted[Groups]()
         self._tables = dict(pair.split("=", 1) for pair in config["topic2TableMap"])
         self._settings = dict(pair.split("=", 1) for pair in config["clickhouseSettings"])
 
     def put(self, records: Sequence[SinkRecord]) -> None:
-        """See SinkConnector."""
+        """See SinkConnector. What was inserted before an insert that failed is not inserted again."""
+        groups = self._halted.take(records)
+        if groups is None:
+            groups = self._groups(records)
+        while groups:
+            try:
+                self._insert(*groups[0])
+            except RetriableError:
+                self._halted.keep(records, groups)
+                raise
+            del groups[0]
+
+    def _groups(self, records: Sequence[SinkRecord]) -> Groups:
+        """Tables with the rows of one insert."""
         rows: list[tuple[str, SinkRecord]] = []
         for record in records:
             if record.value is None:
@@ -108,8 +124,9 @@ class ClickHouseSink(SinkConnector):
                 self.context.report(record, DataError(f"a {kind} is no row: the value must have fields"))
                 continue
             rows.append((self._table(record.topic), record))
-        for table, group in groupby(rows, key=lambda row: row[0]):
-            self._insert(table, [record for _, record in group])
+        return [
+            (table, [record for _, record in group]) for table, group in groupby(rows, key=lambda row: row[0])
+        ]
 
     def _table(self, topic: str) -> str:
         table = str(self._tables.get(topic, topic))

@@ -8,15 +8,23 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from barnabas.connect.connectors import SinkConnector, SinkContext
 from barnabas.connect.errors import ConnectError, DataError, OptionError, RetriableError
-from barnabas.connect.kinds.talking import BUSY, Talk, plain_json
+from barnabas.connect.kinds.talking import BUSY, Halted, Talk, plain_json
 from barnabas.connect.options import Config, ConnectorOption, Importance, Type
 from barnabas.connect.records import SinkRecord
 
 CHECK_S: Final = 5.0
+
+
+class Line(NamedTuple):
+    """A document of a bulk request. id: with its index."""
+
+    record: SinkRecord
+    id: tuple[str, str]
+    text: bytes
 
 
 class ElasticsearchSink(SinkConnector):
@@ -101,24 +109,40 @@ class ElasticsearchSink(SinkConnector):
         """See SinkConnector."""
         super().start(config, context)
         self._talks = _talks(config, config["read.timeout.ms"] / 1000)
+        self._halted = Halted[tuple[int, list[Line]]]()
 
     def put(self, records: Sequence[SinkRecord]) -> None:
-        """See SinkConnector."""
+        """See SinkConnector. Only what the server was too busy for is sent again."""
         size = self.config["batch.size"]
-        for at in range(0, len(records), size):
-            lines: list[tuple[SinkRecord, bytes]] = []
-            for record in records[at : at + size]:
-                try:
-                    line = self._line(record)
-                except DataError as error:
-                    self.context.report(record, error)
-                    continue
-                if line is not None:
-                    lines.append((record, line))
-            if lines:
-                self._send(lines)
+        done, lines = self._halted.take(records) or (0, [])
+        while lines or done < len(records):
+            if not lines:
+                lines = self._lines(records[done : done + size])
+                done += size
+            try:
+                busy = self._send(lines) if lines else []
+            except RetriableError:
+                self._halted.keep(records, (done, lines))
+                raise
+            if busy:
+                self._halted.keep(records, (done, busy))
+                raise RetriableError(f"{self._talks[0].name} was too busy for {len(busy)} documents")
+            lines = []
 
-    def _line(self, record: SinkRecord) -> bytes | None:
+    def _lines(self, records: Sequence[SinkRecord]) -> list[Line]:
+        """Those that are sent; the others are reported."""
+        lines: list[Line] = []
+        for record in records:
+            try:
+                line = self._line(record)
+            except DataError as error:
+                self.context.report(record, error)
+                continue
+            if line is not None:
+                lines.append(line)
+        return lines
+
+    def _line(self, record: SinkRecord) -> Line | None:
         index = self.config["index"].replace("${topic}", record.topic.lower())
         if self.config["key.ignore"] or (record.key is None and record.value is not None):
             if not self.config["key.ignore"]:
@@ -131,16 +155,18 @@ class ElasticsearchSink(SinkConnector):
             behavior = self.config["behavior.on.null.values"].upper()
             if behavior == "FAIL":
                 raise DataError("the value is null; behavior.on.null.values says what else than this happens")
-            return None if behavior == "IGNORE" else f"{json.dumps({'delete': named})}\n".encode()
+            return None if behavior == "IGNORE" else Line(record, (index, name), _action("delete", named))
         if not isinstance(record.value, dict):
             raise DataError(f"a {type(record.value).__name__} is no document")
         if self.config["write.method"].upper() == "UPSERT":
             body = f'{{"doc":{plain_json(record.value)},"doc_as_upsert":true}}'
-            return f"{json.dumps({'update': named})}\n{body}\n".encode()
-        return f"{json.dumps({'index': named})}\n{plain_json(record.value)}\n".encode()
+            return Line(record, (index, name), _action("update", named, body))
+        return Line(record, (index, name), _action("index", named, plain_json(record.value)))
 
-    def _send(self, lines: Sequence[tuple[SinkRecord, bytes]]) -> None:
-        body = b"".join(line for _, line in lines)
+    def _send(self, lines: Sequence[Line]) -> list[Line]:
+        """Returns what has to be sent again, in its order: documents that were refused for now, and what came behind them
+        for the same ids, so that the last one stays the last. Raises RetriableError, ConnectError."""
+        body = b"".join(line.text for line in lines)
         answer = None
         for number, talk in enumerate(self._talks):
             try:
@@ -150,15 +176,16 @@ class ElasticsearchSink(SinkConnector):
                 if number == len(self._talks) - 1:
                     raise
         assert answer is not None
-        again = 0
-        for (record, _), item in zip(lines, json.loads(answer.body)["items"], strict=True):
+        again: list[Line] = []
+        busy: set[tuple[str, str]] = set()
+        for line, item in zip(lines, json.loads(answer.body)["items"], strict=True):
             ((action, result),) = item.items()
-            if result["status"] in BUSY:
-                again += 1
+            if result["status"] in BUSY or line.id in busy:
+                busy.add(line.id)
+                again.append(line)
             elif result["status"] >= 400 and not (action == "delete" and result["status"] == 404):
-                self._refused(record, result)
-        if again:  # the ids are the same, so all can be sent again
-            raise RetriableError(f"{self._talks[0].name} was too busy for {again} documents")
+                self._refused(line.record, result)
+        return again
 
     def _refused(self, record: SinkRecord, result: Mapping[str, Any]) -> None:
         if self.config["behavior.on.malformed.documents"].upper() == "FAIL":
@@ -170,6 +197,10 @@ class ElasticsearchSink(SinkConnector):
         """See SinkConnector."""
         for talk in getattr(self, "_talks", ()):
             talk.close()
+
+
+def _action(name: str, named: Mapping[str, str], body: str | None = None) -> bytes:
+    return f"{json.dumps({name: named})}\n{'' if body is None else body + chr(10)}".encode()
 
 
 def _talks(config: Config, timeout_s: float) -> list[Talk]:

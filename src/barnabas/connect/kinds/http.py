@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 from barnabas.connect.connectors import Batch, SinkConnector, SinkContext, SourceConnector, SourceContext
-from barnabas.connect.errors import ConnectError, DataError, OptionError
-from barnabas.connect.kinds.talking import Talk, plain_json
+from barnabas.connect.errors import ConnectError, DataError, OptionError, RetriableError
+from barnabas.connect.kinds.talking import Halted, Talk, plain_json
 from barnabas.connect.options import Config, ConnectorOption, Importance, Type
 from barnabas.connect.records import Json, SinkRecord, SourceRecord
 
@@ -60,12 +60,17 @@ class HttpSink(SinkConnector):
         if config["http.authorization.type"].lower() == "static":
             headers["Authorization"] = str(config["http.headers.authorization"] or "")
         self._talk = Talk(config["http.url"], config["http.timeout"], headers)
+        self._halted = Halted[int]()
 
     def put(self, records: Sequence[SinkRecord]) -> None:
-        """See SinkConnector."""
+        """See SinkConnector. What was posted before a request that failed is not posted again."""
         size = self.config["batch.max.size"] if self.config["batching.enabled"] else 1
-        for at in range(0, len(records), size):
-            self._send(records[at : at + size])
+        for at in range(self._halted.take(records) or 0, len(records), size):
+            try:
+                self._send(records[at : at + size])
+            except RetriableError:
+                self._halted.keep(records, at)
+                raise
 
     def _send(self, records: Sequence[SinkRecord]) -> None:
         texts = [r.value if isinstance(r.value, str) else plain_json(r.value) for r in records]

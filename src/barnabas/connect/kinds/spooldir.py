@@ -39,6 +39,7 @@ class SpoolDir(SourceConnector):
     """All formats; `format` says which, or the class."""
 
     leaves_no_trace = True
+    waits_for_commits = True
     doc = "Files that are put into a folder: CSV, JSON lines, lines, Avro, Parquet."
     format: ClassVar[str] = ""
     options = (

@@ -4,13 +4,39 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
 
 from barnabas.connect.errors import ConnectError, DataError, OptionError, RetriableError
+from barnabas.connect.records import SinkRecord
 from barnabas.http_client import Address, Answer, BadAddress, NoAnswer, Service, parts_of, without_login
 
 BUSY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+Left = TypeVar("Left")
+
+
+@dataclass
+class Halted(Generic[Left]):
+    """How far a call of `put` had come when it raised RetriableError: what is repeated is only what is left of its records.
+
+    records: of that call, after which the same list comes again. left: None at first.
+    """
+
+    records: Sequence[SinkRecord] = ()
+    left: Left | None = None
+
+    def take(self, records: Sequence[SinkRecord]) -> Left | None:
+        """What is left of these records; None if they come for the first time. It is not remembered any more."""
+        left, known = self.left, self.records
+        self.left, self.records = None, ()
+        return left if records is known else None
+
+    def keep(self, records: Sequence[SinkRecord], left: Left) -> None:
+        """For the next `take`."""
+        self.records, self.left = records, left
 
 
 class Talk:

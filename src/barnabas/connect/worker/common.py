@@ -290,8 +290,8 @@ SOURCES: Final = ConfigDef(
             default="poll",
             importance=MEDIUM,
             doc=(
-                "'poll': a transaction for each batch that the connector returns; 'interval': at "
-                "least so many milliseconds long."
+                "'poll': a transaction for each batch that the connector returns; 'interval': one for "
+                "all batches of transaction.boundary.interval.ms. 'connector' is what no connector here defines."
             ),
             choices=("poll", "interval", "connector"),
             group=EXACTLY_ONCE,
@@ -303,8 +303,9 @@ SOURCES: Final = ConfigDef(
             Type.LONG,
             None,
             LOW,
-            "The length of transactions if transaction.boundary is 'interval'.",
+            "The length of transactions of 'interval'; empty: offset.flush.interval.ms of the worker.",
             lo=0,
+            hi=840_000,
             group=EXACTLY_ONCE,
             width=Width.SHORT,
             display_name="Transaction boundary interval",

@@ -1,4 +1,5 @@
-"""Runs one task of a source: what a poll returns is written with its offsets in one transaction.
+"""Runs one task of a source: what a poll returns is written with its offsets in one transaction, or, with
+transaction.boundary=interval, what all polls of some seconds return.
 
 At start the transactional id is taken over, which aborts what an earlier task with it has left open, and only then the
 offsets are read: so the records after the last committed offset come next, each once, whatever was killed when. Source:
@@ -28,6 +29,7 @@ from barnabas.connect.worker.formats import TaskId
 from barnabas.connect.worker.letters import letters_topic, send_letter
 from barnabas.connect.worker.planning import PARTITIONS, Loaded
 from barnabas.connect.worker.services import Counts, Services, overrides
+from barnabas.connect.worker.settings import WorkerOptions
 from barnabas.observe.metric import Sample
 
 log = logging.getLogger("barnabas.connect")
@@ -66,6 +68,10 @@ class SourceTask:
         self._counts = services.counts.setdefault(task, Counts())
         self._offsets: dict[str, Json | None] = {}
         self._in_transaction = False
+        self._begun_at = 0.0
+        self._pending: dict[str, tuple[Json, Json]] = {}
+        self._topics: set[str] = set()
+        self._boundary_s = _boundary_s(loaded.config, services.options) if self._exact else 0.0
         self._failures: list[str] = []
         self._written: Callable[[SourceRecord, str, int, int], None] | None = None
 
@@ -127,7 +133,7 @@ class SourceTask:
         if self._exact:
             own |= {
                 "transactional.id": self._services.transactional_id(self._task),
-                "transaction.timeout.ms": int(TRANSACTION_S * 1000),
+                "transaction.timeout.ms": int((TRANSACTION_S + self._boundary_s) * 1000),
             }
         else:
             own |= {"enable.idempotence": True}
@@ -151,14 +157,21 @@ class SourceTask:
             count = 0
             for partition in [{}] if connector.polls_together else self._partitions:
                 if self._stopping.is_set():
-                    return
+                    break
                 count += self._turn(connector, partition)
             empty = 0 if count else empty + 1
+            if self._in_transaction and self._due_s() <= 0:
+                self._commit_pending(connector)
             if not count:
-                self._stopping.wait(interval_s)
+                self._stopping.wait(min(interval_s, self._due_s()) if self._in_transaction else interval_s)
+        self._commit_pending(connector)
+
+    def _due_s(self) -> float:
+        """The time until the transaction has lasted for its interval."""
+        return max(0.0, self._begun_at + self._boundary_s - time.monotonic())
 
     def _turn(self, connector: SourceConnector, partition: Json) -> int:
-        """Polls a partition and commits what it returns; the number of records, or 1 if only the offset moved."""
+        """Polls a partition and writes what it returns; the number of records, or 1 if only the offset moved."""
         name = formats.canonical(partition)
         if name not in self._offsets:
             self._offsets[name] = self._stored([partition])[0]
@@ -166,18 +179,18 @@ class SourceTask:
         ends = self._ends(partition, name, batch)
         if not batch.records and not ends:
             return 0
-        topics: set[str] = set()
+        self._begun()
         for record in batch.records:
             written = self._converting.write(record)
             if written is not None:
                 self._produce(record, written)
-                topics.add(written.topic)
-        self._commit(ends)
-        for topic in topics:
-            self._services.note_topic(topic, self._task)
-        for end_name, (place, offset) in ends.items():
-            self._offsets[end_name] = offset
-            connector.committed(place, offset)
+                self._topics.add(written.topic)
+        for end_name, end in ends.items():
+            self._pending.pop(end_name, None)
+            self._pending[end_name] = end
+            self._offsets[end_name] = end[1]
+        if not self._boundary_s:
+            self._commit_pending(connector)
         self._counts.records += len(batch.records)
         self._counts.failed = self._rules.failed
         self._counts.at = time.time()
@@ -194,6 +207,7 @@ class SourceTask:
                     "source does not answer", extra={"connector": self._task.connector, "reason": str(error)}
                 )
                 self._services.tell(self._task.connector, "WARNING", f"task {self._task.number}: {error}")
+                self._commit_pending(connector)  # which would last too long otherwise
                 if self._stopping.wait(pause_s):
                     return Batch()
                 pause_s = min(pause_s * 2, RETRY_MAX_S)
@@ -220,7 +234,7 @@ class SourceTask:
         """The producer, in a transaction."""
         if self._exact and not self._in_transaction:
             self._producer.begin_transaction()
-            self._in_transaction = True
+            self._in_transaction, self._begun_at = True, time.monotonic()
         return self._producer
 
     def _produce(self, record: SourceRecord, written: Written) -> None:
@@ -259,6 +273,18 @@ class SourceTask:
         else:
             self._done(error, message)
 
+    def _commit_pending(self, connector: SourceConnector) -> None:
+        """Commits what was written, with its offsets, and tells the connector. Raises ConnectError."""
+        if not (self._pending or self._topics or self._in_transaction):
+            return
+        ends, self._pending = self._pending, {}
+        self._commit(ends)
+        for topic in self._topics:
+            self._services.note_topic(topic, self._task)
+        self._topics.clear()
+        for place, offset in ends.values():
+            connector.committed(place, offset)
+
     def _commit(self, ends: Mapping[str, tuple[Json, Json]]) -> None:
         services, producer = self._services, self._begun()
         if not self._exact:
@@ -287,6 +313,14 @@ class SourceTask:
                 self._producer.flush(5)
         except KafkaException as error:
             log.warning("a transaction is left to the next task", extra={"reason": error.args[0].str()})
+
+
+def _boundary_s(config: Mapping[str, Any], options: WorkerOptions) -> float:
+    """How long transactions are to last; 0: for one poll."""
+    if str(config["transaction.boundary"]).lower() != "interval":
+        return 0.0
+    given = config["transaction.boundary.interval.ms"]
+    return int(options["offset.flush.interval.ms"] if given is None else given) / 1000
 
 
 def _interval_s(connector: SourceConnector, config: Mapping[str, Any]) -> float:

@@ -145,7 +145,13 @@ def _check_source(kind: type[SourceConnector], rows: Mapping[str, ConfigValue]) 
         )
     boundary = rows["transaction.boundary"]
     if str(boundary.value).lower() == "connector":
-        boundary.errors.append("The connector does not support connector-defined transaction boundaries.")
+        boundary.errors.append(
+            "The connector does not support connector-defined transaction boundaries. Use poll or interval."
+        )
+    elif str(boundary.value).lower() == "interval" and kind.waits_for_commits:
+        boundary.errors.append(
+            "The connector needs each poll to be committed before the next one: only poll is allowed."
+        )
 
 
 def _check_sink(rows: Mapping[str, ConfigValue]) -> None:

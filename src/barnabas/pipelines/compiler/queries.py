@@ -101,6 +101,11 @@ class QueryReport:
     reached: str | None = None
 
 
+COMMITTED: Final = {"kafka.isolation.level": "read_committed"}
+"""What pipelines read unless their options say otherwise, as streams of Kafka Streams and ksqlDB do. The data source alone
+has the default of Spark's Kafka source, read_uncommitted."""
+
+
 def address_of(spec: PipelineSpec, bootstrap: str | None) -> str:
     """The brokers' address: the given one, else the pipeline's, else $BARNABAS_BOOTSTRAP, else localhost:9092."""
     return bootstrap or spec.bootstrap or os.environ.get("BARNABAS_BOOTSTRAP") or DEFAULT_BOOTSTRAP
@@ -194,6 +199,7 @@ def source_settings(
     return {
         "startingOffsets": source.start,
         "includeHeaders": "true",
+        **COMMITTED,
         **source.options,
         **chosen,
         "kafka.bootstrap.servers": bootstrap,

@@ -57,8 +57,6 @@ def option_names(known: Mapping[str, Option]) -> Named:
 
 
 CONNECTOR: Final = connector_shape("source")
-COMMITTED: Final = {"kafka.isolation.level": "read_committed"}
-"""A connector that is killed leaves records of an aborted transaction behind, and writes them again."""
 ENCODING: Final = Text("encoding of the values, if a step reads them as text; default UTF-8")
 SHAPE: Final = Group(
     {
@@ -110,8 +108,6 @@ def _check(item: Item, found: Mapping[str, Item]) -> Source:
         found["pattern"].fail(f"{found['pattern'].what}: {error}")
     start, starting = _start(found["start"]) if "start" in found else ("earliest", {})
     options = checked_options(found["options"], SOURCE_NAMES) if "options" in found else {}
-    if "connector" in found:
-        options = {**COMMITTED, **options}
     return Source(
         topics=topics,
         pattern=pattern,
