@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -341,3 +342,97 @@ def test_names():
         ("mariadb-cdc", MariadbSource),
     ):
         assert find_plugin(name).load() is cls
+
+
+SIGNALS = "CREATE TABLE signals (id varchar(99) PRIMARY KEY, type varchar(32), data text)"
+
+
+def asked(database: Database, kind: str, table: str, **more: object) -> str:
+    data = {"data-collections": [f"{database.name}.{table}"], "type": "incremental", **more}
+    return f"INSERT INTO signals VALUES ('{kind}-{table}-{next(NAMES)}', '{kind}', '{json.dumps(data)}')"
+
+
+def signalling(database: Database, **more: str) -> dict[str, str]:
+    return database.config(
+        **{
+            "snapshot.mode": "no_data",
+            "signal.data.collection": f"{database.name}.signals",
+            "incremental.snapshot.chunk.size": "10",
+            **more,
+        }
+    )
+
+
+def test_a_signal_reads_a_table_again_while_it_changes(database):
+    """The last event of each key is the row that is there, whatever changed while chunks were read and across restarts."""
+    database.run(
+        SIGNALS,
+        "CREATE TABLE t (id int PRIMARY KEY, v varchar(20))",
+        f"INSERT INTO t VALUES {', '.join(f'({n}, 0)' for n in range(1, 46))}",
+    )
+    with run_source(MariadbSource, signalling(database)) as source:
+        source.poll()
+        database.run(asked(database, "execute-snapshot", "t"))
+        read: list[int] = []
+        for turn in range(1, 40):
+            if (
+                turn <= 4
+            ):  # a row before the chunk that is read, in it, and behind it; a new one, and one that goes
+                database.run(
+                    f"UPDATE t SET v = 'new {turn}' WHERE id IN ({turn}, {turn * 7 % 45 + 1})",
+                    f"DELETE FROM t WHERE id = {46 - turn}",
+                    f"INSERT INTO t VALUES ({1000 + turn}, 'late')",
+                )
+            if turn == 3:
+                source.poll(commit=False)
+                source.restart()
+            source.poll()
+            state: dict[int, str] = {}
+            for record in source.records:
+                if record.value is not None:
+                    row = record.value["after"]
+                    state |= {} if row is None else {row["id"]: row["v"]}
+                    if row is None:
+                        state.pop(record.key["id"], None)
+            read = [r.key["id"] for r in source.records if r.value is not None and r.value["op"] == "r"]
+            offset = json.loads(json.dumps(next(iter(source.offsets.values()))))
+            if turn > 4 and "incremental" not in offset:
+                break
+        assert state == dict(database.server.query(f"SELECT id, v FROM {database.name}.t"))
+        assert len(read) == len(set(read)) > 20
+        marks = {r.value["source"]["snapshot"] for r in source.records if r.value and r.value["op"] == "r"}
+        assert marks == {"incremental"}
+
+
+def test_a_row_that_changes_while_its_chunk_is_read_is_not_told_as_it_was(database):
+    database.run(
+        SIGNALS,
+        "CREATE TABLE t (id int PRIMARY KEY, v varchar(20))",
+        "INSERT INTO t VALUES (1, 'old'), (2, 'old'), (3, 'old'), (4, 'old')",
+        """CREATE TRIGGER race BEFORE INSERT ON signals FOR EACH ROW BEGIN IF NEW.type = 'snapshot-window-close' THEN
+             UPDATE t SET v = 'raced' WHERE id = 2; DELETE FROM t WHERE id = 3; END IF; END""",
+    )
+    with run_source(MariadbSource, signalling(database)) as source:
+        source.poll()
+        database.run(asked(database, "execute-snapshot", "t"))
+        found = source.poll_until(5)
+        events = [(r.value["op"], r.key["id"]) for r in found if r.value is not None]
+        assert events == [("u", 2), ("d", 3), ("r", 1), ("r", 4)]
+
+
+def test_signals_with_conditions_and_what_cannot_be_read(database, caplog):
+    database.run(
+        SIGNALS,
+        "CREATE TABLE t (id int PRIMARY KEY, v varchar(20))",
+        "CREATE TABLE keyless (id int)",
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')",
+    )
+    with run_source(MariadbSource, signalling(database)) as source:
+        source.poll()
+        condition = {"data-collection": f"{database.name}.t", "filter": "id % 2 = 1"}
+        database.run(
+            asked(database, "execute-snapshot", "keyless"),
+            asked(database, "execute-snapshot", "t", **{"additional-conditions": [condition]}),
+        )
+        assert [record.key["id"] for record in source.poll_until(2)] == [1, 3]
+        assert "a table cannot be read" in caplog.text

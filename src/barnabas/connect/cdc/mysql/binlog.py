@@ -70,9 +70,14 @@ TableOf = Callable[[str, str, list[Any]], Table | None]
 OnStatement = Callable[[Statement, Mapping[str, Any], int], list[SourceRecord]]
 """The records of a statement that changes tables."""
 
+OnChange = Callable[[Table, Mapping[str, Any] | None, Mapping[str, Any] | None], None]
+"""A row of a captured table was changed: before and after."""
+OnSignal = Callable[[Mapping[str, Any], Callable[[Table], Mapping[str, Any]]], list[SourceRecord]]
+"""The events that follow from a row of the signal table. Their source is made for a table."""
+
 
 class Binlog:
-    """Reads the log from an offset. Methods raise pymysql.Error."""
+    """Reads the log from an offset. more: what offsets have besides. Methods raise pymysql.Error."""
 
     def __init__(
         self,
@@ -89,6 +94,10 @@ class Binlog:
         self._done = int(offset.get("events") or 0)
         self._transaction: Transaction | None = None
         self._server = 0
+        self.on_change: OnChange | None = None
+        self.on_signal: OnSignal | None = None
+        self.more: Callable[[], Json] = dict
+        self._chunk_told = False
         self._reader = BinLogStreamReader(
             connection_settings={**arguments, "read_timeout": READ_S},
             server_id=server_id,
@@ -115,7 +124,7 @@ class Binlog:
         at most, which comes when the server has nothing else."""
         records: list[SourceRecord] = []
         offset: Json | None = None
-        begun = time.monotonic()
+        begun, self._chunk_told = time.monotonic(), False
         while len(records) < count:
             found = self._reader.fetchone()
             if (
@@ -129,6 +138,8 @@ class Binlog:
             made, after = self._handled(found)
             records += made
             offset = after if after is not None or made else offset
+            if self._chunk_told and self.between:
+                break  # so that the next chunk is read
         return records, offset
 
     def offset(self) -> Json:
@@ -140,7 +151,11 @@ class Binlog:
             "server_id": self._server,
             "row": 0,
         }
-        return {**found, "events": 0 if self._transaction is None else self._transaction.events}
+        return {
+            **found,
+            "events": 0 if self._transaction is None else self._transaction.events,
+            **self.more(),
+        }
 
     def _handled(self, found: Any) -> tuple[list[SourceRecord], Json | None]:
         if isinstance(found, RotateEvent):
@@ -230,7 +245,9 @@ class Binlog:
         transaction = self._transaction
         assert transaction is not None
         op, before, after = _parts(table, found, row)
-        if op in self._rules.skipped or table.path == self._rules.signals:
+        if table.path == self._rules.signals:
+            return [] if done or op != "c" or after is None else self._signal(after, found, number)
+        if op in self._rules.skipped:
             return []
         if done:
             moved = (
@@ -241,6 +258,8 @@ class Binlog:
             )
             self._ordered(table.path, 2 if moved else 1)
             return []
+        if self.on_change is not None:
+            self.on_change(table, before, after)
         begin = self._begin()
         source = self._source(table.outer, table.name, found, number)
         records = changes(
@@ -254,6 +273,19 @@ class Binlog:
             tombstones=self._rules.tombstones,
         )
         return [*begin, *records[:-1], replace(records[-1], source_offset=self.offset())]
+
+    def _signal(self, row: Mapping[str, Any], found: Any, number: int) -> list[SourceRecord]:
+        if self.on_signal is None:
+            return []
+
+        def source(table: Table) -> Mapping[str, Any]:
+            return {**self._source(table.outer, table.name, found, number), "snapshot": "incremental"}
+
+        records = self.on_signal(row, source)
+        if records:
+            records[-1] = replace(records[-1], source_offset=self.offset())
+        self._chunk_told = True
+        return records
 
     def _ordered(self, path: str, count: int = 1) -> Mapping[str, Any] | None:
         transaction = self._transaction

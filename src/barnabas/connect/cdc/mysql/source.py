@@ -15,6 +15,7 @@ from barnabas.connect.cdc.envelope import Table, heartbeat
 from barnabas.connect.cdc.mysql import schema_changes, server
 from barnabas.connect.cdc.mysql.binlog import Binlog, Rules
 from barnabas.connect.cdc.mysql.ddl import Statement
+from barnabas.connect.cdc.mysql.incremental import Incremental
 from barnabas.connect.cdc.mysql.options import OPTIONS, connection_of
 from barnabas.connect.cdc.mysql.snapshot import Snapshot
 from barnabas.connect.cdc.mysql.tables import Tables, source_schema, type_in_log
@@ -82,11 +83,6 @@ class MysqlSource(SourceConnector):
     def start(self, config: Config, context: SourceContext) -> None:
         """See SourceConnector."""
         super().start(config, context)
-        if config["signal.data.collection"]:
-            log.warning(
-                "signals are not heeded: incremental snapshots are there for PostgreSQL only",
-                extra={"connector": context.name, "signal.data.collection": config["signal.data.collection"]},
-            )
         self._here = self._where(config)
         self._arguments = connection_of(config)
         self._names = names_of(config, "database")
@@ -104,6 +100,7 @@ class MysqlSource(SourceConnector):
         self._connection: Any = None
         self._snapshot: Snapshot | None = None
         self._binlog: Binlog | None = None
+        self._incremental: Incremental | None = None
         self._known: dict[tuple[str, str], tuple[tuple[Any, ...], Table]] = {}
         self._at: Json | None = None
         self._fresh = True
@@ -141,13 +138,13 @@ class MysqlSource(SourceConnector):
             self._close()
 
     def _close(self) -> None:
-        for one in (self._snapshot, self._binlog, self._connection):
+        for one in (self._snapshot, self._binlog, self._incremental, self._connection):
             if one is not None:
                 try:
                     one.close()
                 except ERRORS as error:
                     log.debug("not closed", extra={"reason": str(error)})
-        self._snapshot = self._binlog = self._connection = None
+        self._snapshot = self._binlog = self._incremental = self._connection = None
         self._known.clear()
 
     # --- the snapshot -----------------------------------------------------------------------------------
@@ -225,6 +222,10 @@ class MysqlSource(SourceConnector):
             self._binlog = Binlog(
                 self._arguments, self._server_id, self._rules(), self._table_of, self._on_statement, offset
             )
+            if self.config["signal.data.collection"]:
+                self._heed_signals(self._binlog, offset.get("incremental"))
+        if self._incremental is not None and self._binlog.between:
+            self._incremental.step()
         try:
             records, last = self._binlog.poll(self.config["max.batch.size"])
         except ERRORS as error:
@@ -244,6 +245,23 @@ class MysqlSource(SourceConnector):
             last = records[-1].source_offset if records else None
         self._at = last if last is not None else offset
         return Batch(records, last)
+
+    def _heed_signals(self, binlog: Binlog, state: Json | None) -> None:
+        incremental = Incremental(
+            self._arguments,
+            self._tables,
+            self.config["signal.data.collection"],
+            self.config["incremental.snapshot.chunk.size"],
+            state,
+            time.time_ns,
+        )
+
+        def state_now() -> Json:
+            found = incremental.state
+            return {} if found is None else {"incremental": found}
+
+        binlog.on_change, binlog.on_signal, binlog.more = incremental.note, incremental.signal, state_now
+        self._incremental = incremental
 
     def _rules(self) -> Rules:
         config = self.config

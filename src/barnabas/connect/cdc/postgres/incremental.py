@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -27,15 +26,13 @@ from barnabas.connect.cdc.envelope import Table, event
 from barnabas.connect.cdc.postgres.catalog import Catalog, TableFacts, as_texts, connect
 from barnabas.connect.cdc.postgres.snapshot import is_visible, transaction_ids
 from barnabas.connect.cdc.postgres.tables import Tables
+from barnabas.connect.cdc.signals import CLOSE, MakeSource, Signalled, row_name
 from barnabas.connect.records import Json, SourceRecord
 
 log = logging.getLogger("barnabas.connect")
 
-EXECUTE, STOP, PAUSE, RESUME = "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot"
-CLOSE: Final = "snapshot-window-close"
 CHANGES_MAX: Final = 100_000
 """So many changed keys are remembered. If there are more while a chunk waits, it is read again."""
-MakeSource = Callable[[Table], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,7 @@ class Chunk:
     since: int
 
 
-class Incremental:
+class Incremental(Signalled):
     """state: the tables that are still to be read (name, filter), the last key of the first one, and its greatest key when
     its reading began. Methods raise psycopg.Error."""
 
@@ -67,25 +64,14 @@ class Incremental:
     ) -> None:
         self._parameters, self._tables, self._signals = parameters, tables, signals
         self._chunk_rows, self._now_ns = chunk_rows, now_ns
-        self._todo: list[dict[str, str]] = [dict(one) for one in (state or {}).get("tables", ())]
-        self._after: tuple[str, ...] | None = _key((state or {}).get("after"))
-        self._until: tuple[str, ...] | None = _key((state or {}).get("until"))
-        self._paused = bool((state or {}).get("paused"))
+        super().__init__(state)
         self._chunk: Chunk | None = None
         self._changes: deque[tuple[str, str, int]] = deque(maxlen=CHANGES_MAX)
         self._count = 0
         self._connection: psycopg.Connection[Any] | None = None
 
-    @property
-    def state(self) -> Json | None:
-        """For the offsets; None if there is nothing to read."""
-        if not self._todo:
-            return None
-        found: dict[str, Any] = {"tables": self._todo}
-        for name, value in (("after", self._after), ("until", self._until)):
-            if value is not None:
-                found[name] = list(value)
-        return {**found, **({"paused": True} if self._paused else {})}
+    def _forget_chunk(self) -> None:
+        self._chunk = None
 
     def close(self) -> None:
         """Closes the connection."""
@@ -104,7 +90,7 @@ class Incremental:
     ) -> None:
         """A row was changed."""
         for row in (before, after):
-            name = None if row is None else _name(row, self._key_of(table))
+            name = None if row is None else row_name(row, self._key_of(table))
             if name is not None:
                 self._changes.append((table.path, name, transaction))
                 self._count += 1
@@ -112,72 +98,6 @@ class Incremental:
     def _key_of(self, table: Table) -> tuple[str, ...]:
         chunk = self._chunk
         return chunk.key if chunk is not None and chunk.table.path == table.path else table.key
-
-    def signal(self, row: Mapping[str, Any], source: MakeSource) -> list[SourceRecord]:
-        """A row was inserted into the signal table; the events that follow from it."""
-        values = list(row.values())
-        id, kind, data = (
-            str(value) if value is not None else "" for value in (*values, None, None, None)[:3]
-        )
-        if kind == CLOSE:
-            return self._closed(id.removesuffix("-close"), source)
-        if kind in (PAUSE, RESUME):
-            self._paused = kind == PAUSE
-            return []
-        if kind == "log":
-            log.info("signal", extra={"id": id, "data": data[:1000]})
-        if kind not in (EXECUTE, STOP):
-            return []
-        try:
-            given = json.loads(data or "{}")
-            patterns = [re.compile(str(name)) for name in given.get("data-collections") or ()]
-            filters = {
-                str(one["data-collection"]): str(one["filter"])
-                for one in given.get("additional-conditions") or ()
-            }
-        except (ValueError, TypeError, KeyError, AttributeError, re.error) as error:
-            log.warning(
-                "signal not understood",
-                extra={"id": id, "type": kind, "reason": str(error), "data": data[:1000]},
-            )
-            return []
-        if str(given.get("type", "incremental")).lower() != "incremental":
-            log.warning(
-                "only incremental snapshots can be asked for by a signal",
-                extra={"id": id, "data": data[:1000]},
-            )
-        elif kind == STOP:
-            self._stop(patterns)
-        else:
-            self._execute(id, patterns, filters)
-        return []
-
-    def _execute(self, id: str, patterns: Sequence[re.Pattern[str]], filters: Mapping[str, str]) -> None:
-        found = [path for path in self._paths() if any(pattern.fullmatch(path) for pattern in patterns)]
-        if not found:
-            log.warning(
-                "a signal names no captured table", extra={"id": id, "tables": [p.pattern for p in patterns]}
-            )
-        there = {one["name"] for one in self._todo}
-        for path in found:
-            if path not in there:
-                condition = filters.get(path)
-                self._todo.append({"name": path, **({"filter": condition} if condition else {})})
-
-    def _stop(self, patterns: Sequence[re.Pattern[str]]) -> None:
-        first = self._todo[0]["name"] if self._todo else None
-        self._todo = [
-            one
-            for one in self._todo
-            if patterns and not any(pattern.fullmatch(one["name"]) for pattern in patterns)
-        ]
-        if not self._todo or self._todo[0]["name"] != first:
-            self._next_table(first)
-
-    def _next_table(self, done: str | None) -> None:
-        if self._todo and self._todo[0]["name"] == done:
-            del self._todo[0]
-        self._chunk, self._after, self._until = None, None, None
 
     def _closed(self, id: str, source: MakeSource) -> list[SourceRecord]:
         chunk = self._chunk
@@ -240,7 +160,7 @@ class Incremental:
         rows: dict[str, Mapping[str, Any]] = {}
         for found in values:
             made = table.row(found)
-            name = _name(made, facts.key)
+            name = row_name(made, facts.key)
             rows[name if name is not None else f"#{len(rows)}"] = made
         last = tuple(str(values[-1][place]) for place in places) if len(values) == self._chunk_rows else None
         chunk = Chunk(uuid.uuid4().hex, table, facts.key, transaction_ids(seen), rows, last, self._count)
@@ -285,14 +205,3 @@ def _one(cursor: psycopg.Cursor[Any]) -> Any:
     row = cursor.fetchone()
     assert row is not None
     return row[0]
-
-
-def _name(row: Mapping[str, Any], key: Sequence[str]) -> str | None:
-    """A text that identifies a row by its key; None if the row does not have it."""
-    if not key or any(name not in row for name in key):
-        return None
-    return repr([row[name] for name in key])
-
-
-def _key(given: Any) -> tuple[str, ...] | None:
-    return tuple(map(str, given)) if isinstance(given, list) else None
