@@ -23,8 +23,10 @@ from barnabas.client.options import ClientOptions
 from barnabas.connect import DataError, RetriableError
 from barnabas.connect import schemas as connect_schemas
 from barnabas.connect.converters.finding import make_converter
+from barnabas.connect.errors import OptionError
 from barnabas.connect.worker.main import make_server
 from barnabas.connect.worker.settings import WorkerOptions
+from barnabas.connect.worker.validating import overrides_refused, validate
 from barnabas.http.server import HttpOptions, HttpServer, ServerThread
 from barnabas.registry.main import make_server as registry_server
 from barnabas.registry.service import RegistryOptions
@@ -269,6 +271,36 @@ def test_wrong_configurations_are_refused_in_kafkas_form(worker: Worker, name: s
     assert worker.call("PUT", f"/connectors/{name}/config", {"name": "other"}).status_code == 400
     assert worker.call("GET", "/connectors/%2F..%2F/status").status_code == 404
     assert worker.call("POST", "/connectors", [1]).status_code == 400
+
+
+def test_the_policy_of_the_worker_says_what_connectors_override() -> None:
+    config = {
+        "name": "x",
+        "connector.class": "FileStreamSource",
+        "topic": "t",
+        "producer.override.linger.ms": "50",
+        "producer.override.sasl.jaas.config": "x",
+        "offsets.storage.topic": "others",
+    }
+    for policy, refused in (
+        ("org.apache.kafka.connect.connector.policy.AllConnectorClientConfigOverridePolicy", []),
+        ("None", ["producer.override.linger.ms", "producer.override.sasl.jaas.config"]),
+        ("Principal", ["producer.override.linger.ms"]),
+        ("Allowlist", ["producer.override.sasl.jaas.config"]),
+    ):
+        given = {
+            "connector.client.config.override.policy": policy,
+            "connector.client.config.override.allowlist": "linger.ms, acks",
+        }
+        options = WorkerOptions.of({"bootstrap.servers": "localhost:1"}, given)
+        assert sorted(overrides_refused(options, config)) == refused
+        found = validate(options, config)
+        wrong = {row["value"]["name"] for row in found["configs"] if row["value"]["errors"]}
+        assert wrong == {*refused, "offsets.storage.topic"}
+    with pytest.raises(OptionError, match="must be one of: All, None, Principal, Allowlist"):
+        WorkerOptions.of(
+            {"bootstrap.servers": "localhost:1"}, {"connector.client.config.override.policy": "Nobody"}
+        )
 
 
 def test_a_name_inside_the_configuration_of_a_lesson_is_replaced(

@@ -17,6 +17,19 @@ from barnabas.config.providers import Providers
 from barnabas.connect.errors import OptionError
 from barnabas.connect.options import ConfigDef, ConnectorOption, Importance, Type
 
+POLICIES: Final = ("All", "None", "Principal", "Allowlist")
+
+
+def policy_name(value: str) -> str:
+    """The short name of a policy that is given as such or as one of Kafka's classes; the value itself if it is neither."""
+    short = value.rpartition(".")[2].removesuffix("ConnectorClientConfigOverridePolicy")
+    return next((name for name in POLICIES if name.lower() == short.lower()), value)
+
+
+def _is_policy(value: Any) -> str | None:
+    return None if policy_name(str(value)) in POLICIES else f"must be one of: {', '.join(POLICIES)}"
+
+
 JSON_CONVERTER: Final = "org.apache.kafka.connect.json.JsonConverter"
 OPTIONS: Final = ConfigDef(
     (
@@ -39,7 +52,8 @@ OPTIONS: Final = ConfigDef(
         ConnectorOption("topic.creation.enable", Type.BOOLEAN, True),
         ConnectorOption("topic.tracking.enable", Type.BOOLEAN, True),
         ConnectorOption("topic.tracking.allow.reset", Type.BOOLEAN, True),
-        ConnectorOption("connector.client.config.override.policy", default="All"),
+        ConnectorOption("connector.client.config.override.policy", default="All", check=_is_policy),
+        ConnectorOption("connector.client.config.override.allowlist", Type.LIST, ""),
         ConnectorOption("session.timeout.ms", Type.INT, 10_000, Importance.HIGH, lo=1_000),
         ConnectorOption("rebalance.timeout.ms", Type.INT, 10_000, Importance.HIGH, lo=1_000),
         ConnectorOption("scheduled.rebalance.max.delay.ms", Type.INT, 0),
@@ -47,6 +61,14 @@ OPTIONS: Final = ConfigDef(
         ConnectorOption("rest.advertised.port", Type.INT, None),
     )
 )
+PRINCIPAL: Final = (
+    "security.protocol",
+    "sasl.jaas.config",
+    "sasl.mechanism",
+    "sasl.username",
+    "sasl.password",
+)
+"""What the policy Principal allows connectors to override: who they are."""
 JAVA_NAMES: Final = {
     "max.request.size": "message.max.bytes",
     "fetch.max.wait.ms": "fetch.wait.max.ms",

@@ -22,7 +22,7 @@ from barnabas.connect.transforms.chain import aliases
 from barnabas.connect.transforms.finding import predicate_class, transform_class
 from barnabas.connect.worker import common, creating
 from barnabas.connect.worker.planning import definition_of
-from barnabas.connect.worker.settings import WorkerOptions
+from barnabas.connect.worker.settings import PRINCIPAL, WorkerOptions, policy_name
 
 DUPLICATE: Final = "topics and topics.regex are mutually exclusive options, but both are set."
 NEITHER: Final = "Must configure one of topics or topics.regex"
@@ -98,6 +98,9 @@ def validate(
     return infos(named, definition + more, rows)
 
 
+OVERRIDES: Final = ("producer.override.", "consumer.override.", "admin.override.")
+
+
 def _unknown(texts: Mapping[str, str]) -> dict[str, Any]:
     """Without a connector.class there is only what all connectors have."""
     return infos("", common.EVERY, common.EVERY.validate(texts))
@@ -120,20 +123,45 @@ def _checked(
     if plugin.kind == SOURCE:
         assert issubclass(kind, SourceConnector)
         _check_source(kind, rows)
+        topic = rows["offsets.storage.topic"]
+        if topic.value and topic.value != options.offset_topic:
+            topic.errors.append(
+                f"Offsets are kept in the worker's topic {options.offset_topic} alone: name that one, or leave it out."
+            )
     else:
         _check_sink(rows)
+    for name, said in overrides_refused(options, expanded).items():
+        rows.setdefault(name, ConfigValue(name, texts.get(name))).errors.append(said)
     if not any(row.errors for row in rows.values()):
         values = definition.parse(expanded)
         try:
             found = kind.check(values)
         except ConnectError as error:
             found = {getattr(error, "option", "") or "connector.class": str(error)}
-        for name, said in found.items():
-            lines: Sequence[str] = [said] if isinstance(said, str) else said
+        for name, told in found.items():
+            lines: Sequence[str] = [told] if isinstance(told, str) else told
             rows.setdefault(name, ConfigValue(name, texts.get(name))).errors.extend(lines)
     for part in ("key.converter", "value.converter", "header.converter"):
         _check_converter(part, rows[part], expanded)
     return rows
+
+
+def overrides_refused(options: WorkerOptions, texts: Mapping[str, str | None]) -> dict[str, str]:
+    """The options of clients that the worker's policy does not let connectors override, with what to say."""
+    policy = policy_name(str(options["connector.client.config.override.policy"]))
+    allowed = {
+        "None": (),
+        "Principal": PRINCIPAL,
+        "Allowlist": options["connector.client.config.override.allowlist"],
+    }
+    if policy not in allowed:
+        return {}
+    return {
+        name: f"The '{policy}' policy does not allow '{client}' to be overridden in the connector configuration."
+        for name in texts
+        for part in OVERRIDES
+        if name.startswith(part) and (client := name.removeprefix(part)) not in allowed[policy]
+    }
 
 
 def _check_source(kind: type[SourceConnector], rows: Mapping[str, ConfigValue]) -> None:
