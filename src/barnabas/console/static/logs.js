@@ -1,11 +1,11 @@
-// Searches of logs that go to the end, live tails, and searches that are kept in this browser. Pages work without this file.
+// Searches of logs that go to the end, and live tails. Pages work without this file.
 "use strict";
 (() => {
   const form = document.getElementById("log");
   if (!form) return;
   const result = document.getElementById("result"), live = document.getElementById("live"), rows = live.querySelector("tbody");
   const progress = document.getElementById("progress"), notes = document.getElementById("notes"), stop = form.querySelector("[data-stop]");
-  const buttons = form.querySelectorAll("[data-stream]"), save = form.querySelector("[data-save]"), list = document.getElementById("saved");
+  const buttons = form.querySelectorAll("[data-stream]");
   const ROWS_MAX = 1000;
   let source = null;
 
@@ -63,42 +63,4 @@
   }
   stop.addEventListener("click", () => end());
   document.addEventListener("keydown", (event) => { if (event.key === "Escape" && source) end(); });
-
-  // --- saved searches, in this browser -------------------------------------------------------------------
-  const name = "barnabas-searches:" + form.dataset.topic;
-  const kept = () => {
-    try {
-      return JSON.parse(localStorage.getItem(name)) || [];
-    } catch {
-      return [];
-    }
-  };
-  const keep = (searches) => {
-    try {
-      localStorage.setItem(name, JSON.stringify(searches));
-    } catch { /* a browser that keeps nothing */ }
-    show();
-  };
-  const show = () => {
-    const searches = kept();
-    list.hidden = searches.length === 0;
-    list.replaceChildren(...searches.map((query, at) => {
-      const item = document.createElement("li"), link = document.createElement("a"), remove = document.createElement("button");
-      link.href = "?" + new URLSearchParams({ q: query, since: form.elements.since.value });
-      link.textContent = query;
-      remove.type = "button";
-      remove.className = "plain";
-      remove.textContent = "×";
-      remove.setAttribute("aria-label", list.dataset.remove + " " + query);
-      remove.addEventListener("click", () => keep(kept().filter((_, other) => other !== at)));
-      item.append(link, " ", remove);
-      return item;
-    }));
-  };
-  save.hidden = false;
-  save.addEventListener("click", () => {
-    const query = form.elements.q.value.trim();
-    if (query) keep([query, ...kept().filter((other) => other !== query)].slice(0, 20));
-  });
-  show();
 })();
