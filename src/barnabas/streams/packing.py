@@ -1,21 +1,26 @@
 """A task at work on entries (pipelines/processing/packed.py): what it hands over and writes are tuples, and results that
 only topics get are made once for each key.
 
-An item is what one node is handed: node, key, value, timestamp, headers. Keys and values of kinds that pickle keeps as they
-are travel themselves, others as a tuple with their text.
+An item is what one node is handed: node, key, value, timestamp, headers; for a node that counts, how many records instead
+of a value (`Counted`). Keys and values of kinds that pickle keeps as they are travel themselves, others as a tuple with
+their text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from barnabas.pipelines.processing.packed import Entry, Made, Origin
+from barnabas.pipelines.processing.packed import FINISHED, Entry, Made, Origin
 from barnabas.streams.errors import StreamsError
-from barnabas.streams.records import Change, Record, headers_text
+from barnabas.streams.making import one_more
+from barnabas.streams.records import Change, Headers, Record, headers_text
 from barnabas.streams.running import flows
+from barnabas.streams.running.aggregates import Aggregating, StreamAggregate
 from barnabas.streams.running.run import OUT, End, Node, Run, task_of, time_of
+from barnabas.streams.running.sliding import SlidingAggregate
+from barnabas.streams.running.windows import SessionAggregate
 from barnabas.streams.texts import Classes, text_of, value_of
 
 PLAIN: Final = frozenset({str, int, float, bool, bytes, type(None)})
@@ -41,22 +46,60 @@ class Held:
     place: tuple[int, ...]
 
 
+@dataclass(slots=True)
+class Counted:
+    """How many records a node that counts is to be handed, with the key, and the latest timestamp. origin, place, headers:
+    of the last one."""
+
+    key: Any
+    count: int
+    at: int
+    headers: Headers
+    origin: Origin | None
+    place: tuple[int, ...]
+
+
 @dataclass
 class PackedRun(Run):
     """A task whose topology keeps results until the end (`Topology.cached`). origin, place: of what is processed now."""
 
     held: dict[tuple[str, str], Held] = field(default_factory=dict)
     undo: list[Callable[[], Any]] = field(default_factory=list)
+    counted: dict[tuple[str, str], Counted] = field(default_factory=dict)
     origin: Origin | None = None
     number: tuple[int, ...] = ()
 
     def hand_over(self, child: Node, record: Record[Any, Any]) -> None:
         named = text_of(record.key)
+        if child.name in self.topology.counting:
+            if record.key is not None and record.value is not None:
+                self._count(child, named, record)
+            return
         item = (child.name, sent(record.key, named), sent(record.value), time_of(record), record.headers)
         if getattr(child, "everywhere", False):
             self.made.extend((child.stage, task, item) for task in range(self.topology.tasks))
         else:
             self.made.append((child.stage, task_of(named, self.topology.tasks), item))
+
+    def _count(self, child: Node, named: str, record: Record[Any, Any]) -> None:
+        """Counts a record here, so that one item is sent for all that have its key."""
+        name, at = (child.name, named), time_of(record)
+        before = self.counted.get(name)
+        count, latest = (0, at) if before is None else (before.count, before.at)
+        self.counted[name] = Counted(
+            record.key, count + 1, max(at, latest), record.headers, self.origin, self.number
+        )
+        self.undo.append(lambda: _back(self.counted, name, before))
+
+    def hand_over_counted(self, made: Made) -> None:
+        """Sends on what was counted."""
+        for (node, named), one in self.counted.items():
+            item = (node, sent(one.key, named), (one.count, None), one.at, one.headers)
+            task = task_of(named, self.topology.tasks)
+            self.made.append((self.nodes[node].stage, task, item))
+            self.origin, self.number = one.origin, one.place
+            self.taken(made, FINISHED)
+        self.counted = {}
 
     def write(self, sink: End, topic: str, record: Record[Any, Any]) -> None:
         if topic in self.topology.topics:
@@ -87,13 +130,7 @@ class PackedRun(Run):
         if before is not None:
             record = record.put(value=Change(record.value.new, before.record.value.old))
         self.held[name] = Held(node, record, self.origin, self.number)
-        self.undo.append(lambda: self._put_back(name, before))
-
-    def _put_back(self, name: tuple[str, str], before: Held | None) -> None:
-        if before is None:
-            self.held.pop(name, None)
-        else:
-            self.held[name] = before
+        self.undo.append(lambda: _back(self.held, name, before))
 
     def taken(self, made: Made, number: int) -> None:
         """Moves what was made of the present record to the rest. number: of the record's item."""
@@ -109,6 +146,13 @@ class PackedRun(Run):
         self.made.clear()
 
 
+def _back(into: dict[tuple[str, str], Any], name: tuple[str, str], before: Any) -> None:
+    if before is None:
+        into.pop(name, None)
+    else:
+        into[name] = before
+
+
 def sent(value: Any, text: str | None = None) -> Any:
     """A key or value as an item has it."""
     return value if type(value) in PLAIN else (text_of(value) if text is None else text,)
@@ -118,8 +162,22 @@ def received(item: tuple[Any, ...], classes: Classes) -> tuple[str, Record[Any, 
     """The node that an item is for, and the record."""
     _, node, key, value, at, headers = item
     key = value_of(key[0], classes) if type(key) is tuple else key
-    value = value_of(value[0], classes) if type(value) is tuple else value
+    if type(value) is tuple and len(value) == 1:
+        value = value_of(value[0], classes)
     return node, Record(key, value, at, headers)
+
+
+def counting_in(nodes: dict[str, Node], cached: Collection[str]) -> frozenset[str]:
+    """The nodes among the cached ones that only count, and get all records from other tasks."""
+
+    far = {
+        name
+        for name in cached
+        if all(parent.stage < nodes[name].stage for parent in nodes.values() if name in parent.children)
+    }
+    return frozenset(
+        name for name in far if type(node := nodes[name]) is StreamAggregate and node.add is one_more
+    )
 
 
 def keeps_nothing(nodes: list[Node]) -> bool:
@@ -129,9 +187,6 @@ def keeps_nothing(nodes: list[Node]) -> bool:
 
 def cached_in(nodes: dict[str, Node]) -> frozenset[str]:
     """The nodes that may give one result of a key for many records: those whose results only topics get."""
-    from barnabas.streams.running.aggregates import Aggregating
-    from barnabas.streams.running.sliding import SlidingAggregate
-    from barnabas.streams.running.windows import SessionAggregate
 
     def only_flows(name: str) -> bool:
         node = nodes[name]

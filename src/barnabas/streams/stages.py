@@ -73,7 +73,8 @@ class Stage(Processor):
         self._cells: Any = None
         self._outcomes: dict[int, Outcome] = {}
         self._by_topic = {
-            topic: source for source in reversed(self.topology.sources) for topic in source.topics
+            topic: [source for source in self.topology.sources if topic in source.topics]
+            for topic in self.topology.topics
         }
         nodes = [node for node in self.topology.nodes.values() if node.stage == self.stage]
         self._user = [node for node in nodes if isinstance(node, UserCode)]
@@ -187,6 +188,7 @@ class Stage(Processor):
         for one in held:
             run.origin, run.number = one.origin, one.place
             self._attempt(run, made, FINISHED, self._release, one)
+        run.hand_over_counted(made)
         if self.topology.named:
             made.rows += [(row, None) for row in self.changes()]
         return made
@@ -225,19 +227,22 @@ class Stage(Processor):
 
     def _read_origin(self, run: PackedRun, origin: Origin) -> None:
         run.place = Place(origin.topic, origin.partition, origin.offset)
-        source = self._by_topic[origin.topic]
-        record = source.read(origin.key, origin.value, origin.at_us // 1000, origin.headers)
-        self._note(run, record.timestamp)
-        run.pass_to(source, record)
+        for source in self._by_topic[origin.topic]:
+            record = source.read(origin.key, origin.value, origin.at_us // 1000, origin.headers)
+            self._note(run, record.timestamp)
+            run.pass_to(source, record)
         self._punctuate(run)
 
     def _take(self, run: PackedRun, item: tuple[Any, ...]) -> None:
         name, record = received(item, self.topology.classes)
         self._note(run, record.timestamp)
-        node = run.nodes[name]
+        node: Any = run.nodes[name]
         if (known := self._outcomes.pop(id(item), None)) is not None:
-            node.call.now = known  # type: ignore[attr-defined]
-        run.pass_to(node, record)
+            node.call.now = known
+        if type(record.value) is tuple and name in self.topology.counting:
+            node.count(run, record, record.value[0])
+        else:
+            run.pass_to(node, record)
         self._punctuate(run)
 
     def _call_items_ahead(self, entries: Sequence[Entry]) -> None:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any, Final
 
 from barnabas.streams.ahead import Ahead
@@ -21,7 +22,7 @@ from barnabas.streams.describing import described, drawn
 from barnabas.streams.dividing import stages_of
 from barnabas.streams.errors import StreamsError
 from barnabas.streams.handling import Handlers
-from barnabas.streams.packing import cached_in
+from barnabas.streams.packing import cached_in, counting_in
 from barnabas.streams.running.flows import Sink, Source
 from barnabas.streams.running.run import Node
 from barnabas.streams.running.stores_of_users import StoreSpec
@@ -50,6 +51,11 @@ class Topology:
     by_clock: bool = False
     handlers: Handlers = field(default_factory=Handlers)
     cached: frozenset[str] = frozenset()
+
+    @cached_property
+    def counting(self) -> frozenset[str]:
+        """The nodes that may be handed a number in place of so many records."""
+        return counting_in(self.nodes, self.cached)
 
     @property
     def sources(self) -> list[Source]:

@@ -147,6 +147,19 @@ def test_a_record_that_fails_leaves_no_trace_and_others_go_on():
     assert [reason.split(":")[0] for reason in cluster.failed] == ["IndexError", "ZeroDivisionError"]
 
 
+def test_a_topic_that_two_sources_read_goes_to_both():
+    builder = StreamsBuilder()
+    builder.stream("a", "b").to("both")
+    builder.stream("b").map_values(str.upper).to("one")
+    cluster = Cluster(replace(builder.build(), tasks=1))
+    cluster.micro_batch([Origin(topic, 0, 0, 0, None, topic.encode()) for topic in "ab"])
+    assert [(row["to"], row["out_value"]) for row in cluster.rows] == [
+        ("both", b"a"),
+        ("both", b"b"),
+        ("one", b"B"),
+    ]
+
+
 def test_buckets_are_what_a_dict_is():
     chance = random.Random(3)
     store, wanted = MemoryStore(STATES), {}

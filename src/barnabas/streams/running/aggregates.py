@@ -52,6 +52,14 @@ class StreamAggregate(Aggregating):
         self.keep(run, record.key, new, at)
         run.changed(self, record.put(value=Change(new, old), timestamp=at))
 
+    def count(self, run: Run, record: Record[Any, Any], more: int) -> None:
+        """The same as `process` for so many records, of an aggregate that counts."""
+        before = self.lookup(run, record.key)
+        count, at = (0, record.timestamp) if before is None else before
+        at = max(at, record.timestamp)
+        self.keep(run, record.key, count + more, at)
+        run.changed(self, record.put(value=Change(count + more, None), timestamp=at))
+
     def _old(self, run: Run, key: Any) -> Any:
         found = self.lookup(run, key)
         if found is not None:

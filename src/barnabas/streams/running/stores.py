@@ -9,7 +9,8 @@ from barnabas.streams.texts import Classes, text_of, value_of
 
 SEPARATOR: Final = "\x1f"
 TIMES: Final = "\x1etimes"
-"""After a store's name: that of the entries about its times: spans of time with notes, of each span its pages, and pages."""
+"""After a store's name: that of the entries about its times: spans of time with notes, how many each has, and pages of
+these."""
 SPAN_MS: Final = 4096
 PAGE: Final = 64
 
@@ -61,15 +62,17 @@ class Stores:
         spans = self._known(notes, "")
         if span not in spans:
             self.put(notes, "", sorted([*spans, span]))
-        pages = self.get(notes, span) or 0
-        last = self._known(notes, [span, pages - 1]) if pages else []
-        if [at, key] in last:
-            return
-        if pages and len(last) < PAGE:
-            self.put(notes, [span, pages - 1], [*last, [at, key]])
+        count = self.get(notes, span) or 0
+        note, page = f"[{at},{text_of(key)}]", self._name(notes, [span, count // PAGE])
+        if count % PAGE:
+            # A page grows as text, because to read and to write it for each note takes longer than all else.
+            before = self.kept[page]
+            if before.endswith((f",{note}]", f"[{note}]")):
+                return
+            self.kept[page] = f"{before[:-1]},{note}]"
         else:
-            self.put(notes, [span, pages], [[at, key]])
-            self.put(notes, span, pages + 1)
+            self.kept[page] = f"[{note}]"
+        self.put(notes, span, count + 1)
 
     def due(self, store: str, until: int) -> list[tuple[int, Any]]:
         """Removes and returns what was noted for times up to `until`, in the order of times and then of notes."""
@@ -90,16 +93,20 @@ class Stores:
         """The earliest time that was noted; there has to be one."""
         notes = store + TIMES
         span = self._known(notes, "")[0]
-        pages = range(self.get(notes, span))
-        times: list[int] = [at for page in pages for at, _ in self._known(notes, [span, page])]
+        times: list[int] = [
+            at for page in self._pages(notes, span) for at, _ in self._known(notes, [span, page])
+        ]
         return min(times)
+
+    def _pages(self, notes: str, span: int) -> range:
+        return range(-(-(self.get(notes, span) or 0) // PAGE))
 
     def _taken(self, notes: str, span: int, until: int) -> list[tuple[int, Any]]:
         """Removes and returns what was noted for a span of time."""
         found: list[tuple[int, Any]] = []
         kept: list[Any] = []
-        pages = self.get(notes, span) or 0
-        for page in range(pages):
+        pages = self._pages(notes, span)
+        for page in pages:
             for at, key in self._known(notes, [span, page]):
                 if at <= until:
                     found.append((at, key))
@@ -108,14 +115,17 @@ class Stores:
         if not found:
             return []
         whole = [kept[begin : begin + PAGE] for begin in range(0, len(kept), PAGE)]
-        for page in range(pages):
+        for page in pages:
             self.put(notes, [span, page], whole[page] if page < len(whole) else None)
-        self.put(notes, span, len(whole) or None)
+        self.put(notes, span, len(kept) or None)
         return found
+
+    def _name(self, store: str, key: Any) -> str:
+        return f"{store}{SEPARATOR}{text_of(key)}"
 
     def _known(self, store: str, key: Any) -> list[Any]:
         """A list that is kept, which must not be changed; it is read again only when it has changed."""
-        name = f"{store}{SEPARATOR}{text_of(key)}"
+        name = self._name(store, key)
         text = self.kept.get(name)
         if text is None:
             return []
