@@ -65,10 +65,13 @@ class Schemas:
         names that they have there; its text declares them. Raises SqlError."""
         form = formats_of(statement.properties).value
         topic = statement.properties.get("KAFKA_TOPIC")
+        wanted = statement.properties.get("VALUE_SCHEMA_ID")
         if form not in WITH_SCHEMA or topic is None:
+            if wanted is not None:
+                raise SqlError(f"VALUE_SCHEMA_ID is for {', '.join(WITH_SCHEMA)}; the format is {form}")
             return statement
         subject = f"{topic}-value"
-        schema = self.newest(subject, form)
+        schema = self.newest(subject, form) if wanted is None else self._chosen(statement, form, wanted)
         keys = [column for column in statement.columns if column.role]
         if schema is None:
             if len(keys) == len(statement.columns):
@@ -94,6 +97,20 @@ class Schemas:
         roles = {column.name: column.role for column in statement.columns}
         columns = tuple(s.ColumnDef(c.name, c.typed, c.type, roles.get(c.name, "")) for c in relation.columns)
         return replace(statement, columns=columns, text=declaration(relation, statement.properties))
+
+    def _chosen(self, statement: s.Create, form: str, schema_id: Any) -> Schema:
+        """The schema of an id, of which all columns of the value are made. Raises SqlError."""
+        own = [column.name for column in statement.columns if not column.role]
+        if own:
+            raise SqlError(
+                f"VALUE_SCHEMA_ID gives the columns of the value, so they are not named, too: {', '.join(own)}"
+            )
+        if not str(schema_id).isdecimal():
+            raise SqlError(f"VALUE_SCHEMA_ID is {schema_id!r}; it is the id of a schema, a number")
+        try:
+            return self._registry(form).by_id(int(schema_id))
+        except RegistryError as error:
+            raise SqlError(f"the schema {schema_id} in the registry at {self.url}: {error}") from None
 
     def register(self, relation: Relation) -> None:
         """Registers a schema for what is written to a topic; a declared topic may have one already. Raises SqlError."""

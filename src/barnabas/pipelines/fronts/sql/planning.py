@@ -90,6 +90,10 @@ def plan(
     JSON objects of all columns. Raises SqlError."""
     query = _opened(catalog, select, name, settings)
     given = check_properties(properties)
+    if "VALUE_SCHEMA_ID" in given:
+        raise SqlError(
+            "VALUE_SCHEMA_ID is for streams and tables that are declared: a query writes with a schema of its columns"
+        )
     grouped = bool(select.group_by)
     _check(query, kind, grouped)
     translator = Translator(query.scope)
