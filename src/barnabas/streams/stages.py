@@ -324,6 +324,7 @@ def plan_from(topology: Topology, start: str = "earliest") -> tuple[Relation, ..
                 returns=ROW,
                 time="clock" if topology.by_clock else "none",
                 code=code,
+                of_app=True,
                 label=f"stage {number}",
             )
         )

@@ -31,6 +31,24 @@ def test_what_grows_is_named():
     }
 
 
+def test_states_of_user_code_that_nothing_bounds_are_named(tmp_path):
+    (tmp_path / "counting.py").write_text("def count(row, kept):\n    return []\n")
+    entry = "with: 'counting:count', key: id, returns: {id: int}, state: {seen: {value: long}, names: {list: string}}"
+    spec = """
+pipeline: p
+source: {topic: a}
+steps: [parse: {json: {id: int}}, process: {%s}]
+outputs: [{topic: b}]
+"""
+
+    def named(text: str) -> dict[str, str]:
+        return growing_state(parse_spec(spec % text, "p.yaml", tmp_path).plan)
+
+    assert named(entry) == {"source/process": "keeps seen and names for each key until the code removes it"}
+    bounded = entry.replace("seen: {value: long}, names: {list: string}", "seen: {value: long, ttl: 1 hour}")
+    assert named(bounded) == named(entry + ", time: clock") == {}
+
+
 def test_rows_and_bytes_of_all_operators():
     in_files = {"numRowsTotal": 3, "memoryUsedBytes": 10, "customMetrics": {"rocksdbSstFileSize": 500}}
     told = {"stateOperators": [in_files, {"numRowsTotal": 2, "memoryUsedBytes": 7}]}

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from barnabas.pipelines.plan.aggregates import divided
 from barnabas.pipelines.plan.graph import Plan
+from barnabas.pipelines.plan.operators import Operator
+from barnabas.pipelines.plan.processing import Process
 from barnabas.pipelines.plan.relations import Aggregate
 
 
 def growing_state(plan: Plan) -> dict[str, str]:
     """By the id of an operator, what it keeps for ever. State that a table's topic bounds, by its keys, is not named."""
     found: dict[str, str] = {}
+    operators = [operator for relation in plan.relations.values() for operator in relation.operators]
+    operators += [operator for output in plan.outputs for operator in output.operators]
+    found.update(_of_user_code(operators))
     for relation in plan.relations.values():
         aggregate = relation.aggregate
         if aggregate is not None and plan.is_table(relation.name) and not plan.aggregates_table(relation):
@@ -23,6 +28,15 @@ def growing_state(plan: Plan) -> dict[str, str]:
             if not timed:
                 found[aggregate.id] = _told(aggregate, list(_groups(aggregate)))
     return {id: told for id, told in found.items() if told}
+
+
+def _of_user_code(operators: Iterable[Operator]) -> Iterator[tuple[str, str]]:
+    """States without a TTL in steps without timers, which may remove theirs."""
+    for step in operators:
+        if isinstance(step, Process) and step.windows is None and step.time == "none" and not step.of_app:
+            kept = [name for name, state in step.states.items() if state.ttl_ms is None]
+            if kept:
+                yield step.id, f"keeps {' and '.join(kept)} for each key until the code removes it"
 
 
 def _told(aggregate: Aggregate, kept: list[str]) -> str:

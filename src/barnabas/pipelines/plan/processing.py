@@ -49,7 +49,7 @@ class Windows:
 class Process(Operator):
     """Calls user code for each row. called: how the pipeline names the code. code: a subclass of processing.Processor.
     windows: of code that aggregates; its results also have the key's fields and the window's bounds, which `returns` does
-    not name."""
+    not name. of_app: whether it is a part of an app (barnabas.streams), whose stores have their own retention."""
 
     kind: ClassVar[str] = "process"
     stateful: ClassVar[bool] = True
@@ -60,6 +60,7 @@ class Process(Operator):
     time: Times = "none"
     windows: Windows | None = None
     code: Any = field(default=None, compare=False, repr=False, metadata=ASIDE)
+    of_app: bool = field(default=False, metadata=ASIDE)
 
     def after(self, schema: Schema) -> Schema:
         if self.windows is None:
