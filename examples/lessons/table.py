@@ -26,6 +26,33 @@ The table is made from `examples/lessons/labs.toml`, and a test fails if the two
 """
 
 
+PRINTED_HEAD: Final = """
+## Programs as they are printed
+
+The guide and the course of 2018 print whole programs. `tests/lessons/test_printed.py` takes each from its document (which is
+not part of this repository; the test is skipped where it is missing), compiles it against a client of its time (Kafka's
+client 2.8.2 and 0.10.2.2 for Java, Shopify's sarama 1.38, Confluent's client 1.9 for Go, kafka-python, Debian's librdkafka
+2.0), and runs it against a broker, whose address replaces the printed one. No other change is made where the state is
+*runs*; *mended* programs do not compile or do not work as printed, and the last column says why.
+`examples/lessons/printed.toml` has each change.
+
+| program | document | language | state | what the print lacks |
+|---|---|---|---|---|
+"""
+NOT_RUN: Final = """
+Other programs of the documents:
+
+* The guide names kits for PHP, Node.js and C++, but prints no program in these languages; their clients are librdkafka and
+  kafkajs, which other tests use.
+* The course's programs in Avro need `io.confluent:kafka-avro-serializer`, which is not on Maven Central; [the phone
+  book](../examples/lessons/phone_book) does the same with Confluent's client for Python. Its stock prices are printed in
+  pieces without imports; they run from [our own text](../tests/lessons/java/StockPrices.java).
+* The guide's programs for Flink, Storm and Spark name versions for Java 8 and Scala 2.11. The same sources and sinks run in
+  later versions: [works-with.md](works-with.md).
+* The other snippets of the documents are parts of a function, and are in the labs above.
+"""
+
+
 def read() -> dict[str, Any]:
     """documents: title by key; lab: one row per lab."""
     return tomllib.loads((HERE / "labs.toml").read_text("utf-8"))
@@ -43,7 +70,16 @@ def page() -> str:
             if lab["document"] == key:
                 runs = ", ".join(link(path) for path in lab["runs"])
                 lines.append(f"| {lab['title']} | {lab['place']} | {lab['state']} | {runs} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + PRINTED_HEAD + printed() + NOT_RUN
+
+
+def printed() -> str:
+    """The rows of the programs of printed.toml."""
+    rows = tomllib.loads((HERE / "printed.toml").read_text("utf-8"))["program"]
+    return "".join(
+        f"| {row['place']} | {row['document']} | {row['language']} | {row['state']} | {row.get('note', '')} |\n"
+        for row in rows
+    )
 
 
 def link(path: str) -> str:

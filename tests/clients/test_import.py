@@ -20,6 +20,8 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     NewTopic,
     ResourcePatternType,
@@ -84,6 +86,9 @@ class Release(NamedTuple):
         how = "zookeeper" if self.authorizer else "kraft" if self.between > 1_000_000 else "kraft-snapshots"
         return f"{self.version}-{how}"
 
+
+NODE_ID: Final = 7
+"""Of Kafka in KRaft mode, and of the broker that takes its place."""
 
 RELEASES: Final = (
     Release("0.11.0.3", "2.11", OLD_AUTHORIZER),
@@ -265,11 +270,14 @@ def test_what_kafka_has_written_is_there(
     words = ["import", "--from", str(kafka.data), "--data", str(tmp_path / "new"), "--json"]
     if release.authorizer:
         words += ["--zookeeper", f"{own_zookeeper.address}/kafka"]
+    else:
+        words += ["--node-id", str(NODE_ID)]
     said = Cli("").json(*words)
     assert said["missing"] == []
     assert said["clean"] is True
     assert digest_of(kafka.data) == files, "Kafka's own directory is as it was"
-    broker = own_broker(tmp_path / "new")
+    numbered = {} if release.authorizer else {"node__id": str(NODE_ID)}
+    broker = own_broker(tmp_path / "new", **numbered)
     assert witness(broker.bootstrap) == before
     if not release.authorizer:
         assert secured(broker.bootstrap)
@@ -288,13 +296,20 @@ def secure(bootstrap: str) -> None:
         "alice", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"secret"
     )
     admin.alter_user_scram_credentials([user])["alice"].result(60)
+    option = ConfigEntry("log.cleaner.threads", "2", incremental_operation=AlterConfigOpType.SET)
+    broker = ConfigResource(ConfigResource.Type.BROKER, str(NODE_ID), incremental_configs=[option])
+    admin.incremental_alter_configs([broker])[broker].result(60)
 
 
 def secured(bootstrap: str) -> bool:
-    """Whether the user is there; rules are asked of brokers with an authorizer only."""
+    """Whether the user and the broker's own option are there; rules are asked of brokers with an authorizer only."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     found = admin.describe_user_scram_credentials(["alice"])["alice"].result(60)
-    return found.scram_credential_infos[0].iterations == 4096
+    broker = ConfigResource(ConfigResource.Type.BROKER, str(NODE_ID))
+    options = admin.describe_configs([broker])[broker].result(60)
+    return bool(
+        found.scram_credential_infos[0].iterations == 4096 and options["log.cleaner.threads"].value == "2"
+    )
 
 
 def more(bootstrap: str, before: dict[str, Any]) -> None:

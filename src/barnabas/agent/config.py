@@ -137,7 +137,9 @@ RECEIVED: Final[Mapping[str, EntryShape]] = {
     "lumberjack": Group(
         {"listen": ADDRESS, "tls": TLS}, "a listener for Filebeat and Logstash", required=("listen",)
     ),
-    "otlp": Group({"listen": ADDRESS}, "a listener for OpenTelemetry's logs over HTTP", required=("listen",)),
+    "otlp": Group(
+        {"listen": ADDRESS, "grpc": ADDRESS}, "listeners for OpenTelemetry's logs, over HTTP and gRPC"
+    ),
 }
 CONTAINERS: Final = Several(
     Text(), "patterns of files that Docker or CRI writes; true: where they are by default"
@@ -341,11 +343,13 @@ def _source(found: Mapping[str, Item], item: Item) -> Source | None:
     inner = found[kind].mapping()
     if kind == "syslog" and not ("udp" in inner or "tcp" in inner):
         found[kind].fail("syslog needs udp: HOST:PORT, tcp: HOST:PORT, or both")
+    if kind == "otlp" and not ("listen" in inner or "grpc" in inner):
+        found[kind].fail("otlp needs listen: HOST:PORT for HTTP, grpc: HOST:PORT, or both")
     tls = None
     if "tls" in inner:
         files = {name: value.text() for name, value in inner["tls"].mapping().items()}
         tls = Tls(files["certificate"], files["key"], files.get("authority", ""))
-    texts = {name: inner[name].text() for name in ("udp", "tcp", "listen") if name in inner}
+    texts = {name: inner[name].text() for name in ("udp", "tcp", "listen", "grpc") if name in inner}
     return Source(
         kind,
         **texts,

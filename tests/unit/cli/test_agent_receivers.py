@@ -251,6 +251,7 @@ def received(sender: socket.socket, size: int) -> bytes:
         ("syslog: {}", "needs udp: HOST:PORT, tcp: HOST:PORT, or both"),
         ("syslog: {udp: here}", "not HOST:PORT"),
         ("lumberjack: {}", "needs an entry 'listen'"),
+        ("otlp: {}", "needs listen: HOST:PORT for HTTP, grpc: HOST:PORT, or both"),
         ("otlp: {listen: 'a:1'}, multiline: {indented: true}", "multiline belongs to files"),
         ("files: x, spool_mb: 3", "spool_mb belongs to what is received"),
         ("files: x, stdin: true", "only one of them is allowed"),

@@ -14,12 +14,13 @@ SPOOL_MB: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """kind: the entry in the configuration. udp, tcp, listen: HOST:PORT. units, folder, at_end: of the journal."""
+    """kind: the entry in the configuration. udp, tcp, listen, grpc: HOST:PORT. units, folder, at_end: of the journal."""
 
     kind: str
     udp: str = ""
     tcp: str = ""
     listen: str = ""
+    grpc: str = ""
     tls: Tls | None = None
     units: tuple[str, ...] = ()
     folder: str = ""
@@ -48,7 +49,7 @@ class Source:
             case "otlp":
                 from barnabas.agent.receivers.otlp import Otlp
 
-                return Otlp(spool, who, listen=self.listen)
+                return Otlp(spool, who, listen=self.listen, grpc=self.grpc)
             case _:
                 from barnabas.agent.receivers.standard_input import StandardInput
 

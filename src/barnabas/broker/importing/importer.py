@@ -23,7 +23,7 @@ from barnabas.broker.importing import kraft, zookeeper
 from barnabas.broker.importing.metadata import CannotImport, KnownTopic, Metadata
 from barnabas.coordination.local import LocalTree, sync_file
 from barnabas.coordination.tree import TreeError
-from barnabas.cores import acl
+from barnabas.cores import acl, tokens
 from barnabas.cores import znode_layout as layout
 from barnabas.cores.cluster_image import INTERNAL_TOPICS
 from barnabas.cores.znode_ops import Create, Op, Set
@@ -69,6 +69,7 @@ class Imported:
     partitions: int
     size_bytes: int
     configs: int
+    tokens: int
     rules: int
     missing: list[TopicPartition]
     clean: bool
@@ -230,7 +231,7 @@ def _make(
         checkpoints.write_meta(str(fresh), MetaProperties(cluster_id, node_id))
         if clean:
             (fresh / CLEAN_SHUTDOWN_FILE).write_bytes(b'{"version":0,"brokerEpoch":-1}')
-        asyncio.run(_make_tree(fresh, metadata))
+        asyncio.run(_make_tree(fresh, metadata, node_id))
         if target.exists():
             target.rmdir()
         fresh.rename(target)
@@ -251,6 +252,7 @@ def _make(
         len(chosen),
         size_bytes,
         len(metadata.configs),
+        len(metadata.tokens),
         sum(map(len, metadata.rules.values())),
         missing,
         clean,
@@ -275,7 +277,7 @@ def _write_offsets(chosen: dict[TopicPartition, Source], fresh: Path) -> None:
             checkpoints.write_offsets(str(fresh / file), rows)
 
 
-async def _make_tree(fresh: Path, metadata: Metadata) -> None:
+async def _make_tree(fresh: Path, metadata: Metadata, node_id: int) -> None:
     """The metadata tree: what the folders say, as after a loss of the file, and then what the cluster knew."""
     found = restoring.find([fresh])
     for name, topic in metadata.topics.items():
@@ -287,7 +289,7 @@ async def _make_tree(fresh: Path, metadata: Metadata) -> None:
     tree = LocalTree.open(path, lambda: now_ms)
     try:
         known = (await tree.subtree("/")).keys()
-        ops = [*_config_ops(metadata, known), *_rule_ops(metadata)]
+        ops = [*_config_ops(metadata, node_id, known), *_rule_ops(metadata), *_token_ops(metadata)]
         for begin in range(0, len(ops), OPS_AT_ONCE):
             await tree.multi(ops[begin : begin + OPS_AT_ONCE])
     finally:
@@ -305,13 +307,20 @@ def _add(topics: dict[str, restoring.FoundTopic], name: str, known: KnownTopic) 
         topic.epochs[0] = 0
 
 
-def _config_ops(metadata: Metadata, known: Iterable[str]) -> list[Op]:
+def _is_of_a_machine(option: str) -> bool:
+    """Whether a broker's option names addresses, files or keys of the machine that Kafka ran on."""
+    return option in NOT_BROKER_OPTIONS or "listener" in option or option.startswith(("ssl.", "sasl."))
+
+
+def _config_ops(metadata: Metadata, node_id: int, known: Iterable[str]) -> list[Op]:
     there, ops = set(known), list[Op]()
     for (kind, name), options in sorted(metadata.configs.items()):
         if kind == "brokers":
-            if name != layout.DEFAULT_ENTITY:
-                continue  # of one machine, which is another one now
-            options = {key: value for key, value in options.items() if key not in NOT_BROKER_OPTIONS}
+            if name not in (layout.DEFAULT_ENTITY, str(node_id)):
+                continue  # of a broker that is not there any more
+            options = {key: value for key, value in options.items() if not _is_of_a_machine(key)}
+            if not options:
+                continue
         if kind == "topics" and name not in metadata.topics:
             continue
         if kind == "topics" and name in INTERNAL_TOPICS:
@@ -334,6 +343,13 @@ def _rule_ops(metadata: Metadata) -> list[Op]:
         Create(acl.resource_path(resource), acl.encode_rules(rules))
         for resource, rules in sorted(metadata.rules.items())
         if rules
+    ]
+
+
+def _token_ops(metadata: Metadata) -> list[Op]:
+    return [
+        Create(tokens.token_path(name), tokens.encode_token(token))
+        for name, token in sorted(metadata.tokens.items())
     ]
 
 

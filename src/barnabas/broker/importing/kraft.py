@@ -12,6 +12,7 @@ from barnabas.broker.importing.metadata import CannotImport, KnownTopic, Metadat
 from barnabas.cores import znode_layout as layout
 from barnabas.cores.acl import Operation, Pattern, Permission, Resource, ResourceType, Rule
 from barnabas.cores.quota_entities import entity_config
+from barnabas.cores.tokens import Token
 from barnabas.records.batch import CorruptBatch
 from barnabas.storage.files import LogFile
 from barnabas.storage.formats import Damaged, records_in, verify
@@ -125,6 +126,20 @@ class Replay:
     def producer_ids(self, record: kinds.ProducerIdsRecord) -> None:
         self.metadata.next_producer_id = max(self.metadata.next_producer_id, record.next_producer_id)
 
+    def token(self, record: kinds.DelegationTokenRecord) -> None:
+        self.metadata.tokens[record.token_id] = Token(
+            id=record.token_id,
+            owner=record.owner,
+            requester=record.requester,
+            renewers=tuple(record.renewers),
+            issued_ms=record.issue_timestamp,
+            max_ms=record.max_timestamp,
+            expiry_ms=record.expiration_timestamp,
+        )
+
+    def token_removed(self, record: kinds.RemoveDelegationTokenRecord) -> None:
+        self.metadata.tokens.pop(record.token_id, None)
+
     def rule(self, record: kinds.AccessControlEntryRecord) -> None:
         try:
             resource = Resource(
@@ -146,6 +161,8 @@ APPLY: Final[dict[type[Data], Callable[..., None]]] = {
     kinds.PartitionRecord: Replay.partition,
     kinds.PartitionChangeRecord: Replay.partition_changed,
     kinds.ConfigRecord: Replay.config,
+    kinds.DelegationTokenRecord: Replay.token,
+    kinds.RemoveDelegationTokenRecord: Replay.token_removed,
     kinds.UserScramCredentialRecord: Replay.user,
     kinds.RemoveUserScramCredentialRecord: Replay.user_removed,
     kinds.ClientQuotaRecord: Replay.quota,

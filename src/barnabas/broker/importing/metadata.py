@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from barnabas.cores.acl import Resource, Rule
+from barnabas.cores.tokens import Token
 
 ConfigKey = tuple[str, str]
 """(kind, name) as in `znode_layout.config_path`."""
@@ -27,13 +28,15 @@ class KnownTopic:
 
 @dataclass
 class Metadata:
-    """Of one cluster. source: where it was read, for the user. next_producer_id: the first that was not handed out."""
+    """Of one cluster. source: where it was read, for the user. next_producer_id: the first that was not handed out.
+    tokens: delegation tokens by id."""
 
     source: str
     topics: dict[str, KnownTopic] = field(default_factory=dict)
     configs: dict[ConfigKey, dict[str, str]] = field(default_factory=dict)
     rules: dict[Resource, set[Rule]] = field(default_factory=dict)
     next_producer_id: int = 0
+    tokens: dict[str, Token] = field(default_factory=dict)
 
     def set_config(self, key: ConfigKey, name: str, value: str | None) -> None:
         """Set one option of an entity; None removes it."""

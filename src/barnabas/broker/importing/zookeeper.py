@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnabas.broker.importing.metadata import CannotImport, KnownTopic, Metadata
-from barnabas.cores import acl
+from barnabas.cores import acl, tokens
 from barnabas.cores import znode_layout as layout
 
 
@@ -40,6 +40,8 @@ def _note(metadata: Metadata, path: str, data: bytes) -> None:
             metadata.configs[parts[1], "/".join(parts[2:])] = options
     elif parts[0] in acl.ROOTS and (resource := acl.resource_of(path)) is not None:
         metadata.rules[resource] = set(acl.decode_rules(path, data))
+    elif (token_id := tokens.token_id_of(path)) is not None:
+        metadata.tokens[token_id] = tokens.decode_token(path, data)
     elif path == layout.PRODUCER_ID_BLOCK:
         block = layout.decode_producer_id_block(data)
         metadata.next_producer_id = 0 if block is None else block.last + 1

@@ -70,11 +70,11 @@ def import_(
         done = import_from(sources, target, node_id, zookeeper)
     except (CannotImport, TreeError, OSError) as error:
         raise CliError(str(error)) from error
-    _show(done, json)
+    _show(done, node_id, json)
     return EXIT_OK
 
 
-def _show(done: Imported, as_json: bool) -> None:
+def _show(done: Imported, node_id: int, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -85,6 +85,7 @@ def _show(done: Imported, as_json: bool) -> None:
                 "partitions": done.partitions,
                 "bytes": done.size_bytes,
                 "configs": done.configs,
+                "tokens": done.tokens,
                 "rules": done.rules,
                 "missing": [str(name) for name in done.missing],
                 "clean": done.clean,
@@ -97,6 +98,10 @@ def _show(done: Imported, as_json: bool) -> None:
     )
     if done.source:
         print(f"metadata of {done.source}: options of {done.configs} entities, {done.rules} access rules")
+        if done.tokens:
+            note(
+                f"{done.tokens} delegation tokens are valid with the delegation.token.secret.key that Kafka had"
+            )
     else:
         note(
             "no metadata: options of topics, users, quotas and access rules are lost; --zookeeper reads them"
@@ -107,4 +112,5 @@ def _show(done: Imported, as_json: bool) -> None:
         )
     if not done.clean:
         note("Kafka was not stopped in order: the first start checks the logs")
-    print(f"start it with: barnabas start --data {done.target}")
+    numbered = "" if node_id == 1 else f" -o node.id={node_id}"
+    print(f"start it with: barnabas start --data {done.target}{numbered}")

@@ -59,6 +59,20 @@ class ConfigRecord(Data, versions=(0, 0), flexible=0):
     value: str | None = string(null="0+")
 
 
+class DelegationTokenRecord(Data, versions=(0, 0), flexible=0):
+    owner: str = string()
+    requester: str = string()
+    renewers: list[str] = array(string)
+    issue_timestamp: int = int64()
+    max_timestamp: int = int64()
+    expiration_timestamp: int = int64()
+    token_id: str = string()
+
+
+class RemoveDelegationTokenRecord(Data, versions=(0, 0), flexible=0):
+    token_id: str = string()
+
+
 class PartitionChangeRecord(Data, versions=(0, 2), flexible=0):
     partition_id: int = int32()
     topic_id: UUID = uuid()
@@ -142,6 +156,7 @@ KINDS: Final[Mapping[int, type[Data]]] = {
     4: ConfigRecord,
     5: PartitionChangeRecord,
     9: RemoveTopicRecord,
+    10: DelegationTokenRecord,
     11: UserScramCredentialRecord,
     14: ClientQuotaRecord,
     15: ProducerIdsRecord,
@@ -151,6 +166,7 @@ KINDS: Final[Mapping[int, type[Data]]] = {
     23: BeginTransactionRecord,
     24: EndTransactionRecord,
     25: AbortTransactionRecord,
+    26: RemoveDelegationTokenRecord,
 }
 
 

@@ -1,0 +1,129 @@
+"""The programs that the documents print, compiled and run against a broker as they stand there; see printed.py."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.clients import foreign
+from tests.frameworks.harness import running
+from tests.lessons.printed import Program, addressed, programs, source
+from tests.support.admin import create_topic
+from tests.support.process import BrokerProcess
+
+HERE: Final = Path(__file__).parent
+POM: Final = foreign.HERE / "old" / "java" / "pom.xml"
+CLIENT: Final = {"guide": "2.8.2", "exploring": "0.10.2.2"}
+"""Java's client of the time at which a document was written; the guide's settings are of 2.x."""
+SHOWN_TIMEOUT_S: Final = 240
+PARTITIONS: Final = 2
+PROGRAMS: Final = programs()
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_each_change_of_a_printed_program_is_said(program: Program) -> None:
+    changed = bool(program.ends or program.swaps or program.drops or program.before)
+    assert changed == (program.state != "runs")
+    assert source(program, mended=True).strip()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_a_printed_program_runs(
+    program: Program, own_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    text = source(program, mended=True)
+    bootstrap = "localhost:9092"
+    if program.state != "compiles":
+        bootstrap = own_broker().bootstrap
+        if program.topic:
+            create_topic(bootstrap, program.topic, PARTITIONS)
+    command = COMPILERS[program.language](program, addressed(text, bootstrap), tmp_path)
+    if program.state != "compiles":
+        run(program, command, bootstrap, tmp_path)
+
+
+def run(program: Program, command: list[str], bootstrap: str, folder: Path) -> None:
+    """Until the program has shown its line, or has ended well if it shows none; its topic grows meanwhile, for those that
+    begin with the newest message."""
+    log = folder / "output.log"
+    if not program.shows:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SHOWN_TIMEOUT_S, check=False)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        return
+    producer = Producer({"bootstrap.servers": bootstrap})
+    deadline_s = time.monotonic() + SHOWN_TIMEOUT_S
+    with running(command, folder, log, {"PYTHONUNBUFFERED": "1"}):
+        while not re.search(program.shows, log.read_text(errors="replace")):
+            assert time.monotonic() < deadline_s, log.read_text(errors="replace")[-3000:]
+            if program.topic:
+                fill(producer, program.topic)
+            time.sleep(0.5)
+
+
+def fill(producer: Producer, topic: str) -> None:
+    """Twenty messages for each partition, with keys that a reader of long integers takes as well."""
+    for number in range(20):
+        for partition in range(PARTITIONS):
+            producer.produce(topic, f"message {number}", number.to_bytes(8, "big"), partition)
+    assert producer.flush(60) == 0
+
+
+def java(program: Program, text: str, folder: Path) -> list[str]:
+    release, name = CLIENT[program.document], program.file
+    libraries = foreign.made(
+        f"java-libs-{release}",
+        lambda made: foreign.maven(POM, made, f"kafka-clients {release}", f"-Dkafka.version={release}"),
+    )
+    (folder / f"{name}.java").write_text(text)
+    flags = [f"-J{option}" for option in foreign.SHORT_JAVA]
+    paths = f"{folder}:{libraries}/*"
+    foreign.build(
+        [foreign.need("javac"), *flags, "-nowarn", "-cp", paths, "-d", str(folder), f"{name}.java"], folder
+    )
+    return [foreign.need("java"), *foreign.SHORT_JAVA, "-cp", paths, name]
+
+
+def python(program: Program, text: str, folder: Path) -> list[str]:
+    (folder / "program.py").write_text(text)
+    return [sys.executable, "program.py" if program.shows else str(folder / "program.py")]
+
+
+def go(program: Program, text: str, folder: Path) -> list[str]:
+    for name in ("go.mod", "go.sum"):
+        shutil.copy(HERE / "go" / name, folder)
+    (folder / "main.go").write_text(text)
+    compiler, environment = foreign.need("go"), {"CGO_ENABLED": "1", "GOFLAGS": "-mod=mod -buildvcs=false"}
+    foreign.need("gcc")
+    foreign.fetch_or_skip(
+        [compiler, "mod", "download"], folder, "clients for Go cannot be fetched", environment
+    )
+    foreign.build([compiler, "build", "-o", "program", "."], folder, environment)
+    return [str(folder / "program")]
+
+
+def c(program: Program, text: str, folder: Path) -> list[str]:
+    """With Debian's librdkafka-dev."""
+    if not Path("/usr/include/librdkafka/rdkafka.h").exists():
+        pytest.skip("needs librdkafka's header: apt-get install librdkafka-dev")
+    (folder / "main.c").write_text(text)
+    foreign.build([foreign.need("gcc"), "-o", "program", "main.c", "-lrdkafka"], folder)
+    # What a program prints is to be seen while it runs, though it goes to a file.
+    return [foreign.need("stdbuf"), "-oL", str(folder / "program")]
+
+
+COMPILERS: Final[dict[str, Callable[[Program, str, Path], list[str]]]] = {
+    "java": java,
+    "python": python,
+    "go": go,
+    "c": c,
+}
