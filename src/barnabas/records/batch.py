@@ -206,10 +206,10 @@ def records_block(
     Piece by piece: to copy all at once, a thread would hold the interpreter's lock for a tenth of a second.
     """
     pieces = record_slices(buf, pos, header, limit_bytes)
-    first = next(pieces, b"")
+    first = bytes(next(pieces, b""))  # copied before the next one, which may be in the same memory
     second = next(pieces, None)
     if second is None:
-        return bytes(first)
+        return first
     block = bytearray(first)
     block += second
     for piece in pieces:

@@ -14,6 +14,7 @@ from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
 from barnabas.records.batch import (
+    HEADER_BYTES,
     CorruptBatch,
     Record,
     TimestampType,
@@ -27,6 +28,7 @@ from barnabas.records.batch import (
     read_records,
     rebuild_batch,
     recompress,
+    records_block,
 )
 from barnabas.records.compression import Codec
 
@@ -178,3 +180,11 @@ def test_sequences_wrap_after_the_largest_int() -> None:
     assert add_sequence(0x7FFFFFFF, 1) == 0
     batch = build_batch(THREE, producer_id=1, producer_epoch=0, base_sequence=0x7FFFFFFE)
     assert read_header(batch).last_sequence == 0
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_records_that_are_unpacked_in_several_pieces_are_all_there(codec: Codec) -> None:
+    rows = [Record(i, 1, b"key-%d" % i, b"%d" % i * 40) for i in range(20_000)]
+    packed = memoryview(build_batch(rows, codec=codec))
+    plain = build_batch(rows)
+    assert records_block(packed, 0, read_header(packed, 0)) == plain[HEADER_BYTES:]
