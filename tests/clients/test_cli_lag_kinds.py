@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -91,6 +92,7 @@ def test_markers_and_aborted_records_are_no_lag(cli: Cli, bootstrap: str) -> Non
     producer.produce(topic, b"open", timestamp=ago_ms(500))
     producer.flush(WAIT_S)
     row = lag_of(cli, topic)
+    part: dict[str, Any]
     (part,) = row["partitions"]
     assert (row["lag"], part["held"]) == (0, 1)
     producer.abort_transaction(WAIT_S)

@@ -282,16 +282,17 @@ def shown(plain: Codec, kind: str, value: Any) -> Any:
 
 def tagged_class() -> Any:
     """A message class as protoc makes it, with tags: Confluent's serializer registers its descriptor."""
+    extensions: Any = meta_pb2  # what it has comes from a descriptor
     file = descriptor_pb2.FileDescriptorProto(name="person.proto", syntax="proto3", package="people")
     file.dependency.append("confluent/meta.proto")
     person = file.message_type.add(name="Person")
     person.field.add(name="name", number=1, type=9, label=1).options.Extensions[
-        meta_pb2.field_meta
+        extensions.field_meta
     ].tags.append("PII")
     person.field.add(name="town", number=2, type=9, label=1)
     inner = person.nested_type.add(name="Card")
     inner.field.add(name="number", number=1, type=9, label=3).options.Extensions[
-        meta_pb2.field_meta
+        extensions.field_meta
     ].tags.append("PII")
     person.field.add(name="cards", number=3, type=11, label=3, type_name=".people.Person.Card")
     pool = descriptor_pool.DescriptorPool()

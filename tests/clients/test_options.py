@@ -106,7 +106,7 @@ def test_refused_values_say_what_is_allowed(broker: Any) -> None:
 
     client = admin(broker.bootstrap)
 
-    def refusal(kind: ConfigResource.Type, name: str, option: str, value: str) -> str:
+    def refusal(kind: Any, name: str, option: str, value: str) -> str:
         entry = ConfigEntry(option, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(kind, name, incremental_configs=[entry])
         (answer,) = client.incremental_alter_configs([resource]).values()

@@ -121,7 +121,8 @@ def test_records_are_rows_with_their_types_each_once(lake: Any) -> None:
 def test_a_call_that_is_repeated_adds_its_records_once(lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.connect.lake.sink.RECORDS_MAX", 2)
     with run_sink(lake.kind, lake.config, [("orders", 0)]) as sink:
-        commit, stored = sink.connector.commit, sink.connector.stored
+        connector: Any = sink.connector
+        commit, stored = connector.commit, connector.stored
 
         def fail(*_: Any) -> Any:
             raise RetriableError("away")

@@ -73,7 +73,7 @@ class Peer:
             answer = self.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 12)
             assert isinstance(answer, MetadataResponse), answer
             row = answer.topics[0]
-            rows = [row, *row.partitions]
+            rows: list[Any] = [row, *row.partitions]
             if len(rows) == partitions + 1 and not any(r.error_code for r in rows):
                 self.ids[topic] = row.topic_id
                 return

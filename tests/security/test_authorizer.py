@@ -84,7 +84,7 @@ def produce(broker: Broker, user: str, topic: str, value: bytes, **more: Any) ->
 
 def ask(broker: Broker, user: str, api: Api, version: int, topic_id: UUID) -> Message | None:
     """The answer of one request on a connection of its own; None when the connection ends instead."""
-    request = api.request(**samples(api.request, version, topic_id))
+    request: Any = api.request(**samples(api.request, version, topic_id))
     if api.key == 3 and version < 12:  # where both are named the request is refused for that
         for row in request.topics:
             row.topic_id = UUID(int=0)

@@ -6,6 +6,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from barnabas.records.batch import Record, build_batch
 from barnabas.wire.header import decode_response_header, encode_request
@@ -17,6 +18,8 @@ from barnabas.wire.messages.produce import (
 )
 from barnabas.wire.schema import Message
 from tests.support.process import BrokerProcess
+
+M = TypeVar("M", bound=Message)
 
 
 class Raw:
@@ -47,9 +50,7 @@ class Raw:
         except ConnectionError:
             return True
 
-    def ask(
-        self, request: Message, answer: type[Message], version: int, client_id: str | None = "raw"
-    ) -> Message:
+    def ask(self, request: Message, answer: type[M], version: int, client_id: str | None = "raw") -> M:
         self.send(encode_request(request, version, 7, client_id))
         frame = self.frame()
         correlation_id, position = decode_response_header(frame, request.API_KEY, version)

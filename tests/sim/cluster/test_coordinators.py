@@ -168,7 +168,11 @@ class ReplacedWorld(StoryWorld):
     def runtime(self, node: Node) -> CoordinatorRuntime[Any]:
         assert node.running is not None
         services = node.running.services
-        of = {"group": services.groups, "share": services.shares.states, "transaction": services.transactions}
+        of: dict[str, Any] = {
+            "group": services.groups,
+            "share": services.shares.states,
+            "transaction": services.transactions,
+        }
         found: CoordinatorRuntime[Any] = of[self.kind].runtime
         return found
 

@@ -58,7 +58,7 @@ def family_classes() -> list[tuple[str, type[Any], type[Any]]]:
         names = vars(import_module(f"{families.__name__}.{module.name}"))
         for item in names.values():
             if isinstance(item, type) and issubclass(item, Family) and item is not Family:
-                (base,) = [base for base in item.__orig_bases__ if hasattr(base, "__args__")]
+                (base,) = [base for base in vars(item)["__orig_bases__"] if hasattr(base, "__args__")]
                 found.append((module.name, base.__args__[0], item))
     return found
 

@@ -300,7 +300,7 @@ def test_while_its_topic_is_refused_a_coordinator_is_not_available(
     async def main() -> None:
         async with broker(tmp_path) as server:
             services = server.services
-            coordinators = {
+            coordinators: dict[str, Any] = {
                 "groups": services.groups,
                 "transactions": services.transactions,
                 "shares": services.shares.states,

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pytest
 
@@ -86,7 +86,7 @@ class ZooKeeperEnsemble:
         self._open.append(tree)
         return tree
 
-    async def expire(self, tree: ZnodeTree) -> None:
+    async def expire(self, tree: Any) -> None:
         """Take the session over with its password, as ZooKeeper's documentation advises for tests, and end it."""
         from kazoo.client import KazooClient
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -143,7 +144,7 @@ def test_statements_that_are_nested_too_deeply_are_refused(text: str) -> None:
 
 def test_types_have_names_from_the_statement_that_makes_them_on() -> None:
     types: dict[str, SqlType] = {}
-    made = []
+    made: list[Any] = []
     for statement in read_statements(
         "CREATE TYPE place AS STRUCT<city STRING, zip INT>; CREATE STREAM x (a ARRAY<place>) WITH (kafka_topic='x');",
         types=types,
