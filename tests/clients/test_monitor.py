@@ -104,9 +104,16 @@ def test_verdicts_reach_those_that_read_burrow(bootstrap: str, monitor: str) -> 
 
 def test_what_does_not_exist_and_a_cluster_that_is_away(monitor: str) -> None:
     kafka = f"{monitor}/v3/kafka"
-    for path in ("/red", "/blue/topic/none", "/red/consumer", "/blue/consumer/none", "/away/topic/none"):
-        assert ask(kafka + path)["error"] is True
-    status = ask(f"{kafka}/blue/consumer/none/status")
+    none = f"none-{uuid4().hex[:8]}"  # others use this broker, too
+    for path in (
+        "/red",
+        f"/blue/topic/{none}",
+        "/red/consumer",
+        f"/blue/consumer/{none}",
+        f"/away/topic/{none}",
+    ):
+        assert ask(kafka + path)["error"] is True, path
+    status = ask(f"{kafka}/blue/consumer/{none}/status")
     assert (status["error"], status["status"]["status"]) == (False, "NOTFOUND")
     assert ask(f"{kafka}/away/consumer")["consumers"] == []
     with urllib.request.urlopen(f"{monitor}/burrow/admin", timeout=WAIT_S) as answer:
