@@ -198,7 +198,7 @@ class BrokerServer:
         self._housekeeping.start()
         self._cleaning = Cleaning(self.config, partitions.logs, self.clock)
         self._cleaning.start()
-        self._key_indexing = KeyIndexing(partitions.logs)
+        self._key_indexing = KeyIndexing(partitions.logs, self.clock)
         self._key_indexing.start()
 
     def _assemble(self, turn: Turn, controller: Controller, partitions: Partitions) -> Services:

@@ -66,16 +66,8 @@ def run(path: Path, near: Sequence[str]) -> int:
 
 def _serve(maker: MirrorMaker, name: str, texts: Mapping[str, str], said: str) -> int:
     """Copies, and serves metrics where `listeners` says. Raises CliError."""
-    from barnabas.services.access import Access
-    from barnabas.services.command import http_options, serve
-    from barnabas.services.rows.connect import CONNECT, listener_of
+    from barnabas.services.command import serve
+    from barnabas.services.rows.connect import http_of
 
-    http = http_options(
-        listener_of(texts),
-        CONNECT.body_mb,
-        CONNECT.timeout_s,
-        Access(is_open=True),
-        requests=CONNECT.requests,
-    )
-    server = maker.server(name, http)
+    server = maker.server(name, http_of(texts))
     return serve(server, lambda: f"ready: {said}; metrics at {server.url}/metrics")

@@ -17,8 +17,8 @@ from typing import Final
 from barnabas.connect.errors import OptionError
 from barnabas.connect.files import read_config
 from barnabas.kafka_tools import connect_mirror
-from barnabas.services.command import http_options, serve
-from barnabas.services.rows.connect import CONNECT, listener_of
+from barnabas.services.command import serve
+from barnabas.services.rows.connect import http_of
 from barnabas.terminal.ending import end_process
 from barnabas.terminal.errors import EXIT_FAILED, CliError
 
@@ -83,7 +83,6 @@ def _run(worker: Mapping[str, str], first: Mapping[str, Mapping[str, str]], alon
     from barnabas.connect.worker.main import make_server
     from barnabas.connect.worker.settings import WorkerOptions
     from barnabas.observe.logs import set_up
-    from barnabas.services.access import Access
 
     client = {name: text for name, text in worker.items() if name.startswith(OF_CLIENTS)}
     client.setdefault(SERVERS, "localhost:9092")
@@ -92,14 +91,7 @@ def _run(worker: Mapping[str, str], first: Mapping[str, Mapping[str, str]], alon
     except OptionError as error:
         raise CliError(str(error)) from None
     set_up()
-    http = http_options(
-        listener_of(worker),
-        CONNECT.body_mb,
-        CONNECT.timeout_s,
-        Access(is_open=True),
-        requests=CONNECT.requests,
-    )
-    server = make_server(options, http)
+    server = make_server(options, http_of(worker))
     return serve(
         server, lambda: f"ready on {server.url} (cluster {client[SERVERS]}, {len(first)} connectors)"
     )

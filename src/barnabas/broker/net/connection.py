@@ -174,6 +174,13 @@ class Connection(Outgoing):
         if self._transport.has_pending:
             self._read_soon()
 
+    def _read_on(self) -> None:
+        """Read again after nothing was read while answers were written, unless the carry is full: then `_go_on` makes room
+        and continues reading."""
+        has_room = not self._room_wanted and len(self._carry) < SHARED_BUFFER_BYTES
+        if has_room and self._ended is None and not self.closed:
+            self._watch()
+
     def _read_soon(self) -> None:
         """Read what the transport has buffered after other connections had their turn."""
         if not self._reads_soon:
@@ -488,13 +495,7 @@ class Connection(Outgoing):
                 self.close(self._closing or None)
                 return
             self._go_on()
-            if (
-                not self.closed
-                and self._ended is None
-                and not self._room_wanted
-                and len(self._carry) < SHARED_BUFFER_BYTES
-            ):  # otherwise `_go_on` makes room and continues reading
-                self._watch()
+            self._read_on()
         except BlockingIOError:
             return
         except OSError as error:
@@ -542,8 +543,7 @@ class Connection(Outgoing):
         if self._writer_armed:
             self._loop.remove_writer(self._fd)
             self._writer_armed = False
-            if self._ended is None and not self._room_wanted and len(self._carry) < SHARED_BUFFER_BYTES:
-                self._watch()
+            self._read_on()
         self._loop.call_soon(self._go_on)
 
     def fail(self, error: BaseException) -> None:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.partitions.cleaning import finished
+from barnabas.runtime.pace import Pace
 from barnabas.storage.key_index import SECRET_BYTES, STRETCH_BYTES, Builder, Built
 from barnabas.storage.log import Log
 from barnabas.storage.segment import Segment
 
 if TYPE_CHECKING:
-    from barnabas.storage.checkpoints import TopicPartition
+    from barnabas.runtime.clock import Clock
     from barnabas.storage.log_manager import LogManager
 
 log = logging.getLogger("barnabas.key_index")
@@ -31,8 +31,9 @@ STEP_BYTES: Final = 4 * STRETCH_BYTES
 class KeyIndexing:
     """The task of one broker."""
 
-    def __init__(self, logs: LogManager) -> None:
+    def __init__(self, logs: LogManager, clock: Clock) -> None:
         self._logs = logs
+        self._clock = clock
         self._pool: ThreadPoolExecutor | None = None
         self._task: asyncio.Task[None] | None = None
         self._failed: set[str] = set()
@@ -62,20 +63,31 @@ class KeyIndexing:
     async def build_once(self) -> bool:
         """One step for each segment that needs one; False if none did."""
         worked = False
-        for indexed, segment, is_active in list(_segments(self._logs.logs)):
-            if _is_due(segment, is_active) and segment in indexed.segments:
-                try:
-                    worked = await self._step(segment, is_active) or worked
-                    self._failed.discard(indexed.folder)
-                except FileNotFoundError:
-                    pass  # retention, compaction or a deletion has taken it meanwhile
-                except OSError as error:
-                    if indexed.folder not in self._failed:
-                        self._failed.add(indexed.folder)
-                        log.error(
-                            "key index cannot be built, and is tried again",
-                            extra={"log": indexed.name, "reason": str(error)},
-                        )
+        async for piece in Pace(self._clock).pieces(list(self._logs.logs.values())):
+            for indexed in piece:
+                if indexed.config.barnabas_key_index:
+                    worked = await self._build(indexed) or worked
+        return worked
+
+    async def _build(self, indexed: Log) -> bool:
+        """One step for each segment of a log that needs one; False if none did."""
+        worked = False
+        segments = indexed.segments
+        for segment, is_active in [(segment, segment is segments[-1]) for segment in segments]:
+            if not _is_due(segment, is_active) or segment not in indexed.segments:
+                continue
+            try:
+                worked = await self._step(segment, is_active) or worked
+                self._failed.discard(indexed.folder)
+            except FileNotFoundError:
+                pass  # retention, compaction or a deletion has taken it meanwhile
+            except OSError as error:
+                if indexed.folder not in self._failed:
+                    self._failed.add(indexed.folder)
+                    log.error(
+                        "key index cannot be built, and is tried again",
+                        extra={"log": indexed.name, "reason": str(error)},
+                    )
         return worked
 
     async def _step(self, segment: Segment, is_active: bool) -> bool:
@@ -91,15 +103,6 @@ class KeyIndexing:
             index.stuck_at = index.covered
         await asyncio.sleep(loop.time() - began_s)
         return bool(built)
-
-
-def _segments(logs: Mapping[TopicPartition, Log]) -> Iterator[tuple[Log, Segment, bool]]:
-    """The segments of topics with key indexes, and whether they are active."""
-    for held in list(logs.values()):
-        if held.config.barnabas_key_index:
-            segments = held.segments
-            for segment in segments:
-                yield held, segment, segment is segments[-1]
 
 
 def _is_due(segment: Segment, is_active: bool) -> bool:

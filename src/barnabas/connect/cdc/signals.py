@@ -3,7 +3,8 @@
     INSERT INTO signals (id, type, data) VALUES ('1', 'execute-snapshot',
         '{"data-collections": ["public.orders"], "type": "incremental"}');
 
-What is to be read and how far the reading has come is in the offsets, so a restart goes on behind the last chunk.
+What is to be read and how far the reading has come is in the offsets, so a restart goes on behind the last chunk. How a
+chunk is read, and which of its rows were changed meanwhile, depends on the database.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
 
-from barnabas.connect.cdc.envelope import Table
+from barnabas.connect.cdc.envelope import Table, event
 from barnabas.connect.records import Json, SourceRecord
 
 log = logging.getLogger("barnabas.connect")
@@ -25,33 +27,93 @@ CLOSE: Final = "snapshot-window-close"
 MakeSource = Callable[[Table], Mapping[str, Any]]
 
 
-class Signalled:
-    """What signals have asked for.
+@dataclass(slots=True, kw_only=True)
+class Chunk:
+    """Rows that wait for their mark in the stream. id: of the mark. rows: by key. last: the last key; None if these are the
+    last rows of the table."""
+
+    id: str
+    table: Table
+    key: tuple[str, ...]
+    rows: Mapping[str, Mapping[str, Any]]
+    last: tuple[Any, ...] | None
+
+
+C = TypeVar("C", bound=Chunk)
+
+
+class Signalled(Generic[C]):
+    """What signals have asked for, and the chunk that was read last. Methods raise what the database's client raises.
 
     state: the tables that are still to be read (name, filter), the last key of the first one, and its greatest key when its
     reading began.
     """
 
-    def __init__(self, state: Json | None) -> None:
+    def __init__(self, state: Json | None, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+        self._chunk: C | None = None
+        self._connection: Any = None
         self._todo: list[dict[str, str]] = [dict(one) for one in (state or {}).get("tables", ())]
         self._after: tuple[Any, ...] | None = _key((state or {}).get("after"))
         self._until: tuple[Any, ...] | None = _key((state or {}).get("until"))
         self._paused = bool((state or {}).get("paused"))
 
+    def _connected(self) -> Any:
+        """A new connection."""
+        raise NotImplementedError
+
     def _paths(self) -> list[str]:
         """The captured tables."""
+        raise NotImplementedError
+
+    def _read_chunk(self) -> None:
+        """Reads the next chunk of the first table, or goes on to the next table."""
         raise NotImplementedError
 
     def _opened(self, id: str) -> None:
         """The mark before a chunk was read in the stream."""
 
-    def _closed(self, id: str, source: MakeSource) -> list[SourceRecord]:
-        """The mark behind a chunk was read in the stream; the chunk's events."""
+    def _changed(self, chunk: C) -> Collection[str] | None:
+        """The keys of a chunk's rows of which the stream has newer events; None if that is not known."""
         raise NotImplementedError
 
-    def _forget_chunk(self) -> None:
-        """Another table comes next."""
-        raise NotImplementedError
+    def _run(self) -> Any:
+        if self._connection is None:
+            self._connection = self._connected()
+        return self._connection
+
+    def close(self) -> None:
+        """Closes the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def step(self) -> None:
+        """Reads a chunk, if one is to be read and none waits."""
+        while self._todo and self._chunk is None and not self._paused:
+            self._read_chunk()
+
+    def _left_out(self, table: str, why: str) -> None:
+        log.warning("a table cannot be read", extra={"table": table, "reason": why})
+        self._next_table(table)
+
+    def _closed(self, id: str, source: MakeSource) -> list[SourceRecord]:
+        """The mark behind a chunk was read in the stream; the chunk's events."""
+        chunk = self._chunk
+        if chunk is None or chunk.id != id:
+            return []  # of another run, or of a snapshot that was stopped
+        self._chunk = None
+        changed = self._changed(chunk)
+        if changed is None:
+            log.info("a chunk is read again", extra={"table": chunk.table.path})
+            return []
+        if chunk.last is None:
+            self._next_table(chunk.table.path)
+        else:
+            self._after = chunk.last
+        made = source(chunk.table)
+        rows = [row for name, row in chunk.rows.items() if name not in changed]
+        return [event(chunk.table, "r", made, self._now_ns(), after=row) for row in rows]
 
     @property
     def state(self) -> Json | None:
@@ -131,8 +193,7 @@ class Signalled:
     def _next_table(self, done: str | None) -> None:
         if self._todo and self._todo[0]["name"] == done:
             del self._todo[0]
-        self._after, self._until = None, None
-        self._forget_chunk()
+        self._after = self._until = self._chunk = None
 
 
 def row_name(row: Mapping[str, Any], key: Sequence[str]) -> str | None:

@@ -199,8 +199,8 @@ class ElasticsearchSink(SinkConnector):
             talk.close()
 
 
-def _action(name: str, named: Mapping[str, str], body: str | None = None) -> bytes:
-    return f"{json.dumps({name: named})}\n{'' if body is None else body + chr(10)}".encode()
+def _action(name: str, named: Mapping[str, str], *body: str) -> bytes:
+    return "".join(f"{line}\n" for line in (json.dumps({name: named}), *body)).encode()
 
 
 def _talks(config: Config, timeout_s: float) -> list[Talk]:

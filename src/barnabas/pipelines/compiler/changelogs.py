@@ -13,9 +13,9 @@ has used is noted in the new checkpoint: if it ends before its first micro-batch
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -33,6 +33,7 @@ from barnabas.pipelines.plan.operators import ParseJson
 from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
 from barnabas.pipelines.plan.places import Place
 from barnabas.pipelines.plan.relations import Scan
+from barnabas.pipelines.plan.sources import Source
 from barnabas.pipelines.spark.folders import Folder
 from barnabas.pipelines.spark.frame import SENT, Frame
 from barnabas.pipelines.spark.private import each
@@ -237,11 +238,13 @@ class Changelog:
     def writer(self, write: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
         """Writes a micro-batch, for `foreachBatch`. write: writes records exactly once."""
         label, topic, meaning = self._label, self.topic, self._meaning()
-        streams = self._stream_topics()
+        streams = self._streams()
 
         def write_batch(rows: DataFrame, batch_id: int) -> None:
             offsets = source_offsets(Folder(self.spark, self.place), batch_id)
-            places = {name: ends for name, ends in offsets.items() if name in streams}
+            places = {
+                name: ends for name, ends in offsets.items() if any(source.reads(name) for source in streams)
+            }
             told = json.dumps({"places": places, "state": meaning}, sort_keys=True)
             owner = _headers({TABLE_HEADER: F.lit(label)})
             sent = F.concat(F.coalesce(F.col("headers"), F.array().cast(DDL_TYPES["headers"])), owner)
@@ -252,10 +255,11 @@ class Changelog:
 
         return write_batch
 
-    def _stream_topics(self) -> _Topics:
+    def _streams(self) -> list[Source]:
+        """What is read as streams. Tables are read from their beginning again."""
         plan = self.spec.plan_of(self.query)
         scans = [relation.origin for relation in plan.needed(self.query.relation)]
-        return _Topics(scan.source for scan in scans if isinstance(scan, Scan) and not scan.table)
+        return [scan.source for scan in scans if isinstance(scan, Scan) and not scan.table]
 
 
 def changelog_of(
@@ -263,16 +267,6 @@ def changelog_of(
 ) -> Changelog | None:
     """The changelog that a query writes, if it writes one."""
     return Changelog(spark, spec, query, place, settings) if query.keeps else None
-
-
-class _Topics:
-    """The topics that are read as streams. Tables are read from their beginning again."""
-
-    def __init__(self, sources: Iterable[Any]) -> None:
-        self.sources = tuple(sources)
-
-    def __contains__(self, topic: object) -> bool:
-        return any(source.reads(topic) for source in self.sources)
 
 
 def _place_row(rows: DataFrame, topic: str, label: str, told: str) -> DataFrame:

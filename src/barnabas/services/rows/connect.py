@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.services.access import Access
 from barnabas.services.option import ServiceOption
 from barnabas.services.row import Given, Row
 from barnabas.terminal.errors import CliError, UsageError
 from barnabas.terminal.files import read_text
 
 if TYPE_CHECKING:
-    from barnabas.http.server import HttpServer
+    from barnabas.http.server import HttpOptions, HttpServer
 
 OPTIONS: Final = {
     "data": ServiceOption(
@@ -82,7 +83,16 @@ CONNECT: Final = Row(
 )
 
 
-def listener_of(worker: Mapping[str, str]) -> str:
+def http_of(worker: Mapping[str, str]) -> HttpOptions:
+    """Where a worker that Kafka's tools start serves, by its file of properties. Raises CliError, UsageError."""
+    from barnabas.services.command import http_options
+
+    return http_options(
+        _listener(worker), CONNECT.body_mb, CONNECT.timeout_s, Access(is_open=True), requests=CONNECT.requests
+    )
+
+
+def _listener(worker: Mapping[str, str]) -> str:
     """HOST:PORT of `listeners`, or of the options of Kafka before 3.0. Raises CliError."""
     listeners = worker.get("listeners", "").split(",")[0].strip()
     if not listeners:

@@ -9,40 +9,31 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from barnabas.connect.cdc.envelope import Table, event
+from barnabas.connect.cdc.envelope import Table
 from barnabas.connect.cdc.mysql import server
 from barnabas.connect.cdc.mysql.server import TableFacts, quoted
 from barnabas.connect.cdc.mysql.tables import Tables
-from barnabas.connect.cdc.signals import CLOSE, OPEN, MakeSource, Signalled, row_name
-from barnabas.connect.records import Json, SourceRecord
-
-log = logging.getLogger("barnabas.connect")
+from barnabas.connect.cdc.signals import CLOSE, OPEN, Chunk, Signalled, row_name
+from barnabas.connect.records import Json
 
 COMPARED: Final = (int, str, dt.date)
 """Values of keys by which chunks are read: what the server compares as it orders."""
 
 
-@dataclass(slots=True)
-class Chunk:
-    """Rows that wait for their marks in the log. rows: by key. last: the last key; None if these are the last rows of the
-    table. changed: keys that were changed between the marks."""
+@dataclass(slots=True, kw_only=True)
+class MarkedChunk(Chunk):
+    """With a mark before it and one behind it. changed: keys that were changed between the marks."""
 
-    id: str
-    table: Table
-    key: tuple[str, ...]
-    rows: Mapping[str, Mapping[str, Any]]
-    last: tuple[Any, ...] | None
     is_open: bool = False
     changed: set[str] = field(default_factory=set)
 
 
-class Incremental(Signalled):
+class Incremental(Signalled[MarkedChunk]):
     """Methods raise pymysql.Error."""
 
     def __init__(
@@ -55,22 +46,12 @@ class Incremental(Signalled):
         now_ns: Callable[[], int],
     ) -> None:
         """signals: the table, as database.table. arguments: of PyMySQL."""
-        super().__init__(state)
+        super().__init__(state, now_ns)
         self._arguments, self._tables, self._signals = arguments, tables, signals
-        self._chunk_rows, self._now_ns = chunk_rows, now_ns
-        self._chunk: Chunk | None = None
-        self._connection: Any = None
+        self._chunk_rows = chunk_rows
 
-    def close(self) -> None:
-        """Closes the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def _run(self) -> Any:
-        if self._connection is None:
-            self._connection = server.connect(self._arguments)
-        return self._connection
+    def _connected(self) -> Any:
+        return server.connect(self._arguments)
 
     # --- the log ----------------------------------------------------------------------------------------
 
@@ -88,21 +69,8 @@ class Incremental(Signalled):
         if self._chunk is not None and self._chunk.id == id:
             self._chunk.is_open = True
 
-    def _closed(self, id: str, source: MakeSource) -> list[SourceRecord]:
-        chunk = self._chunk
-        if chunk is None or chunk.id != id:
-            return []  # of another run, or of a snapshot that was stopped
-        self._chunk = None
-        if chunk.last is None:
-            self._next_table(chunk.table.path)
-        else:
-            self._after = chunk.last
-        made = source(chunk.table)
-        rows = [row for name, row in chunk.rows.items() if name not in chunk.changed]
-        return [event(chunk.table, "r", made, self._now_ns(), after=row) for row in rows]
-
-    def _forget_chunk(self) -> None:
-        self._chunk = None
+    def _changed(self, chunk: MarkedChunk) -> Collection[str]:
+        return chunk.changed
 
     # --- the tables -------------------------------------------------------------------------------------
 
@@ -110,11 +78,6 @@ class Incremental(Signalled):
         names = self._tables.names
         found = server.tables(self._run())
         return [f"{d}.{t}" for d, t in found if names.has_table(d, t) and f"{d}.{t}" != names.always]
-
-    def step(self) -> None:
-        """Reads a chunk, if one is to be read and none waits."""
-        while self._todo and self._chunk is None and not self._paused:
-            self._read_chunk()
 
     def _read_chunk(self) -> None:
         first = self._todo[0]
@@ -144,12 +107,8 @@ class Incremental(Signalled):
         last = None
         if len(values) == self._chunk_rows:
             last = _plain([values[-1][columns.index(part)] for part in facts.key])
-        self._chunk = Chunk(id, table, facts.key, rows, last)
+        self._chunk = MarkedChunk(id=id, table=table, key=facts.key, rows=rows, last=last)
         self._mark(f"{id}-close", CLOSE, first["name"])
-
-    def _left_out(self, table: str, why: str) -> None:
-        log.warning("a table cannot be read", extra={"table": table, "reason": why})
-        self._next_table(table)
 
     def _mark(self, id: str, kind: str, table: str) -> None:
         database, _, name = self._signals.partition(".")

@@ -12,46 +12,36 @@ offsets, so a restart goes on behind the last chunk. The signals are Debezium's.
 from __future__ import annotations
 
 import json
-import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
 from psycopg import sql
 
-from barnabas.connect.cdc.envelope import Table, event
+from barnabas.connect.cdc.envelope import Table
 from barnabas.connect.cdc.postgres.catalog import Catalog, TableFacts, as_texts, connect
 from barnabas.connect.cdc.postgres.snapshot import is_visible, transaction_ids
 from barnabas.connect.cdc.postgres.tables import Tables
-from barnabas.connect.cdc.signals import CLOSE, MakeSource, Signalled, row_name
-from barnabas.connect.records import Json, SourceRecord
-
-log = logging.getLogger("barnabas.connect")
+from barnabas.connect.cdc.signals import CLOSE, Chunk, Signalled, row_name
+from barnabas.connect.records import Json
 
 CHANGES_MAX: Final = 100_000
 """So many changed keys are remembered. If there are more while a chunk waits, it is read again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Rows that wait for their mark in the stream. id: of the mark. seen: the transactions that they show. rows: by key.
-    last: the texts of the last key; None if these are the last rows of the table. since: how many changes came before."""
+@dataclass(slots=True, kw_only=True)
+class SeenChunk(Chunk):
+    """seen: the transactions that the rows show. since: how many changes came before. Keys are texts."""
 
-    id: str
-    table: Table
-    key: tuple[str, ...]
     seen: tuple[int, int, frozenset[int]]
-    rows: Mapping[str, Mapping[str, Any]]
-    last: tuple[str, ...] | None
     since: int
 
 
-class Incremental(Signalled):
-    """state: the tables that are still to be read (name, filter), the last key of the first one, and its greatest key when
-    its reading began. Methods raise psycopg.Error."""
+class Incremental(Signalled[SeenChunk]):
+    """Methods raise psycopg.Error."""
 
     def __init__(
         self,
@@ -62,22 +52,14 @@ class Incremental(Signalled):
         state: Json | None,
         now_ns: Callable[[], int],
     ) -> None:
+        super().__init__(state, now_ns)
         self._parameters, self._tables, self._signals = parameters, tables, signals
-        self._chunk_rows, self._now_ns = chunk_rows, now_ns
-        super().__init__(state)
-        self._chunk: Chunk | None = None
+        self._chunk_rows = chunk_rows
         self._changes: deque[tuple[str, str, int]] = deque(maxlen=CHANGES_MAX)
         self._count = 0
-        self._connection: psycopg.Connection[Any] | None = None
 
-    def _forget_chunk(self) -> None:
-        self._chunk = None
-
-    def close(self) -> None:
-        """Closes the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    def _connected(self) -> psycopg.Connection[Any]:
+        return connect(self._parameters)
 
     # --- the stream -------------------------------------------------------------------------------------
 
@@ -99,43 +81,21 @@ class Incremental(Signalled):
         chunk = self._chunk
         return chunk.key if chunk is not None and chunk.table.path == table.path else table.key
 
-    def _closed(self, id: str, source: MakeSource) -> list[SourceRecord]:
-        chunk = self._chunk
-        if chunk is None or chunk.id != id:
-            return []  # of another run, or of a snapshot that was stopped
-        self._chunk = None
+    def _changed(self, chunk: SeenChunk) -> Collection[str] | None:
         if self._count - chunk.since >= CHANGES_MAX:
-            log.info("a chunk is read again", extra={"table": chunk.table.path})
-            return []
-        newer = {
+            return None
+        return {
             name
             for path, name, transaction in self._changes
             if path == chunk.table.path and not is_visible(transaction, chunk.seen)
         }
-        rows = [row for name, row in chunk.rows.items() if name not in newer]
-        if chunk.last is None:
-            self._next_table(chunk.table.path)
-        else:
-            self._after = chunk.last
-        made = source(chunk.table)
-        return [event(chunk.table, "r", made, self._now_ns(), after=row) for row in rows]
 
     # --- the tables -------------------------------------------------------------------------------------
-
-    def _run(self) -> psycopg.Connection[Any]:
-        if self._connection is None:
-            self._connection = connect(self._parameters)
-        return self._connection
 
     def _paths(self) -> list[str]:
         names = self._tables.names
         paths = [(row[1], row[2]) for row in Catalog(self._run()).tables()]
         return [f"{s}.{t}" for s, t in paths if names.has_table(s, t) and f"{s}.{t}" != names.always]
-
-    def step(self) -> None:
-        """Reads a chunk, if one is to be read and none waits."""
-        while self._todo and self._chunk is None and not self._paused:
-            self._read_chunk()
 
     def _read_chunk(self) -> None:
         first = self._todo[0]
@@ -146,8 +106,7 @@ class Incremental(Signalled):
         table = None if facts is None else self._tables.from_catalog(catalog, facts)
         if facts is None or table is None or not facts.key:
             why = "it is gone" if facts is None else "it has no primary key, by which chunks are read"
-            log.warning("a table cannot be read", extra={"table": first["name"], "reason": why})
-            self._next_table(first["name"])
+            self._left_out(first["name"], why)
             return
         with connect(self._parameters) as reading:
             as_texts(reading)
@@ -163,8 +122,15 @@ class Incremental(Signalled):
             name = row_name(made, facts.key)
             rows[name if name is not None else f"#{len(rows)}"] = made
         last = tuple(str(values[-1][place]) for place in places) if len(values) == self._chunk_rows else None
-        chunk = Chunk(uuid.uuid4().hex, table, facts.key, transaction_ids(seen), rows, last, self._count)
-        self._chunk = chunk
+        chunk = self._chunk = SeenChunk(
+            id=uuid.uuid4().hex,
+            table=table,
+            key=facts.key,
+            rows=rows,
+            last=last,
+            seen=transaction_ids(seen),
+            since=self._count,
+        )
         schema, _, name = self._signals.partition(".")
         mark = sql.SQL("INSERT INTO {} VALUES (%s, %s, %s)").format(sql.Identifier(schema, name))
         connection.execute(mark, [f"{chunk.id}-close", CLOSE, json.dumps({"table": first["name"]})])
