@@ -166,16 +166,20 @@ class BlockingClient:
                 raise BrokerError(result.error_code, f"deleting topic {result.name}")
 
     def topic_configs(self, topic: str) -> dict[str, str | None]:
-        """Every option of a topic with its effective value."""
+        """Every option of a topic with its effective value. Raises BrokerError, UnknownTopic."""
         resource = DescribeConfigsResource(
             resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
         )
         request = DescribeConfigsRequest(resources=[resource])
-        answer = self._retry_on(self.cluster.any, request, DescribeConfigsResponse)
-        result = answer.results[0]
-        if result.error_code:
-            raise BrokerError(result.error_code, f"describing topic {topic}", result.error_message)
-        return {entry.name: entry.value for entry in result.configs}
+
+        def attempt() -> dict[str, str | None]:
+            result = self.call(self.cluster.any(), request, DescribeConfigsResponse).results[0]
+            if result.error_code:
+                raise BrokerError(result.error_code, f"describing topic {topic}", result.error_message)
+            return {entry.name: entry.value for entry in result.configs}
+
+        # A broker may not have heard of a new topic yet, which others know.
+        return self.cluster.retry(attempt, [topic])
 
     # --- offsets ----------------------------------------------------------------------------------
 
