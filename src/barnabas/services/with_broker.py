@@ -112,7 +112,7 @@ def _values_of(row: Row, options: argparse.Namespace) -> dict[str, Any]:
     values = defaults(row.options)
     for word in _in_start(row):
         values[field_of(word)] = getattr(options, field_of(f"{row.name}-{word}"))
-    if "registry" in values:
+    if "registry" in values and values["registry"] is None:
         values["registry"] = options.schema_registry
     require_positive(row.options, values)
     row.check(values, f"--{row.name}-")
@@ -289,10 +289,12 @@ def warnings_of(options: argparse.Namespace, *, knows_registry: bool) -> Iterato
 
 
 def _secret_files(options: argparse.Namespace) -> Iterator[tuple[Path, str]]:
-    """The files with secrets of the services alone; the broker itself warns of those in --secure."""
+    """The files with secrets of the services alone; the broker itself warns of those in --secure. Raises UsageError."""
     yield from replace(access_of(options), secure=None).secret_files()
     if options.services_client is not None:
         yield options.services_client.expanduser(), "passwords"
+    for name in service_names(options):
+        yield from ROWS[name].secret_files(_values_of(ROWS[name], options))
 
 
 def client_properties(file: Path | None) -> dict[str, str]:
@@ -337,7 +339,9 @@ class Made:
         self._offered = []
         for name in service_names(options):
             row, listen = ROWS[name], getattr(options, f"{name}_listen")
-            check_openness(listen, access, tls, has_login=users is not None, option=f"--{name}-listen")
+            values = _values_of(row, options)
+            has_login = users is not None or row.has_login(values)
+            check_openness(listen, access, tls, has_login=has_login, option=f"--{name}-listen")
             http = HttpOptions(
                 listen,
                 Limits(row.body_mb * MEGABYTE, row.timeout_s, row.requests),
@@ -347,7 +351,7 @@ class Made:
                 authenticate=users,
                 connections=access.connections(),
             )
-            self._offered.append(_Offered(row, _values_of(row, options), http))
+            self._offered.append(_Offered(row, values, http))
         self._servers: dict[str, HttpServer] = {}
 
     def companion(self, address_of: Callable[[str], str], measure: Measure) -> Companion:

@@ -101,10 +101,16 @@ def _value(node: exp.Expr) -> Value:
 
 
 def _literal(node: Any) -> Value:
-    value: Any = node.this
-    if not node.is_string:
-        value = float(value) if any(c in str(value) for c in ".eE") else int(value)
+    value = _literal_of(node)
     return lambda record: value
+
+
+def _literal_of(node: Any) -> Any:
+    """The text or number that is written there."""
+    value: Any = node.this
+    if node.is_string:
+        return value
+    return float(value) if any(c in str(value) for c in ".eE") else int(value)
 
 
 def _path(node: Any) -> tuple[list[str | int], str]:
@@ -135,7 +141,17 @@ def _field(node: Any) -> Value:
     if first == "headers" and len(rest) == 1:
         name = str(rest[0])
         return lambda record: record.header(name)
-    return lambda record: _inside(record.document("value"), steps)
+    return _of_value(str(first)) if not rest else lambda record: _inside(record.document("value"), steps)
+
+
+def _of_value(name: str) -> Value:
+    """A field of the value."""
+
+    def run(record: Readable) -> Any:
+        document = record.document("value")
+        return document.get(name) if type(document) is dict else None
+
+    return run
 
 
 def _inside(value: Any, steps: list[str | int]) -> Any:
@@ -165,12 +181,9 @@ def _time(text: str) -> int:
     return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _side(node: Any, other: Any) -> Value:
-    """One side of a comparison; a text beside `timestamp` is a time."""
-    if _is_time(other) and isinstance(node, exp.Literal) and node.is_string:
-        when_ms = _time(node.this)
-        return lambda record: when_ms
-    return _value(node)
+def _literal_beside(node: Any, other: Any) -> Any:
+    """A literal as one side of a comparison; a text beside `timestamp` is a time."""
+    return _time(node.this) if _is_time(other) and node.is_string else _literal_of(node)
 
 
 def _alike(left: Any, right: Any) -> tuple[Any, Any] | None:
@@ -207,7 +220,13 @@ def _as_bool(value: Any) -> bool | None:
 
 def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[Any], Value]:
     def make(node: Any) -> Value:
-        left, right = _side(node.this, node.expression), _side(node.expression, node.this)
+        if isinstance(node.expression, exp.Literal):
+            literal = _literal_beside(node.expression, node.this)
+            return _with_literal(compare, _value(node.this), literal)
+        if isinstance(node.this, exp.Literal):
+            literal = _literal_beside(node.this, node.expression)
+            return _with_literal(lambda a, b: compare(b, a), _value(node.expression), literal)
+        left, right = _value(node.this), _value(node.expression)
 
         def run(record: Readable) -> bool | None:
             a, b = left(record), right(record)
@@ -221,6 +240,22 @@ def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[Any], Value]:
         return run
 
     return make
+
+
+def _with_literal(compare: Callable[[Any, Any], Any], left: Value, literal: Any) -> Value:
+    """The comparison that most filters consist of, by the shortest way."""
+    kind = type(literal)
+
+    def run(record: Readable) -> bool | None:
+        found = left(record)
+        if type(found) is kind:
+            return compare(found, literal) is True
+        if found is None:
+            return None
+        pair = _alike(found, literal)
+        return None if pair is None else bool(compare(*pair))
+
+    return run
 
 
 def _null_safe(node: Any) -> Value:

@@ -28,6 +28,7 @@ class Source(Protocol):
 
 
 _UNREAD: Final = object()
+_OPENING: Final = (b"{", b"[")
 
 
 class Lazy:
@@ -35,13 +36,15 @@ class Lazy:
 
     __slots__ = (
         "_decoder",
-        "_documents",
         "_how",
         "_is_masked",
+        "_key",
         "_masks",
+        "_plain",
         "_row",
         "_source",
         "_topic",
+        "_value",
         "offset",
         "partition",
         "timestamp",
@@ -57,6 +60,7 @@ class Lazy:
         self._topic = topic
         self._how = {"key": how[0], "value": how[1]}
         self._source = source
+        self._plain = [p for p, h in self._how.items() if h in ("auto", "json") and not self._is_masked[p]]
         self.partition = source.partition
         self.move(0, 0, 0)
 
@@ -65,7 +69,8 @@ class Lazy:
         self._row = row
         self.offset = offset
         self.timestamp = timestamp
-        self._documents: dict[str, Any] = {}
+        self._key: Any = _UNREAD
+        self._value: Any = _UNREAD
 
     def _data(self, part: str) -> bytes | None:
         return self._source.key(self._row) if part == "key" else self._source.value(self._row)
@@ -83,18 +88,22 @@ class Lazy:
 
     def document(self, part: str) -> Any:
         """See filters.Readable."""
-        found = self._documents.get(part, _UNREAD)
+        found = self._value if part == "value" else self._key
         if found is not _UNREAD:
             return found
-        data, how = self._data(part), self._how[part]
-        found = None
-        if data is not None and self._is_masked[part]:
-            found = self._shown(part, data).document
-        elif data is not None and how in ("auto", "json") and data[:1] in (b"{", b"["):
+        data = self._source.value(self._row) if part == "value" else self._source.key(self._row)
+        if data is None:
+            found = None
+        elif part in self._plain and data.startswith(_OPENING):
             found, _ = json_value(data)
-        elif data is not None and how not in ("text", "hex", "base64"):
+        elif self._is_masked[part] or self._how[part] not in ("text", "hex", "base64"):
             found = self._shown(part, data).document
-        self._documents[part] = found
+        else:
+            found = None
+        if part == "value":
+            self._value = found
+        else:
+            self._key = found
         return found
 
     def _shown(self, part: str, data: bytes) -> Shown:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.http_client import Address
+from barnabas.services.access import Access
 from barnabas.services.option import ServiceOption
 from barnabas.services.row import Given, Row, needs_extra
 from barnabas.services.where import properties_of
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from barnabas.http_client import Address
 
 ROLES: Final = ("none", "read", "operate", "admin")
-OPTIONS: Final = {
+_OWN: Final = {
     "name": ServiceOption("NAME", "What the cluster is called on the pages.", str, "local"),
     "also": ServiceOption(
         "NAME=WHERE",
@@ -96,13 +97,14 @@ OPTIONS: Final = {
         str,
     ),
 }
+OPTIONS: Final = {word: option._replace(in_start=True) for word, option in _OWN.items()}
 SERVICES: Final = ("pipelines", "connect", "sql", "monitor")
 """The options that say where services answer, named as the services are in `start --with`."""
 MCP: Final = ("read", "change")
 """What assistants may do."""
 
 
-def _by_name(given: str | Iterable[str] | None, first: str, word: str) -> dict[str, str]:
+def _by_name(given: str | Iterable[str] | None, first: str, option: str) -> dict[str, str]:
     """Values by cluster: NAME=VALUE, or VALUE for the first one. Raises UsageError."""
     texts = [given] if isinstance(given, str) else list(given or ())
     found: dict[str, str] = {}
@@ -111,14 +113,14 @@ def _by_name(given: str | Iterable[str] | None, first: str, word: str) -> dict[s
         if not equals or "/" in name or ":" in name:
             name, value = first, text
         if not name or not value:
-            raise UsageError(f"--{word} {text!r} is not NAME=VALUE")
+            raise UsageError(f"{option} {text!r} is not NAME=VALUE")
         if name in found:
-            raise UsageError(f"--{word} names {name} twice")
+            raise UsageError(f"{option} names {name} twice")
         found[name] = value
     return found
 
 
-def _clusters(given: Given) -> Iterator[ClusterOptions]:
+def _clusters(given: Given, prefix: str) -> Iterator[ClusterOptions]:
     from barnabas.client.errors import ClientError
     from barnabas.client.options import ClientOptions
     from barnabas.console.main import ClusterOptions
@@ -127,19 +129,21 @@ def _clusters(given: Given) -> Iterator[ClusterOptions]:
     values = given.values
     first: str = values["name"]
     where = {first: dict(given.client)}
-    for name, text in _by_name(values["also"], "", "also").items():
+    for name, text in _by_name(values["also"], "", f"{prefix}also").items():
         if name in where:
-            raise UsageError(f"--also {name}: there is a cluster of this name already")
-        where[name] = properties_of(text, "--also")
-    registries = _by_name(values["registry"], first, "registry")
-    tables = _by_name(values["logs_table"], "", "logs-table")
-    services = {word: _by_name(values[word], first, word) for word in SERVICES}
+            raise UsageError(f"{prefix}also {name}: there is a cluster of this name already")
+        where[name] = properties_of(text, f"{prefix}also")
+    registries = _by_name(values["registry"], first, f"{prefix}registry")
+    tables = _by_name(values["logs_table"], "", f"{prefix}logs-table")
+    services = {word: _by_name(values[word], first, f"{prefix}{word}") for word in SERVICES}
     for word, named in (("registry", registries), *services.items()):
         for name, address in named.items():
             if name not in where:
-                raise UsageError(f"--{word} {name}=...: there is no cluster of this name")
+                raise UsageError(f"{prefix}{word} {name}=...: there is no cluster of this name")
             if not address.startswith(("http://", "https://")):
-                raise UsageError(f"--{word} {address!r} is not a URL, for example http://localhost:8081")
+                raise UsageError(
+                    f"{prefix}{word} {address!r} is not a URL, for example http://localhost:8081"
+                )
     for name, properties in where.items():
         url: str | None = registries.get(name)
         try:
@@ -171,9 +175,18 @@ def make(given: Given) -> HttpServer:
     """A server that is not started yet. Raises UsageError, CliError."""
     from barnabas.console.main import make_server
 
-    if given.values["mcp"] is not None:
-        check_mcp(given.values["mcp"], "--mcp")
     return make_server(options_of(given), given.http)
+
+
+def check(values: Mapping[str, Any], prefix: str) -> None:
+    """See Row. What extras are missing is said elsewhere."""
+    if CONSOLE.missing() is not None:
+        return
+    from barnabas.http.server import HttpOptions
+
+    if values["mcp"] is not None:
+        check_mcp(values["mcp"], f"{prefix}mcp")
+    options_of(Given(values, {"bootstrap.servers": "localhost"}, HttpOptions(""), Access()), prefix)
 
 
 def check_mcp(value: str, option: str) -> None:
@@ -184,15 +197,15 @@ def check_mcp(value: str, option: str) -> None:
         raise CliError(needs_extra("the server for assistants", "mcp", "mcp"))
 
 
-def options_of(given: Given) -> ConsoleOptions:
-    """What the console shows, and to whom. Raises UsageError."""
+def options_of(given: Given, prefix: str = "--") -> ConsoleOptions:
+    """What the console shows, and to whom. prefix: of the options' names in messages. Raises UsageError, CliError."""
     from barnabas.console.main import ConsoleOptions
     from barnabas.console.records.masking import NO_MASKING, MasksError, read_masks
     from barnabas.console.roles import Role, Roles, RolesError, read_roles
 
     values = given.values
     if values["role"] not in ROLES:
-        raise UsageError(f"--role {values['role']!r} is not one of {', '.join(ROLES)}")
+        raise UsageError(f"{prefix}role {values['role']!r} is not one of {', '.join(ROLES)}")
     otherwise = Role[values["role"].upper()]
     try:
         roles = Roles((), otherwise) if values["roles"] is None else read_roles(values["roles"], otherwise)
@@ -203,16 +216,21 @@ def options_of(given: Given) -> ConsoleOptions:
     except MasksError as error:
         raise UsageError(str(error)) from None
     return ConsoleOptions(
-        list(_clusters(given)), roles, values["audit_topic"], masking, values["mcp"], _oidc(values)
+        list(_clusters(given, prefix)),
+        roles,
+        values["audit_topic"],
+        masking,
+        values["mcp"],
+        _oidc(values, prefix),
     )
 
 
-def _oidc(values: Mapping[str, Any]) -> OidcOptions | None:
+def _oidc(values: Mapping[str, Any], prefix: str) -> OidcOptions | None:
     """The identity provider; None without one. Raises UsageError, CliError."""
     named = [word for word in ("oidc_client", "oidc_secret", "oidc_url") if values.get(word) is not None]
     if values.get("oidc") is None:
         if named:
-            raise UsageError(f"--{named[0].replace('_', '-')} needs --oidc URL")
+            raise UsageError(f"{prefix}{named[0].replace('_', '-')} needs {prefix}oidc URL")
         return None
     from barnabas.console.oidc import OidcOptions, check_issuer
 
@@ -220,12 +238,15 @@ def _oidc(values: Mapping[str, Any]) -> OidcOptions | None:
         raise CliError(needs_extra("the login at an identity provider", "jwt", "security"))
     wrong = check_issuer(values["oidc"])
     if wrong is not None:
-        raise UsageError(f"--oidc {values['oidc']!r} {wrong}")
+        raise UsageError(f"{prefix}oidc {values['oidc']!r} {wrong}")
     if values["oidc_client"] is None:
-        raise UsageError("--oidc needs --oidc-client ID, what the console is called at the provider")
+        raise UsageError(
+            f"{prefix}oidc needs {prefix}oidc-client ID, what the console is called at the provider"
+        )
     if values["role"] == "admin":
         raise UsageError(
-            "with --oidc, everybody at the provider without a line in --roles would be an admin; say --role none (or read)"
+            f"with {prefix}oidc, everybody at the provider without a line in {prefix}roles would be an admin; say "
+            f"{prefix}role none (or read)"
         )
     secret = None
     if values["oidc_secret"] is not None:
@@ -233,9 +254,9 @@ def _oidc(values: Mapping[str, Any]) -> OidcOptions | None:
             secret = values["oidc_secret"].read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise UsageError(f"--oidc-secret {values['oidc_secret']}: {reason}") from None
+            raise UsageError(f"{prefix}oidc-secret {values['oidc_secret']}: {reason}") from None
         if not secret:
-            raise UsageError(f"--oidc-secret {values['oidc_secret']}: the file is empty")
+            raise UsageError(f"{prefix}oidc-secret {values['oidc_secret']}: the file is empty")
     return OidcOptions(
         values["oidc"], values["oidc_client"], secret, values["oidc_url"], values["oidc_user"], values["oidc_groups"]
     )  # fmt: skip
@@ -264,5 +285,6 @@ CONSOLE: Final = Row(
     ready=lambda given, health: f"cluster {given.client['bootstrap.servers']}",
     options=OPTIONS,
     secret_files=secret_files,
+    check=check,
     has_login=lambda values: values.get("oidc") is not None,
 )
