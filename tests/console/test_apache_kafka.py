@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.clients import foreign
 from tests.clients.test_kafka_tools import CONFIG
@@ -39,10 +39,30 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break
             time.sleep(0.2)
+        await_coordinator(f"127.0.0.1:{port}", deadline)
         yield f"127.0.0.1:{port}"
     finally:
         process.kill()
         process.wait()
+
+
+def await_coordinator(where: str, deadline: float) -> None:
+    """The first commit creates the topic of offsets; a busy machine loads its fifty partitions longer than a page waits."""
+    producer, consumer = (
+        Producer({"bootstrap.servers": where}),
+        Consumer({"bootstrap.servers": where, "group.id": "first"}),
+    )
+    producer.produce("first", b"")
+    producer.flush()
+    while True:
+        try:
+            consumer.commit(offsets=[TopicPartition("first", 0, 1)], asynchronous=False)
+        except KafkaException:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        else:
+            consumer.close()
+            return
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import requests
+from barnabas.local.start import main
 from tests.console.conftest import WAIT_S
 
 
@@ -32,6 +35,9 @@ def test_the_console_of_a_broker_finds_the_services_of_its_process(tmp_path: Pat
         "--connect-listen",
         "127.0.0.1:0",
     ]
+    roles = tmp_path / "roles"
+    roles.write_text("* admin prod\n")
+    command += ["--console-name", "prod", "--console-role", "none", "--console-roles", str(roles)]
     log = tmp_path / "log"
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=out)
@@ -40,7 +46,7 @@ def test_the_console_of_a_broker_finds_the_services_of_its_process(tmp_path: Pat
         assert process.stdout.readline().startswith(b"ready"), log.read_text()
         found = re.search(r"service started service=console url=(\S+)", log.read_text())
         assert found is not None
-        api = f"{found[1]}/api/v1/clusters/local"
+        api = f"{found[1]}/api/v1/clusters/prod"
         body = {"subject": "made-value", "kind": "AVRO", "schema": '"string"'}
         assert requests.post(f"{api}/schemas", json=body, timeout=WAIT_S).status_code == 200
         assert [
@@ -51,3 +57,25 @@ def test_the_console_of_a_broker_finds_the_services_of_its_process(tmp_path: Pat
     finally:
         process.terminate()
         assert process.wait(WAIT_S) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["oidc", "https://login.example"], "--console-oidc needs --console-oidc-client ID"),
+        (["oidc-client", "x"], "--console-oidc-client needs --console-oidc URL"),
+        (
+            ["oidc", "https://login.example", "--console-oidc-client", "x"],
+            "say --console-role none (or read)",
+        ),
+        (["also", "local=kafka:9092"], "--console-also local: there is a cluster of this name already"),
+        (["sql", "other=http://localhost"], "--console-sql other=...: there is no cluster of this name"),
+        (["mcp", "all"], "--console-mcp 'all' is not one of read, change"),
+    ],
+)
+def test_wrong_options_are_named_before_anything_runs(
+    options: list[str], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = ["--data", str(tmp_path), "--listen", "127.0.0.1:0", "--with", "console"]
+    assert main([*start, f"--console-{options[0]}", *options[1:]]) == 2
+    assert reason in capsys.readouterr().err
