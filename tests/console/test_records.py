@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import struct
+import subprocess
+import sys
 import uuid
 import zlib
 from collections.abc import Iterator
@@ -124,6 +127,18 @@ def test_a_filter_finds_what_it_says(console: ConsoleProcess, filled: Filled) ->
     wrong = console.page(filled.path, 400, filter="country =")
     assert "The filter cannot be understood" in wrong
     assert "country =" in wrong
+
+
+def test_the_command_of_a_search_finds_the_same_records(console: ConsoleProcess, filled: Filled) -> None:
+    found = console.data(filled.path, key="key-16", filter="country = 'DE' or number < 5", limit=500)
+    assert len(found["records"]) == 10
+    (shown,) = found["commands"]
+    for command, wanted in ((shown, 10), (f"{shown} -c 3 -q", 3)):
+        done = subprocess.run(
+            [sys.executable, "-m", *shlex.split(command)], capture_output=True, text=True, timeout=WAIT_S
+        )
+        lines = [json.loads(line)["number"] for line in done.stdout.splitlines()]
+        assert lines == sorted(numbers(found))[:wanted], done.stderr
 
 
 def events(answer: requests.Response) -> Iterator[tuple[str, Any]]:

@@ -22,6 +22,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from barnabas.cli.records import formatting
 from barnabas.cli.records.absence import STATISTICS, Absence
+from barnabas.cli.records.choosing import FilterText, Sieve, sieve_of
 from barnabas.cli.records.codecs import DEFAULT_URL, ReadAs, Undecodable, Url, codecs_of
 from barnabas.cli.records.merging import TimeMerge
 from barnabas.cores.cluster_image import INTERNAL_TOPICS
@@ -100,12 +101,14 @@ class Reader:
     merge: TimeMerge | None = None
     """Puts records of all partitions in the order of their times."""
     paused: set[Key] = field(default_factory=set)
+    sieve: Sieve | None = None
+    """Which of the records the writer lets through, if not all of them."""
 
     def run(self, progress: Progress) -> None:
         """Read until the end, the count, a signal or the reader's end of the pipe."""
         while not self.is_done():
             progress.update(self.records, size_bytes=self.bytes)
-            wanted = BATCH_RECORDS if self.count_left is None else min(BATCH_RECORDS, self.count_left)
+            wanted = self.room()
             # consume() waits until it has all it was asked for, which would hold back a slow topic's
             # records: so take what is there, and wait for one only when there is nothing.
             messages = self.consumer.consume(wanted, 0) or self.consumer.consume(1, POLL_SECONDS)
@@ -113,6 +116,14 @@ class Reader:
                 self.take(messages)
             if self.commits and self.pending and time.monotonic() - self.committed_at > COMMIT_SECONDS:
                 self.commit()
+
+    def room(self) -> int:
+        """How many records to take at once."""
+        return (
+            BATCH_RECORDS
+            if self.count_left is None or self.sieve is not None
+            else min(BATCH_RECORDS, self.count_left)
+        )
 
     def stop(self) -> None:
         """End after the batch at hand."""
@@ -147,10 +158,13 @@ class Reader:
             write_all(self.descriptor, error.before)
             raise
         write_all(self.descriptor, data)
-        self.records += len(good)
+        found = len(good)
+        if self.sieve is not None:
+            good, found = good[: self.sieve.passed], self.sieve.found
+        self.records += found
         self.bytes += len(data)
         if self.count_left is not None:
-            self.count_left -= len(good)
+            self.count_left -= found
         if self.commits:
             # Later records of a partition overwrite earlier ones: what stays is the last of each.
             self.pending.update(((m.topic(), m.partition()), m.offset() + 1) for m in good)
@@ -158,7 +172,7 @@ class Reader:
     def merged(self, merge: TimeMerge, messages: list[Any]) -> list[Any]:
         """What may be written now, in the order of times; a partition that is far ahead of others is read no further."""
         merge.add(messages)
-        found = merge.ready(self.open, BATCH_RECORDS if self.count_left is None else self.count_left)
+        found = merge.ready(self.open, self.room())
         if full := merge.full() - self.paused:
             self.consumer.pause([TopicPartition(*key) for key in full & self.open])
             self.paused |= full
@@ -394,7 +408,9 @@ class Plan:
         return True
 
 
-def open_reader(connection: Connection, plan: Plan, writer: formatting.Writer) -> Reader:
+def open_reader(
+    connection: Connection, plan: Plan, writer: formatting.Writer, sieve: Sieve | None = None
+) -> Reader:
     """A reader that is ready to run. Raises CliError."""
     joins = plan.joins()
     settings: dict[str, Any] = {
@@ -419,6 +435,7 @@ def open_reader(connection: Connection, plan: Plan, writer: formatting.Writer) -
         subscribed=joins,
         commits=plan.group is not None,
         merge=TimeMerge() if plan.merges else None,
+        sieve=sieve,
     )
     if joins:
         subscribe(reader, plan.topics)
@@ -471,6 +488,7 @@ Template = Annotated[
         "barnabas consume orders -o @2024-01-01:@2024-01-02 -f '%T %p:%o %k=%s\\n'",
         "barnabas consume orders -o -10 -J | jq .payload",
         "barnabas consume orders -g billing -c 100",
+        "barnabas consume orders -e --filter \"country = 'DE' AND amount > 100\"",
         "barnabas consume orders -s value=avro -r http://localhost:8081 -e",
     )
 )
@@ -514,6 +532,7 @@ def consume(
     null: Annotated[
         str, typer.Option("-Z", "--null", metavar="TEXT", help="Write this for a null key or value.")
     ] = "",
+    expression: FilterText = None,
     schema: ReadAs = None,
     registry: Url = DEFAULT_URL,
     quiet: Quiet = False,
@@ -527,6 +546,9 @@ def consume(
     """
     wanted = parse_offsets(offset or [], Clock(time.time_ns() // 1_000_000))
     writer = choose_writer(as_envelope, template, key_separator, delimiter, null)
+    sieve = sieve_of(expression, count)
+    if sieve is not None:
+        writer = sieve.writer(writer)
     codecs = codecs_of(schema or [], registry)
     if codecs is not None:
         writer = codecs.writer(writer)
@@ -535,7 +557,7 @@ def consume(
         topics = [part for topic in topics for part in topic.split(",") if part]
     plan = Plan(topics, partition or [], wanted, group, count, end, merges)
     began = time.monotonic()
-    reader = open_reader(connect(bootstrap, properties, verbose), plan, writer)
+    reader = open_reader(connect(bootstrap, properties, verbose), plan, writer, sieve)
     total = count if reader.expected is None else min(count or reader.expected, reader.expected)
     with (
         Progress(", ".join(topics), "record", total, shown=not sys.stdout.isatty()) as progress,

@@ -23,7 +23,7 @@ from barnabas.wire.records_schemas.as_json import INTERNAL_TOPICS, record_json
 
 FORMATS: Final = ("auto", "schema", "json", "msgpack", "cbor", "xml", "text", "hex", "base64")
 """What a reader may ask for. schema: by the registry, and nothing else."""
-_scan: Final = json.JSONDecoder().scan_once
+_read: Final = json.JSONDecoder().raw_decode
 CODECS_MAX: Final = 500
 UNKNOWN_ID_MAX: Final = 1_000
 
@@ -183,10 +183,10 @@ def json_value(data: bytes) -> tuple[Any, bool]:
     """(the value, whether it is JSON)."""
     try:  # most values are UTF-8 without spaces around them: json.loads would spend more time on asking than on reading
         text = str(data, "utf-8")
-        value, end = _scan(text, 0)
+        value, end = _read(text)
         if end == len(text):
             return value, True
-    except (StopIteration, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         pass
     try:
         return json.loads(data), True

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.client.async_cluster import AsyncCluster
 from barnabas.console import rendering
 from barnabas.console.asking import Ask
 from barnabas.console.clusters import patient_for_pages
-from barnabas.console.pages.records.asked import partitions_of, question, wanted_of
+from barnabas.console.pages.records.asked import Question, partitions_of, question, wanted_of
 from barnabas.console.pages.records.copying import copy
 from barnabas.console.pages.records.following import follow
 from barnabas.console.pages.records.one import PAGE as ONE
@@ -31,6 +31,8 @@ STREAM_MAX: Final = 10_000
 BUDGET_MS: Final = 2_500
 BUDGET_MS_MAX: Final = 30_000
 TELL_S: Final = 0.3
+SCHEMA_KINDS: Final = {"avro": "avro", "json": "jsonschema", "protobuf": "protobuf"}
+"""Kinds of schemas, and what `consume -s` calls them."""
 
 
 async def read(ask: Ask) -> Data:
@@ -59,17 +61,32 @@ async def read(ask: Ask) -> Data:
         "partitions": asked.partitions,
         "formats": FORMATS,
         "tab": "records",
-        "commands": [_command(ask)],
+        "commands": [_command(ask, asked, shown)],
     }
 
 
-def _command(ask: Ask) -> str:
-    topic, words = ask.path["topic"], []
-    if ask.text("partition"):
-        words += ["-p", ask.text("partition")]
+def _command(ask: Ask, asked: Question, shown: Sequence[Mapping[str, Any]]) -> str:
+    """The command that reads the same records, those of a search from the beginning on."""
+    chosen = _filter_of(ask)
+    words = ["-p", str(asked.numbers[0])] if len(asked.numbers) == 1 < asked.partitions else []
     where = {"oldest": "beginning", "offset": ask.text("offset", "0"), "time": "@" + ask.text("time")}
-    words += ["-o", where.get(ask.text("from"), "-50")]
-    return ask.command("consume", topic, *words, "-e")
+    words += ["-o", where.get(ask.text("from"), "beginning" if chosen else f"-{LIMIT}"), "-e"]
+    if chosen:
+        words += ["--filter", chosen]
+    for part in ("key", "value"):
+        kinds = {record[part]["kind"] for record in shown if record[part]["schema"] is not None}
+        for kind in sorted(kinds & SCHEMA_KINDS.keys())[:1]:
+            words += ["-s", f"{part}={SCHEMA_KINDS[kind]}"]
+    return ask.command("consume", ask.path["topic"], *words)
+
+
+def _filter_of(ask: Ask) -> str:
+    """Key and filter as one expression; empty without both."""
+    text, key = ask.text("filter"), ask.raw("key")
+    if not key or ask.text("key_format", "text") != "text":
+        return text
+    same = "key = '" + key.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return f"{same} AND ({text})" if text else same
 
 
 def progress_of(progress: Progress, is_over: bool) -> dict[str, Any]:

@@ -25,15 +25,22 @@ UNINDEXED_MIN: Final = 8 << 20
 
 
 class Question:
-    """What a request for records asks for. notes: what a reader has to know about the answer."""
+    """What a request for records asks for. numbers: the partitions that are looked at. notes: what a reader has to know."""
 
     def __init__(
-        self, search: Search, wanted: Wanted, how: tuple[str, str], partitions: int, notes: list[Said]
+        self,
+        search: Search,
+        wanted: Wanted,
+        how: tuple[str, str],
+        partitions: int,
+        numbers: list[int],
+        notes: list[Said],
     ) -> None:
         self.search = search
         self.wanted = wanted
         self.how = how
         self.partitions = partitions
+        self.numbers = numbers
         self.notes = notes
 
 
@@ -68,7 +75,7 @@ async def question(ask: Ask, limit: int) -> Question:
         ranges=ranges,
     )  # fmt: skip
     notes += told
-    return Question(search, wanted, how, count, notes)
+    return Question(search, wanted, how, count, numbers, notes)
 
 
 def wanted_of(ask: Ask) -> tuple[Wanted, tuple[str, str]]:
