@@ -62,11 +62,13 @@ class Cluster:
 
 def origins_of(records: Lines) -> list[Origin]:
     offsets: dict[str, int] = {}
+    reached: dict[str, int] = {}
     found = []
     for topic, key, value, at in records:
         offset = offsets[topic] = offsets.get(topic, -1) + 1
         texts = (None if text == "-" else text.encode() for text in (key, value))
-        found.append(Origin(topic, 0, offset, int(at) * 1000, *texts))
+        found.append(Origin(topic, 0, offset, int(at) * 1000, *texts, reached_us=reached.get(topic, 0)))
+        reached[topic] = max(reached.get(topic, 0), int(at) * 1000)
     return found
 
 
@@ -89,7 +91,7 @@ def shown(rows: list[dict[str, Any]], topic: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("cached", [False, True])
 def test_random_topologies_in_one_task(cached):
-    for seed in range(25):
+    for seed in (*range(25), 1013):
         steps, records = case(seed)
         topology = replace(build(steps).build(), tasks=1)
         cluster = Cluster(topology if cached else replace(topology, cached=frozenset()))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -91,13 +91,15 @@ def _header(name: str) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Changelog:
-    """The changelog that a query writes. place: the query's checkpoint. settings: of its sink, with the brokers' address."""
+    """The changelog that a query writes. place: the query's checkpoint. settings: of its sink, with the brokers' address.
+    beginning: names the last request to begin elsewhere; it is in the topic with each micro-batch after it."""
 
     spark: SparkSession
     spec: PipelineSpec
     query: Query
     place: str
     settings: Mapping[str, str]
+    beginning: str = ""
 
     @property
     def topic(self) -> str:
@@ -121,14 +123,16 @@ class Changelog:
     def begin(self, *, anew: bool) -> tuple[Before | None, dict[str, str] | None]:
         """What a query without a checkpoint begins with: a function that loads its state, and source options that say where
         it reads on; None and None if it has a checkpoint, or the changelog is empty. anew: whether the table is to be
-        computed again although it has a changelog. Raises PipelineError if the topic belongs to something else."""
+        computed again although it has a changelog, unless that is of the same beginning. Raises PipelineError if the topic
+        belongs to something else."""
         folder = Folder(self.spark, self.place)
         if folder.names("commits"):
             return None, None
         if folder.exists(NOTE):
             used = folder.read_note(NOTE)
         else:
-            used = {"ends": self._ends(), "anew": anew or not self._is_restored}
+            ends = self._ends()
+            used = {"ends": ends, "anew": not self._is_restored or (anew and not self._has_begun(ends))}
         if not any(used["ends"].values()):
             folder.write_note(NOTE, used)
             return None, None
@@ -198,15 +202,19 @@ class Changelog:
         kept = fingerprint(self.spec.plan_of(self.query), self.query).state
         return kept[f"{self.query.relation}/aggregate"]
 
+    def _has_begun(self, ends: Mapping[str, int]) -> bool:
+        """Whether a micro-batch after the present beginning is in the topic."""
+        told = _newest(self._records(ends)) if any(ends.values()) else None
+        return told is not None and told.get("beginning", "") == self.beginning
+
     def _places(self, rows: DataFrame) -> dict[str, str]:
         """Where to read on, from the newest micro-batch. Raises PipelineError if its state is that of another aggregate."""
-        found = rows.where("places IS NOT NULL").orderBy(F.desc("offset")).limit(1).collect()
-        if not found:
+        told = _newest(rows)
+        if told is None:
             raise PipelineError(
                 f"{self._where}: {self.query.relation}: the changelog topic {self.topic} has lost the record with the "
                 "places of its newest micro-batch: name another topic as changelog to compute the table again"
             )
-        told = json.loads(found[0]["places"])
         if told["state"] != self._meaning():
             raise PipelineError(
                 f"{self._where}: {self.query.relation}: the changelog topic {self.topic} has the state of another "
@@ -237,7 +245,7 @@ class Changelog:
 
     def writer(self, write: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
         """Writes a micro-batch, for `foreachBatch`. write: writes records exactly once."""
-        label, topic, meaning = self._label, self.topic, self._meaning()
+        label, topic, meaning, beginning = self._label, self.topic, self._meaning(), self.beginning
         streams = self._streams()
 
         def write_batch(rows: DataFrame, batch_id: int) -> None:
@@ -245,7 +253,7 @@ class Changelog:
             places = {
                 name: ends for name, ends in offsets.items() if any(source.reads(name) for source in streams)
             }
-            told = json.dumps({"places": places, "state": meaning}, sort_keys=True)
+            told = json.dumps({"places": places, "state": meaning, "beginning": beginning}, sort_keys=True)
             owner = _headers({TABLE_HEADER: F.lit(label)})
             sent = F.concat(F.coalesce(F.col("headers"), F.array().cast(DDL_TYPES["headers"])), owner)
             marked = rows.withColumn(
@@ -263,10 +271,22 @@ class Changelog:
 
 
 def changelog_of(
-    spark: SparkSession, spec: PipelineSpec, query: Query, place: str, settings: Mapping[str, str]
+    spark: SparkSession,
+    spec: PipelineSpec,
+    query: Query,
+    place: str,
+    settings: Mapping[str, str],
+    beginning: str = "",
 ) -> Changelog | None:
     """The changelog that a query writes, if it writes one."""
-    return Changelog(spark, spec, query, place, settings) if query.keeps else None
+    return Changelog(spark, spec, query, place, settings, beginning) if query.keeps else None
+
+
+def _newest(rows: DataFrame) -> dict[str, Any] | None:
+    """What is told of the newest micro-batch."""
+    found = rows.where("places IS NOT NULL").orderBy(F.desc("offset")).limit(1).collect()
+    told: dict[str, Any] | None = json.loads(found[0]["places"]) if found else None
+    return told
 
 
 def _place_row(rows: DataFrame, topic: str, label: str, told: str) -> DataFrame:

@@ -354,10 +354,11 @@ def start_query(
     brake: Path | None = None,
     once: bool = False,
     starting: Mapping[str, str] | None = None,
+    beginning: str = "",
 ) -> StreamingQuery:
     """Starts a query. checkpoint: folder or URL of the pipeline's checkpoints. brake: see `stop_file`. once: process
-    what is there, then end. starting: source options that say where a query without a checkpoint begins. Raises
-    PipelineError."""
+    what is there, then end. starting: source options that say where a query without a checkpoint begins. beginning: names
+    the request that said so. Raises PipelineError."""
     from barnabas.pipelines.compiler.changelogs import changelog_of
     from barnabas.pipelines.compiler.keeping import Keeper
     from barnabas.pipelines.compiler.outputs import query_deliverable, query_rows
@@ -372,7 +373,7 @@ def start_query(
     own = own_settings(spec, query, once=once)
     begin = partial(begun, spark, rows=bound, local=is_local(spark, place), own=own)
     settings = sink_settings(spec, query, bootstrap, program)
-    changelog = changelog_of(spark, spec, query, place, settings)
+    changelog = changelog_of(spark, spec, query, place, settings, beginning)
     before, reached = (None, None) if changelog is None else changelog.begin(anew=bool(starting))
     load = source_loader(
         spark, spec, query, bootstrap, place, brake=brake, starting=reached or starting, program=program

@@ -26,7 +26,9 @@ FINISHED: Final = 1 << 40
 
 
 class Origin(NamedTuple):
-    """The record of a topic that something was made of. at_us: its timestamp in microseconds since 1970."""
+    """The record of a topic that something was made of. at_us: its timestamp in microseconds since 1970. reached_us: the
+    latest one of the records before it in its partition, by which all stages put it in the same place, although not each of
+    them gets these records."""
 
     topic: str
     partition: int
@@ -35,6 +37,7 @@ class Origin(NamedTuple):
     key: bytes | None = None
     value: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    reached_us: int = 0
 
 
 class Entry(NamedTuple):
@@ -212,7 +215,7 @@ def in_order(entries: list[Entry]) -> list[Entry]:
     for number, (origin, _, _) in enumerate(placed):
         where, at = ("", -1), 0
         if origin is not None:
-            where, at = (origin.topic, origin.partition), origin.at_us
+            where, at = (origin.topic, origin.partition), max(origin.at_us, origin.reached_us)
         at = reached[where] = max(at, reached.get(where, at))
         times.append((at, number))
     if len(reached) > 1:

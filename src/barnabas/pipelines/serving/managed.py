@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections import deque
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -46,7 +48,8 @@ class Managed:
     failure; `ended` is set then. reports: numbers by query, which are kept when it restarts; None: each start counts
     from zero. failures: the last ones, each with its time and reason, oldest first. stands, stuck: by query, whether
     it moves, and a line about each that does not. query_ids: Spark's ids of its queries. begun_at: when the start in
-    progress began, in monotonic seconds. feeds: the connectors that fill topics of its sources, while they run.
+    progress began, in monotonic seconds. starting: source options that say where queries without a checkpoint begin, if it
+    is not where the file says. beginning: names the request that said so. feeds: the connectors that fill topics of its sources, while they run.
     """
 
     spec: PipelineSpec
@@ -67,6 +70,7 @@ class Managed:
     late_workers: int = 0
     retry_at: float = 0.0
     starting: dict[str, str] = field(default_factory=dict)
+    beginning: str = ""
     lags: dict[str, int] = field(default_factory=dict)
     ends: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
     gauges: dict[str, Gauge] = field(default_factory=dict)
@@ -82,6 +86,10 @@ class Managed:
     work: Future[None] | None = None
     asking: Future[None] | None = None
     asked_at: float = 0.0
+
+    def begin_at(self, starting: Mapping[str, str]) -> None:
+        """Queries without a checkpoint begin there from now on."""
+        self.starting, self.beginning = dict(starting), uuid.uuid4().hex
 
     @property
     def state(self) -> str:

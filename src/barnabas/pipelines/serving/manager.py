@@ -76,6 +76,7 @@ class Manager(Supervisor):
                 managed = self._managed(self.parsed(text, str(path)), text)
                 state = json.loads(path.with_name("state.json").read_text())
                 managed.wanted, managed.starting = Wanted(state["wanted"]), state.get("starting", {})
+                managed.beginning = state.get("beginning", "")
             except (PipelineError, OSError, ValueError, KeyError) as error:
                 log.error("pipeline cannot be loaded", extra={"path": str(path), "reason": str(error)})
                 continue
@@ -120,7 +121,7 @@ class Manager(Supervisor):
                 managed.failures.extend(old.failures)
             if lost:
                 self._put_aside(managed)
-                managed.starting = dict(EARLIEST)
+                managed.begin_at(EARLIEST)
             place = self.folder / spec.name
             place.mkdir(parents=True, exist_ok=True)
             _replace(place / "pipeline.yaml", text)
@@ -153,7 +154,7 @@ class Manager(Supervisor):
             self.halt([managed])
             if starting is not None:
                 self._put_aside(managed)
-                managed.starting = dict(starting)
+                managed.begin_at(starting)
             return self.want(name, Wanted.RUNNING)
 
     def remove(self, name: str) -> None:
@@ -181,7 +182,11 @@ class Manager(Supervisor):
             folder.move(name, f"{name}.{time.time_ns() // 1_000_000}")
 
     def _save(self, managed: Managed) -> None:
-        state = {"wanted": managed.wanted.value, "starting": managed.starting}
+        state = {
+            "wanted": managed.wanted.value,
+            "starting": managed.starting,
+            "beginning": managed.beginning,
+        }
         _replace(self.folder / managed.spec.name / "state.json", json.dumps(state))
 
     def keep_failures(self, managed: Managed) -> None:

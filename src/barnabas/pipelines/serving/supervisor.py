@@ -309,6 +309,7 @@ class Supervisor:
             brake=managed.brake,
             once=managed.once,
             starting=managed.starting,
+            beginning=managed.beginning,
         )
         managed.query_ids.add(str(stream.id))
         report.run = str(stream.runId)

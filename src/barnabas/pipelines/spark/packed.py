@@ -194,6 +194,7 @@ class Reading:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         stage = _object(self.code)
         stage.cells, stage.key = {"kept": {}}, 0
+        reached: Reached = {}
         held: list[pa.RecordBatch] = []
         for batch in batches:
             held.append(batch)
@@ -201,13 +202,13 @@ class Reading:
                 sum(one.num_rows for one in held) >= READ_MAX
                 or sum(one.nbytes for one in held) >= READ_BYTES_MAX
             ):
-                yield self._read(stage, held)
+                yield self._read(stage, held, reached)
                 held = []
         if held:
-            yield self._read(stage, held)
+            yield self._read(stage, held, reached)
 
-    def _read(self, stage: Any, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-        origins = [origin for batch in batches for origin in _origins(batch)]
+    def _read(self, stage: Any, batches: list[pa.RecordBatch], reached: Reached) -> pa.RecordBatch:
+        origins = [origin for batch in batches for origin in _origins(batch, reached)]
         if stage.keeps_nothing:
             made = stage.process_entries([Entry(origin, (), []) for origin in origins])
         else:
@@ -223,14 +224,20 @@ class Reading:
         return pa.RecordBatch.from_arrays(arrays, schema=PACK_SCHEMA)
 
 
-def _origins(batch: pa.RecordBatch) -> Iterator[Origin]:
+Reached = dict[tuple[str, int], int]
+"""The latest timestamp so far in each partition, in microseconds."""
+
+
+def _origins(batch: pa.RecordBatch, reached: Reached) -> Iterator[Origin]:
     headers: Iterable[Any] = batch.column("headers").to_pylist()
     columns = [
         batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "at", "key", "value")
     ]
     for topic, partition, offset, at, key, value, pairs in zip(*columns, headers, strict=True):
         named = tuple((pair["key"], pair["value"]) for pair in pairs) if pairs else ()
-        yield Origin(topic, partition, offset, at, key, value, named)
+        latest = reached.get((topic, partition), 0)
+        yield Origin(topic, partition, offset, at, key, value, named, latest)
+        reached[topic, partition] = max(at, latest)
 
 
 @dataclass

@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import org.apache.spark.sql.Encoder;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statefulprocessor.ImplicitGroupingKeyTracker;
 import org.apache.spark.sql.streaming.*;
 
 /**
@@ -70,9 +71,17 @@ public class Totals extends StatefulProcessorWithInitialState {
     return Change.scalaOf(out);
   }
 
-  /** A group as it was before the first micro-batch: its key, and what it kept (see Group.whole). */
+  /**
+   * A group as it was before the first micro-batch. The key is that of any group of the task; the row names the task, and has
+   * the group's own key and what it kept (see Group.whole).
+   */
   public void handleInitialState(Object key, Object before, TimerValues timers) {
-    Row kept = ((Row) before).getStruct(1);
+    int task = ((Row) before).getInt(1);
+    if (task != org.apache.spark.TaskContext.getPartitionId()) {
+      throw new IllegalStateException("the state of task " + task + " came to another one");
+    }
+    Row group = ((Row) before).getStruct(2), kept = group.getStruct(1);
+    ImplicitGroupingKeyTracker.setImplicitKey(RowFactory.create(new Object[] {group.get(0)}));
     totals.update(RowFactory.create(new Object[] {kept.get(0), kept.get(1), kept.get(2)}));
     for (int i = 0; i < values.length; i++) {
       java.util.List pairs = kept.getList(3 + i);

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -207,7 +208,7 @@ def totalled(
     if told:
         fields.append(StructField("state", whole))
     group = StructType([StructField("k", given.schema["k"].dataType), StructField("state", whole)])
-    known = None if before is None else before(group)
+    known = None if before is None else _by_task(before(group))
     made_rows = with_state(given, "k", operator, _result(given, *fields), known)
     columns = [F.col("key")[f"g{i}"].alias(name) for i, name in enumerate(groups)]
     columns += [F.col("result")[f"r{i}"].alias(f"{RESULT}{i}") for i in range(len(totals))]
@@ -216,6 +217,17 @@ def totalled(
         whole_group = F.struct(F.col("key").alias("k"), F.col("state"))
         columns.append(F.when(F.col("state").isNotNull(), json_text(made_rows, whole_group)).alias(STATE))
     return made_rows.select(F.col("sign").alias(SIGN), F.col("change").alias(CHANGE), *columns)
+
+
+def _by_task(known: DataFrame) -> DataFrame:
+    """What groups kept before a query began, as Totals.java wants it: with one key for all groups of a task.
+
+    Spark makes a program for each key of an initial state, which takes milliseconds, but not for each row.
+    """
+    tasks = F.lit(int(str(known.sparkSession.conf.get("spark.sql.shuffle.partitions"))))
+    task = F.pmod(F.hash("k"), tasks).alias("task")
+    placed = known.select("k", task, F.struct("k", "state").alias("group"))
+    return placed.select(F.first("k").over(Window.partitionBy("task")).alias("k"), "task", "group")
 
 
 def net(rows: DataFrame, key: Column, passes: Column) -> DataFrame:
