@@ -86,6 +86,12 @@ def layout_of(topology: Topology, name: str) -> str:
     return "versions" if isinstance(node, VersionedSource) else "table"
 
 
+def ttl_of(topology: Topology, name: str) -> int | None:
+    """How long after its last change an entry of a store is kept, in milliseconds."""
+    spec = topology.specs.get(name)
+    return None if spec is None else spec.ttl_ms
+
+
 def view_of(topology: Topology, name: str, entries: Mapping[str, str]) -> Any:
     """What a store keeps. entries: the state of all tasks. Raises StreamsError if there is no such store."""
     found = topology.queryable.get(name)

@@ -28,7 +28,7 @@ from barnabas.pipelines.processing.values import EPOCH
 from barnabas.streams.ahead import Outcome
 from barnabas.streams.handling import Failure, kind_of
 from barnabas.streams.packing import Held, PackedRun, keeps_nothing, received
-from barnabas.streams.queries import layout_of
+from barnabas.streams.queries import layout_of, ttl_of
 from barnabas.streams.records import Record, headers_of
 from barnabas.streams.running.processors import STREAM_TIME, WALL_CLOCK
 from barnabas.streams.running.processors import Process as UserCode
@@ -354,6 +354,7 @@ def stores_of(topology: Topology) -> Stores | None:
         },
         state=BUCKETS,
         separator=SEPARATOR,
+        ttls_ms={name: ttl for name in sorted(topology.named) if (ttl := ttl_of(topology, name)) is not None},
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ from barnabas.streams import (
     StreamsError,
     TopologyTestDriver,
 )
+from barnabas.streams.lookups import StoreReader
 from barnabas.streams.resetting import put_state_aside
 from barnabas.streams.watching import changed, stamps
 
@@ -96,6 +99,37 @@ def test_rows_of_a_store_are_those_of_its_last_change(tmp_path: Path) -> None:
     ]
     whole = f'{{"$":"row","k":1,"v":{thing}}}'
     assert Column("value", "kept").fragment(whole) == '{"n": 1}'
+
+
+def test_keys_that_are_shown_alike_have_rows_of_their_own(tmp_path: Path) -> None:
+    path = store_file(tmp_path, "counts")
+    shape = store_shape("app/counts", "id", "table")
+    for changes in ([("5", "[1,0]"), ('"5"', "[2,0]"), ('"a"', "[3,0]")], [("5", "[4,0]"), ('"a"', None)]):
+        with ViewFile(path) as file, file.transaction():
+            file.adopt(shape)
+            apply_changes(file, shape, "table", changes)
+            file.set_note(Note(0))
+    store = StoreReader("counts", path, {})
+    assert (store.get(5), store.get("5"), store.get("a")) == (4, 2, None)
+    assert dict(store.items()) == {5: 4, "5": 2}
+    assert [json.loads(row)["key"] for row in Reader(path).find(Asked(key=("5",))).rows] == ["5", "5"]
+    assert Reader(path).find(Asked(limit=1)).next is not None
+    store.close()
+
+
+def test_an_entry_is_found_as_long_as_its_store_keeps_it(tmp_path: Path) -> None:
+    path = store_file(tmp_path, "seen")
+    now_ms = time.time_ns() // 1_000_000
+    shape = store_shape("app/seen", "id", "key_value", 60_000)
+    with ViewFile(path) as file, file.transaction():
+        file.adopt(shape)
+        kept = {'"old"': f"[1,{now_ms - 60_000}]", '"new"': f"[2,{now_ms - 1000}]"}
+        apply_changes(file, shape, "key_value", kept.items())
+        file.set_note(Note(0))
+    store = StoreReader("seen", path, {})
+    assert dict(store.items()) == {"new": 2}
+    assert "old" not in store
+    store.close()
 
 
 def test_only_a_named_store_can_be_asked_for() -> None:

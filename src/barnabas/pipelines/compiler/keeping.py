@@ -113,7 +113,7 @@ class Keeper:
         self, spark: SparkSession, path: Path, store: str, identity: str, note: Note, changes: list[Change]
     ) -> None:
         layout = self._stores.layouts[store]
-        shape = store_shape(f"{self.spec.name}/{store}", identity, layout)
+        shape = store_shape(f"{self.spec.name}/{store}", identity, layout, self._stores.ttls_ms.get(store))
         with ViewFile(path) as file:
             # A store that now is of another kind begins anew, too.
             of_other = file.shape is not None and file.shape != shape

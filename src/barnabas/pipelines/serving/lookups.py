@@ -128,7 +128,7 @@ class Lookups:
         return about | {
             "key": [{"name": column.name, "type": column.kind} for column in shape.plain_key],
             "window": _window(shape),
-            "fields": {column.name: column.kind for column in shape.columns},
+            "fields": {column.name: column.kind for _, column in shape.shown},
             "as_of": as_of(view.managed, view.output.name, note),
         }
 

@@ -98,15 +98,17 @@ def family_of(kind: str) -> Family:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column. kind: the type of Spark. is_key: whether it belongs to the primary key."""
+    """A column. kind: the type of Spark. is_key: whether it belongs to the primary key. hidden: it only tells apart rows
+    that are shown with the same key."""
 
     name: str
     kind: str
     is_key: bool = False
+    hidden: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "hidden" or value}
 
     @property
     def family(self) -> Family:

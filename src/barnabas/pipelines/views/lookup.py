@@ -17,8 +17,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
-from barnabas.pipelines.views.columns import EXAMPLES, BadKey, Column, Family, Stored, parsed_time
-from barnabas.pipelines.views.store import Note, Row, ViewShape, described, note_in, read_notes
+from barnabas.pipelines.views.columns import EXAMPLES, BadKey, Column, Family, Stored, parsed_time, quoted
+from barnabas.pipelines.views.store import AT, Note, Row, ViewShape, described, note_in, read_notes
 
 Answer = TypeVar("Answer")
 ROWS_MAX: Final = 10_000
@@ -193,7 +193,8 @@ def _found(connection: sqlite3.Connection, asked: Asked) -> Found:
 
 def row_json(shape: ViewShape, row: Row) -> str:
     """A row as a JSON object."""
-    return _object(shape.columns, row)
+    shown = shape.shown
+    return _object([column for _, column in shown], [row[place] for place, _ in shown])
 
 
 def key_json(shape: ViewShape, key: Row) -> str:
@@ -235,6 +236,8 @@ def _conditions(shape: ViewShape, asked: Asked) -> _Where:
             where.add(f"{column.quoted} < ?", column.parse(asked.high))
         # A null is stored as a blob, or a text among blobs, and is in no range.
         where.add(f"{column.quoted} <> ?", column.null)
+    if shape.ttl_us is not None:
+        where.add(f"{quoted(AT)} > ?", time.time_ns() // 1000 - shape.ttl_us)
     if asked.window is not None:
         _add_window(shape, asked.window, where)
     if asked.after is not None:

@@ -31,6 +31,8 @@ WAIT_S: Final = 60.0
 CACHE_KIB: Final = 64 << 10
 LOG_BYTES_MAX: Final = 64 << 20
 """The write-ahead log is cut to this size after a large micro-batch."""
+AT: Final = "at"
+"""The column with the time of a row's last change, in shapes with a TTL."""
 EXPIRED_MAX: Final = 50_000
 """How many rows of old windows a micro-batch deletes at most; the next one deletes more."""
 
@@ -64,7 +66,7 @@ class Note:
 class ViewShape:
     """What a view holds. label: pipeline/output. identity: of the query's checkpoint. columns: those of the key first, in
     its order. window: the key's last column, if rows are of windows: their start. window_us: the windows' length, if all
-    have the same one. end: the column with their end."""
+    have the same one. end: the column with their end. ttl_us: how long after its last change a row is found."""
 
     label: str
     identity: str
@@ -72,6 +74,7 @@ class ViewShape:
     window: str | None = None
     window_us: int | None = None
     end: str | None = None
+    ttl_us: int | None = None
 
     @property
     def key(self) -> tuple[Column, ...]:
@@ -80,8 +83,13 @@ class ViewShape:
 
     @property
     def plain_key(self) -> tuple[Column, ...]:
-        """The columns of the key, without the window's start."""
-        return tuple(column for column in self.key if column.name != self.window)
+        """The columns of the key that users name, without the window's start."""
+        return tuple(column for column in self.key if column.name != self.window and not column.hidden)
+
+    @property
+    def shown(self) -> tuple[tuple[int, Column], ...]:
+        """The columns that are shown, with their places."""
+        return tuple((place, column) for place, column in enumerate(self.columns) if not column.hidden)
 
     @property
     def names(self) -> list[str]:
@@ -103,6 +111,7 @@ class ViewShape:
             "window": self.window or "",
             "window_us": str(self.window_us or 0),
             "end": self.end or "",
+            "ttl_us": str(self.ttl_us or 0),
         }
 
     @classmethod
@@ -111,7 +120,13 @@ class ViewShape:
         columns = tuple(Column(**entry) for entry in json.loads(notes["columns"]))
         length = int(notes["window_us"]) or None
         return cls(
-            notes["view"], notes["identity"], columns, notes["window"] or None, length, notes["end"] or None
+            notes["view"],
+            notes["identity"],
+            columns,
+            notes["window"] or None,
+            length,
+            notes["end"] or None,
+            int(notes.get("ttl_us", "0")) or None,
         )
 
 
@@ -286,8 +301,8 @@ class ViewFile:
         self._remove(shape.key, keys)
 
     def remove_keys(self, shape: ViewShape, keys: Iterable[Row]) -> None:
-        """Removes the rows of all windows of these keys, in the order of `shape.plain_key`."""
-        self._remove(shape.plain_key, keys)
+        """Removes the rows of all windows of these keys, in the order of `shape.key`."""
+        self._remove([column for column in shape.key if column.name != shape.window], keys)
 
     def _remove(self, columns: Sequence[Column], keys: Iterable[Row]) -> None:
         where = " AND ".join(f"{column.quoted} = ?" for column in columns)

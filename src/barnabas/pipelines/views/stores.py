@@ -23,9 +23,10 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from barnabas.pipelines.views.columns import KEPT, MARK, Column, Stored
-from barnabas.pipelines.views.store import Row, ViewFile, ViewShape
+from barnabas.pipelines.views.store import AT, Row, ViewFile, ViewShape
 
-KEY, WINDOW, END, VALUE, AT = "key", "window", "window_end", "value", "at"
+KEY, TEXT, WINDOW, END, VALUE = "key", "is_text", "window", "window_end", "value"
+"""TEXT: whether the key is text, because 5 and "5" are shown alike."""
 WINDOWED: Final = frozenset({"windows", "window", "session"})
 LAYOUTS: Final = frozenset({"table", "key_value", "versions", "versioned", *WINDOWED})
 FOREVER_MS: Final = 1 << 53
@@ -39,27 +40,31 @@ def store_file(checkpoint: Path | str, store: str) -> Path:
     return Path(checkpoint) / "stores" / f"{quote(store, safe='')}.sqlite"
 
 
-def store_shape(label: str, identity: str, layout: str) -> ViewShape:
-    """What the file of a store holds."""
-    key = Column(KEY, "string", True)
+def store_shape(label: str, identity: str, layout: str, ttl_ms: int | None = None) -> ViewShape:
+    """What the file of a store holds. ttl_ms: how long after its last change an entry is kept."""
+    key = (Column(KEY, "string", True), Column(TEXT, "boolean", True, hidden=True))
     rest = (Column(VALUE, KEPT), Column(AT, "timestamp"))
     if layout not in WINDOWED:
-        return ViewShape(label, identity, (key, *rest))
+        ttl_us = None if ttl_ms is None else ttl_ms * 1000
+        return ViewShape(label, identity, (*key, *rest), ttl_us=ttl_us)
     start, end = Column(WINDOW, "timestamp", True), Column(END, "timestamp")
-    return ViewShape(label, identity, (key, start, end, *rest), WINDOW, None, END)
+    return ViewShape(label, identity, (*key, start, end, *rest), WINDOW, None, END)
 
 
 def apply_changes(file: ViewFile, shape: ViewShape, layout: str, changes: Iterable[Change]) -> None:
     """Replaces the rows of keys, in a transaction."""
     last = dict(changes)
-    file.remove_keys(shape, [(shown_key(key),) for key in last])
+    file.remove_keys(shape, [(shown_key(key), _is_text(key)) for key in last])
     file.put(shape, (row for key, text in last.items() for row in _rows(layout, key, text)))
 
 
 def shown_key(text: str) -> str:
     """A key as users write it: text as it is, everything else as JSON."""
-    found = json.loads(text) if text.startswith('"') else text
-    return str(found)
+    return str(json.loads(text)) if _is_text(text) else text
+
+
+def _is_text(key: str) -> bool:
+    return key.startswith('"')
 
 
 def _rows(layout: str, key: str, text: str | None) -> Iterator[Row]:
@@ -67,7 +72,7 @@ def _rows(layout: str, key: str, text: str | None) -> Iterator[Row]:
     for start, end, value, at in () if text is None else _entries(layout, json.loads(text)):
         whole = f'{{"{MARK}":"row","k":{key},"v":{json.dumps(value, ensure_ascii=False)}}}'
         times: list[Stored] = [_micros(start), _micros(end)] if layout in WINDOWED else []
-        yield [shown, *times, whole, _micros(at)]
+        yield [shown, _is_text(key), *times, whole, _micros(at)]
 
 
 def _entries(layout: str, found: Any) -> Iterator[tuple[int | None, int | None, Any, int | None]]:
