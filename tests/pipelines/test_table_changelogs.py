@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from barnabas.client.blocking import NewTopic
+from barnabas.pipelines.compiler.changelogs import changelog_of
+from barnabas.pipelines.compiler.queries import sink_settings
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.serving.preparing import prepare
@@ -80,6 +83,16 @@ def test_a_lost_checkpoint_is_rebuilt_from_the_changelog(spark, bootstrap, clien
     send(client, topic, [order("b", "1.00")])
     run("one")
     assert newest(bootstrap, totals)["b"]["n"] == 3
+
+    # A start elsewhere computes the table again; once it has, a lost checkpoint is rebuilt from the changelog.
+    query = next(query for query in spec.queries() if query.keeps)
+    settings = sink_settings(spec, query, bootstrap, None)
+    again = changelog_of(spark, spec, query, str(tmp_path / "again"), settings)
+    assert again is not None
+    assert None not in again.begin(anew=True)
+    elsewhere = replace(again, place=str(tmp_path / "elsewhere"), beginning="elsewhere")
+    assert elsewhere.begin(anew=True) == (None, None)
+    assert newest(bootstrap, totals) == {}
 
     other = parse_spec(SPEC.format(t=topic).replace("n: count(*)", "n: count(amount)"))
     with pytest.raises(PipelineError, match="has the state of another aggregate"):

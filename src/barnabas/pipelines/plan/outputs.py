@@ -37,8 +37,8 @@ class Stores:
     layouts: by store (views/stores.py). about: whether a row is such a change. store, key, kept: the fields with the
     store, and with the key and all that is kept for it now, as texts. version: the field by which later changes of a key
     are known. processes: by store, how many steps of user code come after the one whose state has it, which is Spark's
-    number of that step; in its `state`, a store's entries are under its name, `separator` and the key. ttls_ms: by store, how
-    long after its last change an entry is kept."""
+    number of that step; in its `state`, a store's entries are under its name, `separator` and the key. ttls_ms: by store,
+    how long after its last change an entry is kept."""
 
     layouts: Mapping[str, str]
     about: Expression

@@ -49,7 +49,8 @@ class Managed:
     from zero. failures: the last ones, each with its time and reason, oldest first. stands, stuck: by query, whether
     it moves, and a line about each that does not. query_ids: Spark's ids of its queries. begun_at: when the start in
     progress began, in monotonic seconds. starting: source options that say where queries without a checkpoint begin, if it
-    is not where the file says. beginning: names the request that said so. feeds: the connectors that fill topics of its sources, while they run.
+    is not where the file says. beginning: names the request that said so. feeds: the connectors that fill topics of its
+    sources, while they run.
     """
 
     spec: PipelineSpec
