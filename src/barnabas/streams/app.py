@@ -13,7 +13,7 @@ from barnabas.streams.decorating import AppStream, AppTable
 from barnabas.streams.durations import Duration
 from barnabas.streams.errors import StreamsError
 from barnabas.streams.handling import Handler, Handlers
-from barnabas.streams.stages import QUERY, pipeline_of
+from barnabas.streams.stages import BATCH_MAX, QUERY, pipeline_of
 from barnabas.streams.topology import TASKS, Topology
 
 if TYPE_CHECKING:
@@ -37,8 +37,9 @@ class App(StreamsBuilder):
     tasks: how many tasks each stage has; it must stay the same once there is state. start: where topics are read from at
     first, earliest or latest. on_unreadable, on_failed, on_unwritable: what happens to records that cannot be read,
     processed or written, see handling.py. cache: whether aggregates whose results only topics get make one result of a
-    key in each micro-batch, as Kafka Streams does with its cache; if not, one for each record. topology: a builder or a
-    topology that it runs in place of its own.
+    key in each micro-batch, as Kafka Streams does with its cache; if not, one for each record. batch_max: how many records
+    a micro-batch has at most; all of them are in the memory of the stages' processes. topology: a builder or a topology that
+    it runs in place of its own.
     """
 
     def __init__(
@@ -54,12 +55,16 @@ class App(StreamsBuilder):
         on_failed: Handler = "dead_letter",
         on_unwritable: Handler = "dead_letter",
         cache: bool = True,
+        batch_max: int = BATCH_MAX,
     ) -> None:
         super().__init__()
         if not name:
             raise StreamsError("an App needs a name")
         self.name = name
         self.bootstrap, self.tasks, self.start, self.dead_letters = bootstrap, tasks, start, dead_letters
+        if batch_max < 1:
+            raise StreamsError(f"batch_max is {batch_max}; a micro-batch has at least 1 record")
+        self.batch_max = batch_max
         self._given = topology
         self.cache = cache
         self.handlers = Handlers(on_unreadable, on_failed, on_unwritable)
@@ -125,7 +130,13 @@ class App(StreamsBuilder):
 
     def spec(self, name: str | None = None) -> PipelineSpec:
         """The pipeline that it is on Spark. name: in place of its own. Raises StreamsError and PipelineError."""
-        made = pipeline_of(self.topology, name or self.name, start=self.start, dead_letters=self.dead_letters)
+        made = pipeline_of(
+            self.topology,
+            name or self.name,
+            start=self.start,
+            dead_letters=self.dead_letters,
+            batch_max=self.batch_max,
+        )
         return replace(made, bootstrap=self.bootstrap)
 
     def store(self, name: str, *, checkpoint_dir: Path | str | None = None) -> StoreReader:

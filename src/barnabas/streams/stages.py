@@ -56,6 +56,8 @@ READ, WRITTEN = "records", "written"
 QUERY: Final = "topics"
 """The name of the one output, and so of the query."""
 TASK_TIME: Final = "\x1etask"
+BATCH_MAX: Final = 250_000
+"""With records of 1 kB these are 250 MB, and what Python needs around them."""
 
 
 class Stage(Processor):
@@ -311,8 +313,11 @@ def _module(topology: Topology) -> str:
     return __name__
 
 
-def plan_from(topology: Topology, start: str = "earliest") -> tuple[Relation, ...]:
-    """The relations of a topology: `records` with all stages but the last, and `written`."""
+def plan_from(
+    topology: Topology, start: str = "earliest", batch_max: int = BATCH_MAX
+) -> tuple[Relation, ...]:
+    """The relations of a topology: `records` with all stages, and `written`. batch_max: how many records a micro-batch has
+    at most."""
     steps: list[Any] = [WholeRecord(tasks=topology.tasks, label="1 topics")]
     for number in range(topology.stages):
         code = stage_class(topology, number)
@@ -328,7 +333,8 @@ def plan_from(topology: Topology, start: str = "earliest") -> tuple[Relation, ..
                 label=f"stage {number}",
             )
         )
-    read = Relation(READ, Scan(Topics(topics=topology.topics, start=start)), tuple(steps))
+    options = {"maxOffsetsPerTrigger": str(batch_max)}
+    read = Relation(READ, Scan(Topics(topics=topology.topics, start=start, options=options)), tuple(steps))
     wanted = f"stage in ({OUT}, {KEPT})" if topology.named else f"stage = {OUT}"
     ends = (
         Filter(wanted=Expression.of(wanted), label="written"),
@@ -359,9 +365,15 @@ def stores_of(topology: Topology) -> Stores | None:
 
 
 def pipeline_of(
-    topology: Topology, name: str, *, start: str = "earliest", dead_letters: str | None = None
+    topology: Topology,
+    name: str,
+    *,
+    start: str = "earliest",
+    dead_letters: str | None = None,
+    batch_max: int = BATCH_MAX,
 ) -> PipelineSpec:
-    """The pipeline that runs a topology. start: where topics are read from at first. Raises PipelineError."""
+    """The pipeline that runs a topology. start: where topics are read from at first. batch_max: how many records a
+    micro-batch has at most. Raises PipelineError."""
     dead = dead_letters or f"{name}-dead-letters"
     known = tuple(dict.fromkeys(sink.topic for sink in topology.sinks if isinstance(sink.topic, str)))
     output = Output(
@@ -377,7 +389,7 @@ def pipeline_of(
     return checked(
         PipelineSpec(
             name,
-            plan_of(plan_from(topology, start), [output]),
+            plan_of(plan_from(topology, start, batch_max), [output]),
             dead,
             spark={"spark.sql.shuffle.partitions": str(topology.tasks)},
             where=f"streams {name}",

@@ -132,6 +132,14 @@ def test_an_entry_is_found_as_long_as_its_store_keeps_it(tmp_path: Path) -> None
     store.close()
 
 
+def test_a_micro_batch_has_an_upper_bound() -> None:
+    app = App("words", batch_max=5)
+    app.stream("lines").to("out")
+    assert [source.options for source in app.spec().sources] == [{"maxOffsetsPerTrigger": "5"}]
+    with pytest.raises(StreamsError, match="at least 1 record"):
+        App("words", batch_max=0)
+
+
 def test_only_a_named_store_can_be_asked_for() -> None:
     app = App("words")
     app.stream("lines").group_by(lambda k, v: v).count().to_stream().to("out")
