@@ -200,6 +200,26 @@ def test_transactions_come_with_their_markers_and_open_ones_are_aborted_by_a_pro
         assert [row[3] for row in read(target.bootstrap, "paid", 10)] == [*kept, b"after"]
 
 
+def test_no_producer_of_the_target_has_the_id_of_one_in_a_copy() -> None:
+    """With the same id, its first batch would be taken for the first one that the other wrote, and be dropped."""
+    exact = {"enable.idempotence": True}
+    with Broker() as source, Broker() as target:
+        topic(source.bootstrap, "ids")
+        topic(target.bootstrap, "reserves-ids")
+        send(target.bootstrap, "reserves-ids", ["one"], **exact)
+        send(source.bootstrap, "ids", ["first"], **exact)
+        with linked(source.bootstrap, target.bootstrap, "ids", "ids") as admin:
+            caught_up(admin, "ids", 1, 1)
+            for number in range(5):
+                send(source.bootstrap, "ids", [f"there {number}"], **exact)
+            caught_up(admin, "ids", 1, 6)
+            admin.links.promote("ids")
+            for number in range(5):
+                send(target.bootstrap, "ids", [f"here {number}"], **exact)
+        wanted = [b"first", *(b"%s %d" % (side, at) for side in (b"there", b"here") for at in range(5))]
+        assert [row[3] for row in read(target.bootstrap, "ids", 11)] == wanted
+
+
 def test_offsets_of_groups_are_those_of_the_source(clusters: tuple[Broker, Broker]) -> None:
     source, target = clusters
     topic(source.bootstrap, "grouped", 2, retention__ms="-1")

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 from barnabas.admin import Admin
 from barnabas.admin import TopicPartition as Place
 from barnabas.testing import Broker
-from tests.clients.mirror_maker import javas, ours, properties, translated
+from tests.clients.mirror_maker import KEPT, javas, ours, properties, translated
 from tests.support.cluster import DEADLINE_S, until
 from tests.support.process import free_port
 
@@ -98,7 +98,7 @@ def test_topics_groups_and_heartbeats_are_copied_in_both_directions(
     clusters: tuple[str, str], tmp_path: Path
 ) -> None:
     east, west = clusters
-    make(east, "orders", 2, retention__ms="86400000", min__insync__replicas="1")
+    make(east, "orders", 2, retention__ms=KEPT, min__insync__replicas="1")
     send(east, "orders", [str(number) for number in range(5)])
     send(west, "orders", ["here"])
     commit(east, "readers", {("orders", 0): 5})
@@ -116,14 +116,14 @@ def test_topics_groups_and_heartbeats_are_copied_in_both_directions(
         there = AdminClient({"bootstrap.servers": west})
         options = there.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, "east.orders")])
         (values,) = [future.result(30) for future in options.values()]
-        assert values["retention.ms"].value == "86400000"
+        assert values["retention.ms"].value == KEPT
 
         admin = AdminClient({"bootstrap.servers": east})
         change = ConfigResource(
             ConfigResource.Type.TOPIC,
             "orders",
             incremental_configs=[
-                ConfigEntry("retention.ms", "3600000", incremental_operation=AlterConfigOpType.SET)
+                ConfigEntry("retention.ms", "630720000000", incremental_operation=AlterConfigOpType.SET)
             ],
         )
         [future.result(30) for future in admin.incremental_alter_configs([change]).values()]

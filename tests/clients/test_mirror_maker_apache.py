@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.testing import Broker
 from tests.clients import foreign
-from tests.clients.mirror_maker import javas, ours, properties, translated
+from tests.clients.mirror_maker import KEPT, javas, ours, properties, translated
 from tests.clients.test_import import Kafka, Release
 from tests.clients.test_links_apache import COMMON, JAVA, PRESENT, running
 from tests.clients.test_mirror_maker import commit, committed, make, read, send
@@ -47,7 +47,7 @@ def test_ours_copies_between_clusters_of_kafka_by_turns_with_javas(tmp_path: Pat
         def is_moved() -> bool:
             return committed(west, "readers").get("east.orders 0") == len(wanted)
 
-        make(east, "orders", 2)
+        make(east, "orders", 2, retention__ms=KEPT)
         file = properties(tmp_path, east, west, topics="orders", emit__heartbeats__enabled="false")
         for turn, run in enumerate((javas, ours, javas, ours)):
             values = [f"{turn}.{number}" for number in range(300)]
@@ -61,7 +61,7 @@ def test_ours_copies_between_clusters_of_kafka_by_turns_with_javas(tmp_path: Pat
         assert [m.value().decode() for m in read(west, "east.orders", len(wanted), 2)] == wanted
         assert translated(west, "east", "readers") == {"east.orders 0": len(wanted)}
 
-        make(east, "once")
+        make(east, "once", retention__ms=KEPT)
         send(east, "once", [str(number) for number in range(5_000)])
         exact = {"exactly__once__source__support": "enabled", "emit__heartbeats__enabled": "false"}
         with ours(properties(tmp_path, east, west, topics="once", **exact)):
@@ -92,7 +92,7 @@ def test_topics_groups_and_options_are_copied_whatever_each_cluster_is(
             return kafka.bootstrap
 
         east, west = start(source, "east"), start(target, "west")
-        make(east, "orders", 2, retention__ms="86400000")
+        make(east, "orders", 2, retention__ms=KEPT)
         send(east, "orders", [str(number) for number in range(1_000)])
         send(east, "orders", [str(number) for number in range(300)], 1)
         commit(east, "readers", {("orders", 0): 1_000, ("orders", 1): 150})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.mirror_maker import javas, ours, properties
+from tests.clients.mirror_maker import KEPT, javas, ours, properties
 from tests.clients.test_mirror_maker import commit, committed, make, read, send
 from tests.clients.test_mirror_maker_apache import kafka
 from tests.support.cluster import until
@@ -28,7 +28,7 @@ def test_topics_options_records_and_groups_are_taken_back(
     run: Callable[[Path], Any], own_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
     here = own_broker().bootstrap
-    make(here, "orders", 2, retention__ms="86400000")
+    make(here, "orders", 2, retention__ms=KEPT)
     send(here, "orders", [str(number) for number in range(300)])
     send(here, "orders", [str(number) for number in range(300, 400)], partition=1)
     commit(here, "billing", {("orders", 0): 300, ("orders", 1): 40})
@@ -43,8 +43,7 @@ def test_topics_options_records_and_groups_are_taken_back(
             return 0 < found.get("orders 0", 0) <= 300 and 0 < found.get("orders 1", 0) <= 40
 
         with run(file):
-            if run is ours:
-                until(is_moved, "the group is moved")
+            until(is_moved, "the group is moved", 300)
             send(here, "orders", ["last"])
             copied = read(there, "orders", 401, 2, 300)
         assert sorted(told(copied)) == sorted(told(read(here, "orders", 401, 2)))

@@ -8,6 +8,7 @@ an epoch at least as high, and logs can be compared by epochs in both directions
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -288,6 +289,22 @@ def clamped(committed: int, own: Ends) -> int:
     """A group's offset at the source as an offset in the copy: consumers go on where they were, or at the copy's end, if it
     lacks what they have read."""
     return min(max(committed, own.start), own.end)
+
+
+# --- producer ids -------------------------------------------------------------------------------------------
+
+RANGE_IDS: Final = 1 << 40
+RANGES: Final = 1 << 22
+
+
+def own_range(cluster_id: str) -> range:
+    """The producer ids that a cluster with links hands out. Its id chooses one of four million ranges, none of which begins
+    at 0 as those of clusters without links do: copies keep the ids of their source, and a producer of this cluster with the
+    id of one there would have its batches taken for duplicates.
+    """
+    chosen = int.from_bytes(hashlib.sha256(cluster_id.encode()).digest()[:8], "big")
+    first = (1 + chosen % (RANGES - 1)) * RANGE_IDS
+    return range(first, first + RANGE_IDS)
 
 
 # --- epochs -------------------------------------------------------------------------------------------------

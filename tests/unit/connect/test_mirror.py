@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
-from barnabas.connect.errors import ConnectError, OptionError
+from barnabas.connect.connectors import SourceContext
+from barnabas.connect.errors import ConnectError, OptionError, RetriableError
 from barnabas.connect.mirror.dedicated import MirrorMakerFile
 from barnabas.connect.mirror.flow import Flow
 from barnabas.connect.mirror.formats import Checkpoint, Heartbeat, OffsetSync
@@ -273,3 +277,84 @@ def test_a_partition_measures_its_lag_and_the_ages_of_a_minute() -> None:
     copied.position = 10
     assert {sample.metric: sample.value for sample in copied.samples(5_000)}[LAG_S] == 0
     assert AGES[1].name == "kafka_connect_mirror_mirrorsourceconnector_record_age_ms_min"
+
+
+class Message:
+    """As confluent_kafka gives them."""
+
+    def __init__(self, offset: int, error: KafkaError | None = None) -> None:
+        self._offset, self._error = offset, error
+
+    def error(self) -> KafkaError | None:
+        return self._error
+
+    def topic(self) -> str:
+        return "orders"
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 0
+
+    def key(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return b"%d" % self._offset
+
+    def headers(self) -> None:
+        return None
+
+
+class Fetched:
+    """A consumer that has fetched these messages."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        self._messages = messages
+
+    def poll(self, timeout_s: float) -> Message | None:
+        return self._messages.pop(0) if self._messages else None
+
+    def consume(self, count: int, timeout_s: float) -> list[Message]:
+        found, self._messages = self._messages, []
+        return found
+
+    def get_watermark_offsets(self, place: Any, cached: bool) -> tuple[int, int]:
+        return 0, 3
+
+    def assign(self, rows: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_no_record_is_left_out_when_an_error_comes_between_others(
+    at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = [Message(offset) for offset in range(3)]
+    messages.insert(at, Message(-1, KafkaError(KafkaError._ALL_BROKERS_DOWN)))
+    monkeypatch.setattr(Flow, "consumer", lambda *_: Fetched(messages))
+    place = {"cluster": "east", "topic": "orders", "partition": 0}
+    (flow,) = MirrorMakerFile(TWO | {"emit.heartbeats.enabled": "false"}).flows()
+    texts = flow.worker.first["MirrorSourceConnector"] | {"emit.offset-syncs.enabled": "false"}
+    source = MirrorSource()
+    context = SourceContext(
+        "copies", 0, threading.Event(), lambda: None, Path(), lambda rows: [None], [place]
+    )
+    source.start(load(flow.worker, texts).config, context)
+    found: list[Any] = []
+    errors = 0
+    for _ in range(4):
+        try:
+            found += [record.value for record in source.poll({}, None)]
+        except RetriableError:
+            errors += 1
+    source.stop()
+    assert found == [b"0", b"1", b"2"]
+    assert errors == (at == 0)  # behind records it is the next poll that says so, if the error is still there

@@ -7,9 +7,11 @@ whatever crashes: the rest of a block is then skipped. Layout and block size are
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 from barnabas.coordination.tree import BadVersion, TreeError
+from barnabas.cores.links import own_range
 from barnabas.cores.znode_layout import (
     PRODUCER_ID_BLOCK,
     ProducerIdBlock,
@@ -51,28 +53,27 @@ class ProducerIds:
         self._next += 1
         return taken
 
-    async def keep_above(self, producer_id: int) -> int:
-        """No broker reserves this id or a lower one from now on; returns the last id that is out of reach. Raises ApiError.
-
-        For ids that another cluster handed out, whose records are copied here. Blocks that other brokers have reserved stay.
+    async def keep_apart(self, cluster_id: str) -> None:
+        """From now on this broker hands out ids of the cluster's own range only (see `own_range`), so that none is one that
+        another cluster handed out, whose records are copied here. Raises ApiError.
         """
-        self._next = max(self._next, producer_id + 1)
-        try:
-            while True:
-                tree = self._tree()
-                data, stat = await tree.get(PRODUCER_ID_BLOCK)
-                newest = decode_producer_id_block(data)
-                if newest is not None and newest.last >= producer_id:
-                    return newest.last
-                block = ProducerIdBlock(self._node_id, producer_id + 1, producer_id + BLOCK_IDS)
-                try:
-                    await tree.set(PRODUCER_ID_BLOCK, encode_producer_id_block(block), stat.version)
-                except BadVersion:
-                    continue
-                return block.last
-        except TreeError as error:
-            why = f"producer ids cannot be kept apart: {error}"
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why) from error
+        own = own_range(cluster_id)
+        async with self._reserving:
+            try:
+                while True:
+                    tree = self._tree()
+                    data, stat = await tree.get(PRODUCER_ID_BLOCK)
+                    newest = decode_producer_id_block(data)
+                    if newest is not None and newest.last >= own.start - 1:
+                        break
+                    before = ProducerIdBlock(self._node_id, own.start - BLOCK_IDS, own.start - 1)
+                    with contextlib.suppress(BadVersion):  # another broker was quicker: look again
+                        await tree.set(PRODUCER_ID_BLOCK, encode_producer_id_block(before), stat.version)
+            except TreeError as error:
+                why = f"producer ids cannot be kept apart: {error}"
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why) from error
+            if self._last < own.start:
+                self._next, self._last = 0, -1  # the rest of the block is never used
 
     async def _reserve(self) -> ProducerIdBlock:
         """Reserve a new block; the znode's version ensures that only one of several brokers gets it. Raises TreeError."""

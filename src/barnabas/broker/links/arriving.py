@@ -25,12 +25,11 @@ LOOSE_BYTES_MAX: Final = 1 << 17
 
 class Arrived(NamedTuple):
     """records: whole batches, perhaps none. needs_epoch: the epoch of the first batch that was left out because its epoch is
-    above the partition's; -1 if there is none. producer_id_max: -1 if no producer has an id."""
+    above the partition's; -1 if there is none."""
 
     records: memoryview
     needs_epoch: int
     max_timestamp: int
-    producer_id_max: int
 
 
 def in_old_format(records: memoryview) -> bool:
@@ -51,15 +50,14 @@ def _whole(records: memoryview) -> int:
 
 def whole_batches(records: memoryview, leader_epoch: int) -> Arrived:
     """The batches that can be appended while the partition is in `leader_epoch`. Raises CorruptBatch."""
-    end, place, timestamp, producer_id = _whole(records), 0, -1, -1
+    end, place, timestamp = _whole(records), 0, -1
     while place < end:
         header = check_batch(records[place:end])
         if header.partition_leader_epoch > leader_epoch:
-            return Arrived(records[:place], header.partition_leader_epoch, timestamp, producer_id)
+            return Arrived(records[:place], header.partition_leader_epoch, timestamp)
         timestamp = max(timestamp, header.max_timestamp)
-        producer_id = max(producer_id, header.producer_id)
         place += header.size_bytes
-    return Arrived(records[:end], -1, timestamp, producer_id)
+    return Arrived(records[:end], -1, timestamp)
 
 
 def upgraded(records: memoryview, leader_epoch: LeaderEpoch) -> memoryview:

@@ -60,16 +60,13 @@ class Link:
         clock: Clock,
         partitions: Partitions,
         raise_epoch: Callable[[Partition, int], None],
-        note_producer: Callable[[int], None],
         tend: Callable[[Link], Any],
     ) -> None:
         """options: the client options of the source, decrypted. raise_epoch: asks for a higher leader epoch of a partition.
-        note_producer: called with the producer ids that are copied. tend: awaited every `interval_ms`. Raises
-        ClientError."""
+        tend: awaited every `interval_ms`. Raises ClientError."""
         self.spec = spec
         self.clock = clock
         self.partitions = partitions
-        self._note_producer = note_producer
         self.reason = ""
         """Why the source cannot be reached; empty if it can."""
         self.problems: dict[str, str] = {}
@@ -128,10 +125,6 @@ class Link:
     def raise_epoch(self, mirror: Mirror, epoch: int) -> None:
         """The source has written in a leader epoch above that of the copy."""
         self._raise_epoch(mirror.partition, epoch)
-
-    def note_producer(self, producer_id: int) -> None:
-        """A producer id of the source is in a copy."""
-        self._note_producer(producer_id)
 
     def lost(self, reason: str) -> None:
         """The source does not answer."""

@@ -66,7 +66,8 @@ class Links:
         self._broken: dict[str, str] = {}
         """Links that cannot run with their options, and why."""
         self._wanted_epochs: dict[tuple[str, int], int] = {}
-        self._producer_id_max = -1
+        self._are_ids_apart = False
+        """Whether this broker hands out no producer ids that a source may have given."""
         self._woken = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_started = False
@@ -135,6 +136,11 @@ class Links:
         """Run a link as the metadata says."""
         from barnabas.broker.links.link import Link  # loads the client, which most brokers never need
 
+        try:
+            await self._keep_ids_apart()  # before anything is copied
+        except ApiError as error:
+            log.warning("producer ids are kept apart later", extra={"reason": error.message})
+            self._woken.set()
         running = self._links.pop(name, None)
         self._broken.pop(name, None)
         if running is not None:
@@ -151,7 +157,6 @@ class Links:
                 self.clock,
                 self.partitions,
                 self._raise_epoch,
-                self._note_producer,
                 self._tend,
             )
         except (ApiError, CannotDecrypt, ClientError) as error:
@@ -161,6 +166,12 @@ class Links:
         self._links[name] = link
         for topic in linked_topics(self.controller.image, name):
             self.roles_changed(list(self.partitions.of_topic(topic).values()))
+
+    async def _keep_ids_apart(self) -> None:
+        """Raises ApiError."""
+        if not self._are_ids_apart:
+            await self._producer_ids.keep_apart(self.controller.cluster_id)
+            self._are_ids_apart = True
 
     async def _tend(self, link: Link) -> None:
         from barnabas.broker.links.groups import copy_groups
@@ -182,13 +193,7 @@ class Links:
         self._wanted_epochs[key] = max(epoch, self._wanted_epochs.get(key, -1))
         self._woken.set()
 
-    def _note_producer(self, producer_id: int) -> None:
-        if producer_id > self._producer_id_max:
-            self._producer_id_max = producer_id
-            self._woken.set()
-
     async def _change_always(self) -> None:
-        reserved = -1
         while True:
             await self._woken.wait()
             self._woken.clear()
@@ -196,8 +201,8 @@ class Links:
             try:
                 if wanted:
                     await self.raise_epochs(wanted)
-                if self._producer_id_max > reserved:
-                    reserved = await self._producer_ids.keep_above(self._producer_id_max)
+                if self._links and not self._are_ids_apart:
+                    await self._keep_ids_apart()
             except ApiError as error:
                 log.warning(
                     "the metadata that links need cannot be changed; it is tried again",

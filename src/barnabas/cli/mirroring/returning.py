@@ -141,27 +141,40 @@ def failback(
     with with_links(bootstrap, properties, verbose) as admin:
         link = link_of(admin, name)
         with administer(link.source, _pairs(config)) as source:
-            if link.state != "paused" or name not in {known.name for known in source.links.describe()}:
-                _require_promoted(link)  # otherwise an earlier failback goes on
+            back = _back_of(link, source)
             topics = _topics_of(link, source, admin)
             parted = partings(source, admin, topics)
             if preview:
                 _show(parted, json)
                 return EXIT_OK
-            _create_back(source, link, topics, back_from, back_config, bootstrap, properties)
-            give_up = time.monotonic() + timeout
-            _await_copies(source, name, parted, give_up)
-            admin.links.mirror_again(name)  # read-only from now on, and paused: nothing is fetched yet
-            note(f"{name}: the topics are read-only here now")
-            _await_ends(source, admin, topics, give_up)
+            if back is None or back.state != "promoted" or link.state == "promoted":
+                if back is not None and back.state == "promoted":
+                    source.links.delete(name)  # of an earlier failback: this cluster was promoted again since
+                give_up = time.monotonic() + timeout
+                _create_back(source, link, topics, back_from, back_config, bootstrap, properties)
+                _await_copies(source, name, parted, give_up)
+                admin.links.mirror_again(name)  # read-only from now on, and paused: nothing is fetched yet
+                note(f"{name}: the topics are read-only here now")
+                _await_ends(source, admin, topics, give_up)
             source.links.promote(name)
+            # The link there is removed last: as long as it is there, it is known how far a failback came.
+            if link_of(admin, name).state == "paused":
+                admin.links.resume(name)
             source.links.delete(name)
-            admin.links.resume(name)
     _show(parted, json)
     summarize(
         f"{count_of(len(topics), 'topic')} can be written at {link.source} again; the link {name} copies them here"
     )
     return EXIT_OK
+
+
+def _back_of(link: Link, source: Admin) -> Link | None:
+    """The link at the source that copies the topics back; None if there is none yet. Raises CliError if there is nothing to
+    bring back."""
+    back = next((known for known in source.links.describe() if known.name == link.name), None)
+    if back is None or (link.state != "paused" and back.state != "promoted"):
+        _require_promoted(link)
+    return back
 
 
 def _pairs(config: Path | None) -> list[str]:
