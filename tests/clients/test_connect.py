@@ -582,3 +582,45 @@ def test_a_worker_takes_over_what_a_killed_one_ran_and_nothing_is_doubled(
         process.stdout.close()
         if other is not None:
             other.stop()
+
+
+def test_a_topic_that_is_made_again_is_read_from_its_beginning(
+    worker: Worker, bootstrap: str, name: str, tmp_path: Path
+) -> None:
+    out, client = tmp_path / "out.txt", admin(bootstrap)
+
+    def make_topic(prefix: str, count: int) -> None:
+        client.create_topics([NewTopic(name, 1, 1)])[name].result(30)
+        producer = Producer({"bootstrap.servers": bootstrap, "topic.metadata.refresh.interval.ms": 100})
+        until(lambda: name in client.list_topics(timeout=10).topics, "the topic is there")
+        for number in range(count):
+            producer.produce(name, f"{prefix}{number}")
+        assert producer.flush(60) == 0
+
+    def lines() -> list[str]:
+        return out.read_text().splitlines() if out.exists() else []
+
+    def committed() -> list[int]:
+        found = worker.ask("GET", f"/connectors/{name}/offsets")["offsets"]
+        return [row["offset"]["kafka_offset"] for row in found]
+
+    def make_again(prefix: str, count: int) -> None:
+        client.delete_topics([name])[name].result(30)
+        until(lambda: name not in client.list_topics(timeout=10).topics, "the topic is gone")
+        make_topic(prefix, count)
+
+    make_topic("old", 20)
+    converter = "org.apache.kafka.connect.storage.StringConverter"
+    worker.create(
+        name, connector_class="FileStreamSink", file=str(out), topics=name, value_converter=converter
+    )
+    until(lambda: committed() == [20], "the offset is committed")
+    make_again("new", 50)  # as many as were read, and more: no offset is out of range
+    until(lambda: {f"new{n}" for n in range(50)} <= {*lines()}, "the new records are in the file")
+    until(lambda: committed() == [50], "the new offset is committed")
+    worker.ask("PUT", f"/connectors/{name}/stop")
+    worker.until(name, "RUNNING", 0)
+    make_again("last", 60)
+    worker.ask("PUT", f"/connectors/{name}/resume")
+    until(lambda: {f"last{n}" for n in range(60)} <= {*lines()}, "the last records are in the file")
+    worker.ask("DELETE", f"/connectors/{name}")

@@ -36,6 +36,7 @@ STEPS_MS: Final = tuple(
     )
 )
 STEPS_WANTED: Final = 60
+MINUTE_MS: Final = 60_000
 
 
 class Source(Protocol):
@@ -94,6 +95,23 @@ class Search:
         for row in self.fresh():
             found[row.time // step_ms * step_ms] += 1
         return found
+
+
+    def over_time(self) -> tuple[Counter[int], int]:
+        """A histogram by steps that fit a screen, and their length in ms. Raises as `histogram`.
+
+        The table is asked by minutes first, which its indexes know; only what is a matter of an hour is counted finer.
+        """
+        found: Counter[int] = Counter()
+        for row in self.fresh():
+            found[row.time // STEPS_MS[0] * STEPS_MS[0]] += 1
+        if self.table is None:
+            return coarser(found, STEPS_MS[0])
+        kept, step = self.table.histogram(self.node, self.since, self.until, MINUTE_MS), MINUTE_MS
+        both = kept + found
+        if both and max(both) - min(both) < STEPS_WANTED * MINUTE_MS:
+            kept, step = self.table.histogram(self.node, self.since, self.until, STEPS_MS[0]), STEPS_MS[0]
+        return coarser(kept + found, step)
 
 
 def age(row: Row) -> tuple[int, int]:

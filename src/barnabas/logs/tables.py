@@ -17,12 +17,24 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from barnabas.logs.errors import LogError
-from barnabas.logs.index import BLOCK_ROWS, FOLDER, SUFFIX, build, ends_of, index_path, opened
+from barnabas.logs.index import (
+    BLOCK_ROWS,
+    FOLDER,
+    MINUTE_MS,
+    SUFFIX,
+    build,
+    ends_of,
+    index_path,
+    milliseconds_of,
+    opened,
+)
 from barnabas.logs.query import Node
 from barnabas.logs.rows import COLUMNS, Row
 
 PARTITIONS: Final = ("day", "hour")
 HOUR_MS: Final = 3_600_000
+STEPS_MAX: Final = 1 << 20
+"""So many steps are counted in an array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +108,37 @@ class LogTable:
         """How many rows match, by the time (ms) at which a step begins. Raises LogError."""
         found: Counter[int] = Counter()
         for file in self.files(since, until):
-            table = self.matching(file, node, since, until, columns=("time",))
-            if table is None or not len(table):
+            counts = self._counted(file, node, since, until, step_ms)
+            if counts is not None:
+                self.looked.files += 1
+                found.update(counts)
                 continue
-            steps = np.asarray(table["time"]) // step_ms * step_ms
-            values, counts = np.unique(steps, return_counts=True)
-            found.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+            table = self.matching(file, node, since, until, columns=("time",))
+            if table is not None:
+                found.update(by_step(np.asarray(table["time"]), step_ms))
+        return found
+
+    def _counted(
+        self, file: DataFile, node: Node, since: int | None, until: int | None, step_ms: int
+    ) -> Counter[int] | None:
+        """What the index of a file knows of a histogram without its rows; None if rows have to be read: the query asks for
+        more than levels, or a step or the range of times cuts a minute."""
+        if step_ms % MINUTE_MS or not columns_of(node) <= {"level"}:
+            return None
+        index = opened(file.path)
+        if index is None:
+            return None
+        index.close()
+        minutes = index.minutes()
+        if minutes is None:
+            return None
+        found: Counter[int] = Counter()
+        for level, minute, count in minutes:
+            if any(limit is not None and minute < limit < minute + MINUTE_MS for limit in (since, until)):
+                return None
+            is_in_time = (since is None or minute >= since) and (until is None or minute < until)
+            if is_in_time and node.matches(Row(minute, level, "", "", "", "")):
+                found[minute // step_ms * step_ms] += count
         return found
 
     def matching(
@@ -191,6 +228,19 @@ class LogTable:
                 path.unlink(missing_ok=True)
 
 
+def by_step(times: np.ndarray[Any, Any], step_ms: int) -> Counter[int]:
+    """How many of the times (ms) there are in each step, by its beginning."""
+    steps = times // step_ms
+    first = int(steps.min())
+    counts = np.bincount(steps - first) if int(steps.max()) - first < STEPS_MAX else None
+    if counts is None:  # a file of the table has an hour, unless something else wrote it
+        values, counts = np.unique(steps, return_counts=True)
+    else:
+        values = np.flatnonzero(counts) + first
+        counts = counts[counts > 0]
+    return Counter(dict(zip((values * step_ms).tolist(), counts.tolist(), strict=True)))
+
+
 def hour_of(day: str, hour: int) -> int:
     """Where an hour of a day begins, in ms since 1970."""
     begins = datetime.fromisoformat(day[:10]).replace(tzinfo=UTC) + timedelta(hours=hour)
@@ -213,7 +263,7 @@ def normal(table: pa.Table, needed: set[str]) -> pa.Table:
     for number, name in enumerate(table.column_names):
         column = table[name]
         if name == "time":
-            column = pc.cast(pc.cast(column, pa.timestamp("ms"), safe=False), pa.int64())
+            column = milliseconds_of(column)
         elif name in ("partition", "offset"):
             column = pc.fill_null(pc.cast(column, pa.int64()), -1)
         else:

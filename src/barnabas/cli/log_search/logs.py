@@ -16,7 +16,7 @@ from barnabas.logs.errors import LogError
 from barnabas.logs.patterns import Patterns
 from barnabas.logs.query import BadQuery, Node, parse
 from barnabas.logs.rows import Row, milliseconds, shown
-from barnabas.logs.searching import STEPS_MS, Search, coarser
+from barnabas.logs.searching import Search
 from barnabas.terminal.connection import connect
 from barnabas.terminal.errors import EXIT_OK, CliError, UsageError
 from barnabas.terminal.options import AsJson, Bootstrap, Properties, Quiet, Verbose
@@ -118,8 +118,20 @@ def _explained() -> Iterator[None]:
         raise CliError(str(error)) from None
 
 
+class WithoutPandas:
+    """Arrow asks of Python values whether they are those of pandas, and imports pandas for that, which takes as long as a
+    search. In the process of a search nothing else wants pandas.
+    """
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Raises ModuleNotFoundError for pandas."""
+        if name == "pandas":
+            raise ModuleNotFoundError("searches do without pandas", name=name)
+
+
 def open_table(folder: Path) -> LogTable:
     """The table in a folder. Raises CliError."""
+    sys.meta_path.insert(0, WithoutPandas())
     try:
         from barnabas.logs.tables import LogTable
     except ImportError as error:
@@ -206,7 +218,7 @@ def show_histogram(made: Search, step: str | None, json: bool) -> int:
         step_ms = int(found[1]) * UNITS_MS[found[2]]
         counts = made.histogram(step_ms)
     else:
-        counts, step_ms = coarser(made.histogram(STEPS_MS[0]), STEPS_MS[0])
+        counts, step_ms = made.over_time()
     if counts and (max(counts) - min(counts)) // step_ms > STEPS_SHOWN_MAX:
         raise UsageError(
             f"--step {step} makes more than {STEPS_SHOWN_MAX:,} lines; choose a longer one, or --since"

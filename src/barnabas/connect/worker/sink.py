@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Place
 
 from barnabas.connect.connectors import SinkConnector, SinkContext, TopicPartition
@@ -21,6 +21,7 @@ from barnabas.connect.worker.formats import TaskId
 from barnabas.connect.worker.letters import letters_topic, send_letter
 from barnabas.connect.worker.planning import Loaded
 from barnabas.connect.worker.services import Counts, Services, overrides
+from barnabas.connect.worker.topic_ids import TopicIds
 
 log = logging.getLogger("barnabas.connect")
 
@@ -29,6 +30,7 @@ RECORDS_MAX: Final = 2_000
 RETRY_S: Final = 0.5
 RETRY_MAX_S: Final = 30.0
 FLUSH_S: Final = 30.0
+COMMITTED_S: Final = 10.0
 DEFAULTS: Final = {
     "auto.offset.reset": "earliest",
     "isolation.level": "read_committed",
@@ -54,6 +56,7 @@ class SinkTask:
         self._open: list[TopicPartition] = []
         self._ends: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
+        self._topic_ids = TopicIds(services.admin)
         self._failure: BaseException | None = None
         self._letters: Producer | None = None
 
@@ -119,7 +122,7 @@ class SinkTask:
         pairs = [(place.topic, place.partition) for place in places]
         try:
             self._open = pairs
-            starts = self._sink.open(pairs) or {}
+            starts = {**self._anew(consumer, places), **(self._sink.open(pairs) or {})}
         except Exception as error:  # librdkafka would only print it
             self._failure = error
             return
@@ -130,6 +133,35 @@ class SinkTask:
         self._services.tell(
             self._task.connector, "INFO", f"task {self._task.number} reads {len(places)} partitions"
         )
+
+    def _anew(self, consumer: Consumer, places: Sequence[Place]) -> dict[TopicPartition, int]:
+        """The partitions whose offsets were committed for a topic that has been deleted: they are read from their beginning.
+        Raises KafkaException.
+        """
+        self._topic_ids.look(place.topic for place in places)
+        committed = consumer.committed(list(places), COMMITTED_S) if places else []
+        found = {
+            (place.topic, place.partition): OFFSET_BEGINNING
+            for place in committed
+            if self._topic_ids.is_of_another(place.topic, place.metadata)
+        }
+        self._tell_anew({topic for topic, _ in found})
+        return found
+
+    def _tell_anew(self, topics: set[str]) -> None:
+        for topic in sorted(topics):
+            text = f"topic {topic} was deleted and made again; it is read from its beginning"
+            log.warning("topic made again", extra={"connector": self._task.connector, "topic": topic})
+            self._services.tell(self._task.connector, "WARNING", f"task {self._task.number}: {text}")
+
+    def _look_for_new(self, consumer: Consumer) -> None:
+        """Goes to the beginning of topics that were made again: what was read of the old ones is not committed."""
+        anew = self._topic_ids.look(topic for topic, _ in self._open)
+        self._tell_anew(anew)
+        for place in [place for place in self._open if place[0] in anew]:
+            self._ends.pop(place, None)
+            self._committed.pop(place, None)
+            consumer.seek(Place(*place, OFFSET_BEGINNING))
 
     def _revoked(self, consumer: Consumer, places: Sequence[Place]) -> None:
         if self._failure is None and not self._stopping.is_set():
@@ -168,6 +200,8 @@ class SinkTask:
                 self._counts.at = time.time()
             self._counts.failed = self._rules.failed
             if time.monotonic() - flushed >= interval_s:
+                if self._topic_ids.is_due(self._ends != self._committed):
+                    self._look_for_new(consumer)
                 self._flush(consumer)
                 flushed = time.monotonic()
 
@@ -223,7 +257,9 @@ class SinkTask:
         if self._letters is not None and self._letters.flush(FLUSH_S):
             raise ConnectError("dead letters could not be written in time")
         places = [
-            Place(topic, part, end) for (topic, part), end in done.items() if (topic, part) in self._open
+            Place(topic, part, end, metadata=self._topic_ids.metadata(topic))
+            for (topic, part), end in done.items()
+            if (topic, part) in self._open
         ]
         if not places:
             return
