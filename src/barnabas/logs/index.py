@@ -1,9 +1,9 @@
 """An inverted index beside each Parquet file of a table: which blocks of rows have which words.
 
 The index of `part-1.parquet` is `_index/part-1.parquet.tokens`, a Parquet file of its own: one row per word, sorted, with
-the numbers of the blocks. A word that is in half of the blocks or more says nothing and is kept without them. Its metadata say
-how many rows of each level there are in each minute, so that a histogram reads no rows. Delta Lake does not look at folders whose
-names begin with an underscore. A file without an index is read whole.
+the numbers of the blocks. A word that is in half of the blocks or more says nothing and is kept without them. Its metadata
+say how many rows of each level there are in each minute, so that a histogram reads no rows. Delta Lake does not look at
+folders whose names begin with an underscore. A file without an index is read whole.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from barnabas.logs.words import Words
+
 BLOCK_ROWS: Final = 1024
 FOLDER: Final = "_index"
 SUFFIX: Final = ".tokens"
@@ -30,10 +32,6 @@ MINUTE_MS: Final = 60_000
 TOKEN_CHARACTERS_MAX: Final = 64
 """Of longer words, only the beginning is in the index."""
 WORDS: Final = re.compile(r"[^\W]+")
-FOLDED: Final = bytes(
-    ord(chr(code).lower()) if chr(code).isalnum() or chr(code) == "_" else ord(" ") for code in range(128)
-) + bytes(range(128, 256))
-"""What becomes of the bytes of ASCII texts: small letters, and spaces between words."""
 TEXTS: Final = ("message", "fields")
 WHOLE: Final = ("level", "host", "path")
 
@@ -45,7 +43,7 @@ def index_path(file: Path) -> Path:
 
 def build(file: Path) -> int:
     """Index one data file; the bytes of its index. Raises OSError, pa.ArrowException."""
-    blocks: dict[str, list[int]] = {}
+    words = Words(TOKEN_CHARACTERS_MAX)
     minutes: Counter[tuple[str, int]] = Counter()
     number = 0
     with pq.ParquetFile(file) as source:
@@ -59,18 +57,18 @@ def build(file: Path) -> int:
             table = found if rest is None else pa.concat_tables([rest, found])
             whole = len(table) - len(table) % BLOCK_ROWS
             for start in range(0, whole, BLOCK_ROWS):
-                _add(blocks, number, table.slice(start, BLOCK_ROWS))
+                _add(words, number, table.slice(start, BLOCK_ROWS))
                 number += 1
             rest = table.slice(whole)
         if rest is not None and len(rest):
-            _add(blocks, number, rest)
+            _add(words, number, rest)
             number += 1
         rows, ends = source.metadata.num_rows, [*ends_of(source)]
     counts = [[level, minute, count] for (level, minute), count in sorted(minutes.items())]
     said = {"rows": str(rows), "ends": json.dumps(ends)}
     if "time" in names:
         said["minutes"] = json.dumps(counts, ensure_ascii=False, separators=(",", ":"))
-    return _write(index_path(file), blocks, number, said)
+    return _write(index_path(file), words, number, said)
 
 
 def minutes_of(table: pa.Table) -> dict[tuple[str, int], int]:
@@ -78,7 +76,11 @@ def minutes_of(table: pa.Table) -> dict[tuple[str, int], int]:
     times = milliseconds_of(table["time"])
     minute = pc.multiply(pc.divide(times, MINUTE_MS), MINUTE_MS)
     level = pc.fill_null(table["level"], "") if "level" in table.column_names else pa.array([""] * len(table))
-    counts = pa.table({"level": level, "minute": minute}).group_by(["level", "minute"]).aggregate([([], "count_all")])
+    counts = (
+        pa.table({"level": level, "minute": minute})
+        .group_by(["level", "minute"])
+        .aggregate([([], "count_all")])
+    )
     columns = [counts[name].to_pylist() for name in ("level", "minute", "count_all")]
     return {(level, minute): count for level, minute, count in zip(*columns, strict=True)}
 
@@ -99,43 +101,48 @@ def ends_of(source: pq.ParquetFile) -> Iterator[tuple[int, int]]:
             yield part, offset
 
 
-def _add(blocks: dict[str, list[int]], number: int, table: pa.Table) -> None:
+def _add(words: Words, number: int, table: pa.Table) -> None:
     """Note the words of one block, and the values of columns that are compared as a whole."""
-    found: set[str] = set()
     for name in table.column_names:
-        values = pc.unique(table[name].combine_chunks()).drop_null().to_pylist() if name in WHOLE else ()
-        found.update(whole_token(name, value) for value in values if value)
-        if name in TEXTS:
-            found |= words_of("\n".join(text for text in table[name].to_pylist() if text))
-    for token in found:
-        numbers = blocks.get(token)
-        if numbers is None:
-            blocks[token] = [number]
-        else:
-            numbers.append(number)
+        if name in WHOLE:
+            for value in pc.unique(table[name]).drop_null().to_pylist():
+                if value:
+                    words.add_word(number, cut(whole_token(name, value)))
+        elif name in TEXTS:
+            for texts in pc.cast(table[name], pa.string()).chunks:
+                _add_texts(words, number, texts)
+
+
+def _add_texts(words: Words, number: int, texts: pa.StringArray) -> None:
+    _, ends, data = texts.buffers()
+    if data is None:
+        return  # nothing but nulls and empty texts
+    offsets = np.frombuffer(ends, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    for row in words.add_texts(number, offsets.data, memoryview(data).cast("B")):
+        for word in words_of(texts[row].as_py()):
+            words.add_word(number, cut(word))
+
+
+def cut(token: str) -> bytes:
+    """What the index has of a word."""
+    return token[:TOKEN_CHARACTERS_MAX].encode()
 
 
 def words_of(text: str) -> set[str]:
     """The words of a text."""
-    if text.isascii():
-        return {*text.encode().translate(FOLDED).decode("ascii").split()}
     return {*WORDS.findall(text.lower())}
 
 
-def _write(path: Path, blocks: dict[str, list[int]], count: int, said: dict[str, str]) -> int:
+def _write(path: Path, words: Words, count: int, said: dict[str, str]) -> int:
     """said: what is known of the file besides its words."""
-    cut: dict[str, list[int]] = {}
-    for token, numbers in blocks.items():
-        if len(token) > TOKEN_CHARACTERS_MAX:
-            short = token[:TOKEN_CHARACTERS_MAX]
-            cut[short] = sorted({*cut.get(short, blocks.get(short, [])), *numbers})
-    tokens = sorted({token[:TOKEN_CHARACTERS_MAX] for token in blocks})
-    lists = [cut.get(token) or blocks[token] for token in tokens]
-    lists = [[] if count > 1 and 2 * len(numbers) >= count else numbers for numbers in lists]
+    size = len(words)
+    tokens = pa.StringArray.from_buffers(size, *map(pa.py_buffer, words.texts()))
+    ends, numbers = map(pa.py_buffer, words.blocks((count - 1) // 2 if count > 1 else count))
+    values = pa.Int32Array.from_buffers(pa.int32(), numbers.size // 4, [None, numbers])
+    lists = pa.ListArray.from_arrays(pa.Int32Array.from_buffers(pa.int32(), size + 1, [None, ends]), values)
+    order = pc.sort_indices(tokens)
     said = {**said, "blocks": str(count), "block_rows": str(BLOCK_ROWS)}
-    table = pa.table(
-        {"token": pa.array(tokens, pa.string()), "blocks": pa.array(lists, pa.list_(pa.int32()))}
-    ).replace_schema_metadata(said)
+    table = pa.table({"token": tokens.take(order), "blocks": lists.take(order)}).replace_schema_metadata(said)
     path.parent.mkdir(exist_ok=True)
     temporary = path.with_suffix(".tmp")
     pq.write_table(

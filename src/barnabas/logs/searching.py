@@ -96,7 +96,6 @@ class Search:
             found[row.time // step_ms * step_ms] += 1
         return found
 
-
     def over_time(self) -> tuple[Counter[int], int]:
         """A histogram by steps that fit a screen, and their length in ms. Raises as `histogram`.
 

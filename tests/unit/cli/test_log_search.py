@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from barnabas.cli.log_search.watching import saved_searches
 from barnabas.logs.patterns import Patterns
@@ -22,8 +24,9 @@ from barnabas.terminal.errors import UsageError
 pa = pytest.importorskip("pyarrow")
 deltalake = pytest.importorskip("deltalake")
 
-from barnabas.logs.index import BLOCK_ROWS, build, index_path  # noqa: E402
+from barnabas.logs.index import BLOCK_ROWS, _add_texts, build, index_path, words_of  # noqa: E402
 from barnabas.logs.tables import LogTable, normal  # noqa: E402
+from barnabas.logs.words import Words  # noqa: E402
 
 HOUR = 3_600_000
 BEGIN = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000)
@@ -241,3 +244,40 @@ def test_patterns_of_lines() -> None:
     began = time.process_time()
     found.add("0" * 100_000 + "x" + "a" * 100_000, 0)
     assert time.process_time() - began < 60
+
+
+def test_histograms_by_level_need_no_rows(tmp_path: Path) -> None:
+    rows = written(tmp_path)
+    table = LogTable(tmp_path)
+    for query in ("", "level:error", "NOT level:error", "level = 'ERROR' OR level = 'INFO'"):
+        node, first = parse(query), min(row.time for row in rows)
+        for since in (None, first // 60_000 * 60_000 + 600_000, first + 61_234):
+            expected = Counter(
+                row.time // 120_000 * 120_000
+                for row in rows
+                if node.matches(row) and (since is None or row.time >= since)
+            )
+            assert table.histogram(node, since, None, 120_000) == expected  # by reading
+    [*table.build_indexes()]
+    for query in ("", "level:error", "NOT level:error", "level = 'ERROR' OR level = 'INFO'"):
+        node = parse(query)
+        looked = LogTable(tmp_path)
+        expected = Counter(row.time // 120_000 * 120_000 for row in rows if node.matches(row))
+        assert looked.histogram(node, None, None, 120_000) == expected
+        assert looked.looked.files_read == 0
+        since = first // 60_000 * 60_000 + 61_234
+        counted = looked.histogram(node, since, None, 120_000)
+        assert counted.total() == sum(node.matches(row) and row.time >= since for row in rows)
+        assert looked.looked.files_read <= 1  # the hour that the time cuts
+
+
+@given(st.lists(st.text("aB_9 -=\u00e9\u4e2d\u0130\U0001f600\n", max_size=90), max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_words_are_those_of_the_texts(texts: list[str]) -> None:
+    words, number = Words(64), 3
+    array = pa.array(texts, pa.string())
+    if array.buffers()[2] is not None:
+        _add_texts(words, number, array)
+    offsets, data = words.texts()
+    found = pa.StringArray.from_buffers(len(words), pa.py_buffer(offsets), pa.py_buffer(data)).to_pylist()
+    assert sorted(found) == sorted({word[:64] for text in texts for word in words_of(text)})

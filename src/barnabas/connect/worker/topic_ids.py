@@ -1,7 +1,7 @@
 """Notices that a topic was deleted and made again: its records begin anew, whatever a sink has read of the one before.
 
-Offsets say nothing about that. The ids of topics do, so that commits have the topic's id as their metadata, and tasks look from time
-to time whether the ids are still the same.
+Offsets say nothing about that, but the ids of topics do: commits have the topic's id as their metadata, and tasks look from
+time to time whether the ids are still the same.
 """
 
 from __future__ import annotations
