@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -19,13 +19,13 @@ NAME: Final = "pipeline"
 PLACE: Final = re.compile(rf"^{NAME}:(\d+)(?::(\d+))?: ")
 
 
-def _said(change: Change) -> str:
-    """What a change means for a pipeline that runs."""
+def _said(change: Change, cost: Callable[[str], str]) -> str:
+    """What a change means for a pipeline that runs. cost: of a query that has to be rebuilt."""
     if change.is_new:
         return f"query {change.query} is new"
     what = f"query {change.query} changes ({', '.join(change.changed) or 'its relations or outputs'})"
     if change.lost:
-        return f"{what} and cannot go on with its state: {change.lost}; it must be rebuilt from the earliest record"
+        return f"{what} and cannot go on with its state: {change.lost}; it must be rebuilt from the earliest record{cost(change.query)}"
     kept = f"keeps the state of {', '.join(change.kept)}" if change.kept else "goes on where it is"
     return f"{what} and {kept}"
 
@@ -47,5 +47,7 @@ def check(manager: Manager, text: str) -> dict[str, Any]:
         shown = message if place is None else message[place.end() :]
         return {"mistakes": [{"line": line, "message": shown}], "remarks": [], "picture": None}
     remarks = [f"{id}: {told}" for id, told in growing_state(spec.plan).items()]
-    remarks += [_said(change) for change in manager.changes(spec)]
+    remarks += [
+        _said(change, lambda query: manager.rebuild_cost(spec, query)) for change in manager.changes(spec)
+    ]
     return {"mistakes": [], "remarks": remarks, "picture": drawn(spec)}

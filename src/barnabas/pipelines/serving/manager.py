@@ -24,6 +24,7 @@ from barnabas.pipelines.plan.pipeline import PipelineSpec
 from barnabas.pipelines.serving.logs import Line, Page, read_page, write_line
 from barnabas.pipelines.serving.managed import Managed, Wanted
 from barnabas.pipelines.serving.preparing import prepare
+from barnabas.pipelines.serving.rebuilding import rebuild_cost
 from barnabas.pipelines.serving.supervisor import Supervisor
 from barnabas.pipelines.spark.folders import Folder, join
 
@@ -94,6 +95,12 @@ class Manager(Supervisor):
             return []
         return changed_queries(self.spark, spec, stored.checkpoints)
 
+    def rebuild_cost(self, spec: PipelineSpec, query: str) -> str:
+        """What it costs to compute a changed pipeline's query again, as the end of a sentence; may be empty."""
+        stored = self._pipelines.get(spec.name)
+        reports = [] if stored is None else [report for _, report in stored.running]
+        return rebuild_cost(spec, self.address(spec), query, reports)
+
     def put(self, text: str, *, start: bool = True, rebuild: bool = False) -> Managed:
         """Adds a pipeline, or replaces the one of the same name, whose checkpoints the new one continues. rebuild: it puts
         them aside instead, and reads from the earliest record on, if it cannot go on with the state in them.
@@ -110,6 +117,7 @@ class Manager(Supervisor):
             raise PipelineError(
                 f"{spec.name}: query {lost[0].query} cannot go on with the state that it has: {lost[0].lost}; change it "
                 "back, give the output another name, or compute all again (barnabas pipelines add --rebuild)"
+                f"{self.rebuild_cost(spec, lost[0].query)}"
             )
         prepare(spec, self.address(spec))
         managed = self._managed(spec, text, Wanted.RUNNING if start else Wanted.STOPPED)
