@@ -40,4 +40,5 @@ def rebuild_cost(spec: PipelineSpec, bootstrap: str, query: str, reports: Iterab
     if report is None:
         return text
     rate = report.rows / report.busy_seconds
-    return f"{text}, about {duration_text(count / rate)} at the {rate:,.0f} records/s of this query so far"
+    shown = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+    return f"{text}, about {duration_text(count / rate)} at the {shown} records/s of this query so far"
