@@ -25,7 +25,8 @@ def _said(change: Change, cost: Callable[[str], str]) -> str:
         return f"query {change.query} is new"
     what = f"query {change.query} changes ({', '.join(change.changed) or 'its relations or outputs'})"
     if change.lost:
-        return f"{what} and cannot go on with its state: {change.lost}; it must be rebuilt from the earliest record{cost(change.query)}"
+        lost = f"cannot go on with its state: {change.lost}; it must be rebuilt from the earliest record"
+        return f"{what} and {lost}{cost(change.query)}"
     kept = f"keeps the state of {', '.join(change.kept)}" if change.kept else "goes on where it is"
     return f"{what} and {kept}"
 
