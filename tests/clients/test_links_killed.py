@@ -1,4 +1,5 @@
-"""A promotion that meets the death of a broker: it is finished or has not begun, and nothing written since is lost."""
+"""A promotion that meets the death of a broker or other leaders: it is finished or has not begun, and nothing written since
+is lost."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from barnabas.admin import Admin
 from barnabas.client.errors import ClientError
 from barnabas.cores.links import LinkSpec
 from barnabas.testing import Broker
-from tests.support.cluster import until
+from tests.support.cluster import Cluster, until
 from tests.support.process import BrokerProcess
+from tests.support.zookeeper import ZooKeeperServer
 
 TOPICS = [f"topic-{number}" for number in range(8)]
 
@@ -115,4 +117,66 @@ def test_a_promotion_is_finished_or_has_not_begun_when_the_broker_is_killed(
                     assert committed(target.bootstrap, name) == [b"kept", b"here"]
         finally:
             target.kill()
+        del producers
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_promotion_goes_on_when_leaders_change_meanwhile(
+    tmp_path: Path, own_zookeeper: ZooKeeperServer, seed: int
+) -> None:
+    chance = random.Random(seed)
+    cluster = Cluster(tmp_path / "target", own_zookeeper, options={"min.insync.replicas": "1"})
+    with Broker() as source:
+        clients = AdminClient({"bootstrap.servers": source.bootstrap})
+        new = [NewTopic(name, 1, 1, config={"retention.ms": "-1"}) for name in TOPICS]
+        for future in clients.create_topics(new).values():
+            future.result(60)
+        producers = [open_transaction(source.bootstrap, name) for name in TOPICS]
+        cluster.start()
+        try:
+            spec = LinkSpec(
+                "east", {"bootstrap.servers": source.bootstrap}, ".*", interval_ms=100, replicas=3
+            )
+            with Admin(cluster.bootstrap) as admin:
+                admin.links.create("east", spec.texts())
+
+                def is_copied() -> bool:
+                    rows = admin.links.describe()[0].partitions
+                    return len(rows) == len(TOPICS) and all(row.log_end == 3 for row in rows)
+
+                until(is_copied, "the copies")
+            for name in TOPICS:
+                cluster.until_in_sync(name, [1, 2, 3])
+
+            def promote() -> None:
+                try:
+                    with Admin(cluster.bootstrap) as admin:
+                        admin.links.promote("east", without_source=True)
+                except ClientError:
+                    pass  # it was decided or not; what follows shows which
+
+            thread = threading.Thread(target=promote)
+            thread.start()
+            time.sleep(chance.random() * 0.6)  # when the leader goes, not what is waited for
+            victim = cluster.leader(TOPICS[0])
+            cluster.brokers[victim].kill()
+            thread.join(120)
+
+            def is_promoted() -> bool:
+                with Admin(cluster.bootstrap) as admin:
+                    link = admin.links.describe()[0]
+                    if link.state != "promoted":
+                        admin.links.promote("east", without_source=True)
+                    return not link.topics
+
+            until(is_promoted, "all topics to be let go")
+            cluster.start_again(victim)
+            for name in TOPICS:
+                cluster.until_in_sync(name, [1, 2, 3])
+                assert written(cluster.bootstrap, name)
+                assert committed(cluster.bootstrap, name) == [b"kept", b"here"]
+        finally:
+            cluster.close()
         del producers

@@ -23,6 +23,9 @@ from confluent_kafka.admin import (
 
 from barnabas.admin import Admin
 from barnabas.admin import TopicPartition as Place
+from barnabas.connect.files import read_config
+from barnabas.connect.mirror.dedicated import MirrorMakerFile
+from barnabas.connect.mirror.lagging import lags
 from barnabas.testing import Broker
 from tests.clients.mirror_maker import KEPT, javas, ours, properties, translated
 from tests.support.cluster import DEADLINE_S, until
@@ -94,6 +97,12 @@ def committed(bootstrap: str, group: str) -> dict[str, int]:
     return {f"{place.topic} {place.partition}": row.offset for place, row in rows.items()}
 
 
+def lags_of(file: Path) -> dict[str, tuple[str, int, int, int | None]]:
+    """By topic of the source: copy, partitions of which something was copied, lag in offsets and in milliseconds."""
+    (flow, _) = MirrorMakerFile(read_config(file)).flows()
+    return {row.topic: (row.copy, row.begun, row.lag, row.lag_ms) for row in lags(flow)}
+
+
 def test_topics_groups_and_heartbeats_are_copied_in_both_directions(
     clusters: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -131,9 +140,13 @@ def test_topics_groups_and_heartbeats_are_copied_in_both_directions(
         send(east, "orders", ["new"], 2)
         assert [m.value() for m in read(west, "east.orders", 6, 3) if m.partition() == 2] == [b"new"]
 
+        until(lambda: lags_of(file).get("orders") == ("east.orders", 2, 0, 0), "nothing is behind")
         beat = read(west, "east.heartbeats", 1)[0]
         assert beat.key() == b"\0\4west\0\4east"
         topics = set(there.list_topics(timeout=10).topics)
+    send(east, "orders", ["not copied", "either"], 2)
+    copy, begun, lag, lag_ms = lags_of(file)["orders"]
+    assert (copy, begun, lag, lag_ms is None) == ("east.orders", 2, 2, False)
     assert {"east.checkpoints.internal", "heartbeats", "mm2-offset-syncs.east.internal"} <= topics
     assert not {name for name in topics if name.startswith(("east.west.", "east.mm2", "east.east"))}
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import yaml
 
+from barnabas.connect.mirror import measures
 from barnabas.observe import service_metrics
 from barnabas.observe.metrics import METRICS as OF_BROKER
 from barnabas.observe.metrics import table
 
-METRICS = (*OF_BROKER, *service_metrics.METRICS)
+METRICS = (*OF_BROKER, *service_metrics.METRICS, *measures.METRICS)
 PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
 RULES = Path(__file__).parents[2] / "packaging" / "prometheus" / "barnabas-alerts.yml"
 DASHBOARD = Path(__file__).parents[2] / "packaging" / "grafana" / "barnabas.json"
@@ -32,6 +33,10 @@ def test_the_table_is_that_of_the_declarations() -> None:
     assert table() in text, f"write it anew: .venv/bin/python -c 'import {module} as m; print(m.table())'"
     assert table(service_metrics.METRICS) in text, (
         f"write it anew: .venv/bin/python -c 'import {module} as m, barnabas.observe.service_metrics as s; "
+        "print(m.table(s.METRICS))'"
+    )
+    assert table(measures.METRICS) in text, (
+        f"write it anew: .venv/bin/python -c 'import {module} as m, barnabas.connect.mirror.measures as s; "
         "print(m.table(s.METRICS))'"
     )
 

@@ -14,6 +14,7 @@ from barnabas.connect.files import read_config
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError
 
 if TYPE_CHECKING:
+    from barnabas.connect.mirror.dedicated import MirrorMakerFile
     from barnabas.connect.mirror.running import MirrorMaker
 
 USAGE = "Usage: connect-mirror-maker [-daemon] mm2.properties [--clusters CLUSTER ...]"
@@ -36,17 +37,16 @@ def main(arguments: Sequence[str]) -> int:
 
 def run(path: Path, near: Sequence[str]) -> int:
     """Copies until a signal. near: only into these clusters. Raises CliError."""
-    from barnabas.connect.mirror.dedicated import MirrorMakerFile
     from barnabas.connect.mirror.running import MirrorMaker
     from barnabas.observe.logs import set_up
 
+    file = read_file(path)
     try:
-        file = MirrorMakerFile(read_config(path))
         flows = file.flows(near)
         for line in file.unknown():
             print(f"note: {path}: {line}", file=sys.stderr)
     except OptionError as error:
-        raise CliError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from None
+        raise CliError(_named(path, error)) from None
     set_up()
     maker = MirrorMaker(flows)
     name = f"http://{socket.gethostname()}:0"
@@ -62,6 +62,20 @@ def run(path: Path, near: Sequence[str]) -> int:
     finally:
         maker.stop()
     return EXIT_OK
+
+
+def read_file(path: Path) -> MirrorMakerFile:
+    """A file of properties. Raises CliError."""
+    from barnabas.connect.mirror.dedicated import MirrorMakerFile
+
+    try:
+        return MirrorMakerFile(read_config(path))
+    except OptionError as error:
+        raise CliError(_named(path, error)) from None
+
+
+def _named(path: Path, error: Exception) -> str:
+    return str(error) if str(path) in str(error) else f"{path}: {error}"
 
 
 def _serve(maker: MirrorMaker, name: str, texts: Mapping[str, str], said: str) -> int:

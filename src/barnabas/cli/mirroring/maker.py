@@ -8,6 +8,9 @@ from typing import Annotated
 import typer
 
 from barnabas.cli.mirroring.mirror import app
+from barnabas.client.errors import ClientError
+from barnabas.terminal.errors import EXIT_OK, CliError
+from barnabas.terminal.output import print_json, print_table, summarize
 from barnabas.terminal.runner import example
 
 
@@ -35,3 +38,32 @@ def run_maker(
     from barnabas.kafka_tools.connect_mirror import run
 
     return run(file, clusters or ())
+
+
+def show_lags(file: Path, json: bool) -> int:
+    """How far the flows of a file are behind. Raises CliError."""
+    from confluent_kafka import KafkaException
+
+    from barnabas.connect.errors import ConnectError
+    from barnabas.connect.mirror.flow import said
+    from barnabas.connect.mirror.lagging import TopicLag, lags
+    from barnabas.kafka_tools.connect_mirror import read_file
+
+    rows: list[TopicLag] = []
+    where = str(file)
+    try:
+        for flow in read_file(file).flows():
+            where = str(flow)
+            rows += lags(flow)
+    except (ClientError, ConnectError, KafkaException) as error:
+        raise CliError(f"{where}: {said(error)}") from None
+    if json:
+        print_json([row._asdict() for row in rows])
+    elif rows:
+        print_table(
+            ("FLOW", "TOPIC", "COPY", "PARTITIONS", "BEGUN", "LAG", "LAG S"),
+            [(*row[:6], None if row.lag_ms is None else round(row.lag_ms / 1000, 1)) for row in rows],
+        )
+    else:
+        summarize("nothing is copied")
+    return EXIT_OK

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from barnabas.admin import Admin, Link, TopicPartition
+from barnabas.cli.mirroring.maker import show_lags
 from barnabas.cli.mirroring.mirror import app, link_of, read_config, state_of, with_links
 from barnabas.cli.mirroring.reading import records_of
 from barnabas.client.cluster import Cluster
@@ -29,10 +30,23 @@ BATCHES_VERSION: Final = 4
 """The first version of Fetch that answers with batches."""
 
 
-@app.command(epilog=example("barnabas mirror status -b localhost:9192"))
+@app.command(
+    epilog=example(
+        "barnabas mirror status -b localhost:9192", "barnabas mirror status --maker mm2.properties"
+    )
+)
 def status(
     name: Annotated[
         str | None, typer.Argument(metavar="LINK", help="Default: all links.", show_default=False)
+    ] = None,
+    maker: Annotated[
+        Path | None,
+        typer.Option(
+            "--maker",
+            metavar="FILE",
+            help="The flows of a file of MirrorMaker 2 instead of links; -b is not needed.",
+            show_default=False,
+        ),
     ] = None,
     bootstrap: Bootstrap = None,
     properties: Properties = None,
@@ -40,6 +54,8 @@ def status(
     json: AsJson = False,
 ) -> int:
     """Show how far the copies of each topic are behind, in records and in seconds."""
+    if maker is not None:
+        return show_lags(maker, json)
     with with_links(bootstrap, properties, verbose) as admin:
         links = admin.links.describe() if name is None else [link_of(admin, name)]
     rows = [row for link in links for row in by_topic(link)]
