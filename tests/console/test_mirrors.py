@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import requests
+from barnabas.admin import Admin
 from barnabas.testing import Broker
 from tests.console.conftest import WAIT_S, ConsoleProcess, running
 
@@ -80,6 +81,30 @@ def test_a_link_from_its_creation_to_its_end(source: Broker, target: ConsoleProc
     assert "promote" in target.send("/mirrors/east/act", {"action": "delete", "confirm": "east"}, 409).text
     target.send("/mirrors/east/promote", {"move": "failover"})
     assert target.data("/mirrors/east")["summary"]["state"] == "promoted"
+    assert "Bring the source back" in target.page("/mirrors/east")
     target.post("/topics/orders/produce", {"value": "written here", "partition": 0})
-    target.send("/mirrors/east/act", {"action": "delete", "confirm": "east"})
+    bring_back(source, target)
     target.page("/mirrors/east", 404)
+
+
+def bring_back(source: Broker, target: ConsoleProcess) -> None:
+    """Fail back, which copies what was written here to the source; then promote, and reverse, by which the link is there."""
+    page = target.send("/mirrors/east/return/preview", {"move": "failback"}, 200).text
+    assert "0 offsets would be removed at the source, and 1 copied to it" in page
+    assert "Do it now" in page
+    assert target.data("/mirrors/east")["summary"]["state"] == "promoted"
+    target.send("/mirrors/east/return", {"move": "failback"})
+    assert target.data("/mirrors/east")["summary"]["state"] == "mirroring"
+    with Admin(source.bootstrap) as admin:
+        assert admin.links.describe() == []
+        assert [place.end for place in admin.records.bounds([("orders", 0)]).require().values()] == [51]
+        assert (
+            "promote it first" in target.send("/mirrors/east/return/preview", {"move": "reverse"}, 409).text
+        )
+        target.send("/mirrors/east/promote", {"move": "failover"})
+        wrong = target.post("/mirrors/east/return", {"move": "sideways"}, 400)
+        assert "failback, reverse" in wrong["message"]
+        done = target.post("/mirrors/east/return", {"move": "reverse"})
+        assert done["commands"][0].startswith("barnabas mirror link reverse east -b")
+        assert target.data("/mirrors")["links"] == []
+        assert [link.name for link in admin.links.describe()] == ["east"]
