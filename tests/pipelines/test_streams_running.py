@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 
@@ -115,7 +116,9 @@ def running(folder: Path, *words: str) -> Iterator[Callable[[], str]]:
         process.send_signal(signal.SIGINT)
         assert process.wait(120) in (0, 130), log.read_text()
     finally:
-        process.kill()
+        family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+        for one in (process, *family):
+            one.kill()
         process.wait()
     assert "Traceback" not in log.read_text()
 
