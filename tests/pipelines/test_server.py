@@ -232,10 +232,10 @@ def _change_what_is_counted(server, client, new_topic, tmp_path):
 
 
 HASTY = """
-import sys
+import functools, sys
 from barnabas.cli.main import main
 from barnabas.pipelines.serving import supervisor
-supervisor.PATIENCE_SECONDS = 5.0
+supervisor.Pace = functools.partial(supervisor.Pace, patience_s=5.0)
 sys.exit(main())
 """
 

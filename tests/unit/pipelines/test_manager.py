@@ -12,13 +12,13 @@ import pytest
 from barnabas.client.errors import BrokerUnavailable
 from barnabas.observe import service_metrics
 from barnabas.observe.metric import Sample
-from barnabas.pipelines.compiler.queries import PLANNED_FOR, reached_in
+from barnabas.pipelines.compiler.queries import reached_in
 from barnabas.pipelines.plan.errors import BrokerAway, PipelineError, TargetAway
-from barnabas.pipelines.serving import lags, manager, pauses
-from barnabas.pipelines.serving import supervisor as module
+from barnabas.pipelines.serving.engine import Engine
 from barnabas.pipelines.serving.managed import FAILURES_MAX, Wanted
 from barnabas.pipelines.serving.manager import Manager
 from barnabas.pipelines.serving.measuring import samples
+from barnabas.pipelines.serving.pauses import Pace
 
 DEADLINE_S = 20.0
 CLIENT = {"bootstrap.servers": "127.0.0.1:1"}
@@ -47,29 +47,24 @@ class Stream:
 class Stuck(Stream):
     """A query that failed, and whose target hangs: stopping it takes long."""
 
-    hung = threading.Event()
+    def __init__(self, ends):
+        self.ends = ends
 
     def exception(self):
         return "java.io.IOException: the disk is full"
 
     def stop(self):
-        self.hung.wait(DEADLINE_S)
+        self.ends.wait(DEADLINE_S)
 
 
 class Refused:
     """A client whose broker does not answer, until it is back."""
 
-    back = False
-    target = True
-
-    def __init__(self, options):
-        # Together with the pause between questions, five seconds at the most.
-        assert options.deadline_s <= 2
-        assert options.connect_timeout_s <= 2
-        assert options.request_timeout_s <= 2
+    def __init__(self, engine):
+        self.engine = engine
 
     def __enter__(self):
-        if not Refused.back:
+        if not self.engine.broker_answers:
             raise BrokerUnavailable("nobody answers")
         return self
 
@@ -86,57 +81,74 @@ class Refused:
         pass
 
 
-@pytest.fixture
-def server(monkeypatch, tmp_path):
-    hung = threading.Event()
+class Scripted(Engine):
+    """What Spark and the broker answer depends on the pipeline's name and on these switches."""
 
-    def prepare(spec, bootstrap):
-        if spec.name == "hung" and threading.current_thread().name.startswith("pipeline"):
-            hung.wait(DEADLINE_S)
-        if spec.name == "bad" and threading.current_thread().name.startswith("pipeline"):
+    def __init__(self):
+        super().__init__()
+        self.broker_answers = False
+        self.target_answers = False
+        self.moves = False
+        self.ends = threading.Event()
+
+    def prepare(self, spec, bootstrap):
+        if not threading.current_thread().name.startswith("pipeline"):
+            return  # a check before the pipeline is added
+        if spec.name == "hung":
+            self.ends.wait(DEADLINE_S)
+        if spec.name == "bad":
             raise PipelineError("the target does not answer")
-        if (
-            spec.name == "away"
-            and not Refused.back
-            and threading.current_thread().name.startswith("pipeline")
-        ):
+        if spec.name == "away" and not self.broker_answers:
             raise BrokerAway("127.0.0.1:1 does not answer")
-        if (
-            spec.name == "target"
-            and Refused.target
-            and threading.current_thread().name.startswith("pipeline")
-        ):
+        if spec.name == "target" and not self.target_answers:
             raise TargetAway("database: connection refused")
 
-    monkeypatch.setattr(module, "prepare", prepare)
-    monkeypatch.setattr(manager, "prepare", prepare)
-    monkeypatch.setattr(module, "planned_queries", lambda spark, spec, place: spec.queries())
-    monkeypatch.setattr(
-        module, "start_query", lambda _, spec, *__, **___: Stuck() if spec.name == "stuck" else Stream()
-    )
-    monkeypatch.setattr(Refused, "back", False)
-    monkeypatch.setattr(Refused, "target", True)
-    monkeypatch.setattr(Stuck, "hung", hung)
-    monkeypatch.setattr(module, "take_progress", lambda *_: False)
-    monkeypatch.setattr(lags, "lent_client", Refused)
-    monkeypatch.setattr(module, "TICK_SECONDS", 0.01)
-    monkeypatch.setattr(lags, "LAG_SECONDS", 0.05)
-    spark = SimpleNamespace(
-        sparkContext=SimpleNamespace(setLocalProperty=lambda *_: None),
-        conf=SimpleNamespace(get=lambda name: PLANNED_FOR[name]),
-    )
-    made = Manager(tmp_path, CLIENT)
-    made.open(spark)
-    yield made
-    hung.set()
-    made.close()
+    def plan(self, spec, checkpoints):
+        return spec.queries()
+
+    def way_of(self, spec, query):
+        return "direct"
+
+    def start(self, managed, query, bootstrap):
+        return Stuck(self.ends) if managed.spec.name == "stuck" else Stream()
+
+    def take_progress(self, stream, report):
+        if self.moves:
+            report.positions, report.reached = {("a", 0): 5}, reached_in({"batchId": 0})
+        return self.moves
+
+    def pulses(self):
+        return {}
+
+    def client(self, options):
+        # Together with the pause between questions, five seconds at the most.
+        assert max(options.deadline_s, options.connect_timeout_s, options.request_timeout_s) <= 2
+        return Refused(self)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Makes a server of the same folder, at another pace if wanted."""
+    made = []
+
+    def running(**pace):
+        server = Manager(tmp_path, CLIENT, engine=Scripted(), pace=Pace(tick_s=0.01, lag_s=0.05, **pace))
+        made.append(server)
+        server.open(SimpleNamespace())
+        return server
+
+    yield running
+    for server in made:
+        server.engine.ends.set()
+        server.close()
 
 
 def text(name):
     return f"pipeline: {name}\nsource: {{topic: a}}\noutputs: [{{topic: b}}]\n"
 
 
-def test_one_that_hangs_is_in_nobody_s_way(server):
+def test_one_that_hangs_is_in_nobody_s_way(run):
+    server = run()
     server.put(text("hung"))
     server.put(text("well"))
     until(lambda: server.status("well")["state"] == "running")
@@ -147,8 +159,8 @@ def test_one_that_hangs_is_in_nobody_s_way(server):
     assert server.status("well")["state"] == "paused"
 
 
-def test_pauses_grow_while_preparing_fails(server, monkeypatch):
-    monkeypatch.setattr(pauses, "BACKOFF_SECONDS", 0.01)
+def test_pauses_grow_while_preparing_fails(run):
+    server = run(first_pause_s=0.01)
     server.put(text("bad"))
     until(lambda: server.status("bad")["restarts"] >= 4)
     status = server.status("bad")
@@ -160,8 +172,8 @@ def test_pauses_grow_while_preparing_fails(server, monkeypatch):
     assert managed.retry_at - time.monotonic() > 0.01 * 2**3 / 2
 
 
-def test_failures_are_kept_over_a_restart_and_bounded(server, monkeypatch):
-    monkeypatch.setattr(pauses, "BACKOFF_SECONDS", 0.0)
+def test_failures_are_kept_over_a_restart_and_bounded(run):
+    server = run(first_pause_s=0.0)
     server.put(text("bad"))
     until(lambda: server.status("bad")["restarts"] > FAILURES_MAX + 2)
     server.want("bad", Wanted.STOPPED)
@@ -169,46 +181,37 @@ def test_failures_are_kept_over_a_restart_and_bounded(server, monkeypatch):
     kept = server.status("bad")["failures"]
     assert len(kept) == FAILURES_MAX
     assert {failure["reason"] for failure in kept} == {"the target does not answer"}
-    again = Manager(server.folder, CLIENT)
-    again.open(server.spark)
-    try:
-        assert again.status("bad")["failures"] == kept
-        (server.folder / "bad" / "failures.json").write_text("[{")
-        again.put(text("bad"), start=False)
-        assert again.status("bad")["failures"] == kept
-    finally:
-        again.close()
-    damaged = Manager(server.folder, CLIENT)
-    damaged.open(server.spark)
-    try:
-        assert damaged.status("bad")["failures"] == []
-    finally:
-        damaged.close()
+    again = run()
+    assert again.status("bad")["failures"] == kept
+    (server.folder / "bad" / "failures.json").write_text("[{")
+    again.put(text("bad"), start=False)
+    assert again.status("bad")["failures"] == kept
+    assert run().status("bad")["failures"] == []
 
 
-def test_a_broker_that_does_not_answer_is_told(server):
+def test_a_broker_that_does_not_answer_is_told(run):
+    server = run()
     server.put(text("well"))
     until(lambda: server.status("well")["waiting"] is not None)
     assert server.status("well")["waiting"].startswith("waiting for the broker since ")
     assert server.status("well")["state"] == "running"
 
 
-def test_what_failed_without_a_broker_goes_on_when_it_is_back(server, monkeypatch):
-    monkeypatch.setattr(pauses, "BACKOFF_SECONDS", 1000.0)
+def test_what_failed_without_a_broker_goes_on_when_it_is_back(run):
+    server = run(first_pause_s=1000.0)
     server.put(text("away"))
     until(lambda: server.status("away")["state"] == "failed")
     status = server.status("away")
     assert status["waiting"].startswith("waiting for the broker since ")
     assert status["last_error"] == "127.0.0.1:1 does not answer"
-    monkeypatch.setattr(Refused, "back", True)
+    server.engine.broker_answers = True
     until(lambda: server.status("away")["state"] == "running")
     assert server.status("away")["waiting"] is None
 
 
-def test_a_target_that_does_not_answer_is_tried_often_and_told_once(server, monkeypatch):
-    monkeypatch.setattr(pauses, "BACKOFF_SECONDS", 1000.0)
-    monkeypatch.setattr(module, "TARGET_SECONDS", 0.01)
-    monkeypatch.setattr(Refused, "back", True)
+def test_a_target_that_does_not_answer_is_tried_often_and_told_once(run):
+    server = run(first_pause_s=1000.0, target_s=0.01)
+    server.engine.broker_answers = True
     server.put(text("target"))
     until(lambda: server.status("target")["restarts"] >= 5)
     status = server.status("target")
@@ -217,27 +220,27 @@ def test_a_target_that_does_not_answer_is_tried_often_and_told_once(server, monk
     )
     assert len(status["failures"]) == 1
     assert len([line for line in server.logs("target", 100).lines if line.text.startswith("failed")]) == 1
-    monkeypatch.setattr(Refused, "target", False)
+    server.engine.target_answers = True
     until(
         lambda: server.status("target")["state"] == "running" and server.status("target")["waiting"] is None
     )
 
 
-def test_a_query_that_cannot_be_stopped_is_in_nobody_s_way(server):
+def test_a_query_that_cannot_be_stopped_is_in_nobody_s_way(run):
+    server = run()
     server.put(text("stuck"))
     until(lambda: server.get("stuck").work is not None and server.get("stuck").running)
     server.put(text("well"))
     until(lambda: server.status("well")["state"] == "running")
     server.get("stuck").wanted = Wanted.STOPPED
-    Stuck.hung.set()
+    server.engine.ends.set()
     until(lambda: not server.get("stuck").running)
     assert "the disk is full" in server.get("stuck").last_error
 
 
-def test_a_query_that_stands_still_is_named_with_what_spark_logged(server, monkeypatch):
-    monkeypatch.setattr(Refused, "back", True)
-    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
+def test_a_query_that_stands_still_is_named_with_what_spark_logged(run):
+    server = run(patience_s=0.0, look_s=0.0)
+    server.engine.broker_answers = True
     server.put(text("well"))
     until(lambda: "no micro-batch" in (server.status("well")["stuck"] or ""))
     status = server.status("well")
@@ -254,37 +257,30 @@ def test_a_query_that_stands_still_is_named_with_what_spark_logged(server, monke
         line.text for line in server.logs("well", 100).lines if line.query == "b" and "stands" in line.text
     ]
     assert len(told) == 1
-
-    def seen(_, report):
-        report.positions, report.reached = {("a", 0): 5}, reached_in({"batchId": 0})
-
-    monkeypatch.setattr(module, "take_progress", seen)
+    server.engine.moves = True
     until(lambda: any(line.text == "goes on" for line in server.logs("well", 100).lines))
     until(lambda: server.status("well")["stuck"] is None)
 
 
-def test_a_start_that_takes_long_is_named(server, monkeypatch):
-    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.0)
+def test_a_start_that_takes_long_is_named(run):
+    server = run(patience_s=0.0)
     server.put(text("hung"))
     until(lambda: server.status("hung")["stuck"])
     assert re.fullmatch(r"has been starting for \d+ s", server.status("hung")["stuck"])
 
 
-def test_the_log_of_a_pipeline_is_kept_over_a_restart(server):
+def test_the_log_of_a_pipeline_is_kept_over_a_restart(run):
+    server = run()
     server.put(text("bad"))
     until(lambda: server.status("bad")["restarts"] >= 1)
     server.want("bad", Wanted.STOPPED)
     until(lambda: server.get("bad").work is None)
     line = server.logs("bad", 100).lines[0]
     assert (line.level, line.text.partition(", ")[0]) == ("ERROR", "failed: the target does not answer")
-    again = Manager(server.folder, CLIENT)
-    again.open(server.spark)
-    try:
-        assert again.logs("bad", 100).lines[0] == line
-    finally:
-        again.close()
+    assert run().logs("bad", 100).lines[0] == line
 
 
-def test_masked_files_are_not_taken(server):
+def test_masked_files_are_not_taken(run):
+    server = run()
     with pytest.raises(PipelineError, match="in place of a secret"):
         server.put(text("x") + "bootstrap: '********'\n")

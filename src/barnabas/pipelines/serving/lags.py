@@ -6,8 +6,8 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Final
 
 from barnabas.client.blocking import LATEST, BlockingClient
 from barnabas.client.errors import BrokerUnavailable
@@ -16,13 +16,9 @@ from barnabas.pipelines.compiler.queries import connection_options
 from barnabas.pipelines.plan.pipeline import PipelineSpec
 from barnabas.pipelines.serving.managed import Managed, Running
 from barnabas.pipelines.serving.rates import Gauge
-from barnabas.pipelines.spark.feeds.lending import lent_client
 from barnabas.pipelines.spark.topics.options import client_options
 
 log = logging.getLogger(__name__)
-
-LAG_SECONDS: Final = 2.0
-"""How often a pipeline's lag is requested from its broker, and the timeout of that request."""
 
 
 class Lags:
@@ -33,23 +29,28 @@ class Lags:
         address: Callable[[PipelineSpec], str],
         submit: Callable[..., Future[None]],
         note: Callable[[Managed, Running, int | None], None],
+        client: Callable[[ClientOptions], AbstractContextManager[BlockingClient]],
+        every_s: float,
     ) -> None:
         """address: the brokers of a pipeline. submit: runs a function in a worker thread. note: called for each running
-        query with its lag, None if it is not known."""
+        query with its lag, None if it is not known. client: lends a client. every_s: how often a pipeline's lag is
+        requested from its broker, and the timeout of that request."""
         self._address = address
         self._submit = submit
         self._note = note
+        self._client = client
+        self._every_s = every_s
 
     def keep(self, pipelines: list[Managed]) -> None:
-        """Requests the lags of pipelines every LAG_SECONDS, in worker threads: one for each cluster."""
+        """Requests the lags of pipelines every so often, in worker threads: one for each cluster."""
         now = time.monotonic()
         due: dict[ClientOptions, list[Managed]] = {}
         for managed in pipelines:
             idle = managed.asking is None or managed.asking.done()
             asks = bool(managed.running) or managed.waiting_since is not None
-            if asks and idle and now - managed.asked_at >= LAG_SECONDS:
+            if asks and idle and now - managed.asked_at >= self._every_s:
                 settings = connection_options(managed.spec, self._address(managed.spec))
-                due.setdefault(_impatient(client_options(settings)), []).append(managed)
+                due.setdefault(_impatient(client_options(settings), self._every_s), []).append(managed)
                 managed.asked_at = now
         for options, together in due.items():
             asking = self._submit(self._ask_lags, options, together)
@@ -60,7 +61,7 @@ class Lags:
         """The lags of pipelines on one cluster, with one request; if that fails, with one for each pipeline."""
         topics = {topic for managed in together for source in managed.spec.sources for topic in source.topics}
         try:
-            with lent_client(options) as client:
+            with self._client(options) as client:
                 reached = [self._reached(client, managed) for managed in together]
                 pairs = {pair for queries in reached for found in queries.values() for pair in found}
                 ends = client.list_offsets(dict.fromkeys(pairs, LATEST))
@@ -125,14 +126,14 @@ class Lags:
         return {} if query is None else client.committed(managed.spec.group(query))
 
 
-def _impatient(options: ClientOptions) -> ClientOptions:
+def _impatient(options: ClientOptions, seconds: float) -> ClientOptions:
     """The client's options with short timeouts, for requests that are repeated soon."""
     return replace(
         options,
-        deadline_s=LAG_SECONDS,
-        contact_timeout_s=LAG_SECONDS,
-        connect_timeout_s=LAG_SECONDS,
-        request_timeout_s=LAG_SECONDS,
+        deadline_s=seconds,
+        contact_timeout_s=seconds,
+        connect_timeout_s=seconds,
+        request_timeout_s=seconds,
     )
 
 

@@ -21,9 +21,10 @@ from barnabas.pipelines.entries.hiding import MASK, hide
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.plan.pipeline import PipelineSpec
+from barnabas.pipelines.serving.engine import Engine
 from barnabas.pipelines.serving.logs import Line, Page, read_page, write_line
 from barnabas.pipelines.serving.managed import Managed, Wanted
-from barnabas.pipelines.serving.preparing import prepare
+from barnabas.pipelines.serving.pauses import Pace
 from barnabas.pipelines.serving.rebuilding import rebuild_cost
 from barnabas.pipelines.serving.supervisor import Supervisor
 from barnabas.pipelines.spark.folders import Folder, join
@@ -47,11 +48,14 @@ class Manager(Supervisor):
         client: Mapping[str, str],
         checkpoints: str | None = None,
         code: Path | None = None,
+        *,
+        engine: Engine | None = None,
+        pace: Pace | None = None,
     ) -> None:
         """client: a client's properties, with bootstrap.servers: the cluster of pipelines that name none. checkpoints: a
         folder or URL for the checkpoints of all pipelines; default each pipeline's own folder. code: the folder with
         the code that pipelines may name; None: they may name none."""
-        super().__init__(client["bootstrap.servers"], folder / SPARK_LOG)
+        super().__init__(client["bootstrap.servers"], folder / SPARK_LOG, engine=engine, pace=pace)
         self.folder = folder
         self.checkpoints = checkpoints
         self.code = code
@@ -119,7 +123,7 @@ class Manager(Supervisor):
                 "back, give the output another name, or compute all again (barnabas pipelines add --rebuild)"
                 f"{self.rebuild_cost(spec, lost[0].query)}"
             )
-        prepare(spec, self.address(spec))
+        self.engine.prepare(spec, self.address(spec))
         managed = self._managed(spec, text, Wanted.RUNNING if start else Wanted.STOPPED)
         with managed.lock:  # so that nothing starts before the old one has stopped
             old = self._pipelines.get(spec.name)

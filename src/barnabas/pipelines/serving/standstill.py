@@ -8,10 +8,6 @@ about a query is that nothing has ended, and what it is doing, not that it is br
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
-
-PATIENCE_SECONDS: Final = 120.0
-"""After this time, and the query's own trigger, it is said that a query stands still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +28,11 @@ class Seen:
 
 @dataclass(slots=True)
 class Standstill:
-    """Since when a query stands still. since_s: when it last moved or had nothing to do, in monotonic seconds."""
+    """Since when a query stands still. since_s: when it last moved or had nothing to do, in monotonic seconds. patience_s:
+    after this time it is said."""
 
     since_s: float
-    patience_s: float = PATIENCE_SECONDS
+    patience_s: float
     reached: str | None = None
     is_told: bool = False
 

@@ -28,26 +28,22 @@ from barnabas.pipelines.compiler.queries import (
     POLL_SECONDS,
     QueryReport,
     address_of,
-    planned_queries,
-    start_query,
-    take_progress,
     wait_until_idle,
-    way_of,
 )
 from barnabas.pipelines.entries.document import duration_seconds
 from barnabas.pipelines.entries.hiding import hide
 from barnabas.pipelines.plan.errors import BrokerAway, PipelineError, TargetAway, suggestion
 from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
+from barnabas.pipelines.serving.engine import Engine
 from barnabas.pipelines.serving.feeds import Feeds, has_feeds
 from barnabas.pipelines.serving.lags import Lags
 from barnabas.pipelines.serving.logs import Line, last_trouble
 from barnabas.pipelines.serving.managed import Managed, Running, Wanted
-from barnabas.pipelines.serving.pauses import WELL_SECONDS, pause_seconds
-from barnabas.pipelines.serving.preparing import prepare
+from barnabas.pipelines.serving.pauses import WELL_SECONDS, Pace, pause_seconds
 from barnabas.pipelines.serving.rates import duration_text
-from barnabas.pipelines.serving.standstill import PATIENCE_SECONDS, Seen, Standstill
+from barnabas.pipelines.serving.standstill import Seen, Standstill
 from barnabas.pipelines.spark.feeds.feed import ring_feeds
-from barnabas.pipelines.spark.feeds.pulse import Pulse, asked_pulse, pulses_of
+from barnabas.pipelines.spark.feeds.pulse import Pulse, asked_pulse
 from barnabas.pipelines.spark.frame import spark_reason
 from barnabas.pipelines.spark.session.log import failure_reason
 from barnabas.pipelines.spark.topics.options import delay_seconds
@@ -58,9 +54,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TICK_SECONDS: Final = 0.25
-TARGET_SECONDS: Final = 5.0
-"""How often a target that does not answer is tried again."""
 THREADS_MAX: Final = 512
 """Enough for 256 pipelines that hang, each with two threads. Threads are started when they are needed."""
 WORKER_LATE: Final = "Python worker failed to connect back"
@@ -68,22 +61,25 @@ WORKER_LATE: Final = "Python worker failed to connect back"
 WORKER_LATE_MAX: Final = 20
 STARTS_AT_ONCE: Final = max(os.cpu_count() or 1, 2)
 """Planning a query takes a core for a moment."""
-LOOK_SECONDS: Final = 30.0
-"""How often Spark's log is searched for the reason of a standstill."""
 SILENT_SECONDS: Final = 60.0
 """If the supervisor has waited this long for an answer from Java, that is shown in place of a standstill."""
-PIPELINE_MARK: Final = "mdc.pipeline"
-QUERY_MARK: Final = "mdc.query"
-"""Properties that Spark hands from the thread that starts a query to its tasks, and to their entries in its log."""
 
 
 class Supervisor:
     """Runs pipelines, with a thread that watches them and worker threads. Methods may be called by any thread."""
 
-    def __init__(self, bootstrap: str | None, spark_log: Path | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str | None,
+        spark_log: Path | None = None,
+        *,
+        engine: Engine | None = None,
+        pace: Pace | None = None,
+    ) -> None:
         """bootstrap: the brokers of all pipelines; None: those that each names. spark_log: the file that Spark logs to."""
         self.bootstrap = bootstrap
-        self._spark: SparkSession | None = None
+        self.engine = engine or Engine()
+        self.pace = pace or Pace()
         self.spark_log = spark_log
         self._pipelines: dict[str, Managed] = {}
         # Held while the dictionary is read or changed, never while waiting for something.
@@ -92,9 +88,10 @@ class Supervisor:
         self._starts = threading.Semaphore(STARTS_AT_ONCE)
         self._closing = threading.Event()
         self._turned_at = math.inf
-        self._lags = Lags(self.address, self._workers.submit, self._note_standstill)
+        self._lags = Lags(
+            self.address, self._workers.submit, self._note_standstill, self.engine.client, self.pace.lag_s
+        )
         self._pulses: dict[str, Pulse] = {}
-        self._pulses_of: Callable[[], dict[str, Pulse]] | None = None
         self._thread = threading.Thread(target=self._supervise, name="pipelines")
 
     def watch(self, managed: Managed) -> None:
@@ -112,15 +109,13 @@ class Supervisor:
 
     def open(self, spark: SparkSession) -> None:
         """Starts the thread, which starts the pipelines in this session."""
-        self._spark = spark
+        self.engine.open(spark)
         self._thread.start()
 
     @property
     def spark(self) -> SparkSession:
         """The session of all pipelines, once `open` was called. Raises PipelineError before."""
-        if self._spark is None:
-            raise PipelineError("Spark has not been started yet")
-        return self._spark
+        return self.engine.spark
 
     def address(self, spec: PipelineSpec) -> str:
         """The brokers of a pipeline."""
@@ -153,7 +148,7 @@ class Supervisor:
         for managed in pipelines:
             for stream, report in managed.running:
                 stream.stop()
-                take_progress(stream, report)
+                self.engine.take_progress(stream, report)
             if managed.running:
                 self._tell(managed, "stopped")
             managed.running = []
@@ -162,7 +157,7 @@ class Supervisor:
     # --- the thread -----------------------------------------------------------------------------------
 
     def _supervise(self) -> None:
-        while not self._closing.wait(TICK_SECONDS):
+        while not self._closing.wait(self.pace.tick_s):
             self._turned_at = time.monotonic()
             with self._lock:
                 pipelines = list(self._pipelines.values())
@@ -180,9 +175,7 @@ class Supervisor:
 
     def _take_pulses(self) -> None:
         try:
-            if self._pulses_of is None:
-                self._pulses_of = pulses_of(self.spark)
-            self._pulses = self._pulses_of()
+            self._pulses = self.engine.pulses()
         except Exception as error:  # each query is asked by itself then
             self._pulses = {}
             log.debug("no pulses: %s", error)
@@ -194,7 +187,7 @@ class Supervisor:
             pulse = self._pulses.get(report.run)
             if pulse is not None and pulse.latest in ("", report.latest):
                 continue
-            take_progress(stream, report)
+            self.engine.take_progress(stream, report)
             if pulse is not None:
                 continue
             error = stream.exception()
@@ -211,7 +204,7 @@ class Supervisor:
         if managed.running:
             if managed.once and not any(r.run in self._pulses or s.isActive for s, r in managed.running):
                 for stream, report in managed.running:
-                    take_progress(stream, report)  # micro-batches that ended since the last call
+                    self.engine.take_progress(stream, report)  # micro-batches that ended since the last call
                 managed.running, managed.ended = [], True
             elif (managed.last_error or managed.late_workers) and now - managed.started_at > WELL_SECONDS:
                 managed.last_error, managed.restarts, managed.late_workers = None, 0, 0
@@ -225,7 +218,7 @@ class Supervisor:
         try:
             # This may take long, so it does not hold the lock: the pipeline can be paused meanwhile.
             self._open_feeds(managed)
-            prepare(managed.spec, self.address(managed.spec))
+            self.engine.prepare(managed.spec, self.address(managed.spec))
             with self._starts, managed.lock:
                 there = self._pipelines.get(managed.spec.name) is managed
                 wanted = managed.wanted is Wanted.RUNNING and not self._closing.is_set()
@@ -274,12 +267,12 @@ class Supervisor:
     def _start(self, managed: Managed) -> None:
         spec = managed.spec
         managed.brake.unlink(missing_ok=True)
-        managed.queries = planned_queries(self.spark, spec, managed.checkpoints)
+        managed.queries = self.engine.plan(spec, managed.checkpoints)
         for query in sorted(managed.queries, key=lambda query: not query.keeps):
             report = QueryReport(query.name, query.destination)
             if managed.reports is not None:
                 report = managed.reports.setdefault(query.name, report)
-            report.way = way_of(self.spark, spec, query)
+            report.way = self.engine.way_of(spec, query)
             report.positions, report.reached = {}, None
             stream = self._start_query(managed, query, report)
             managed.running.append((stream, report))
@@ -295,22 +288,7 @@ class Supervisor:
         self._tell(managed, "started", restarts=managed.restarts)
 
     def _start_query(self, managed: Managed, query: Query, report: QueryReport) -> StreamingQuery:
-        context = self.spark.sparkContext
-        # Each pipeline has its own scheduler pool, so that a busy one leaves task slots to the others.
-        context.setLocalProperty("spark.scheduler.pool", managed.spec.name)
-        context.setLocalProperty(PIPELINE_MARK, managed.spec.name)
-        context.setLocalProperty(QUERY_MARK, query.name)
-        stream = start_query(
-            self.spark,
-            managed.spec,
-            query,
-            self.address(managed.spec),
-            managed.checkpoints,
-            brake=managed.brake,
-            once=managed.once,
-            starting=managed.starting,
-            beginning=managed.beginning,
-        )
+        stream = self.engine.start(managed, query, self.address(managed.spec))
         managed.query_ids.add(str(stream.id))
         report.run = str(stream.runId)
         return stream
@@ -359,14 +337,14 @@ class Supervisor:
             stream.stop()
         if managed.started_at and time.monotonic() - managed.started_at > WELL_SECONDS:
             managed.restarts = 0
-        pause_s = pause_seconds(managed.restarts)
+        pause_s = pause_seconds(managed.restarts, self.pace.first_pause_s)
         managed.running, managed.started_at = [], 0.0
         managed.stuck.clear()
         is_known = managed.target_since is not None and reason == managed.last_error
         managed.last_error, managed.error_at = reason, time.time()
         managed.restarts += 1
         if managed.target_since is not None:
-            pause_s = TARGET_SECONDS
+            pause_s = self.pace.target_s
         managed.retry_at = time.monotonic() + pause_s
         managed.ended = managed.once
         if is_known:
@@ -410,7 +388,7 @@ class Supervisor:
                 self._tell(managed, "goes on", name)
             stand.is_told = False
             return
-        if name in managed.stuck and now - managed.looked_at < LOOK_SECONDS:
+        if name in managed.stuck and now - managed.looked_at < self.pace.look_s:
             return
         managed.looked_at = now
         managed.stuck[name] = hide(self._standing(managed, pulse.message, seconds, lag), managed.spec.secrets)
@@ -424,7 +402,7 @@ class Supervisor:
         trigger = None if query is None else query.output.trigger or managed.spec.trigger
         given = {n.lower(): v for source in managed.spec.sources for n, v in source.options.items()}
         held_back = delay_seconds(given) if "minoffsetspertrigger" in given else 0.0
-        return PATIENCE_SECONDS + held_back + (duration_seconds(trigger) if trigger else 0.0)
+        return self.pace.patience_s + held_back + (duration_seconds(trigger) if trigger else 0.0)
 
     def _standing(self, managed: Managed, doing: str, seconds: float, lag: int | None) -> str:
         """A line about a query that stands still: since when, what waits, what Spark does and what it logged."""
@@ -450,7 +428,11 @@ class Supervisor:
         if silent > SILENT_SECONDS and not self._closing.is_set():
             return f"Spark's Java process has not answered for {duration_text(silent)}"
         begun = managed.begun_at
-        if begun is not None and managed.state == "starting" and time.monotonic() - begun > PATIENCE_SECONDS:
+        if (
+            begun is not None
+            and managed.state == "starting"
+            and time.monotonic() - begun > self.pace.patience_s
+        ):
             return f"has been starting for {duration_text(time.monotonic() - begun)}"
         feeds = managed.feeds
         if feeds is not None and (trouble := feeds.trouble()) is not None:
