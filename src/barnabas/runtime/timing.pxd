@@ -6,7 +6,6 @@ from libc.stdint cimport int64_t
 cdef enum:
     BUCKETS = 256
 
-cdef int64_t clock_us() noexcept nogil
 
 cdef class Histogram:
     cdef int64_t _counts[BUCKETS]
@@ -23,6 +22,7 @@ cdef class RequestStats:
     cdef int64_t _counted
     cdef object _times
     cdef bint _waits
+    cpdef int64_t begin_quick(self) noexcept
     cdef int64_t next_weight(self) noexcept
     cpdef Timing quick(
         self, int64_t begun_us, int64_t requests, int version, int64_t size_bytes, topics=*

@@ -3,19 +3,28 @@
 
 Every request is counted. The parts of its time are Kafka's (`RequestMetrics`): waiting to be handled, work of the handler,
 waiting for something else (followers, records, other members), and the answer's way to the socket. On the fast paths of
-produce and fetch, on which a request takes a few microseconds, the handler's time of each is measured, and the other parts
-of one request in eight, which counts eightfold.
+produce and fetch, on which a request takes a few microseconds, the time of one request in eight is measured, which counts
+eightfold; a clock that costs nothing, and is right within some milliseconds, looks whether one of the others was slow.
 """
 
 from collections import deque
 
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, clockid_t, timespec
 
 from barnabas.runtime.slow import SLOW_US as SLOW_US_, WAITING_APIS, SlowRequest, topics_of
 
 cdef extern from *:
+    """
+    #include <time.h>
+    #ifdef CLOCK_MONOTONIC_COARSE
+    #define CHEAP_CLOCK CLOCK_MONOTONIC_COARSE
+    #else
+    #define CHEAP_CLOCK CLOCK_MONOTONIC
+    #endif
+    """
+    const clockid_t CHEAP_CLOCK
     int __builtin_clzll(unsigned long long value) nogil
 
 cdef enum:
@@ -30,11 +39,15 @@ cdef double TOLERANCE = 1e-6     # of sums of ages
 cdef int64_t SLOW_US = SLOW_US_
 
 
+cdef inline int64_t read_clock(clockid_t clock) noexcept nogil:
+    cdef timespec now
+    clock_gettime(clock, &now)
+    return <int64_t>now.tv_sec * 1000000 + now.tv_nsec // 1000
+
+
 cdef int64_t clock_us() noexcept nogil:
     """The monotonic clock, in µs."""
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return <int64_t>now.tv_sec * 1000000 + now.tv_nsec // 1000
+    return read_clock(CLOCK_MONOTONIC)
 
 
 def now_us():
@@ -206,24 +219,31 @@ cdef class RequestStats:
         """An answer has this error."""
         self.errors[error] = self.errors.get(error, 0) + 1
 
+    cpdef int64_t begin_quick(self) noexcept:
+        """Requests are about to be tried on a fast path. Returns `begun_us` of `quick`, if they are answered there."""
+        return read_clock(CLOCK_MONOTONIC if self.next_weight() else CHEAP_CLOCK)
+
     cdef int64_t next_weight(self) noexcept:
-        """For how many requests the one at hand is measured in full; 0: it is not."""
-        self._counted += 1
-        if self._counted <= SAMPLED_FROM:
+        """For how many requests the next one is measured; 0: it is not."""
+        cdef int64_t number = self._counted + 1
+        if number <= SAMPLED_FROM:
             return 1
-        return 0 if self._counted & (SAMPLE - 1) else SAMPLE
+        return 0 if number & (SAMPLE - 1) else SAMPLE
 
     cpdef Timing quick(
         self, int64_t begun_us, int64_t requests, int version, int64_t size_bytes, topics=None
     ):
         """Requests that have just been answered on a fast path, `requests` of them in one go, with `size_bytes` in all.
         Returns what the connection should note until they are sent, or None."""
-        cdef int64_t now = clock_us(), weight = self.next_weight(), each = (now - begun_us) // requests
+        cdef int64_t weight = self.next_weight()
+        cdef int64_t now = read_clock(CLOCK_MONOTONIC if weight else CHEAP_CLOCK)
         cdef Timing timing
+        self._counted += 1
         self._versions[version & 63] += requests
-        self.local.add(each, requests)
         self.size.add(size_bytes // requests, requests)
-        if weight == 0 and now - begun_us < SLOW_US:
+        if weight:
+            self.local.add((now - begun_us) // requests, weight * requests)
+        elif now - begun_us < SLOW_US:
             return None
         timing = Timing.__new__(Timing)
         timing.stats = self

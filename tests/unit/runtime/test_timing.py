@@ -86,11 +86,22 @@ def test_the_parts_of_a_request_make_its_total() -> None:
 def test_requests_of_a_fast_path_are_all_counted_and_some_are_measured_for_the_others() -> None:
     stats = RequestTimes().of("Produce")
     for _ in range(1000):
-        timing = stats.quick(now_us(), 3, 8, 30)
+        timing = stats.quick(stats.begin_quick(), 3, 8, 30)
         if timing is not None:
             settle([timing], SENDER)
-    assert stats.requests == stats.local.count == stats.size.count == 3000
-    assert stats.total.count == pytest.approx(3000, abs=3 * 8)
+    assert stats.requests == stats.size.count == 3000
+    assert stats.total.count == stats.local.count == pytest.approx(3000, abs=3 * 8)
+
+
+def test_every_slow_request_of_a_fast_path_is_kept() -> None:
+    times = RequestTimes()
+    stats = times.of("Produce")
+    for _ in range(100):
+        timing = stats.quick(stats.begin_quick() - SLOW_US, 1, 8, 30, ("orders",))
+        assert timing is not None
+        settle([timing], SENDER)
+    assert len(times.slow) == 100
+    assert stats.total.count == pytest.approx(100, abs=8)
 
 
 def test_slow_requests_are_kept_with_their_topics_but_not_those_that_wait_on_purpose() -> None:

@@ -22,7 +22,6 @@ from barnabas.broker.api.handlers.records.fetch import (
 )
 from barnabas.cores.fetch import FINAL_EPOCH, FetchPartition
 from barnabas.runtime.slow import topics_of
-from barnabas.runtime.timing import now_us
 from barnabas.storage.files import FileSlice
 from barnabas.wire.header import REQUEST_FLEXIBLE_FROM, encode_request, encode_response
 from barnabas.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -128,7 +127,7 @@ class FetchLane:
 
     def take(self, services: Services, connection: Connection, offset: int, correlation_id: int) -> bool:
         """Answer a fetch from `offset`; False leaves it to the general path."""
-        begun_us = now_us()
+        begun_us = services.consumer_fetches.begin_quick()
         asked = self._asked
         asked.fetch_offset = offset
         partition, error = find_partition(services, asked, zstd=self._zstd)

@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from barnabas.broker.partitions.plain_append cimport PartitionState
 from barnabas.cores.partition_offsets cimport PartitionOffsets
-from barnabas.runtime.timing cimport RequestStats, Timing, clock_us
+from barnabas.runtime.timing cimport RequestStats, Timing
 from barnabas.wire.big_endian cimport big16, big32
 from barnabas.wire.produce_shape cimport ProduceShape
 
@@ -42,7 +42,7 @@ cdef class PlainLane:
         """
         cdef Py_buffer view
         cdef Py_ssize_t position = 0, bytes_max = connection.frame_bytes_max
-        cdef int64_t size, begun_us = clock_us()
+        cdef int64_t size, begun_us = stats.begin_quick()
         cdef list answers = []
         cdef Timing timing
         PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
