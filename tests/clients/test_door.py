@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from barnabas.cores.znode_layout import uuid_text
 from barnabas.records.batch import ATTRIBUTES_POS, CRC_POS, HEADER_BYTES, Record, build_batch
 from barnabas.records.checksum import crc32c
 from barnabas.records.compression import Codec
@@ -29,6 +28,7 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from barnabas.wire.uuids import uuid_text
 from tests.clients.drivers import Confluent, Message
 from tests.support.admin import create_topic
 from tests.support.process import BrokerProcess

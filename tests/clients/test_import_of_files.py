@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from barnabas.broker.importing.kraft import read
-from barnabas.cores.znode_layout import uuid_text
 from barnabas.testing import Broker
+from barnabas.wire.uuids import uuid_text
 from tests.clients.cli_support import Cli
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "kafka" / "4.1.1-kraft.tar.gz"

@@ -288,7 +288,7 @@ class ClusterImage:
             self.deleting.discard(parts[2])
             self.marks.pop(parts[2], None)
         elif parts[:2] == ["admin", "deleted_topics"] and len(parts) == 3:
-            self.bin.pop(layout.parse_uuid_text(parts[2]), None)
+            self.bin.pop(layout.topic_id_of(parts[2]), None)
         elif path == layout.REASSIGN_PARTITIONS:
             self.moves_asked, self.moves_asked_version = {}, -1
         elif path == layout.PREFERRED_REPLICA_ELECTION:

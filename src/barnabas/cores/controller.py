@@ -23,6 +23,7 @@ from barnabas.cores.cluster_image import NO_LEADER, ClusterImage, PartitionImage
 from barnabas.cores.znode_layout import PartitionState
 from barnabas.cores.znode_ops import Check, Create, Delete, LazyOps, Op, Ops, Set
 from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.uuids import uuid_text
 
 __all__ = ["ClusterImage", "PartitionImage", "TopicImage"]
 
@@ -334,9 +335,7 @@ def require_binned(image: ClusterImage, topic_id: UUID) -> topic_bin.BinnedTopic
     """The topic in the bin. Raises ApiError UNKNOWN_TOPIC_ID."""
     found = image.bin.get(topic_id)
     if found is None:
-        raise ApiError(
-            ErrorCode.UNKNOWN_TOPIC_ID, f"no deleted topic has the id {layout.uuid_text(topic_id)}"
-        )
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no deleted topic has the id {uuid_text(topic_id)}")
     return found
 
 

@@ -20,6 +20,7 @@ from uuid import UUID
 
 from barnabas.cores import znode_layout as layout
 from barnabas.cores.znode_layout import BadPayload
+from barnabas.wire.uuids import uuid_text
 
 Replicas = tuple[int, ...]
 
@@ -59,7 +60,7 @@ def encode_mark(mark: Mark) -> bytes:
         {
             "version": 1,
             "bin": {
-                "topic_id": layout.uuid_text(mark.topic_id),
+                "topic_id": uuid_text(mark.topic_id),
                 "deleted_ms": mark.deleted_ms,
                 "until_ms": mark.until_ms,
             },
@@ -75,7 +76,7 @@ def decode_mark(path: str, data: bytes) -> Mark | None:
         found = json.loads(data).get("bin")
         if found is None:
             return None
-        topic_id = layout.parse_uuid_text(found["topic_id"])
+        topic_id = layout.topic_id_of(found["topic_id"])
         return Mark(topic_id, int(found["deleted_ms"]), int(found["until_ms"]))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadPayload(f"{path}: {error!r}") from None
@@ -102,7 +103,7 @@ def encode_binned(topic: BinnedTopic) -> bytes:
 
 def decode_binned(path: str, data: bytes) -> BinnedTopic:
     """The topic in a payload. Raises BadPayload."""
-    topic_id = layout.parse_uuid_text(path.rpartition("/")[2])
+    topic_id = layout.topic_id_of(path.rpartition("/")[2])
     try:
         value = json.loads(data)
         replicas: dict[int, Replicas] = {}

@@ -7,7 +7,6 @@ Source: Kafka 3.9's ZkData.scala.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from barnabas.cores import acl, tokens
+from barnabas.wire.uuids import parse_uuid_text, uuid_text
 
 BROKER_IDS: Final = "/brokers/ids"
 INCARNATIONS: Final = "/brokers/incarnations"
@@ -179,17 +179,12 @@ def unsanitize(name: str) -> str:
     return raw.decode()
 
 
-def uuid_text(value: UUID) -> str:
-    """A topic or cluster id as Kafka writes it: 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
-
-
-def parse_uuid_text(text: str) -> UUID:
-    """The id that `uuid_text` wrote. Raises BadPayload."""
+def topic_id_of(text: str) -> UUID:
+    """The id of a topic in a node's name or payload. Raises BadPayload."""
     try:
-        return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+        return parse_uuid_text(text)
     except ValueError as error:
-        raise BadPayload(f"{text!r} is not an id of 22 base64 characters: {error}") from None
+        raise BadPayload(str(error)) from None
 
 
 def _dump(value: Mapping[str, Any]) -> bytes:
@@ -324,7 +319,7 @@ def decode_assignment(topic: str, data: bytes) -> Assignment:
         rows = value.get(key) or {}
         return {int(partition): tuple(map(int, brokers)) for partition, brokers in rows.items()}
 
-    topic_id = parse_uuid_text(value["topic_id"]) if value.get("topic_id") else UUID(int=0)
+    topic_id = topic_id_of(value["topic_id"]) if value.get("topic_id") else UUID(int=0)
     try:
         return Assignment(
             topic_id, replicas("partitions"), replicas("adding_replicas"), replicas("removing_replicas")

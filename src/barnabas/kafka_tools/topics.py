@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from typing import Final
-from uuid import UUID
 
 from barnabas.admin import Admin, Config, ConfigKind, ConfigResource, NewTopic, Partition, Topic
 from barnabas.client.errors import ClientError
@@ -14,6 +12,7 @@ from barnabas.kafka_tools.matching import topic_pattern
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.uuids import uuid_text
 
 ACTIONS: Final = ("create", "delete", "alter", "describe", "list")
 
@@ -94,7 +93,7 @@ def matching(admin: Admin, parsed: Parsed) -> list[Topic]:
     topics = list(admin.topics.list(internal="exclude-internal" not in parsed).values())
     wanted_id = parsed.get("topic-id")
     if wanted_id:
-        topics = [topic for topic in topics if topic.id and id_text(topic.id) == wanted_id]
+        topics = [topic for topic in topics if topic.id and uuid_text(topic.id) == wanted_id]
         if not topics and "if-exists" not in parsed:
             raise ToolError(f"TopicId '{wanted_id}' does not exist as expected")
     pattern = parsed.get("topic")
@@ -238,7 +237,7 @@ def topic_configs(admin: Admin, names: Sequence[str]) -> dict[str, Mapping[str, 
 def print_topic(topic: Topic, configs: Mapping[str, str | None]) -> None:
     """The line of a topic."""
     overrides = ",".join(f"{name}={value}" for name, value in configs.items())
-    known = f"TopicId: {id_text(topic.id)}\t" if topic.id else ""
+    known = f"TopicId: {uuid_text(topic.id)}\t" if topic.id else ""
     print(
         f"Topic: {topic.name}\t{known}PartitionCount: {len(topic.partitions)}\t"
         f"ReplicationFactor: {topic.replication}\tConfigs: {overrides}"
@@ -264,8 +263,3 @@ def is_wanted(part: Partition, only: set[str], minimum: int, live: set[int]) -> 
         "unavailable-partitions": part.leader not in live,
     }
     return not only or any(kinds.get(name, False) for name in only)
-
-
-def id_text(topic_id: UUID) -> str:
-    """A topic id as Kafka writes it: 22 letters of URL-safe base64."""
-    return base64.urlsafe_b64encode(topic_id.bytes).decode("ascii").rstrip("=")

@@ -8,8 +8,6 @@ log-start-offset-checkpoint, cleaner-offset-checkpoint. Per partition: leader-ep
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
 import uuid
 from collections.abc import Mapping
@@ -19,6 +17,7 @@ from typing import Final, NamedTuple
 from barnabas.records.units import LeaderEpoch, Offset
 from barnabas.storage.errors import CorruptCheckpoint
 from barnabas.storage.files import write_atomically
+from barnabas.wire.uuids import parse_uuid_text, uuid_text
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
@@ -118,19 +117,6 @@ def _write_lines(path: str, lines: list[str], *, sync: bool) -> None:
 # ------------------------------------------------------------------------------------- partition.metadata
 
 
-def encode_uuid(value: uuid.UUID) -> str:
-    """An id in Kafka's format: URL-safe base64 without padding, 22 characters."""
-    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
-
-
-def decode_uuid(text: str) -> uuid.UUID:
-    """The id that `encode_uuid` wrote. Raises ValueError."""
-    try:
-        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    except (binascii.Error, ValueError):
-        raise ValueError(f"{text!r} is not an id in base64") from None
-
-
 def read_topic_id(folder: str) -> uuid.UUID | None:
     """The topic's id from partition.metadata, None without the file. Raises CorruptCheckpoint."""
     path = os.path.join(folder, PARTITION_METADATA)
@@ -139,14 +125,14 @@ def read_topic_id(folder: str) -> uuid.UUID | None:
     except FileNotFoundError:
         return None
     try:
-        return decode_uuid(values["topic_id"])
+        return parse_uuid_text(values["topic_id"])
     except (KeyError, ValueError) as error:
         raise CorruptCheckpoint(f"{path} has no topic_id: {error}") from None
 
 
 def write_topic_id(folder: str, topic_id: uuid.UUID, *, sync: bool = True) -> None:
     """Write partition.metadata. Raises OSError."""
-    text = f"version: 0\ntopic_id: {encode_uuid(topic_id)}\n"
+    text = f"version: 0\ntopic_id: {uuid_text(topic_id)}\n"
     write_atomically(os.path.join(folder, PARTITION_METADATA), text.encode(), sync=sync)
 
 
@@ -200,7 +186,7 @@ def read_meta(log_dir: str) -> MetaProperties | None:
         return MetaProperties(
             cluster_id=values.get("cluster.id"),
             node_id=None if node is None else int(node),
-            directory_id=None if directory is None else decode_uuid(directory),
+            directory_id=None if directory is None else parse_uuid_text(directory),
             version=version,
         )
     except ValueError as error:
@@ -215,5 +201,5 @@ def write_meta(log_dir: str, meta: MetaProperties) -> None:
     if meta.node_id is not None:
         lines.append(f"{'node.id' if meta.version else 'broker.id'}={meta.node_id}")
     if meta.directory_id is not None:
-        lines.append(f"directory.id={encode_uuid(meta.directory_id)}")
+        lines.append(f"directory.id={uuid_text(meta.directory_id)}")
     write_atomically(os.path.join(log_dir, META_PROPERTIES), ("\n".join(lines) + "\n").encode())

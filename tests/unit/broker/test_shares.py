@@ -12,7 +12,6 @@ from barnabas.broker.api.handlers.groups import find_coordinator
 from barnabas.broker.api.handlers.records import delete_records
 from barnabas.broker.coordinators.shares.fetching import ShareReading
 from barnabas.cores.group.share.state import ShareKey
-from barnabas.cores.znode_layout import uuid_text
 from barnabas.records.control import build_marker
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.delete_records import (
@@ -21,6 +20,7 @@ from barnabas.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.wire.uuids import uuid_text
 from tests.unit.broker.share_stage import (
     ACCEPT,
     GROUP,

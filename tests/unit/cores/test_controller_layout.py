@@ -18,6 +18,7 @@ from barnabas.cores.znode_layout import (
     PartitionState,
     ProducerIdBlock,
 )
+from barnabas.wire.uuids import uuid_text
 
 TOPIC_ID = uuid.UUID("01234567-89ab-cdef-0123-456789abcdef")
 
@@ -117,7 +118,7 @@ def test_names_become_path_parts_and_names_again(name) -> None:
 
 @given(st.uuids())
 def test_ids_round_trip(value) -> None:
-    assert layout.parse_uuid_text(layout.uuid_text(value)) == value
+    assert layout.topic_id_of(uuid_text(value)) == value
 
 
 @given(st.dictionaries(st.tuples(st.text(min_size=1), ids), replicas))
@@ -146,4 +147,4 @@ def test_other_payloads_round_trip() -> None:
     block = ProducerIdBlock(1, 1000, 1999)
     assert layout.decode_producer_id_block(layout.encode_producer_id_block(block)) == block
     with pytest.raises(BadPayload, match="not an id"):
-        layout.parse_uuid_text("?")
+        layout.topic_id_of("?")

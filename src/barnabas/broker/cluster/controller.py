@@ -46,11 +46,11 @@ from barnabas.cores.znode_layout import (
     Broker,
     Endpoint,
     state_of_path,
-    uuid_text,
 )
 from barnabas.cores.znode_ops import Check, Op, Set, chunks
 from barnabas.runtime.garbage import lasting_objects
 from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
     from barnabas.broker.partitions.registry import Partitions

@@ -13,6 +13,7 @@ from barnabas.cores import tokens as core
 from barnabas.cores.tokens import Lifetimes, Token
 from barnabas.cores.znode_ops import Op
 from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
     from barnabas.broker.cluster.controller import Controller
@@ -58,7 +59,7 @@ class Tokens:
     async def create(self, owner: str, requester: str, renewers: tuple[str, ...], wanted_ms: int) -> Token:
         """Issue a token. Raises ApiError."""
         self.require_secret()
-        token_id = base64.urlsafe_b64encode(self._entropy.uuid().bytes).decode().rstrip("=")
+        token_id = uuid_text(self._entropy.uuid())
         now_ms = self._clock.now_ms()
         token = core.new_token(token_id, owner, requester, renewers, wanted_ms, now_ms, self._lifetimes)
         await self._change(token_id, lambda: token)

@@ -32,6 +32,7 @@ from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import MetaProperties, TopicPartition
 from barnabas.storage.errors import CorruptCheckpoint, LogDirLocked, StorageError
 from barnabas.storage.log_dir import CLEAN_SHUTDOWN_FILE, LogDir, parse_folder_name
+from barnabas.wire.uuids import uuid_text
 
 OFFSET_FILES: Final = (
     checkpoints.RECOVERY_POINTS,
@@ -170,7 +171,7 @@ def _cluster_of(sources: Sequence[Source], metadata: Metadata) -> str:
     known = {source.cluster_id for source in sources if source.cluster_id}
     if len(known) > 1:
         raise CannotImport(f"the log dirs are of several clusters: {', '.join(sorted(known))}")
-    return known.pop() if known else layout.uuid_text(uuid.uuid4())
+    return known.pop() if known else uuid_text(uuid.uuid4())
 
 
 def _choose(sources: Sequence[Source], metadata: Metadata) -> dict[TopicPartition, Source]:

@@ -16,7 +16,6 @@ from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.options import ClientOptions
 from barnabas.config import broker_replication
 from barnabas.cores.links import PAUSED, PROMOTED, Ends, LinkedTopic, LinkSpec
-from barnabas.cores.znode_layout import uuid_text
 from barnabas.records.message_set import UnsupportedCodec
 from barnabas.records.units import LeaderEpoch
 from barnabas.wire.errors import ErrorCode
@@ -27,6 +26,7 @@ from barnabas.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from barnabas.wire.messages.metadata import MetadataRequest
+from barnabas.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
     from barnabas.broker.partitions.partition import Partition

@@ -12,8 +12,8 @@ from barnabas.client.errors import BrokerError, UnsupportedByBroker
 from barnabas.config.topic_options import TOPIC
 from barnabas.cores.acl import ResourceType
 from barnabas.cores.links import LinkedTopic, link_of, linked_topics
-from barnabas.cores.znode_layout import uuid_text
 from barnabas.wire.errors import ApiError, ErrorCode
+from barnabas.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

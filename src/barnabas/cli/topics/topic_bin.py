@@ -13,12 +13,12 @@ import typer
 from barnabas.admin import Admin, DeletedTopic
 from barnabas.cli.topics.topic import app
 from barnabas.client.errors import UnsupportedByBroker
-from barnabas.cores.znode_layout import BadPayload, parse_uuid_text, uuid_text
 from barnabas.terminal.administering import administer
 from barnabas.terminal.errors import EXIT_OK, CliError
 from barnabas.terminal.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.terminal.output import print_json, print_table, size_text, summarize
 from barnabas.terminal.runner import example
+from barnabas.wire.uuids import parse_uuid_text, uuid_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,7 +135,7 @@ def id_of(text: str) -> UUID | None:
     """The id that a text is; None if it is none."""
     try:
         return parse_uuid_text(text) if len(text) == 22 else UUID(text)
-    except (BadPayload, ValueError):
+    except ValueError:
         return None
 
 

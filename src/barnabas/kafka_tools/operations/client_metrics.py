@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import uuid
 from collections.abc import Sequence
 from typing import Final
@@ -12,6 +11,7 @@ from barnabas.kafka_tools import configs
 from barnabas.kafka_tools.common import checked, connect, parse
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.terminal.errors import EXIT_OK
+from barnabas.wire.uuids import uuid_text
 
 KIND: Final = "client-metrics"
 ACTIONS: Final = ("alter", "delete", "describe", "list")
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     elif "delete" in parsed:
         delete(admin, parsed.text("name"))
     else:
-        alter(admin, parsed, name or base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
+        alter(admin, parsed, name or uuid_text(uuid.uuid4()))
     return EXIT_OK
 
 

@@ -94,9 +94,9 @@ def replicas_text(quorum: Quorum, replicas: Sequence[QuorumReplica]) -> str:
 
 def directory_text(replica: QuorumReplica) -> str:
     """A directory id as Kafka writes ids."""
-    from barnabas.storage.checkpoints import encode_uuid
+    from barnabas.wire.uuids import uuid_text
 
-    return encode_uuid(replica.directory_id or UUID(int=0))
+    return uuid_text(replica.directory_id or UUID(int=0))
 
 
 def print_replication(quorum: Quorum, human: bool) -> None:

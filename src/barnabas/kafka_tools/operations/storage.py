@@ -6,7 +6,6 @@ and makes scripts work that were written for Kafka.
 
 from __future__ import annotations
 
-import base64
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from barnabas.kafka_tools.operations.features import LATEST, MAPPING_CHOICES, pr
 from barnabas.kafka_tools.operations.shared import need, subcommand
 from barnabas.kafka_tools.parser import Opt, Parsed, Tool
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
+from barnabas.wire.uuids import uuid_text
 
 PROGRAM: Final = "kafka-storage"
 DEFAULT_DIR: Final = "/tmp/kafka-logs"
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     parsed = parse(TOOL, arguments)
     command = subcommand(PROGRAM, CHOICES, parsed)
     if command == "random-uuid":
-        print(base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
+        print(uuid_text(uuid.uuid4()))
         return EXIT_OK
     if command in MAPPING_CHOICES:
         return print_mapping(command, parsed, PROGRAM)
@@ -96,7 +96,7 @@ def info(names: Sequence[str]) -> int:
         print("".join(f"  {name}\n" for name in formatted))
     if metas:
         meta = metas[-1]
-        directory = checkpoints.encode_uuid(meta.directory_id) if meta.directory_id else ""
+        directory = uuid_text(meta.directory_id) if meta.directory_id else ""
         print(
             f"Found metadata: {{cluster.id={meta.cluster_id}, directory.id={directory}, node.id={meta.node_id}, "
             "version=1}\n"

@@ -18,6 +18,7 @@ from barnabas.wire.records_schemas.group_log import GROUP_RECORDS, GroupMetadata
 from barnabas.wire.records_schemas.share_state import SHARE_STATE_RECORDS
 from barnabas.wire.records_schemas.transaction_log import TRANSACTION_RECORDS
 from barnabas.wire.schema import Data, Struct
+from barnabas.wire.uuids import uuid_text
 
 INTERNAL_TOPICS: Final[Mapping[str, RecordTypes]] = {
     "__consumer_offsets": GROUP_RECORDS,
@@ -47,7 +48,7 @@ def _value_json(value: Any, version: int) -> Any:
     if isinstance(value, list):
         return [_value_json(element, version) for element in value]
     if isinstance(value, UUID):
-        return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+        return uuid_text(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return base64.b64encode(bytes(value)).decode()
     return value

@@ -13,7 +13,7 @@ from barnabas.console.rendering import encoded
 from barnabas.console.roles import Role, require
 from barnabas.console.said import Refused, said
 from barnabas.console.site import Action, Data, Page
-from barnabas.cores.znode_layout import uuid_text
+from barnabas.wire.uuids import uuid_text
 
 
 async def read(ask: Ask) -> Data:

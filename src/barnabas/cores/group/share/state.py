@@ -23,11 +23,11 @@ from barnabas.cores.decision import (
     refusal_of,
 )
 from barnabas.cores.group.share.partition import Delivery, StateBatch
-from barnabas.cores.znode_layout import parse_uuid_text, uuid_text
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.primitives import WireError
 from barnabas.wire.records_schemas import share_state as schemas
 from barnabas.wire.schema import Data
+from barnabas.wire.uuids import parse_uuid_text, uuid_text
 
 UPDATES_PER_SNAPSHOT: Final = 500
 NO_START_OFFSET: Final = -1
