@@ -25,7 +25,14 @@ TOPICS = [f"topic-{number}" for number in range(8)]
 
 def open_transaction(bootstrap: str, topic: str) -> Producer:
     """A committed record, and one in a transaction that never ends."""
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"pays-{topic}", "log_level": 0})
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": f"pays-{topic}",
+            "transaction.timeout.ms": 800_000,  # the source does not end it either
+            "log_level": 0,
+        }
+    )
     producer.init_transactions(60)
     for value in ("kept", "open"):
         producer.begin_transaction()
@@ -127,7 +134,7 @@ def test_a_promotion_goes_on_when_leaders_change_meanwhile(
     tmp_path: Path, own_zookeeper: ZooKeeperServer, seed: int
 ) -> None:
     chance = random.Random(seed)
-    cluster = Cluster(tmp_path / "target", own_zookeeper, options={"min.insync.replicas": "1"})
+    cluster = Cluster(tmp_path, own_zookeeper, options={"min.insync.replicas": "1"})
     with Broker() as source:
         clients = AdminClient({"bootstrap.servers": source.bootstrap})
         new = [NewTopic(name, 1, 1, config={"retention.ms": "-1"}) for name in TOPICS]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError
@@ -19,7 +21,10 @@ from barnabas.connect.mirror.naming import IdentityPolicy, Policy
 from barnabas.connect.mirror.options import start_ms
 from barnabas.connect.mirror.source import MirrorSource
 from barnabas.connect.mirror.syncs import SYNCS_MAX, TOO_OLD, SyncRule, SyncStore, is_newer
-from barnabas.connect.worker.planning import load
+from barnabas.connect.worker.formats import TaskId
+from barnabas.connect.worker.planning import PARTITIONS, load
+from barnabas.connect.worker.services import Services
+from barnabas.connect.worker.source import SourceTask
 
 TWO = {
     "clusters": "east, west",
@@ -223,6 +228,31 @@ def test_wrong_values_are_refused(change: dict[str, str], said: str) -> None:
         flow_of(**change)
 
 
+def test_a_converter_that_is_not_there_is_refused() -> None:
+    (flow,) = MirrorMakerFile(
+        TWO | {"emit.heartbeats.enabled": "false", "source.value.converter": "no.Such"}
+    ).flows()
+    config = load(flow.worker, flow.worker.first["MirrorSourceConnector"]).config
+    (wrong,) = MirrorSource.check(config).items()
+    assert wrong[0] == "source.value.converter"
+    assert wrong[1].startswith("Class no.Such could not be found; there are AvroConverter, ")
+
+
+def test_a_task_that_cannot_start_says_why() -> None:
+    (flow,) = MirrorMakerFile(
+        TWO | {"emit.heartbeats.enabled": "false", "source.value.converter": "no.Such"}
+    ).flows()
+    place = {"cluster": "east", "topic": "orders", "partition": 0}
+    texts = {**flow.worker.first["MirrorSourceConnector"], PARTITIONS: json.dumps([place])}
+    logs = SimpleNamespace(read_to_end=lambda topics: None)
+    services = SimpleNamespace(options=flow.worker, counts={}, measured={}, logs=logs, admin=None)
+    task = SourceTask(
+        cast(Services, services), TaskId("copies", 0), load(flow.worker, texts), threading.Event()
+    )
+    with pytest.raises(OptionError, match="could not be found; there are"):
+        task.run(lambda: None)
+
+
 def test_offsets_that_a_user_sets_are_those_of_a_partition() -> None:
     place = {"cluster": "east", "topic": "t", "partition": 0}
     MirrorSource.check_offsets({}, [(place, {"offset": 3}), (place, None)])
@@ -237,16 +267,16 @@ def test_offsets_that_a_user_sets_are_those_of_a_partition() -> None:
 
 
 def test_converters_and_transforms_are_of_copied_records_alone() -> None:
-    json = "org.apache.kafka.connect.json.JsonConverter"
+    converter = "org.apache.kafka.connect.json.JsonConverter"
     texts = TWO | {
-        "value.converter": json,
-        "east->west.source.value.converter": json,
+        "value.converter": converter,
+        "east->west.source.value.converter": converter,
         "east->west.source.value.converter.schemas.enable": "false",
         "transforms": "mask",
     }
     (flow, _) = MirrorMakerFile(texts).flows()
     source, beats, points = flow.worker.first.values()
-    assert source["source.value.converter"] == source["value.converter"] == json
+    assert source["source.value.converter"] == source["value.converter"] == converter
     assert (source["source.value.converter.schemas.enable"], source["transforms"]) == ("false", "mask")
     assert not {"value.converter", "transforms", "source.value.converter"} & ({*beats} | {*points})
     assert MirrorMakerFile(texts).unknown() == []

@@ -94,7 +94,13 @@ class MirrorSource(SourceConnector):
     @classmethod
     def check(cls, config: Config) -> Mapping[str, str]:
         """See Connector."""
-        return check_flow(config)
+        wrong = check_flow(config)
+        for part in ("key", "value"):
+            try:
+                _reader(config, part)
+            except ConnectError as error:
+                wrong[f"source.{part}.converter"] = str(error)
+        return wrong
 
     def start(self, config: Config, context: SourceContext) -> None:
         """See SourceConnector."""

@@ -112,7 +112,7 @@ class SourceTask:
             self._loop(connector)
         finally:
             # Another run of the task may have begun, if this one was late.
-            if services.measured.get(self._task) is samples:
+            if samples is not None and services.measured.get(self._task) is samples:
                 del services.measured[self._task]
             self._abort()
             connector.stop()
