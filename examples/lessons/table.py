@@ -31,9 +31,9 @@ PRINTED_HEAD: Final = """
 
 The guide and the course of 2018 print whole programs. `tests/lessons/test_printed.py` takes each from its document (which is
 not part of this repository; the test is skipped where it is missing), compiles it against a client of its time (Kafka's
-client 2.8.2 and 0.10.2.2 for Java, Shopify's sarama 1.38, Confluent's client 1.9 for Go, kafka-python, Debian's librdkafka
-2.0), and runs it against a broker, whose address replaces the printed one. No other change is made where the state is
-*runs*; *mended* programs do not compile or do not work as printed, and the last column says why.
+client 2.8.2 and 0.10.2.2 for Java, Flink 1.6.1, Shopify's sarama 1.38, Confluent's client 1.9 for Go, kafka-python, Debian's
+librdkafka 2.0), and runs it against a broker, whose address replaces the printed one. No other change is made where the
+state is *runs*; *mended* programs do not compile or do not work as printed, and the last column says why.
 `examples/lessons/printed.toml` has each change.
 
 | program | document | language | state | what the print lacks |
@@ -47,8 +47,8 @@ Other programs of the documents:
 * The course's programs in Avro need `io.confluent:kafka-avro-serializer`, which is not on Maven Central; [the phone
   book](../examples/lessons/phone_book) does the same with Confluent's client for Python. Its stock prices are printed in
   pieces without imports; they run from [our own text](../tests/lessons/java/StockPrices.java).
-* The guide's programs for Flink, Storm and Spark name versions for Java 8 and Scala 2.11. The same sources and sinks run in
-  later versions: [works-with.md](works-with.md).
+* The guide's programs for Spark are in Scala 2.11 and name Spark 2.1, which needs Java 8; later versions of Spark are in
+  [works-with.md](works-with.md). Its programs in Avro need Confluent's serializer, too.
 * The other snippets of the documents are parts of a function, and are in the labs above.
 """
 

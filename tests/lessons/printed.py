@@ -57,6 +57,12 @@ class Program:
     needs: tuple[str, ...] = ()
     shows: str = ""
     """A regular expression of a line that the program prints once it has done its work."""
+    fills: str = ""
+    """The topic that a program writes which prints nothing."""
+    libraries: str = ""
+    """The folder below tests whose pom.xml names what a program needs besides Kafka's client."""
+    beside: tuple[str, ...] = ()
+    """The programs whose classes it uses."""
 
 
 def _program(row: dict[str, Any]) -> Program:
@@ -70,6 +76,7 @@ def _program(row: dict[str, Any]) -> Program:
                 for line, words in row.get("swaps", {}).items()
             },
             "drops": frozenset(row.get("drops", ())),
+            "beside": tuple(row.get("beside", ())),
             "needs": tuple(row.get("needs", ())),
         }
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.clients import foreign
 from tests.frameworks.harness import running
@@ -24,6 +24,8 @@ HERE: Final = Path(__file__).parent
 POM: Final = foreign.HERE / "old" / "java" / "pom.xml"
 CLIENT: Final = {"guide": "2.8.2", "exploring": "0.10.2.2"}
 """Java's client of the time at which a document was written; the guide's settings are of 2.x."""
+OPENED: Final = ("java.lang", "java.nio", "java.util")
+"""Packages that frameworks of Java 8's time look into."""
 SHOWN_TIMEOUT_S: Final = 240
 PARTITIONS: Final = 2
 PROGRAMS: Final = programs()
@@ -32,7 +34,7 @@ PROGRAMS: Final = programs()
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_each_change_of_a_printed_program_is_said(program: Program) -> None:
     changed = bool(program.ends or program.swaps or program.drops or program.before)
-    assert changed == (program.state != "runs")
+    assert program.state == "compiles" or changed == (program.state == "mended")
     assert source(program, mended=True).strip()
 
 
@@ -45,8 +47,8 @@ def test_a_printed_program_runs(
     bootstrap = "localhost:9092"
     if program.state != "compiles":
         bootstrap = own_broker().bootstrap
-        if program.topic:
-            create_topic(bootstrap, program.topic, PARTITIONS)
+        if program.topic or program.fills:
+            create_topic(bootstrap, program.topic or program.fills, PARTITIONS)
     command = COMPILERS[program.language](program, addressed(text, bootstrap), tmp_path)
     if program.state != "compiles":
         run(program, command, bootstrap, tmp_path)
@@ -56,18 +58,34 @@ def run(program: Program, command: list[str], bootstrap: str, folder: Path) -> N
     """Until the program has shown its line, or has ended well if it shows none; its topic grows meanwhile, for those that
     begin with the newest message."""
     log = folder / "output.log"
-    if not program.shows:
+    if not program.shows and not program.fills:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SHOWN_TIMEOUT_S, check=False)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         return
-    producer = Producer({"bootstrap.servers": bootstrap})
+    producer, shown = Producer({"bootstrap.servers": bootstrap}), re.compile(program.shows)
     deadline_s = time.monotonic() + SHOWN_TIMEOUT_S
     with running(command, folder, log, {"PYTHONUNBUFFERED": "1"}):
-        while not re.search(program.shows, log.read_text(errors="replace")):
+        while not (
+            is_filled(bootstrap, program.fills)
+            if program.fills
+            else shown.search(log.read_text(errors="replace"))
+        ):
             assert time.monotonic() < deadline_s, log.read_text(errors="replace")[-3000:]
             if program.topic:
                 fill(producer, program.topic)
             time.sleep(0.5)
+
+
+def is_filled(bootstrap: str, topic: str) -> bool:
+    """Whether a topic holds a message."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "looking"})
+    try:
+        return any(
+            consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=60)[1]
+            for number in range(PARTITIONS)
+        )
+    finally:
+        consumer.close()
 
 
 def fill(producer: Producer, topic: str) -> None:
@@ -79,18 +97,32 @@ def fill(producer: Producer, topic: str) -> None:
 
 
 def java(program: Program, text: str, folder: Path) -> list[str]:
-    release, name = CLIENT[program.document], program.file
-    libraries = foreign.made(
-        f"java-libs-{release}",
-        lambda made: foreign.maven(POM, made, f"kafka-clients {release}", f"-Dkafka.version={release}"),
-    )
-    (folder / f"{name}.java").write_text(text)
+    libraries = libraries_of(program)
+    (folder / f"{program.file}.java").write_text(text)
+    for other in PROGRAMS:
+        if other.name in program.beside:
+            (folder / f"{other.file}.java").write_text(source(other, mended=True))
     flags = [f"-J{option}" for option in foreign.SHORT_JAVA]
     paths = f"{folder}:{libraries}/*"
     foreign.build(
-        [foreign.need("javac"), *flags, "-nowarn", "-cp", paths, "-d", str(folder), f"{name}.java"], folder
+        [foreign.need("javac"), *flags, "-nowarn", "-cp", paths, "-d", str(folder), f"{program.file}.java"],
+        folder,
     )
-    return [foreign.need("java"), *foreign.SHORT_JAVA, "-cp", paths, name]
+    opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED] if program.libraries else []
+    return [foreign.need("java"), *foreign.SHORT_JAVA, *opened, "-cp", paths, program.file]
+
+
+def libraries_of(program: Program) -> Path:
+    """The folder with the jars that a program needs: those that its document names, or Kafka's client of its time."""
+    if program.libraries:
+        pom = HERE.parent / program.libraries / "pom.xml"
+        name = f"{program.libraries.replace('/', '-')}-{foreign.fingerprint(pom.parent, 'pom.xml')}"
+        return foreign.made(name, lambda made: foreign.maven(pom, made, f"what {program.name} needs"))
+    release = CLIENT[program.document]
+    return foreign.made(
+        f"java-libs-{release}",
+        lambda made: foreign.maven(POM, made, f"kafka-clients {release}", f"-Dkafka.version={release}"),
+    )
 
 
 def python(program: Program, text: str, folder: Path) -> list[str]:
