@@ -211,6 +211,9 @@ def _texts() -> None:
     _add("the character of a code", STRING, f"CASE WHEN {{0}} IS NOT NULL THEN {code} END", name="CHR")
     _add("a random identifier", STRING, "uuid()", name="UUID")
     _add("the MD5 hash", STRING, "md5({0})", name="MD5")
+
+
+def _patterns() -> None:
     _add(
         "a part that matches a pattern",
         STRING,
@@ -232,6 +235,9 @@ def _texts() -> None:
         "split({0}, {1})",
         name="REGEXP_SPLIT_TO_ARRAY",
     )
+
+
+def _masks() -> None:
     _add("characters hidden: X, x, n and -", STRING, MASKED, name="MASK")
     part = "concat(mask(left({0}, {1}), 'X', 'x', 'n', '-'), substring({0}, {1} + 1))"
     _add("the first characters hidden", STRING, part, name="MASK_LEFT")
@@ -241,6 +247,9 @@ def _texts() -> None:
     _add("all but the first characters hidden", STRING, part, name="MASK_KEEP_LEFT")
     part = "concat(mask(left({0}, greatest(length({0}) - {1}, 0)), 'X', 'x', 'n', '-'), right({0}, {1}))"
     _add("all but the last characters hidden", STRING, part, name="MASK_KEEP_RIGHT")
+
+
+def _bytes() -> None:
     _add(
         "text as bytes: of 'hex', 'utf8', 'ascii' or 'base64'",
         BYTES,
@@ -253,27 +262,6 @@ def _texts() -> None:
         "CASE lower({1}) WHEN 'hex' THEN hex({0}) WHEN 'base64' THEN base64({0}) ELSE decode({0}, 'UTF-8') END",
         name="FROM_BYTES",
     )
-    _bytes()
-    for name in ["HOST", "PATH", "PROTOCOL", "QUERY"]:
-        _add(
-            f"the {name.lower()} of a URL",
-            STRING,
-            f"try_parse_url({{0}}, '{name}')",
-            name=f"URL_EXTRACT_{name}",
-        )
-    _add("the fragment of a URL", STRING, "try_parse_url({0}, 'REF')", name="URL_EXTRACT_FRAGMENT")
-    _add("a parameter of a URL", STRING, "try_parse_url({0}, 'QUERY', {1})", name="URL_EXTRACT_PARAMETER")
-    _add(
-        "the port of a URL",
-        INTEGER,
-        "try_cast(regexp_extract({0}, '^[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*:([0-9]+)', 1) as int)",
-        name="URL_EXTRACT_PORT",
-    )
-    _add("as in a URL's parameters", STRING, "url_encode({0})", name="URL_ENCODE_PARAM")
-    _add("what a URL's parameter says", STRING, "url_decode({0})", name="URL_DECODE_PARAM")
-
-
-def _bytes() -> None:
     to_bytes, from_bytes = _ALL["TO_BYTES"].variants[2], _ALL["FROM_BYTES"].variants[2]
     _add(
         "text in another encoding",
@@ -292,6 +280,26 @@ def _bytes() -> None:
         ("DOUBLE_FROM_BYTES", DOUBLE, real),
     ):
         _add("bytes as a number", kind, text, text.replace("{0}", f"({little})"), name=name)
+
+
+def _urls() -> None:
+    for name in ["HOST", "PATH", "PROTOCOL", "QUERY"]:
+        _add(
+            f"the {name.lower()} of a URL",
+            STRING,
+            f"try_parse_url({{0}}, '{name}')",
+            name=f"URL_EXTRACT_{name}",
+        )
+    _add("the fragment of a URL", STRING, "try_parse_url({0}, 'REF')", name="URL_EXTRACT_FRAGMENT")
+    _add("a parameter of a URL", STRING, "try_parse_url({0}, 'QUERY', {1})", name="URL_EXTRACT_PARAMETER")
+    _add(
+        "the port of a URL",
+        INTEGER,
+        "try_cast(regexp_extract({0}, '^[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*:([0-9]+)', 1) as int)",
+        name="URL_EXTRACT_PORT",
+    )
+    _add("as in a URL's parameters", STRING, "url_encode({0})", name="URL_ENCODE_PARAM")
+    _add("what a URL's parameter says", STRING, "url_decode({0})", name="URL_DECODE_PARAM")
 
 
 def _json() -> None:
@@ -512,7 +520,7 @@ def _aggregates() -> None:
     add("the correlation of two columns", DOUBLE, "corr({0}, {1})", name="CORRELATION")
 
 
-for _part in (_numbers, _texts, _json, _collections, _times, _aggregates):
+for _part in (_numbers, _texts, _patterns, _masks, _bytes, _urls, _json, _collections, _times, _aggregates):
     _part()
 
 _FUNCTIONS: Final = dict(sorted(_ALL.items()))

@@ -67,6 +67,10 @@ DEFAULTS: Final[Mapping[str, str]] = {
     # Deriving further conditions from a filter helps no pipeline, and its time doubles with each alias of a column:
     # Spark would never finish planning a query that outputs share.
     "spark.sql.constraintPropagation.enabled": "false",
+    # So does the time in which Spark looks for what a join by a computed field need not read. No source of a pipeline can
+    # leave it out.
+    "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
+    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
     # The number of rows is limited instead, see `queries.batch_rows`.
