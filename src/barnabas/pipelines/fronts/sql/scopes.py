@@ -30,10 +30,13 @@ class Side:
 
     @property
     def read(self) -> Relation:
-        """The relation with those columns only that the query needs."""
+        """The relation with those columns only that the query needs. If it needs none of the value, all: a record whose
+        value cannot be read is no row, also for COUNT(*)."""
         time = {self.relation.timestamp} if self.pseudo & {"ROWTIME", TIME} else set()
-        whole = self.relation.formats.value == "DELIMITED"
         needed = self.used | time
+        whole = self.relation.formats.value == "DELIMITED" or not any(
+            column.name in needed for column in self.relation.values
+        )
         kept = tuple(c for c in self.relation.columns if c.name in needed or (whole and not c.is_key))
         return replace(self.relation, columns=kept)
 
