@@ -20,6 +20,7 @@ TYPES: dict[str, Any] = {
     "STRING": types.VARCHAR,
     "BYTES": types.LargeBinary,
     "DATE": types.DATE,
+    "TIME": types.TIME,
     "TIMESTAMP": types.TIMESTAMP,
 }
 

@@ -261,6 +261,8 @@ def _value(value: Any, kind: str) -> Any:
         return datetime.datetime.fromtimestamp(value / 1000, datetime.UTC)
     if kind == "DATE" and isinstance(value, int):
         return datetime.date(1970, 1, 1) + datetime.timedelta(days=value)
+    if kind == "TIME" and isinstance(value, int):
+        return (datetime.datetime.min + datetime.timedelta(milliseconds=value)).time()
     if kind == "BYTES" and isinstance(value, str):
         return base64.b64decode(value)
     if kind.startswith("DECIMAL"):

@@ -83,6 +83,8 @@ def test_a_declaration_is_read_as_it_was_made() -> None:
     ("form", "columns", "message"),
     [
         ("PROTOBUF", "f DECIMAL(5, 2)", "which PROTOBUF does not have"),
+        ("AVRO", "s STRUCT<t TIME>", "which AVRO does not have"),
+        ("JSON_SR", "t TIME", "column T is TIME, which JSON_SR does not have"),
         ("AVRO", "`with blank` INT", "a name has letters, digits and _ only"),
     ],
 )

@@ -13,6 +13,7 @@ from sqlglot import exp
 from barnabas.pipelines.fronts.sql.catalog import Relation
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import Translator, Typed
+from barnabas.pipelines.fronts.sql.functions import DAY_MS
 from barnabas.pipelines.fronts.sql.rows import key_expression, value_expression
 from barnabas.pipelines.fronts.sql.statements import InsertValues
 from barnabas.pipelines.fronts.sql.types import SqlType
@@ -23,7 +24,7 @@ BITS: Final = {"INTEGER": 31, "BIGINT": 63}
 ACCEPTED: Final[Mapping[str, tuple[type, ...]]] = {
     "STRING": (str,), "INTEGER": (int,), "BIGINT": (int,), "DOUBLE": (int, float, Decimal), "BOOLEAN": (bool,),
     "DECIMAL": (int, float, str, Decimal), "ARRAY": (list,), "MAP": (dict,), "STRUCT": (dict,), "BYTES": (str, bytes),
-    "TIMESTAMP": (str, int, datetime.datetime), "DATE": (str, int, datetime.date),
+    "TIMESTAMP": (str, int, datetime.datetime), "DATE": (str, int, datetime.date), "TIME": (str, int),
 }  # fmt: skip
 """The types of values that a column takes."""
 
@@ -145,6 +146,20 @@ def _plain(value: Any, kind: SqlType) -> Any:
         return EPOCH + datetime.timedelta(milliseconds=value) if isinstance(value, int) else as_time(value)
     if kind.name == "DATE":
         return EPOCH.date() + datetime.timedelta(days=value) if isinstance(value, int) else as_date(value)
+    if kind.name == "TIME":
+        return _time_of_day(value)
     if kind.name == "BYTES":
         return base64.b64decode(value, validate=True) if isinstance(value, str) else value
+    return value
+
+
+def _time_of_day(value: str | int) -> int:
+    """Milliseconds since midnight. Raises ValueError."""
+    if isinstance(value, str):
+        found = datetime.time.fromisoformat(value)
+        if found.tzinfo is not None:
+            raise ValueError(value)
+        value = ((found.hour * 60 + found.minute) * 60 + found.second) * 1000 + found.microsecond // 1000
+    if not 0 <= value < DAY_MS:
+        raise ValueError(value)
     return value

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from sqlglot import exp
 
 from barnabas.pipelines.fronts.sql.errors import SqlError
-from barnabas.pipelines.fronts.sql.functions import FUNCTIONS, UNIT_ARGUMENTS, Function
+from barnabas.pipelines.fronts.sql.functions import DAY_MS, FUNCTIONS, UNIT_ARGUMENTS, Function
 from barnabas.pipelines.fronts.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -20,6 +20,7 @@ from barnabas.pipelines.fronts.sql.types import (
     DOUBLE,
     INTEGER,
     STRING,
+    TIME,
     TIMESTAMP,
     SqlType,
     array_of,
@@ -48,6 +49,7 @@ NAMED_TYPES: Final = {
     "TEXT": STRING,
     "BOOLEAN": BOOLEAN,
     "DATE": DATE,
+    "TIME": TIME,
     "TIMESTAMP": TIMESTAMP,
     "DATETIME": TIMESTAMP,
 }
@@ -211,6 +213,8 @@ class Translator:
         def timed(text: Typed, node: exp.Expr, other: Typed, other_node: exp.Expr) -> Typed:
             if not (isinstance(node, exp.Literal) and node.is_string):
                 return text
+            if other.type == TIME:
+                return Typed(_as_time(text.text), TIME)
             if other.type in (TIMESTAMP, DATE):
                 return Typed(f"cast({text.text} as {other.type.spark})", other.type)
             if isinstance(other_node, exp.Column) and name_of(other_node) in (
@@ -313,6 +317,8 @@ class Translator:
         made, kind = self.translate(node.this), _type_of(node.args["to"])
         if kind == STRING and made.type.items:
             raise SqlError(f"{_shown(node)}: {made.type} cannot become text: use TO_JSON_STRING")
+        if TIME in (made.type, kind):
+            return _cast_time(made, kind, node)
         if made.type == BOOLEAN and kind == STRING:
             return Typed(f"cast({made.text} as string)", STRING, made.aggregates)
         return Typed(f"try_cast({made.text} as {kind.spark})", kind, made.aggregates)
@@ -383,6 +389,34 @@ class Translator:
 
 
 PLACEHOLDER: Final = re.compile(r"\{(?:all|rest|r|offset|u0|t?\d)\}")
+
+
+DAY_TIME: Final = "'^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,3})?)?$'"
+"""What a TIME is as text: hours and minutes, perhaps seconds and milliseconds."""
+
+
+def _as_time(text: str) -> str:
+    """A text as a TIME; null if it is none."""
+    moment = f"try_cast(concat('1970-01-01 ', {text}) as timestamp)"
+    return f"CASE WHEN {text} RLIKE {DAY_TIME} THEN cast(unix_millis({moment}) as int) END"
+
+
+def _cast_time(made: Typed, kind: SqlType, node: exp.Cast) -> Typed:
+    """A cast from or to TIME. Raises SqlError."""
+    if made.type == kind:
+        return made
+    if made.type == STRING:
+        return Typed(_as_time(made.text), TIME, made.aggregates)
+    if kind == STRING:
+        shown = f"date_format(timestamp_millis({made.text}), 'HH:mm:ss')"
+        return Typed(f"regexp_replace({shown}, ':00$', '')", STRING, made.aggregates)
+    if made.type == TIMESTAMP:
+        return Typed(
+            f"cast((unix_millis({made.text}) % {DAY_MS} + {DAY_MS}) % {DAY_MS} as int)", TIME, made.aggregates
+        )
+    raise SqlError(
+        f"{_shown(node)}: {made.type} cannot become {kind}; TIME is made of text and of timestamps"
+    )
 
 
 def _calls_aggregate(node: exp.Expr) -> bool:

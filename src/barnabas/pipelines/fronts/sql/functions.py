@@ -17,6 +17,7 @@ from barnabas.pipelines.fronts.sql.types import (
     DOUBLE,
     INTEGER,
     STRING,
+    TIME,
     TIMESTAMP,
     SqlType,
     array_of,
@@ -81,6 +82,10 @@ def _list(kinds: Kinds) -> SqlType:
     return array_of(kinds[0])
 
 
+def _nested(kinds: Kinds) -> SqlType:
+    return array_of(kinds[0]) if kinds[0].name == "ARRAY" else kinds[0]
+
+
 def _sum(kinds: Kinds) -> SqlType:
     kind = kinds[0]
     return SqlType("DECIMAL", digits=(38, kind.digits[1])) if kind.name == "DECIMAL" else kind
@@ -97,10 +102,13 @@ def _entries(kinds: Kinds) -> SqlType:
 FOUND: Final = "cast(coalesce(array_position(array({rest}), {0}), 0) as int)"
 MASKED: Final = "mask({0}, 'X', 'x', 'n', '-')"
 EARTH_KM: Final = 6371
+DAY_MS: Final = 86_400_000
 _ALL: dict[str, Function] = {}
 
 
-def _add(doc: str, result: Result, *templates: str, name: str, aggregate: bool = False) -> None:
+def _add(
+    doc: str, result: Result, *templates: str, name: str, aggregate: bool = False, makes_rows: bool = False
+) -> None:
     """Adds a function; each template says by its placeholders how many arguments it is for."""
     variants = {}
     for template in templates:
@@ -108,7 +116,7 @@ def _add(doc: str, result: Result, *templates: str, name: str, aggregate: bool =
         count = -1 if any_number else max((n + 1 for n in range(9) if f"{{{n}}}" in template), default=0)
         variants[count] = template
     for one in name.split():
-        _ALL[one] = Function(one, variants, result, doc, aggregate)
+        _ALL[one] = Function(one, variants, result, doc, aggregate, makes_rows)
 
 
 def _numbers() -> None:
@@ -344,6 +352,15 @@ def _json() -> None:
 
 
 def _collections() -> None:
+    number = "sequence(0, cast(pow(2, size({0})) as smallint) - 1)"  # an error for more than 14 elements
+    chosen = "(i div cast(pow(2, size({0}) - 1 - j) as int)) % 2 = 1"
+    _add(
+        "a row for each set of elements of an array, the others null",
+        _nested,
+        f"array_distinct(transform({number}, i -> transform({{0}}, (x, j) -> CASE WHEN {chosen} THEN x END)))",
+        name="CUBE_EXPLODE",
+        makes_rows=True,
+    )
     _add("how many elements it has", INTEGER, "array_size({0})", name="ARRAY_LENGTH")
     _add("whether an element is in it", BOOLEAN, "array_contains({0}, {1})", name="ARRAY_CONTAINS")
     for name in ["DISTINCT"]:
@@ -467,6 +484,12 @@ def _times() -> None:
     _add("the same instant in another zone", TIMESTAMP, "convert_timezone({1}, {2}, {0})", name="CONVERT_TZ")
     _add("a time later", TIMESTAMP, "timestampadd({u0}, {1}, {2})", name="TIMESTAMPADD")
     _add("a time earlier", TIMESTAMP, "timestampadd({u0}, -({1}), {2})", name="TIMESTAMPSUB")
+    _add("a time of day as text", STRING, "date_format(timestamp_millis({0}), {1})", name="FORMAT_TIME")
+    _add("text as a time of day", TIME, f"cast(unix_millis({text}) % {DAY_MS} as int)", name="PARSE_TIME")
+    moved = f"(unix_millis(timestampadd({{u0}}, {{1}}, timestamp_millis({{2}}))) % {DAY_MS})"
+    moved = f"cast(({moved} + {DAY_MS}) % {DAY_MS} as int)"
+    _add("a time of day later; after midnight from 0 on", TIME, moved, name="TIMEADD")
+    _add("a time of day earlier", TIME, moved.replace("{1}", "-({1})"), name="TIMESUB")
     _add("a day later", DATE, "cast(timestampadd({u0}, {1}, {2}) as date)", name="DATEADD")
     _add("a day earlier", DATE, "cast(timestampadd({u0}, -({1}), {2}) as date)", name="DATESUB")
 
@@ -532,5 +555,7 @@ def add_function(function: Function) -> None:
     _FUNCTIONS[function.name] = function
 
 
-UNIT_ARGUMENTS: Final = frozenset({"TIMESTAMPADD", "TIMESTAMPSUB", "DATEADD", "DATESUB"})
+UNIT_ARGUMENTS: Final = frozenset(
+    {"TIMESTAMPADD", "TIMESTAMPSUB", "DATEADD", "DATESUB", "TIMEADD", "TIMESUB"}
+)
 """Functions whose first argument is a unit of time, not a value."""

@@ -78,7 +78,14 @@ def _avro_type(kind: SqlType, name: str) -> Any:
         return {"type": "map", "values": ["null", _avro_type(kind.items[1], f"{name}_MapValue")]}
     if kind.name == "STRUCT":
         return _avro_record(list(zip(kind.fields, kind.items, strict=True)), name)
-    return AVRO[kind.name]
+    return _known(AVRO, kind, name.removeprefix(f"{RECORD}_"), "AVRO")
+
+
+def _known(types: Mapping[str, Any], kind: SqlType, column: str, form: str) -> Any:
+    """Raises SqlError for a type that a format does not have."""
+    if kind.name not in types:
+        raise SqlError(f"column {column} is {kind}, which {form} does not have: CAST it")
+    return types[kind.name]
 
 
 # --- Protobuf -----------------------------------------------------------------------------------------
@@ -161,21 +168,22 @@ def _json(columns: Sequence[Column]) -> str:
 
 def _json_object(fields: Sequence[tuple[str, SqlType]]) -> dict[str, Any]:
     made = {
-        name: {"connect.index": at, "oneOf": [{"type": "null"}, _json_type(kind)]}
+        name: {"connect.index": at, "oneOf": [{"type": "null"}, _json_type(kind, name)]}
         for at, (name, kind) in enumerate(fields)
     }
     return {"type": "object", "properties": made}
 
 
-def _json_type(kind: SqlType) -> Mapping[str, Any]:
+def _json_type(kind: SqlType, name: str) -> Mapping[str, Any]:
     if kind.name == "ARRAY":
-        return {"type": "array", "items": {"oneOf": [{"type": "null"}, _json_type(kind.items[0])]}}
+        return {"type": "array", "items": {"oneOf": [{"type": "null"}, _json_type(kind.items[0], name)]}}
     if kind.name == "MAP":
-        inner = {"oneOf": [{"type": "null"}, _json_type(kind.items[1])]}
+        inner = {"oneOf": [{"type": "null"}, _json_type(kind.items[1], name)]}
         return {"type": "object", "connect.type": "map", "additionalProperties": inner}
     if kind.name == "STRUCT":
         return _json_object(list(zip(kind.fields, kind.items, strict=True)))
-    return JSON[kind.name]
+    found: Mapping[str, Any] = _known(JSON, kind, name, "JSON_SR")
+    return found
 
 
 WRITERS: Final[Mapping[str, Callable[[Sequence[Column]], str]]] = {

@@ -14,9 +14,10 @@ PLAIN: Final[Mapping[str, str]] = {
     "STRING": "string",
     "BYTES": "binary",
     "DATE": "date",
+    "TIME": "int",
     "TIMESTAMP": "timestamp",
 }
-"""Types without parameters, by ksqlDB's names, and Spark's names."""
+"""Types without parameters, by ksqlDB's names, and Spark's names. A TIME is a number of milliseconds, as in its records."""
 ALIASES: Final[Mapping[str, str]] = {
     "INT": "INTEGER",
     "VARCHAR": "STRING",
@@ -73,7 +74,7 @@ class SqlType:
         return self.items[self.fields.index(name)] if name in self.fields else None
 
 
-BOOLEAN, INTEGER, BIGINT, DOUBLE, STRING, BYTES, DATE, TIMESTAMP = (SqlType(name) for name in PLAIN)
+BOOLEAN, INTEGER, BIGINT, DOUBLE, STRING, BYTES, DATE, TIME, TIMESTAMP = (SqlType(name) for name in PLAIN)
 
 
 def array_of(item: SqlType) -> SqlType:
