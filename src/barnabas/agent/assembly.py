@@ -7,6 +7,7 @@ it waited no longer. Where records of that run begin and end, records of this on
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import time
@@ -42,10 +43,16 @@ class Recipe:
 
     def is_plain(self) -> bool:
         """Whether each line is a record as it is, without a key of its own."""
-        return not (
-            self.shape.is_json
-            or self.shape.key is not None
-            or self.encoding
+        return not (self.shape.is_json or self.encoding or self._looks_at_lines())
+
+    def is_framed(self) -> bool:
+        """Whether each line that is UTF-8 becomes an event of JSON, without a key of its own."""
+        is_utf8 = not self.encoding or codecs.lookup(self.encoding).name == "utf-8"
+        return self.shape.is_json and is_utf8 and self.time is None and not self._looks_at_lines()
+
+    def _looks_at_lines(self) -> bool:
+        return bool(
+            self.shape.key is not None
             or self.multiline
             or self.include
             or self.exclude
@@ -123,6 +130,11 @@ class Assembler:
             return None
         self.told = made.end
         return made
+
+    def passed(self, piece: Piece) -> None:
+        """Lines were sent without coming here."""
+        self.position = self.told = piece.end
+        self.tail = piece.tail
 
     def _tail_before(self, start: int) -> bytes:
         """The bytes before a line that does not begin where the last one ended."""

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from barnabas.agent.events import Framed
 from barnabas.agent.state import DIGEST_BYTES, HEAD_BYTES_MIN, Entry, bytes_before, digest
 
 CHUNK_BYTES: Final = 1 << 20
@@ -30,7 +31,8 @@ BZIP2_BLOCK: Final = b"1AY&SY"
 class Piece:
     """Consecutive lines of one file, without their newlines. `end` is the position after the last one.
 
-    block: instead of `lines`, all their bytes with the newlines; block_lines: how many they are.
+    block: instead of `lines`, all their bytes with the newlines; block_lines: how many they are. framed: how values are made
+    of these; None: they are the lines.
 
     lines may be empty: bytes were read, but no line is complete. tail: the bytes before `end`, up to DIGEST_BYTES of
     them. too_long: 1 when a line before these was left out; start_tail: the bytes before `start` in that case.
@@ -51,6 +53,13 @@ class Piece:
     refused: tuple[Refusal, ...] = ()
     block: bytes = b""
     block_lines: int = 0
+    framed: Framed | None = None
+
+    def cut_apart(self) -> None:
+        """Have `lines` instead of a block."""
+        self.lines = self.block.split(b"\n")
+        self.lines.pop()
+        self.block = b""
 
     @property
     def count(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import time
@@ -269,7 +270,7 @@ class Run:
             try:
                 if not self.is_plain:
                     self.prepare(followed)
-                piece = followed.read(as_block=self.is_plain)
+                piece = followed.read(as_block=self.is_plain or self.is_framed)
             except Truncated:
                 self.watcher.restart(key)
                 self.look_again(followed)
@@ -298,6 +299,11 @@ class Run:
         """Whether each line is a record as it is."""
         return self.recipe.is_plain()
 
+    @property
+    def is_framed(self) -> bool:
+        """Whether each line becomes an event of JSON by itself."""
+        return self.recipe.is_framed()
+
     def prepare(self, followed: Followed) -> None:
         """Before a file is read for the first time, what makes records of its lines is made."""
         file_id = followed.entry.id
@@ -318,9 +324,27 @@ class Run:
             self.shipper.send(followed, piece)
             return
         self.prepare(followed)
+        if piece.block and not self.frame(followed, piece):
+            piece.cut_apart()
+        if piece.block:
+            self.assemblers[followed.entry.id].passed(piece)
+            self.shipper.send(followed, piece)
+            return
         made = self.assemblers[followed.entry.id].feed(piece)
         if made is not None:
             self.shipper.send(followed, made)
+
+    def frame(self, followed: Followed, piece: Piece) -> bool:
+        """Say how values are made of a block; whether they can be: its bytes are UTF-8, without a mark of their order."""
+        try:
+            if not piece.block.isascii():
+                piece.block.decode()
+        except UnicodeDecodeError:
+            return False
+        if not piece.start and piece.block.startswith(codecs.BOM_UTF8):
+            return False
+        piece.framed = self.recipe.shape.framed(followed.path, time.time())
+        return True
 
     def keep_pace(self, piece: Piece) -> None:
         """Wait as the limits of this input demand; acknowledgements are processed meanwhile."""

@@ -101,7 +101,8 @@ class Span:
         else:
             position = piece.start + self.at
             for data in piece.block[self.at : self.end].removesuffix(b"\n").split(b"\n"):
-                yield Line(self.sent, position, data)
+                value = data if piece.framed is None else piece.framed.one(data, position, 1)
+                yield Line(self.sent, position, value)
                 position += len(data) + 1
 
 
@@ -184,8 +185,9 @@ class Shipper:
         self.poll()
 
     def send_block(self, sent: Sent) -> None:
-        """Lines that are records as they are."""
+        """Lines that are records as they are, or become some alone."""
         followed, piece = sent.followed, sent.piece
+        frame = None if piece.framed is None else piece.framed.frame
         key, stamp, now_ms = self.key_of(followed), self.stamp_of(followed), time.time_ns() // 1_000_000
         for at, end in self.unknown_parts(sent):
             part = memoryview(piece.block)[:end]
@@ -193,7 +195,7 @@ class Shipper:
             while at < end:
                 batch = self.batch_for(key)
                 upto, count = batch.block.add_lines(
-                    part, at, piece.start + at, stamp, now_ms, self.sender.batch_bytes
+                    part, at, piece.start + at, stamp, now_ms, self.sender.batch_bytes, frame
                 )
                 if count:
                     batch.spans.append(Span(sent, count, at, upto))

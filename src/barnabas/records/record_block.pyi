@@ -9,6 +9,9 @@ class Stamp:
         self, key: bytes | None, first: bytes, last: bytes, count: int, name: str = "", before: bytes = b""
     ) -> None: ...
 
+class Frame:
+    def __init__(self, start: bytes, middle: bytes, end: bytes) -> None: ...
+
 class RecordBlock:
     size_bytes: int
     records: int
@@ -22,6 +25,7 @@ class RecordBlock:
         stamp: Stamp,
         now_ms: int,
         size_bytes_max: int,
+        frame: Frame | None = None,
     ) -> tuple[int, int]: ...
     def add(
         self, value: bytes, key: bytes | None, headers: bytes, count: int, now_ms: int, size_bytes_max: int

@@ -64,6 +64,55 @@ def encode_headers(headers):
     return bytes(out)
 
 
+cdef uint8_t[256] MORE      # by byte: how many more bytes it takes in a text of JSON
+cdef uint8_t[256] SHORT     # by byte: the letter behind the backslash, or 0
+for _code in range(32):
+    MORE[_code] = 5
+for _code, _letter in ((8, b"b"), (9, b"t"), (10, b"n"), (12, b"f"), (13, b"r"), (34, b'"'), (92, b"\\")):
+    MORE[_code], SHORT[_code] = 1, _letter[0]
+
+
+cdef inline Py_ssize_t json_bytes(const uint8_t* text, Py_ssize_t length) noexcept nogil:
+    """How many bytes a text takes in JSON, without its quotation marks."""
+    cdef Py_ssize_t at, more = 0
+    for at in range(length):
+        more += MORE[text[at]]
+    return length + more
+
+
+cdef inline uint8_t* write_json(uint8_t* p, const uint8_t* text, Py_ssize_t length, Py_ssize_t json_length) noexcept nogil:
+    """Write a text as JSON has it, as Python's json does with ensure_ascii=False."""
+    cdef Py_ssize_t at
+    cdef uint8_t code
+    if json_length == length:
+        return write_bytes(p, text, length)
+    for at in range(length):
+        code = text[at]
+        if not MORE[code]:
+            p[0] = code
+            p += 1
+        elif SHORT[code]:
+            p[0], p[1] = 92, SHORT[code]
+            p += 2
+        else:
+            p[0], p[1], p[2], p[3] = 92, 117, 48, 48
+            p[4], p[5] = 48 + (code >> 4), 48 + (code & 15) if code & 15 < 10 else 87 + (code & 15)
+            p += 6
+    return p
+
+
+cdef class Frame:
+    """Makes JSON of a line: `start`, the line as a text, `middle`, where it begins in its file, `end`. A carriage return at its
+    end is left out. Lines must be UTF-8."""
+
+    cdef bytes start
+    cdef bytes middle
+    cdef bytes end
+
+    def __init__(self, bytes start not None, bytes middle not None, bytes end not None):
+        self.start, self.middle, self.end = start + b'"', b'"' + middle, end
+
+
 cdef bytes END_NAME = b"\x06end"     # with its length as a varint
 
 
@@ -141,11 +190,11 @@ cdef class RecordBlock:
 
     def add_lines(
         self, const uint8_t[::1] lines not None, Py_ssize_t at, int64_t position, Stamp stamp not None,
-        int64_t now_ms, Py_ssize_t size_bytes_max,
+        int64_t now_ms, Py_ssize_t size_bytes_max, Frame frame=None,
     ):
         """Append lines from index `at` on, each ended by a newline, as long as the block has at most `size_bytes_max`.
 
-        position: where the line at `at` begins in its file. The last line needs no newline. The first record of a block is
+        position: where the line at `at` begins in its file. frame: what is made of each; None: a record is the line itself. The last line needs no newline. The first record of a block is
         added whatever its size. Returns the index behind the last line that was added, and how many were added.
         """
         cdef Py_ssize_t end = lines.shape[0]
@@ -162,6 +211,7 @@ cdef class RecordBlock:
         cdef const uint8_t* name = <const uint8_t*> PyBytes_AS_STRING(stamp.name)
         cdef const uint8_t* before = <const uint8_t*> PyBytes_AS_STRING(stamp.before)
         cdef Py_ssize_t fixed, line_bytes, body, begun = at
+        cdef Py_ssize_t text_bytes = 0, json_length = 0, value_bytes = 0, around = 0
         cdef uint8_t digits[DIGITS_MAX]
         cdef int digit_count = 0
         cdef int added = 0
@@ -175,12 +225,20 @@ cdef class RecordBlock:
         delta = self.timestamp_delta(now_ms)
         fixed = 1 + varint_bytes(delta) + varint_bytes(key_bytes) + max(key_bytes, 0)
         fixed += varint_bytes(stamp.count) + first_bytes + name_bytes + last_bytes
+        if frame is not None:
+            around = PyBytes_GET_SIZE(frame.start) + PyBytes_GET_SIZE(frame.middle) + PyBytes_GET_SIZE(frame.end)
         while at < end:
             stop = <const uint8_t*> memchr(base + at, 10, end - at)
             line_bytes = (stop - base if stop != NULL else end) - at
-            body = fixed + varint_bytes(self.records) + varint_bytes(line_bytes) + line_bytes
-            if name_bytes:
+            if name_bytes or frame is not None:
                 digit_count = digits_of(<uint64_t> (position + at - begun), digits + DIGITS_MAX)
+            value_bytes = line_bytes
+            if frame is not None:
+                text_bytes = line_bytes - (line_bytes > 0 and base[at + line_bytes - 1] == 13)
+                json_length = json_bytes(base + at, text_bytes)
+                value_bytes = around + json_length + digit_count
+            body = fixed + varint_bytes(self.records) + varint_bytes(value_bytes) + value_bytes
+            if name_bytes:
                 body += varint_bytes(before_bytes + digit_count) + before_bytes + digit_count
             if self.records and self.size_bytes + body + varint_bytes(body) > size_bytes_max:
                 break
@@ -191,7 +249,15 @@ cdef class RecordBlock:
             p = write_varint(p, key_bytes)
             if key_bytes > 0:
                 p = write_bytes(p, key, key_bytes)
-            p = write_bytes(write_varint(p, line_bytes), base + at, line_bytes)
+            p = write_varint(p, value_bytes)
+            if frame is None:
+                p = write_bytes(p, base + at, line_bytes)
+            else:
+                p = write_bytes(p, <const uint8_t*> PyBytes_AS_STRING(frame.start), PyBytes_GET_SIZE(frame.start))
+                p = write_json(p, base + at, text_bytes, json_length)
+                p = write_bytes(p, <const uint8_t*> PyBytes_AS_STRING(frame.middle), PyBytes_GET_SIZE(frame.middle))
+                p = write_bytes(p, digits + DIGITS_MAX - digit_count, digit_count)
+                p = write_bytes(p, <const uint8_t*> PyBytes_AS_STRING(frame.end), PyBytes_GET_SIZE(frame.end))
             p = write_bytes(write_varint(p, stamp.count), first, first_bytes)
             if name_bytes:
                 p = write_varint(write_bytes(p, name, name_bytes), before_bytes + digit_count)

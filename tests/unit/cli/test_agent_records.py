@@ -9,6 +9,8 @@ from pathlib import Path
 
 import jsonschema_rs
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from barnabas.agent.assembly import Assembler, Recipe
 from barnabas.agent.config import read_config, schema
@@ -17,6 +19,7 @@ from barnabas.agent.files import Followed, Piece
 from barnabas.agent.multiline import PRESETS, Multiline
 from barnabas.agent.state import DIGEST_BYTES, Entry, State, bytes_before, digest
 from barnabas.agent.watcher import Looks, Watcher
+from barnabas.records.record_block import RecordBlock, Stamp
 from barnabas.terminal.errors import UsageError
 
 JAVA = """\
@@ -336,3 +339,24 @@ def test_a_file_that_was_shipped_before_it_was_compressed_is_not_shipped_again(t
     again = watched(tmp_path, Looks(unpacks=True))
     again.state.entries = watcher.state.entries
     assert [piece.lines for piece in pieces(again)] == [[b"rest"]]
+
+
+LINE = st.text('aé中\U0001f600"\\/ \t\r\b\f\x00\x01\x1f\x7f', max_size=30).map(str.encode)
+
+
+@given(st.lists(LINE, min_size=1, max_size=20), st.integers(0, 1 << 40))
+@settings(max_examples=60, deadline=None)
+def test_events_of_a_block_are_those_of_its_lines(lines: list[bytes], start: int) -> None:
+    framed = Shape(is_json=True, fields={"a": 'b"'}, host="h").framed("/var/log/ü.log", 1.5)
+    block, at = RecordBlock(), 0
+    data = b"".join(line + b"\n" for line in lines)
+    upto, count = block.add_lines(data, at, start, Stamp(None, b"", b"", 0), 1000, 1 << 20, framed.frame)
+    assert (upto, count) == (len(data), len(lines))
+    expected, plain, position = [], RecordBlock(), start
+    for line in lines:
+        value = framed.one(line, position, 1)
+        expected.append(json.loads(value)["message"])
+        plain.add_stamped(value, None, Stamp(None, b"", b"", 0), position, -1, 1000, 1 << 20)
+        position += len(line) + 1
+    assert block.encoded() == plain.encoded()
+    assert expected == [line.removesuffix(b"\r").decode() for line in lines]
