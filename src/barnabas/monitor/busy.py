@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -16,6 +16,7 @@ class What(StrEnum):
     TOPICS = "topics"
     PARTITIONS = "partitions"
     GROUPS = "groups"
+    CLIENTS = "clients"
 
 
 class Column(NamedTuple):
@@ -47,6 +48,13 @@ COLUMNS: Final[Mapping[What, Sequence[Column]]] = {
         Column("READ/S"),
         Column("MEMBERS"),
     ),
+    What.CLIENTS: (
+        Column("CLIENT", False),
+        Column("TO BROKERS B/S"),
+        Column("FROM BROKERS B/S"),
+        Column("CONNECTIONS"),
+        Column("PRINCIPAL", False),
+    ),
 }
 RATE: Final = 1
 """The column by which rows are sorted at first."""
@@ -65,9 +73,7 @@ class Order:
 
 def rows_of(before: Snapshot, seen: Snapshot, order: Order) -> list[Row]:
     """The rows of two looks, filtered and sorted; a rate that cannot be known is None."""
-    made = {What.TOPICS: _topics, What.PARTITIONS: _partitions, What.GROUPS: _groups}[order.what](
-        before, seen
-    )
+    made = ROWS[order.what](before, seen)
     wanted = [row for row in made if order.text.lower() in row[0].lower()]
     column = COLUMNS[order.what][order.column]
 
@@ -131,3 +137,31 @@ def _groups(before: Snapshot, seen: Snapshot) -> list[Row]:
         rate = read / seconds if seconds > 0 else None
         rows.append((group.name, group.records, group.waiting_s(seen.now_ms), rate, group.members))
     return rows
+
+
+def _clients(before: Snapshot, seen: Snapshot) -> list[Row]:
+    """By client id and principal. A connection that was opened between the looks counts with all that it has moved."""
+    seconds = (seen.now_ms - before.now_ms) / 1000
+    was = {(row.broker, row.address): row for row in before.connections or ()}
+    found: dict[tuple[str, str], list[Any]] = {}
+    for row in seen.connections or ():
+        values = found.setdefault((row.client or "(no client id)", row.principal), [None, None, 0])
+        values[2] += 1
+        if before.connections is None or seconds <= 0:
+            continue
+        earlier = was.get((row.broker, row.address))
+        for place, now, then in (
+            (0, row.received_bytes, earlier.received_bytes if earlier else 0),
+            (1, row.sent_bytes, earlier.sent_bytes if earlier else 0),
+        ):
+            if now is not None and then is not None and now >= then:
+                values[place] = (values[place] or 0.0) + (now - then) / seconds
+    return [(client, *values, principal) for (client, principal), values in found.items()]
+
+
+ROWS: Final[Mapping[What, Callable[[Snapshot, Snapshot], list[Row]]]] = {
+    What.TOPICS: _topics,
+    What.PARTITIONS: _partitions,
+    What.GROUPS: _groups,
+    What.CLIENTS: _clients,
+}

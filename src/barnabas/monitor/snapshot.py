@@ -29,10 +29,23 @@ class PartitionSeen(NamedTuple):
     end: int | None
 
 
+class ConnectionSeen(NamedTuple):
+    """A connection. client: its id, empty if it has none. received_bytes, sent_bytes: by the broker since the connection was
+    opened; None if they are not known."""
+
+    broker: int
+    address: str
+    client: str
+    principal: str
+    received_bytes: int | None
+    sent_bytes: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """brokers: host:port by node id. partitions: by topic and number. sizes_bytes: of each topic's logs on all brokers, by
-    topic. disks and sizes_bytes are those of the last minute. failures: what could not be seen, as sentences.
+    topic. disks and sizes_bytes are those of the last minute. connections: None if they were not asked for. failures: what
+    could not be seen, as sentences.
     """
 
     now_ms: int
@@ -42,6 +55,7 @@ class Snapshot:
     disks: tuple[Disk, ...] = ()
     sizes_bytes: Mapping[str, int] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
+    connections: tuple[ConnectionSeen, ...] | None = None
 
     @property
     def offline(self) -> list[tuple[str, int]]:

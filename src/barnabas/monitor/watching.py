@@ -16,7 +16,7 @@ from barnabas.client.options import ClientOptions
 from barnabas.monitor.burrow.board import Board
 from barnabas.monitor.commits import CommitFollower, GroupCommit
 from barnabas.monitor.lag.reading import LagReader, Look
-from barnabas.monitor.snapshot import Disk, PartitionSeen, Snapshot
+from barnabas.monitor.snapshot import ConnectionSeen, Disk, PartitionSeen, Snapshot
 
 log = logging.getLogger("barnabas.monitor")
 
@@ -193,11 +193,29 @@ class ClusterWatch:
         return [f"log dirs of broker {node}: {error}" for node, error in results.failed.items()]
 
 
-async def take_look(admin: AsyncAdmin, reader: LagReader, now_ms: int) -> Snapshot:
+async def take_look(
+    admin: AsyncAdmin, reader: LagReader, now_ms: int, *, with_connections: bool = False
+) -> Snapshot:
     """One look, without disks. Raises ClientError."""
     topics, brokers, found = await _read_logs(admin)
     look = await reader.look(None, now_ms)
-    return Snapshot(now_ms, brokers, _partitions(topics, found), look.groups)
+    connections, failures = await _read_connections(admin) if with_connections else (None, ())
+    return Snapshot(
+        now_ms, brokers, _partitions(topics, found), look.groups, connections=connections, failures=failures
+    )
+
+
+async def _read_connections(admin: AsyncAdmin) -> tuple[tuple[ConnectionSeen, ...], tuple[str, ...]]:
+    """Who is connected, and what the brokers say that do not tell."""
+    answers = await admin.inspection.clients()
+    seen = [
+        ConnectionSeen(
+            broker, one.address, one.client_id or "", one.principal, one.received_bytes, one.sent_bytes
+        )
+        for broker, answer in answers.done.items()
+        for one in answer.clients
+    ]
+    return tuple(seen), tuple(str(error) for error in answers.failed.values())
 
 
 async def _read_logs(

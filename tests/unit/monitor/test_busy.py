@@ -6,7 +6,7 @@ from barnabas.admin import TopicPartition
 from barnabas.cli.monitoring.top import pressed
 from barnabas.monitor.busy import Order, What, rows_of
 from barnabas.monitor.lag.model import GroupLag, PartitionLag
-from barnabas.monitor.snapshot import PartitionSeen, Snapshot
+from barnabas.monitor.snapshot import ConnectionSeen, PartitionSeen, Snapshot
 
 
 def look(now_ms: int, committed: int, **ends: int | None) -> Snapshot:
@@ -42,3 +42,26 @@ def test_keys() -> None:
     assert order.column == 2
     order, typing = pressed("\x1b", *pressed("/", order, typing))
     assert (order.text, typing) == ("", None)
+
+
+def test_clients_by_their_connections() -> None:
+    def seen(now_ms: int, *rows: ConnectionSeen) -> Snapshot:
+        return Snapshot(now_ms, {}, {}, connections=rows)
+
+    before = seen(
+        0,
+        ConnectionSeen(1, "a:1", "app", "User:u", 100, 10),
+        ConnectionSeen(1, "a:2", "old", "User:u", None, None),
+    )
+    after = seen(
+        2000,
+        ConnectionSeen(1, "a:1", "app", "User:u", 300, 10),
+        ConnectionSeen(2, "a:9", "app", "User:u", 50, 4),
+        ConnectionSeen(1, "a:2", "old", "User:u", None, None),
+    )
+    assert rows_of(before, after, Order(What.CLIENTS)) == [
+        ("app", 125.0, 2.0, 2, "User:u"),
+        ("old", None, None, 1, "User:u"),
+    ]
+    first = rows_of(Snapshot(0, {}, {}), after, Order(What.CLIENTS))
+    assert [row[1] for row in first] == [None, None]

@@ -25,7 +25,8 @@ MISPLACED: Final = "misplaced"
 
 @dataclass(frozen=True, slots=True)
 class ConnectedClient:
-    """A connection. software: its name and version, empty before 2019. apis: the versions it has used, by API."""
+    """A connection. software: its name and version, empty before 2019. apis: the versions it has used, by API.
+    received_bytes, sent_bytes: by the broker, with encryption; None if it does not tell."""
 
     client_id: str | None
     software: str
@@ -35,6 +36,8 @@ class ConnectedClient:
     connected_ms: int
     idle_ms: int
     apis: Mapping[str, int]
+    received_bytes: int | None = None
+    sent_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +206,8 @@ def _client(row: wire_clients.ConnectedClient) -> ConnectedClient:
         row.connected_ms,
         row.idle_ms,
         {api_name(used.api_key): used.api_version for used in row.apis},
+        row.received_bytes if row.received_bytes >= 0 else None,
+        row.sent_bytes if row.sent_bytes >= 0 else None,
     )
 
 

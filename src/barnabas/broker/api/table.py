@@ -234,7 +234,7 @@ APIS: Final[tuple[Api, ...]] = (
 )
 
 OWN_APIS: Final[tuple[Api, ...]] = (
-    Api(30000, "ConnectedClients", versions(0, 0), HandledBy("clients.connected_clients"), (DESCRIBE_CLUSTER,)),
+    Api(30000, "ConnectedClients", versions(0, 1), HandledBy("clients.connected_clients"), (DESCRIBE_CLUSTER,)),
     Api(30001, "ClientMetrics", versions(0, 0), HandledBy("clients.client_metrics"), (DESCRIBE_CLUSTER,)),
     Api(30002, "DescribeDamage", versions(0, 0), HandledBy("records.describe_damage"), (DESCRIBE_CLUSTER,)),
     Api(30003, "DescribeDeletedTopics", versions(0, 0), HandledBy("topics.describe_deleted_topics"), (DESCRIBE_TOPIC,)),

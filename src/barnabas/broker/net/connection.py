@@ -233,6 +233,10 @@ class Connection(Outgoing):
             self._read_soon()
         return received
 
+    def traffic(self) -> tuple[int, int]:
+        """How many bytes have been received and sent so far, encryption included; -1: the kernel does not count them."""
+        return self._transport.traffic()
+
     def _read_while_waiting(self) -> None:
         """Read up to one buffer of what a peer pipelines behind a waiting request; the rest stays in TCP's buffers."""
         buffer = self._shared.buffers.receive[: SHARED_BUFFER_BYTES - len(self._carry)]

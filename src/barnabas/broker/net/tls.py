@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from barnabas.broker.net.buffers import CIPHER_BUFFER_BYTES
-from barnabas.broker.net.transports import V4_IN_V6, Buffer
+from barnabas.broker.net.transports import V4_IN_V6, Buffer, traffic_of
 from barnabas.security.purposes import NO_CLIENT_AUTH, NO_SERVER_AUTH, UNSUPPORTED, why_not_trusted
 from barnabas.storage.files import FileSlice
 from barnabas.wire.frame import HTTP_METHODS
@@ -217,6 +217,10 @@ class TlsTransport:
     def send_file(self, part: FileSlice) -> int:
         """Never called, because sends_files is False."""
         raise AssertionError("records pass through this process to be encrypted: sends_files is False")
+
+    def traffic(self) -> tuple[int, int]:
+        """See Transport."""
+        return traffic_of(self._sock)
 
     def close(self) -> None:
         """Tell the peer that the connection ends, as far as the socket accepts it, and close."""

@@ -7,6 +7,7 @@ is lost; a TLS transport converts its own errors to these.
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -20,6 +21,11 @@ ANSWERS_QUEUED_MAX: Final = 64
 """How many answers of a connection may wait for the end of the turn before no further request of it is begun."""
 
 Buffer = bytes | bytearray | memoryview
+
+TRAFFIC: Final = struct.Struct("=QQ")
+TRAFFIC_AT: Final = 120
+TCP_INFO_BYTES: Final = TRAFFIC_AT + TRAFFIC.size
+"""tcpi_bytes_acked and tcpi_bytes_received of linux/tcp.h."""
 
 
 class Transport(Protocol):
@@ -49,8 +55,22 @@ class Transport(Protocol):
     def send_file(self, part: FileSlice) -> int:
         """Send the beginning of a slice straight from its file; returns how many bytes were sent."""
 
+    def traffic(self) -> tuple[int, int]:
+        """How many bytes have been received and sent so far; -1 where the kernel does not count them. Never raises."""
+
     def close(self) -> None:
         """Close the socket. Never raises."""
+
+
+def traffic_of(sock: socket.socket) -> tuple[int, int]:
+    """See Transport: Linux counts for each TCP socket the bytes that it has received, and those that the peer has
+    acknowledged (`struct tcp_info`), so that the broker need not count them."""
+    try:
+        counted = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+        acknowledged, received = TRAFFIC.unpack_from(counted, TRAFFIC_AT)
+    except (AttributeError, OSError, struct.error):
+        return -1, -1
+    return received, acknowledged
 
 
 class PlainTransport:
@@ -77,6 +97,10 @@ class PlainTransport:
     def send_file(self, part: FileSlice) -> int:
         """See Transport."""
         return part.send_to(self.fd)
+
+    def traffic(self) -> tuple[int, int]:
+        """See Transport."""
+        return traffic_of(self._sock)
 
     def close(self) -> None:
         """See Transport."""

@@ -66,7 +66,17 @@ def clients(
         print_json(shown)
         return EXIT_OK
     print_table(
-        ("CLIENT ID", "SOFTWARE", "ADDRESS", "PRINCIPAL", "BROKER", "SECONDS", "API VERSIONS"),
+        (
+            "CLIENT ID",
+            "SOFTWARE",
+            "ADDRESS",
+            "PRINCIPAL",
+            "BROKER",
+            "SECONDS",
+            "RECEIVED",
+            "SENT",
+            "API VERSIONS",
+        ),
         [
             (
                 row["client_id"],
@@ -75,6 +85,8 @@ def clients(
                 row["principal"],
                 row["broker"],
                 row["connected_ms"] // 1000,
+                None if row["received_bytes"] is None else size_text(row["received_bytes"]),
+                None if row["sent_bytes"] is None else size_text(row["sent_bytes"]),
                 " ".join(f"{name}:{version}" for name, version in row["apis"].items()),
             )
             for row in shown["clients"]
@@ -149,6 +161,8 @@ def client_row(broker: int, one: ConnectedClient) -> dict[str, Any]:
         "broker": broker,
         "connected_ms": one.connected_ms,
         "idle_ms": one.idle_ms,
+        "received_bytes": one.received_bytes,
+        "sent_bytes": one.sent_bytes,
         "apis": dict(one.apis),
     }
 

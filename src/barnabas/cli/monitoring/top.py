@@ -1,4 +1,4 @@
-"""`barnabas top`: hot topics, partitions and groups on the whole screen."""
+"""`barnabas top`: hot topics, partitions, groups and clients on the whole screen."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from barnabas.monitor.watching import take_look
 from barnabas.terminal.administering import administer, saying
 from barnabas.terminal.errors import EXIT_OK
 from barnabas.terminal.options import AsJson, Bootstrap, Properties, Verbose
-from barnabas.terminal.output import count_of, print_json, print_table
+from barnabas.terminal.output import count_of, note, print_json, print_table
 from barnabas.terminal.runner import example, new_app
 
-app = new_app("Show hot topics, partitions and groups on the whole screen.")
+app = new_app("Show hot topics, partitions, groups and clients on the whole screen.")
 
-KEYS: Final = {"t": What.TOPICS, "p": What.PARTITIONS, "g": What.GROUPS}
-HELP_LINE: Final = "t topics  p partitions  g groups  s sort by the next column  / filter  q quit"
+KEYS: Final = {"t": What.TOPICS, "p": What.PARTITIONS, "g": What.GROUPS, "c": What.CLIENTS}
+HELP_LINE: Final = "t topics  p partitions  g groups  c clients  s sort by the next column  / filter  q quit"
 ENTER: Final = ("\r", "\n")
 BACKSPACE: Final = ("\x7f", "\b")
 ESCAPE: Final = "\x1b"
@@ -36,7 +36,7 @@ ESCAPE: Final = "\x1b"
 @app.command(epilog=example("barnabas top", "barnabas top --show groups --filter billing"))
 def top(
     show: Annotated[
-        What, typer.Option("--show", metavar="WHAT", help="topics, partitions or groups.")
+        What, typer.Option("--show", metavar="WHAT", help="topics, partitions, groups or clients.")
     ] = What.TOPICS,
     text: Annotated[
         str, typer.Option("--filter", metavar="TEXT", help="Only rows whose name contains it.")
@@ -49,14 +49,17 @@ def top(
     verbose: Verbose = False,
     json: AsJson = False,
 ) -> int:
-    """Show hot topics, partitions and groups; without a terminal, the rates between two looks, once."""
+    """Show hot topics, partitions, groups and clients; without a terminal, the rates between two looks, once."""
     order = Order(show, RATE, text)
     with administer(bootstrap, properties, verbose) as admin:
         reader = LagReader(admin.asynchronous)
         if json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-            before = _look(admin, reader)
+            before = _look(admin, reader, order)
             time.sleep(interval_s)
-            rows = rows_of(before, _look(admin, reader), order)
+            seen = _look(admin, reader, order)
+            for failure in seen.failures:
+                note(failure)
+            rows = rows_of(before, seen, order)
             heads = [column.head for column in COLUMNS[order.what]]
             if json:
                 names = [head.lower().replace(" ", "_").replace("/s", "_per_second") for head in heads]
@@ -67,9 +70,16 @@ def top(
         return _on_screen(admin, reader, order, interval_s)
 
 
-def _look(admin: Admin, reader: LagReader) -> Snapshot:
+def _look(admin: Admin, reader: LagReader, order: Order) -> Snapshot:
     with saying("cannot read the cluster"):
-        return admin.thread.run(take_look(admin.asynchronous, reader, time.time_ns() // 1_000_000))
+        return admin.thread.run(
+            take_look(
+                admin.asynchronous,
+                reader,
+                time.time_ns() // 1_000_000,
+                with_connections=order.what is What.CLIENTS,
+            )
+        )
 
 
 def _cell(value: Any) -> str:
@@ -91,7 +101,7 @@ def _on_screen(admin: Admin, reader: LagReader, order: Order, interval_s: float)
     """Until q or Ctrl-C. The terminal is as it was afterwards."""
     from rich.live import Live
 
-    before = seen = _look(admin, reader)
+    before = seen = _look(admin, reader, order)
     typing: str | None = None
     with _keys(), Live(screen=True, auto_refresh=False) as live:
         while True:
@@ -105,7 +115,7 @@ def _on_screen(admin: Admin, reader: LagReader, order: Order, interval_s: float)
                     return EXIT_OK
                 order, typing = pressed(key, order, typing)
                 live.update(_screen(before, seen, order, typing), refresh=True)
-            before, seen = seen, _look(admin, reader)
+            before, seen = seen, _look(admin, reader, order)
 
 
 def pressed(key: str, order: Order, typing: str | None) -> tuple[Order, str | None]:
@@ -157,7 +167,8 @@ def _screen(before: Snapshot, seen: Snapshot, order: Order, typing: str | None) 
         HELP_LINE if typing is None else f"filter: {typing}_",
         style="reverse" if typing is not None else "dim",
     )
-    return Group(first, Text(f"{order.what}{hidden}{filtered}", style="cyan"), table, last)
+    failed = f"  {seen.failures[0]}" if seen.failures else ""
+    return Group(first, Text(f"{order.what}{hidden}{filtered}{failed}", style="cyan"), table, last)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 from barnabas.wire.schema import Request, Response, Struct, array, int16, int32, int64, string
 
 
-class ConnectedClientsRequest(Request, key=30000, versions=(0, 0), flexible=0):
+class ConnectedClientsRequest(Request, key=30000, versions=(0, 1), flexible=0):
     pass
 
 
@@ -27,6 +27,8 @@ class ConnectedClient(Struct):
     connected_ms: int = int64()
     idle_ms: int = int64()
     apis: list[UsedApi] = array(UsedApi)
+    received_bytes: int = int64("1+", default=-1)
+    sent_bytes: int = int64("1+", default=-1)
 
 
 class ConvertedRecords(Struct):
@@ -38,7 +40,7 @@ class ConvertedRecords(Struct):
     size_bytes: int = int64()
 
 
-class ConnectedClientsResponse(Response, key=30000, versions=(0, 0), flexible=0):
+class ConnectedClientsResponse(Response, key=30000, versions=(0, 1), flexible=0):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(null="0+", default=None)

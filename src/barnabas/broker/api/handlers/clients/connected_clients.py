@@ -1,4 +1,4 @@
-"""ConnectedClients (key 30000, our own), version 0: what `barnabas clients` shows."""
+"""ConnectedClients (key 30000, our own), versions 0 and 1: what `barnabas clients` shows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def handle(context: Context, request: ConnectedClientsRequest) -> ConnectedClientsResponse:
-    """All open connections with their age and idle time in ms, and how many records were converted for old clients."""
+    """All open connections with their age and idle time in ms and, since version 1, the bytes that the kernel has counted
+    (-1: it does not), and how many records were converted for old clients."""
     now_s = context.services.loop.time()
     return ConnectedClientsResponse(
         clients=[_client(connection, now_s) for connection in context.services.listeners.connections],
@@ -38,6 +39,7 @@ def handle(context: Context, request: ConnectedClientsRequest) -> ConnectedClien
 
 def _client(connection: Connection, now_s: float) -> ConnectedClient:
     name, version = connection.client_software
+    received_bytes, sent_bytes = connection.traffic()
     return ConnectedClient(
         client_id=connection.client_id,
         software_name=name,
@@ -50,4 +52,6 @@ def _client(connection: Connection, now_s: float) -> ConnectedClient:
         apis=[
             UsedApi(api_key=key, api_version=used) for key, used in sorted(connection.api_versions.items())
         ],
+        received_bytes=received_bytes,
+        sent_bytes=sent_bytes,
     )
