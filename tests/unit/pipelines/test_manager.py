@@ -8,12 +8,15 @@ import time
 from types import MappingProxyType, SimpleNamespace
 
 import pytest
+from starlette.testclient import TestClient
 
 from barnabas.client.errors import BrokerUnavailable
+from barnabas.http.server import HttpOptions, make_app
 from barnabas.observe import service_metrics
 from barnabas.observe.metric import Sample
 from barnabas.pipelines.compiler.queries import reached_in
 from barnabas.pipelines.plan.errors import BrokerAway, PipelineError, TargetAway
+from barnabas.pipelines.serving.api import make_service
 from barnabas.pipelines.serving.engine import Engine
 from barnabas.pipelines.serving.managed import FAILURES_MAX, Wanted
 from barnabas.pipelines.serving.manager import Manager
@@ -90,6 +93,19 @@ class Scripted(Engine):
         self.target_answers = False
         self.moves = False
         self.ends = threading.Event()
+        self.dead = False
+        self.java_starts = True
+
+    can_restart = True
+
+    def death(self, patience_s=0.0):
+        return "Spark's Java process was killed by signal 9" if self.dead else None
+
+    def restart(self):
+        if not self.java_starts:
+            raise PipelineError("no memory")
+        self.dead = False
+        self.open(SimpleNamespace())
 
     def prepare(self, spec, bootstrap):
         if not threading.current_thread().name.startswith("pipeline"):
@@ -284,3 +300,48 @@ def test_masked_files_are_not_taken(run):
     server = run()
     with pytest.raises(PipelineError, match="in place of a secret"):
         server.put(text("x") + "bootstrap: '********'\n")
+
+
+def test_when_java_dies_health_says_so_until_all_pipelines_go_on(run):
+    server = run(first_pause_s=0.01)
+    server.put(text("well"))
+    until(lambda: server.status("well")["state"] == "running")
+    client = TestClient(make_app(make_service(server), HttpOptions("127.0.0.1:0")), "http://127.0.0.1")
+    assert client.get("/health").json() == {"status": "ok", "pipelines": 1, "failed": 0}
+    before = server.get("well").running[0][0]
+    before.stop = before.exception = lambda: 1 / 0  # no answer comes from a dead process
+    server.engine.java_starts = False
+    server.engine.dead = True
+    until(lambda: "has failed: no memory" in (server.trouble or ""))
+    health, ready = client.get("/health"), client.get("/ready")
+    assert (health.status_code, health.json()["status"]) == (500, "unhealthy")
+    said = "Spark's Java process was killed by signal 9; starting it again has failed: no memory"
+    assert health.json()["reason"] == ready.json()["reason"] == server.status("well")["stuck"] == said
+    assert ready.status_code == 503
+    server.engine.java_starts = True
+    until(lambda: server.get("well").running and server.get("well").running[0][0] is not before)
+    assert (client.get("/health").status_code, client.get("/ready").status_code) == (200, 200)
+    assert server.status("well")["last_error"] is None
+    told = [line.text for line in server.logs("well", 100).lines]
+    assert told[-2:] == ["starts again: Spark's Java process had ended", "started, restarts=0"]
+
+
+def test_what_runs_in_a_dead_java_can_be_paused(run):
+    server = run()
+    server.put(text("well"))
+    until(lambda: server.status("well")["state"] == "running")
+    server.get("well").running[0][0].stop = lambda: 1 / 0
+    server.engine.java_starts = False
+    server.engine.dead = True
+    server.want("well", Wanted.PAUSED)
+    assert server.status("well")["state"] == "paused"
+
+
+def test_without_a_way_to_start_java_again_what_ran_has_failed(run):
+    server = run()
+    server.put(text("well"))
+    until(lambda: server.status("well")["state"] == "running")
+    server.engine.can_restart = False
+    server.engine.dead = True
+    until(lambda: server.status("well")["last_error"] == "Spark's Java process had ended")
+    assert server.trouble == "Spark's Java process was killed by signal 9"

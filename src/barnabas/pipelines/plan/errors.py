@@ -14,6 +14,10 @@ class BrokerAway(PipelineError):
     """No broker answers, which may be temporary."""
 
 
+class SparkAway(PipelineError):
+    """Spark's Java process has ended, and may be started again."""
+
+
 class TargetAway(PipelineError):
     """A target does not answer, which may be temporary."""
 

@@ -41,10 +41,10 @@ from starlette.routing import Route
 
 from barnabas.http.bodies import json_object, read_body
 from barnabas.http.errors import HttpError
-from barnabas.http.server import Service
+from barnabas.http.server import UNHEALTHY, Service
 from barnabas.pipelines.entries.hiding import masked
 from barnabas.pipelines.fronts.yaml.spec import PIPELINE
-from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.plan.errors import PipelineError, SparkAway
 from barnabas.pipelines.serving.checking import check, drawn
 from barnabas.pipelines.serving.lookups import BadLookup, Lookups, asked_in
 from barnabas.pipelines.serving.managed import Wanted
@@ -94,6 +94,8 @@ def guarded(work: Callable[[Request], Awaitable[Any]]) -> Handler:
             result = await work(request)
         except KeyError as error:
             return JSONResponse({"error": str(error.args[0])}, 404)
+        except SparkAway as error:
+            return JSONResponse({"error": str(error)}, 503)
         except (PipelineError, BadRequest, BadLookup) as error:
             return JSONResponse({"error": str(error)}, 400)
         except (NothingYet, TooSlow, ViewError) as error:
@@ -111,9 +113,13 @@ class Looking:
     lookups: Lookups
 
     def health(self) -> dict[str, Any]:
-        """Whether the server is up, and how many pipelines have failed."""
+        """Whether the server can work, and how many pipelines have failed."""
         states = self.supervisor.states()
-        return {"status": "ok", "pipelines": len(states), "failed": states.count("failed")}
+        counts = {"pipelines": len(states), "failed": states.count("failed")}
+        trouble = self.supervisor.trouble
+        if trouble is not None:
+            return {"status": UNHEALTHY, "reason": trouble, **counts}
+        return {"status": "ok", **counts}
 
     async def listing(self, request: Request) -> Any:
         """The status of every pipeline."""
@@ -248,6 +254,7 @@ def make_lookups(supervisor: Supervisor) -> Service:
         error_shape,
         start=_started,
         health=api.health,
+        unready=lambda: supervisor.trouble,
         samples=lambda: samples(supervisor.statuses()),
     )
 
@@ -270,6 +277,7 @@ def make_service(manager: Manager) -> Service:
         error_shape,
         start=_started,
         health=api.health,
+        unready=lambda: manager.trouble,
         samples=lambda: samples(manager.statuses()),
         media_type="application/yaml or application/json",
     )

@@ -50,7 +50,7 @@ class Managed:
     it moves, and a line about each that does not. query_ids: Spark's ids of its queries. begun_at: when the start in
     progress began, in monotonic seconds. starting: source options that say where queries without a checkpoint begin, if it
     is not where the file says. beginning: names the request that said so. feeds: the connectors that fill topics of its
-    sources, while they run.
+    sources, while they run. generation: of the session in which its queries run, see Engine.
     """
 
     spec: PipelineSpec
@@ -60,6 +60,7 @@ class Managed:
     text: str = ""
     once: bool = False
     ended: bool = False
+    generation: int = 0
     running: list[Running] = field(default_factory=list)
     queries: tuple[Query, ...] = ()
     reports: dict[str, QueryReport] | None = None

@@ -29,6 +29,7 @@ from barnabas.pipelines.compiler.queries import POLL_SECONDS, STOP_SECONDS, Quer
 from barnabas.pipelines.fronts.yaml.spec import load_spec
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.plan.pipeline import PipelineSpec
+from barnabas.pipelines.serving.engine import Engine
 from barnabas.pipelines.serving.managed import Managed
 from barnabas.pipelines.serving.preparing import prepare
 from barnabas.pipelines.serving.rates import progress_line
@@ -217,23 +218,38 @@ def run_pipeline(
     running = SparkSession.getActiveSession() is not None
     say("starting Spark")
     with stop_signals() as stopped:
-        spark = start_session(
-            f"barnabas {spec.name}",
-            master=master,
-            quick=once,
-            log_file=log_file,
-            conf={**spec.spark, **(conf or {})},
-            archive=archive,
-        )
+
+        def start() -> SparkSession:
+            return start_session(
+                f"barnabas {spec.name}",
+                master=master,
+                quick=once,
+                log_file=log_file,
+                conf={**spec.spark, **(conf or {})},
+                archive=archive,
+            )
+
+        spark = start()
+        engine = Engine()
         report.start_seconds = time.monotonic() - begun
         try:
             _run(
-                spark, spec, address, checkpoint, once, report, progress, shown, stopped, looking(listen, say)
+                spark,
+                engine,
+                spec,
+                address,
+                checkpoint,
+                once,
+                report,
+                progress,
+                shown,
+                stopped,
+                looking(listen, say),
             )
         finally:
             report.interrupted = stopped.is_set()
             if not running:
-                spark.stop()
+                engine.close()
     return report
 
 
@@ -285,6 +301,7 @@ def _end_now(code: int) -> None:
 
 def _run(
     spark: SparkSession,
+    engine: Engine,
     spec: PipelineSpec,
     bootstrap: str,
     checkpoint: str,
@@ -296,7 +313,7 @@ def _run(
     looking: Callable[[Supervisor], AbstractContextManager[None]],
 ) -> None:
     begun = time.monotonic()
-    supervisor = Supervisor(bootstrap, Path(report.log))
+    supervisor = Supervisor(bootstrap, Path(report.log), engine=engine)
     reports: dict[str, QueryReport] = {}
     with tempfile.TemporaryDirectory(prefix="barnabas-") as folder:
         managed = Managed(spec, checkpoint, stop_file(Path(folder)), once=once, reports=reports)

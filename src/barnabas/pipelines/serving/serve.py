@@ -37,7 +37,7 @@ class ServerOptions:
     """folder: of the pipelines' files and states. client: librdkafka's properties, with bootstrap.servers: the cluster of
     pipelines that name none. checkpoints: a folder or URL for those of all pipelines. conf: settings of Spark. texts:
     pipeline files to add. code: see Manager. opened: called when all pipelines have begun to run; it raises PipelineError.
-    with_session: called before they do.
+    with_session: called before they do, also if Spark is started again.
     """
 
     folder: Path
@@ -75,21 +75,30 @@ def make_server(
     return HttpServer(build, http)
 
 
+def _session(folder: Path, options: ServerOptions) -> SparkSession:
+    """Start Spark. Raises PipelineError."""
+    spark = start_session(
+        "barnabas pipelines",
+        master=options.master or options.conf.get("spark.master") or MASTER,
+        log_file=folder / SPARK_LOG,
+        conf={**SETTINGS, **options.conf},
+        archive=find_archive(),
+    )
+    try:
+        options.with_session(spark)
+    except BaseException:
+        spark.stop()
+        raise
+    return spark
+
+
 def _open(manager: Manager, options: ServerOptions) -> None:
     """Start Spark, add the pipelines of the command line, and begin to run all. Raises PipelineError."""
     for noisy in ("py4j", "py4j.clientserver"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
-    archive = find_archive()
     log.info("Spark is starting")
-    spark = start_session(
-        "barnabas pipelines",
-        master=options.master or options.conf.get("spark.master") or MASTER,
-        log_file=manager.folder / SPARK_LOG,
-        conf={**SETTINGS, **options.conf},
-        archive=archive,
-    )
+    spark = _session(manager.folder, options)
     try:
-        options.with_session(spark)
         for text in options.texts:
             manager.put(text)
         manager.open(spark)
@@ -104,4 +113,4 @@ def _close(manager: Manager) -> None:
     try:
         manager.close()
     finally:
-        manager.spark.stop()
+        manager.engine.close()

@@ -7,6 +7,8 @@ A pipeline that fails, in its preparation or in a query, is started again after 
 minutes. Its last error is shown until it has run well for a while. While its broker or a target does not answer, that is
 tried every few seconds instead, and the pipeline starts as soon as it answers.
 
+If Spark's Java process ends, it is started again (see reviving.py).
+
 A query that does not move although records wait for it is named in the pipeline's status, with what Spark does and logged
 (see standstill.py). It is not restarted: it may be a large micro-batch.
 """
@@ -34,13 +36,14 @@ from barnabas.pipelines.entries.document import duration_seconds
 from barnabas.pipelines.entries.hiding import hide
 from barnabas.pipelines.plan.errors import BrokerAway, PipelineError, TargetAway, suggestion
 from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
-from barnabas.pipelines.serving.engine import Engine
+from barnabas.pipelines.serving.engine import DEATH_SECONDS, Engine
 from barnabas.pipelines.serving.feeds import Feeds, has_feeds
 from barnabas.pipelines.serving.lags import Lags
 from barnabas.pipelines.serving.logs import Line, last_trouble
 from barnabas.pipelines.serving.managed import Managed, Running, Wanted
 from barnabas.pipelines.serving.pauses import WELL_SECONDS, Pace, pause_seconds
 from barnabas.pipelines.serving.rates import duration_text
+from barnabas.pipelines.serving.reviving import Revival
 from barnabas.pipelines.serving.standstill import Seen, Standstill
 from barnabas.pipelines.spark.feeds.feed import ring_feeds
 from barnabas.pipelines.spark.feeds.pulse import Pulse, asked_pulse
@@ -92,6 +95,7 @@ class Supervisor:
             self.address, self._workers.submit, self._note_standstill, self.engine.client, self.pace.lag_s
         )
         self._pulses: dict[str, Pulse] = {}
+        self._revival = Revival(self.engine, self.pace.first_pause_s)
         self._thread = threading.Thread(target=self._supervise, name="pipelines")
 
     def watch(self, managed: Managed) -> None:
@@ -116,6 +120,11 @@ class Supervisor:
     def spark(self) -> SparkSession:
         """The session of all pipelines, once `open` was called. Raises PipelineError before."""
         return self.engine.spark
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no pipeline can run, if Spark's Java process has ended: it is started again; asks nobody."""
+        return None if self._closing.is_set() else self._revival.trouble()
 
     def address(self, spec: PipelineSpec) -> str:
         """The brokers of a pipeline."""
@@ -143,16 +152,33 @@ class Supervisor:
             self._close_feeds(managed)
             if managed.running:
                 managed.brake.touch()
-                ring_feeds(managed.brake)
+        try:
+            self._end_queries([managed for managed in pipelines if self._is_alive(managed)])
+        except Exception:
+            if self.engine.death(DEATH_SECONDS) is None:
+                raise
+        for managed in pipelines:
+            if managed.running:
+                self._tell(managed, "stopped")
+            managed.running = []
+            managed.stuck.clear()
+
+    def _end_queries(self, pipelines: list[Managed]) -> None:
+        for managed in pipelines:
+            ring_feeds(managed.brake)
         wait_until_idle([stream for managed in pipelines for stream, _ in managed.running])
         for managed in pipelines:
             for stream, report in managed.running:
                 stream.stop()
                 self.engine.take_progress(stream, report)
-            if managed.running:
-                self._tell(managed, "stopped")
-            managed.running = []
-            managed.stuck.clear()
+
+    def _is_alive(self, managed: Managed) -> bool:
+        """Whether a pipeline has queries that have not ended with their Java process."""
+        return (
+            bool(managed.running)
+            and managed.generation == self.engine.generation
+            and self.engine.death() is None
+        )
 
     # --- the thread -----------------------------------------------------------------------------------
 
@@ -161,6 +187,8 @@ class Supervisor:
             self._turned_at = time.monotonic()
             with self._lock:
                 pipelines = list(self._pipelines.values())
+            if not self._revival.turn():
+                continue
             self._take_pulses()
             self._lags.keep(pipelines)
             for managed in pipelines:
@@ -169,7 +197,8 @@ class Supervisor:
                 try:
                     self._tick(managed)
                 except Exception as error:
-                    self._give_up_later(managed, spark_reason(error))
+                    if self.engine.death() is None:
+                        self._give_up_later(managed, spark_reason(error))
                 finally:
                     managed.lock.release()
 
@@ -183,6 +212,8 @@ class Supervisor:
     def _tick(self, managed: Managed) -> None:
         if managed.work is not None:
             return
+        if managed.running and managed.generation != self.engine.generation:
+            self._lose(managed)
         for place, (stream, report) in enumerate(managed.running):
             pulse = self._pulses.get(report.run)
             if pulse is not None and pulse.latest in ("", report.latest):
@@ -210,6 +241,17 @@ class Supervisor:
                 managed.last_error, managed.restarts, managed.late_workers = None, 0, 0
         elif managed.wanted is Wanted.RUNNING and not managed.ended and now >= managed.retry_at:
             managed.work = self._workers.submit(self._start_held, managed)
+
+    def _lose(self, managed: Managed) -> None:
+        """Notes that the queries of a pipeline have ended with their Java process."""
+        managed.running, managed.started_at = [], 0.0
+        managed.stuck.clear()
+        reason = "Spark's Java process had ended"
+        if managed.once or not self.engine.can_restart:
+            self._give_up(managed, reason)
+        else:
+            managed.retry_at = 0.0
+            self._tell(managed, "starts again", "", logging.WARNING, reason=reason)
 
     def _start_held(self, managed: Managed) -> None:
         """Prepares and starts a pipeline, in a worker thread, unless it was paused, stopped or replaced meanwhile."""
@@ -265,7 +307,7 @@ class Supervisor:
             feeds.close()
 
     def _start(self, managed: Managed) -> None:
-        spec = managed.spec
+        spec, managed.generation = managed.spec, self.engine.generation
         managed.brake.unlink(missing_ok=True)
         managed.queries = self.engine.plan(spec, managed.checkpoints)
         for query in sorted(managed.queries, key=lambda query: not query.keeps):
@@ -300,7 +342,8 @@ class Supervisor:
             reason = None
             with self._starts, managed.lock:
                 try:
-                    if managed.running and managed.wanted is Wanted.RUNNING and not self._closing.is_set():
+                    wanted = managed.wanted is Wanted.RUNNING and not self._closing.is_set()
+                    if wanted and self._is_alive(managed):
                         _, report = managed.running[place]
                         query = next(query for query in managed.queries if query.name == report.name)
                         managed.running[place] = (self._start_query(managed, query, report), report)
@@ -333,8 +376,8 @@ class Supervisor:
 
     def _give_up(self, managed: Managed, reason: str) -> None:
         reason = hide(reason, managed.spec.secrets)
-        for stream, _ in managed.running:
-            stream.stop()
+        for stream, _ in managed.running if managed.generation == self.engine.generation else ():
+            self.engine.stop(stream)
         if managed.started_at and time.monotonic() - managed.started_at > WELL_SECONDS:
             managed.restarts = 0
         pause_s = pause_seconds(managed.restarts, self.pace.first_pause_s)
@@ -424,6 +467,8 @@ class Supervisor:
 
     def _stuck(self, managed: Managed) -> str | None:
         """What keeps a pipeline from making progress, if its queries or its start stand still."""
+        if (trouble := self.trouble) is not None:
+            return trouble
         silent = time.monotonic() - self._turned_at
         if silent > SILENT_SECONDS and not self._closing.is_set():
             return f"Spark's Java process has not answered for {duration_text(silent)}"
@@ -435,8 +480,8 @@ class Supervisor:
         ):
             return f"has been starting for {duration_text(time.monotonic() - begun)}"
         feeds = managed.feeds
-        if feeds is not None and (trouble := feeds.trouble()) is not None:
-            return hide(f"a connector does not run: {trouble}", managed.spec.secrets)
+        if feeds is not None and (fault := feeds.trouble()) is not None:
+            return hide(f"a connector does not run: {fault}", managed.spec.secrets)
         return "; ".join(f"{name}: {line}" for name, line in sorted(managed.stuck.copy().items())) or None
 
     def status(self, name: str) -> dict[str, Any]:

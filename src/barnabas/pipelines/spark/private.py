@@ -21,6 +21,8 @@ from typing import IO, TYPE_CHECKING, Any
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
+    from subprocess import Popen
+
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
@@ -332,6 +334,36 @@ def kill_java() -> None:
     process = getattr(SparkContext._gateway, "proc", None)
     if process is not None:
         process.kill()
+
+
+def java_process() -> Popen[bytes] | None:
+    """The Java process that `launch_java` started; None if there is none, or somebody else started it."""
+    from pyspark import SparkContext
+
+    return getattr(SparkContext._gateway, "proc", None)
+
+
+def forget_java(process: Popen[bytes]) -> None:
+    """Lets PySpark forget a Java process that has ended, so that the next session starts another one. No effect if it has
+    done so already."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession, SQLContext
+
+    with SparkContext._lock:
+        gateway, context = SparkContext._gateway, SparkContext._active_spark_context
+        if gateway is None or gateway.proc is not process:
+            return
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
+        SQLContext._instantiatedContext = None
+    with contextlib.suppress(Exception):  # it needs an answer from nobody, but its connections are broken
+        gateway.shutdown_callback_server()
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.shutdown()
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
 
 
 def progress_since(stream: StreamingQuery, latest: str) -> Iterator[Mapping[str, Any]]:

@@ -253,7 +253,7 @@ class SqlApi:
             return admin.cluster.describe().id or ""
 
     async def healthcheck(self, request: Request) -> Response:
-        """Whether the server can work."""
+        """Whether the server can work; like ksqlDB it answers with status 200 if not. /health and /ready do otherwise."""
         try:
             await run_in_threadpool(self._cluster_id)
             kafka = True
@@ -262,10 +262,11 @@ class SqlApi:
         details = {
             "metastore": {"isHealthy": True},
             "kafka": {"isHealthy": kafka},
-            "commandRunner": {"isHealthy": True},
+            "commandRunner": {"isHealthy": self.engine.manager.trouble is None},
         }
+        healthy = all(detail["isHealthy"] for detail in details.values())
         return JSONResponse(
-            {"isHealthy": kafka, "details": details, "serverState": "READY"}, media_type=JSON_V1
+            {"isHealthy": healthy, "details": details, "serverState": "READY"}, media_type=JSON_V1
         )
 
     async def cluster_status(self, request: Request) -> Response:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from barnabas.pipelines.spark.feeds.lending import lent_client, lookout
@@ -64,6 +65,17 @@ class Feed:
             self._reader.planner.lent(client, commits),
         ):
             return _CALLS[name](self, *arguments)
+
+    def rings(self, ring: Callable[[], None]) -> Callable[[], None]:
+        """What wakes the query; a query that cannot be woken has ended with its Java process."""
+
+        def ring_or_stop() -> None:
+            try:
+                ring()
+            except (Py4JError, OSError):
+                self._stop()
+
+        return ring_or_stop
 
     def initial(self) -> str:
         """Where a query without a checkpoint begins."""
@@ -129,7 +141,7 @@ def feed_rows(spark: SparkSession, settings: Mapping[str, str]) -> DataFrame:
     options = source_options(settings)
     feed = Feed(options)
     of_java = CLASSES.made(spark, "Feed", feed, read_limit(spark, options.rows_per_trigger_max))
-    feed.ring = of_java.ring
+    feed.ring = feed.rings(of_java.ring)
     ranges = streamed_by(spark, of_java)
     return ranges.mapInArrow(Reading(options), rows_ddl(options))
 

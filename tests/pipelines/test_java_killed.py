@@ -1,0 +1,86 @@
+"""A server whose Java process is killed with SIGKILL: it says so, and goes on once it is restarted."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.pipelines.conftest import records_of, send
+from tests.pipelines.test_server import Server, until
+from tests.pipelines.test_sql_server import EARLIEST, SqlServer
+
+pytestmark = [pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(900)]
+KILLS = 2
+
+
+@pytest.fixture(params=[Server, SqlServer], ids=["pipelines", "sql"])
+def server(request: pytest.FixtureRequest, tmp_path: Path, bootstrap: str) -> Iterator[Server]:
+    made = request.param(tmp_path / "data", bootstrap)
+    made.start()
+    yield made
+    made.stop(signal.SIGKILL)
+
+
+def java_of(server: Server) -> psutil.Process:
+    children = psutil.Process(server.process.pid).children(recursive=False)
+    (java,) = [child for child in children if child.name() == "java"]
+    return java
+
+
+def begin(server: Server, source: str) -> str:
+    """Starts a pipeline from one topic to another; the name of the other."""
+    if isinstance(server, SqlServer):
+        server.statements(
+            f"CREATE STREAM s (n INT) WITH (kafka_topic='{source}', value_format='JSON');"
+            f"CREATE STREAM o WITH (kafka_topic='{source}-out') AS SELECT n AS n FROM s EMIT CHANGES;",
+            **EARLIEST,
+        )
+    else:
+        text = (
+            f"pipeline: {source}\nsource: {{topic: {source}}}\nsteps: [parse: {{json: all}}]\n"
+            f"outputs: [{{topic: {source}-out}}]\n"
+        )
+        assert server.call("POST", "/pipelines", text)[0] == 201
+    return f"{source}-out"
+
+
+def test_it_says_so_and_goes_on(server: Server, client, new_topic) -> None:
+    source = new_topic(1)
+    out = begin(server, source)
+    sent: list[int] = []
+
+    def put() -> None:
+        sent.extend(range(len(sent), len(sent) + 3))
+        send(client, source, [b'{"n": %d}' % n for n in sent[-3:]])
+
+    def values() -> list[int]:
+        rows = [json.loads(row["value"]) for row in records_of(client, out)]
+        return [row.get("n", row.get("N")) for row in rows]
+
+    put()
+    until(lambda: values() == sent)
+    for _ in range(KILLS):
+        java = java_of(server)
+        java.kill()
+        status, health = until(lambda: (found := server.call("GET", "/health"))[0] == 500 and found, 5)
+        assert (status, health["status"]) == (500, "unhealthy")
+        assert health["reason"] == "Spark's Java process was killed by signal 9"
+        assert server.call("GET", "/ready")[0] == 503
+        if isinstance(server, SqlServer):
+            assert server.call("GET", "/healthcheck")[1]["isHealthy"] is False
+        put()
+        server.stop(signal.SIGKILL)
+        server.start()
+        until(lambda: values() == sent, 240)
+        assert server.call("GET", "/health")[0] == server.call("GET", "/ready")[0] == 200
+        if isinstance(server, SqlServer):
+            assert server.call("GET", "/healthcheck")[1]["isHealthy"] is True
+        assert java_of(server).pid != java.pid
+    told = [line for line in server.log.read_text().splitlines() if "was killed by signal 9" in line]
+    assert len(told) == KILLS, told
+    assert server.stop() == 0
