@@ -13,8 +13,8 @@ from barnabas.testing import Broker
 from tests.clients import foreign
 from tests.clients.mirror_maker import KEPT, javas, ours, properties, translated
 from tests.clients.test_import import Kafka, Release
-from tests.clients.test_links_apache import COMMON, JAVA, PRESENT, running
 from tests.clients.test_mirror_maker import commit, committed, make, read, send
+from tests.support.apache_kafka import COMMON, JAVA, PRESENT, running
 from tests.support.cluster import until
 from tests.support.process import free_port
 from tests.support.zookeeper import ZooKeeperServer

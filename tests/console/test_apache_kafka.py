@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import socket
-import subprocess
 import time
 from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from tests.clients import foreign
-from tests.clients.test_kafka_tools import CONFIG
 from tests.console.conftest import WAIT_S, ConsoleProcess, running
-from tests.support.process import free_port
+from tests.support.apache_kafka import present_kafka
 
 pytestmark = [pytest.mark.soak, pytest.mark.java]
 
@@ -23,27 +18,9 @@ pytestmark = [pytest.mark.soak, pytest.mark.java]
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Apache Kafka itself; where it listens."""
-    java, jars, folder = foreign.need("java"), foreign.kafka_jars(), tmp_path_factory.mktemp("kafka")
-    port = free_port()
-    config = folder / "kafka.properties"
-    config.write_text(CONFIG.format(port=port, controller=free_port(), folder=folder))
-    command = [java, "-Xmx512m", "-cp", f"{jars}/*"]
-    form = ["kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(config)]
-    subprocess.run([*command, *form], check=True, capture_output=True, timeout=WAIT_S)
-    with (folder / "kafka.log").open("wb") as log:
-        process = subprocess.Popen([*command, "kafka.Kafka", str(config)], stdout=log, stderr=log, cwd=folder)
-    try:
-        deadline = time.monotonic() + 240
-        while time.monotonic() < deadline:
-            assert process.poll() is None, (folder / "kafka.log").read_text()[-2000:]
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            time.sleep(0.2)
-        await_coordinator(f"127.0.0.1:{port}", deadline)
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
+    with present_kafka(tmp_path_factory.mktemp("kafka")) as where:
+        await_coordinator(where, time.monotonic() + WAIT_S)
+        yield where
 
 
 def await_coordinator(where: str, deadline: float) -> None:
