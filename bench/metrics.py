@@ -3,7 +3,7 @@
     python -m bench.metrics [--without TREE] [--rounds 30] [--seconds 0.8] [--partitions 10000]
 
 TREE is a copy of this checkout with its compiled modules, in which `begin_quick` of `RequestStats` (runtime/timing.pyx)
-returns 0 and `quick` returns None at once, and this module is compiled again (`cythonize -i src/barnabas/runtime/timing.pyx`).
+returns 0 and `quick` returns None at once, and which is compiled again: `cythonize -i src/barnabas/runtime/timing.pyx`.
 Both brokers run at the same time and get the same load in turns. Without --without, only scrapes are measured.
 """
 
