@@ -111,6 +111,8 @@ def test_logs_partitions_and_the_controller_are_as_clients_left_them(watched: Wa
     for name in ("underreplicatedpartitions", "underminisrpartitioncount", "offlinereplicacount"):
         assert values[f"kafka_server_replicamanager_{name}", ()] == 0
     assert values["kafka_controller_kafkacontroller_offlinepartitionscount", ()] == 0
+    assert values["kafka_controller_controllerstats_uncleanleaderelections_total", ()] == 0
+    assert values["kafka_server_sessionexpirelistener_zookeepersyncconnects_total", ()] == 1
 
 
 def test_messages_are_counted_since_the_start_whatever_way_they_take(tmp_path: Path) -> None:

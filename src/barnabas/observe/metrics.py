@@ -29,6 +29,12 @@ def _controller(name: str, help: str, unit: str) -> Metric:
     return Metric(f"kafka.controller:type=KafkaController,name={name}", "Value", prometheus, unit, help)
 
 
+def _session(name: str, help: str) -> Metric:
+    prometheus = f"kafka_server_sessionexpirelistener_zookeeper{name.lower()}_total"
+    mbean = f"kafka.server:type=SessionExpireListener,name=ZooKeeper{name}PerSec"
+    return Metric(mbean, "Count", prometheus, "events", help)
+
+
 def _log(name: str, help: str, unit: str) -> Metric:
     mbean = f"kafka.log:type=Log,name={name},topic={{topic}},partition={{partition}}"
     return Metric(mbean, "Value", f"kafka_log_log_{name.lower()}", unit, help, PARTITION)
@@ -156,6 +162,24 @@ PREFERRED_IMBALANCE: Final = _controller(
     "Partitions that their preferred replica does not lead; 0 where this broker is not the controller.",
     "partitions",
 )
+ELECTIONS: Final = Metric(
+    "kafka.controller:type=ControllerStats,name=LeaderElectionRateAndTimeMs",
+    "Count",
+    "kafka_controller_controllerstats_leaderelectionrateandtimems",
+    "ms",
+    "Time that the elections after a broker came or went have taken, on the controller.",
+    has_parts=True,
+)
+UNCLEAN_ELECTIONS: Final = Metric(
+    "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
+    "Count",
+    "kafka_controller_controllerstats_uncleanleaderelections_total",
+    "elections",
+    "Elections of a leader that was not in sync, so that records were lost, by this controller.",
+)
+TREE_CONNECTS: Final = _session("SyncConnects", "Connections to ZooKeeper that were established.")
+TREE_DISCONNECTS: Final = _session("Disconnects", "Connections to ZooKeeper that were lost.")
+TREE_EXPIRES: Final = _session("Expires", "Sessions with ZooKeeper that have ended.")
 ACTIVE_BROKERS: Final = _controller("ActiveBrokerCount", "Brokers that are registered.", "brokers")
 TOPIC_COUNT: Final = _controller("GlobalTopicCount", "Topics of the cluster.", "topics")
 GLOBAL_PARTITION_COUNT: Final = _controller(
@@ -340,7 +364,8 @@ METRICS: Final = (
     REPLICATED_IN, REPLICATED_OUT, CONVERTED_PRODUCES, CONVERTED_FETCHES,
     REQUESTS, ERRORS, REQUEST_BYTES, *TIMES.values(),
     PARTITION_COUNT, LEADER_COUNT, UNDER_REPLICATED, UNDER_MIN_ISR, AT_MIN_ISR, OFFLINE_REPLICAS, ISR_SHRINKS, ISR_EXPANDS,
-    ACTIVE_CONTROLLER, OFFLINE_PARTITIONS, PREFERRED_IMBALANCE, ACTIVE_BROKERS, TOPIC_COUNT, GLOBAL_PARTITION_COUNT,
+    ACTIVE_CONTROLLER, OFFLINE_PARTITIONS, PREFERRED_IMBALANCE, ELECTIONS, UNCLEAN_ELECTIONS,
+    TREE_CONNECTS, TREE_DISCONNECTS, TREE_EXPIRES, ACTIVE_BROKERS, TOPIC_COUNT, GLOBAL_PARTITION_COUNT,
     LOG_SIZE, LOG_START, LOG_END, LOG_SEGMENTS, FLUSHES, OFFLINE_DIRS, UNCLEANABLE, CLEANER_RECOPY, COMPACTIONS,
     PURGATORY, FETCH_SESSIONS, FETCH_SESSION_PARTITIONS,
     CONNECTIONS, CONNECTIONS_CREATED, LOGINS, FAILED_LOGINS, CLIENTS,

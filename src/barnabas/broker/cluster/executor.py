@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from barnabas.broker.cluster.following import DECISIONS_MAX, OTHERS_WERE_QUICKER, ImageKeeper
@@ -59,6 +60,15 @@ class _Request:
         self.begun = False
 
 
+@dataclass(slots=True)
+class SessionCounts:
+    """What has happened to the sessions with the metadata tree since the start, as Kafka counts it."""
+
+    connects: int = 0
+    disconnects: int = 0
+    expires: int = 0
+
+
 class Executor(ImageKeeper):
     """See the module. Call `open`, then `start`; `run` queues work; `close` ends it."""
 
@@ -77,6 +87,7 @@ class Executor(ImageKeeper):
         self._open_tree = open_tree
         self._patience_s = patience_s
         self._requests: deque[_Request] = deque()
+        self.sessions = SessionCounts()
         self._away = False
         self._lost = False
         self._reload = False
@@ -89,6 +100,7 @@ class Executor(ImageKeeper):
     async def open(self) -> None:
         """Open a session and watch the tree. Raises TreeError."""
         self.tree = await self._open_tree()
+        self.sessions.connects += 1
         await self._watch()
 
     async def _watch(self) -> None:
@@ -151,15 +163,18 @@ class Executor(ImageKeeper):
         # Session events arrive once for each watched path.
         if event.kind is EventKind.EXPIRED:
             if not self._lost:
+                self.sessions.expires += 1
                 log.error("the session with the metadata tree has ended; a new one is opened")
             self._lost, self._away = True, False
         elif event.kind is EventKind.DISCONNECTED:
             if not self._away:
+                self.sessions.disconnects += 1
                 log.warning("the metadata tree does not answer; metadata cannot be changed meanwhile")
             self._away = True
             return
         elif event.kind is EventKind.RECONNECTED:
             if self._away:
+                self.sessions.connects += 1
                 log.info("the metadata tree answers again")
             self._reload, self._away = True, False
         else:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.api.measuring.requests import distributed
 from barnabas.cores.cluster_image import NO_LEADER
 from barnabas.observe import metrics
 from barnabas.observe.metric import Metric, Sample
@@ -56,6 +57,11 @@ def of_cluster(services: Services, samples: list[Sample]) -> Iterator[None]:
         Sample(metrics.ACTIVE_CONTROLLER, int(in_office)),
         Sample(metrics.OFFLINE_PARTITIONS, leaderless if in_office else 0),
         Sample(metrics.PREFERRED_IMBALANCE, imbalanced if in_office else 0),
+        distributed(metrics.ELECTIONS, controller.elections.took, per_unit=1),
+        Sample(metrics.UNCLEAN_ELECTIONS, controller.elections.unclean),
+        Sample(metrics.TREE_CONNECTS, controller.sessions.connects),
+        Sample(metrics.TREE_DISCONNECTS, controller.sessions.disconnects),
+        Sample(metrics.TREE_EXPIRES, controller.sessions.expires),
         Sample(metrics.ACTIVE_BROKERS, len(services.image.brokers)),
         Sample(metrics.TOPIC_COUNT, len(topics)),
         Sample(metrics.GLOBAL_PARTITION_COUNT, partitions),
