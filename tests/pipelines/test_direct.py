@@ -11,7 +11,7 @@ from barnabas.pipelines.compiler import queries
 from barnabas.pipelines.direct.planning import direct_program
 from barnabas.pipelines.formats.columns import ARROW_TYPES, append_batch
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
-from barnabas.pipelines.serving import supervisor
+from barnabas.pipelines.serving import engine
 from barnabas.pipelines.serving.run import run_pipeline
 from barnabas.records.columnar_encoder import BatchEncoder
 from tests.pipelines.conftest import pass_once, records_of
@@ -183,7 +183,7 @@ def test_a_stream_counts_lines_and_writes_each_once(
         streams.append(stream)
         return queries.take_progress(stream, report)
 
-    monkeypatch.setattr(supervisor, "take_progress", seen)
+    monkeypatch.setattr(engine, "take_progress", seen)
     for number in range(2):
         sent(client, topic, [*[LINE] * 1500, b"bad", *[LINE] * 10])
         report = run_pipeline(spec, once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path)

@@ -14,9 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from barnabas.services.with_broker import add_options, companion_of, registry_option, warnings_of
-from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CliError, discard_output, flush_output
+from barnabas.terminal.errors import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_USAGE,
+    CliError,
+    discard_output,
+    flush_output,
+    write_output,
+)
 
 if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
     from barnabas.config.loader import BrokerConfig
 
 DEFAULT_PORT: Final = 9092
@@ -64,6 +74,13 @@ class Parser(argparse.ArgumentParser):
         )
         self._optionals.title = "Options"
         self.add_argument("-h", "--help", action="help", help="Show this message and exit.")
+
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        """Raises CliError, BrokenPipeError; argparse itself would say nothing of an output that takes no help."""
+        if file is not None:
+            super().print_help(file)
+        else:
+            write_output(self.format_help())
 
     def error(self, message: str) -> NoReturn:
         """Leave with exit code 2."""

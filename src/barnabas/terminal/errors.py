@@ -64,7 +64,13 @@ def why_of_stream(error: OSError) -> str:
 
 def flush_output() -> None:
     """Write what was printed to standard output. Raises CliError, BrokenPipeError."""
+    write_output("")
+
+
+def write_output(text: str) -> None:
+    """Write a text, and what was printed before, to standard output. Raises CliError, BrokenPipeError."""
     try:
+        sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         raise

@@ -22,7 +22,10 @@ def handle(context: Context, request: ConnectedClientsRequest) -> ConnectedClien
     (-1: it does not), and how many records were converted for old clients."""
     now_s = context.services.loop.time()
     return ConnectedClientsResponse(
-        clients=[_client(connection, now_s) for connection in context.services.listeners.connections],
+        clients=[
+            _client(connection, now_s, counts_bytes=context.version >= 1)
+            for connection in context.services.listeners.connections
+        ],
         conversions=[
             ConvertedRecords(
                 client_id=who.client_id,
@@ -37,9 +40,9 @@ def handle(context: Context, request: ConnectedClientsRequest) -> ConnectedClien
     )
 
 
-def _client(connection: Connection, now_s: float) -> ConnectedClient:
+def _client(connection: Connection, now_s: float, *, counts_bytes: bool) -> ConnectedClient:
     name, version = connection.client_software
-    received_bytes, sent_bytes = connection.traffic()
+    received_bytes, sent_bytes = connection.traffic() if counts_bytes else (-1, -1)
     return ConnectedClient(
         client_id=connection.client_id,
         software_name=name,
