@@ -77,6 +77,8 @@ def test_what_is_refused_shows_no_secret():
 class Managed:
     """What a manager says about no pipelines. added: the files that it was given."""
 
+    trouble = None
+
     def __init__(self) -> None:
         self.added = []
 
