@@ -1,4 +1,4 @@
-"""A server whose Java process is killed with SIGKILL: it says so, and goes on once it is restarted."""
+"""A server whose Java process is killed with SIGKILL: it says so, starts Java again, and its pipelines go on."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_it_says_so_and_goes_on(server: Server, client, new_topic) -> None:
 
     def values() -> list[int]:
         rows = [json.loads(row["value"]) for row in records_of(client, out)]
-        return sorted(row.get("n", row.get("N")) for row in rows)  # the output has several partitions
+        return sorted({row.get("n", row.get("N")) for row in rows})  # a micro-batch may come twice
 
     put()
     until(lambda: values() == sent)
@@ -69,13 +69,11 @@ def test_it_says_so_and_goes_on(server: Server, client, new_topic) -> None:
         java.kill()
         status, health = until(lambda: (found := server.call("GET", "/health"))[0] == 500 and found, 5)
         assert (status, health["status"]) == (500, "unhealthy")
-        assert health["reason"] == "Spark's Java process was killed by signal 9"
+        assert health["reason"] == "Spark's Java process was killed by signal 9; starting it again"
         assert server.call("GET", "/ready")[0] == 503
         if isinstance(server, SqlServer):
             assert server.call("GET", "/healthcheck")[1]["isHealthy"] is False
         put()
-        server.stop(signal.SIGKILL)
-        server.start()
         until(lambda: values() == sent, 240)
         assert server.call("GET", "/health")[0] == server.call("GET", "/ready")[0] == 200
         if isinstance(server, SqlServer):

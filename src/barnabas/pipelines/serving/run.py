@@ -230,7 +230,7 @@ def run_pipeline(
             )
 
         spark = start()
-        engine = Engine()
+        engine = Engine(None if once or running else start)
         report.start_seconds = time.monotonic() - begun
         try:
             _run(

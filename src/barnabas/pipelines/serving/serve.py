@@ -14,6 +14,7 @@ from barnabas.http.listening import ServiceError
 from barnabas.http.server import HttpOptions, HttpServer, Service
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.pipelines.serving.api import make_service
+from barnabas.pipelines.serving.engine import Engine
 from barnabas.pipelines.serving.manager import SPARK_LOG, Manager
 from barnabas.pipelines.serving.run import END_SECONDS
 from barnabas.pipelines.spark.private import kill_java
@@ -59,7 +60,8 @@ def make_server(
     def build() -> Service:
         folder = options.folder.absolute()
         code = None if options.code is None else options.code.absolute()
-        manager = Manager(folder, options.client, options.checkpoints, code)
+        engine = Engine(lambda: _session(folder, options))
+        manager = Manager(folder, options.client, options.checkpoints, code, engine=engine)
 
         async def start(url: str) -> None:
             try:
