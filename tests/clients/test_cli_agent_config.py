@@ -105,7 +105,9 @@ def test_records_of_several_lines_come_once_through_kills(cli: Cli, tmp_path: Pa
         with running(cli, path):
             eventually(lambda: end() > before, "records arrive")  # noqa: B023
         before = end()
+    starts = said(path).count("agent: ready")
     with running(cli, path) as agent:
+        eventually(lambda: said(path).count("agent: ready") > starts, "the agent hears signals")
         eventually(lambda: end() >= count, "the last record has waited long enough")
         agent.terminate()
         assert agent.wait(60) == 0

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from barnabas.testing import Broker
-from tests.clients import foreign
 from tests.clients.mirror_maker import KEPT, javas, ours, properties, translated
 from tests.clients.test_import import Kafka, Release
 from tests.clients.test_mirror_maker import commit, committed, make, read, send
-from tests.support.apache_kafka import COMMON, JAVA, PRESENT, running
+from tests.support.apache_kafka import present_kafka
 from tests.support.cluster import until
-from tests.support.process import free_port
 from tests.support.zookeeper import ZooKeeperServer
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
@@ -26,16 +23,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 def kafka(folder: Path) -> Iterator[str]:
     """A broker of Apache Kafka; where it listens."""
     folder.mkdir()
-    port, controller = free_port(), free_port()
-    listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"
-    config = folder / "kafka.properties"
-    config.write_text(
-        COMMON.format(listeners=listeners, folder=folder) + PRESENT.format(controller=controller)
-    )
-    command = [foreign.need("java"), *JAVA, "-cp", f"{foreign.kafka_jars()}/*"]
-    form = ["kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(config)]
-    subprocess.run([*command, *form], check=True, capture_output=True, timeout=200)
-    with running(command, config, port) as where:
+    with present_kafka(folder) as where:
         yield where
 
 

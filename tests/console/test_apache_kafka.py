@@ -14,11 +14,16 @@ from tests.support.apache_kafka import present_kafka
 
 pytestmark = [pytest.mark.soak, pytest.mark.java]
 
+WITH_RULES = """\
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
+"""
+
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Apache Kafka itself; where it listens."""
-    with present_kafka(tmp_path_factory.mktemp("kafka")) as where:
+    with present_kafka(tmp_path_factory.mktemp("kafka"), WITH_RULES) as where:
         await_coordinator(where, time.monotonic() + WAIT_S)
         yield where
 

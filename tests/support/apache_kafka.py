@@ -53,13 +53,13 @@ def running(command: list[str], config: Path, port: int) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def present_kafka(folder: Path) -> Iterator[str]:
-    """One node of the present version, with KRaft; where it listens."""
+def present_kafka(folder: Path, more: str = "") -> Iterator[str]:
+    """One node of the present version, with KRaft; where it listens. more: further lines of its properties."""
     port, controller = free_port(), free_port()
     listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"
     config = folder / "kafka.properties"
     config.write_text(
-        COMMON.format(listeners=listeners, folder=folder) + PRESENT.format(controller=controller)
+        COMMON.format(listeners=listeners, folder=folder) + PRESENT.format(controller=controller) + more
     )
     command = [foreign.need("java"), *JAVA, "-cp", f"{foreign.kafka_jars()}/*"]
     form = ["kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(config)]
