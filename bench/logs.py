@@ -82,12 +82,18 @@ def hour_of_lines(lines: pa.Array, number: int, rows: int) -> pa.Table:
     )
 
 
-def hours(log: Path, size_bytes: int) -> Iterator[pa.Table]:
-    """A week of lines with so many bytes."""
+def lines_of(log: Path, size_bytes: int) -> tuple[pa.Array, int]:
+    """The lines of a log, and how many an hour has in a week of so many bytes."""
     lines = pa.array(log.read_text(errors="replace").splitlines())
     mean = pc.sum(pc.binary_length(lines)).as_py() / len(lines) + 31
+    return lines, int(size_bytes / mean / HOURS)
+
+
+def hours(log: Path, size_bytes: int) -> Iterator[pa.Table]:
+    """A week of lines with so many bytes."""
+    lines, rows = lines_of(log, size_bytes)
     for number in range(HOURS):
-        yield hour_of_lines(lines, number, int(size_bytes / mean / HOURS))
+        yield hour_of_lines(lines, number, rows)
 
 
 def make_table(folder: Path, log: Path, size_bytes: int) -> None:
@@ -97,9 +103,8 @@ def make_table(folder: Path, log: Path, size_bytes: int) -> None:
 
 def rare_word(log: Path, size_bytes: int) -> str:
     """The request id of a line in the middle of the week."""
-    lines = pa.array(log.read_text(errors="replace").splitlines())
-    mean = pc.sum(pc.binary_length(lines)).as_py() / len(lines) + 31
-    found = hour_of_lines(lines, HOURS // 2, int(size_bytes / mean / HOURS))
+    lines, rows = lines_of(log, size_bytes)
+    found = hour_of_lines(lines, HOURS // 2, rows)
     return str(found["message"][len(found) // 2].as_py().rpartition("=")[2])
 
 

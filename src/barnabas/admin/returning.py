@@ -35,6 +35,11 @@ class Parting:
     removed: int
     to_copy: int
 
+    def row(self) -> dict[str, str | int]:
+        """As one flat object."""
+        return {"topic": self.key.topic, "partition": self.key.partition, "parts_at": self.parts_at,
+                "removed": self.removed, "to_copy": self.to_copy}  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class WayBack:

@@ -66,8 +66,11 @@ class Shape:
         """Makes the values of one file's records that were read at this time (seconds since 1970)."""
         if not self.is_json:
             return lambda text, position, lines: text
+        return self._shaped(*self._parts(path, read_at))
+
+    @staticmethod
+    def _shaped(start: str, middle: str, end: str) -> Shaped:
         quoted = encode_basestring
-        start, middle, end = self._parts(path, read_at)
         joined = ',"flags":["multiline"]' + end
 
         def shaped(text: bytes, position: int, lines: int) -> bytes:
@@ -85,8 +88,9 @@ class Shape:
 
     def framed(self, path: str, read_at: float) -> Framed:
         """Makes the values of lines that are UTF-8, as `values` does, in compiled code."""
-        start, middle, end = (part.encode() for part in self._parts(path, read_at))
-        return Framed(Frame(start, middle, end), self.values(path, read_at))
+        start, middle, end = self._parts(path, read_at)
+        frame = Frame(start.encode(), middle.encode(), end.encode())
+        return Framed(frame, self._shaped(start, middle, end))
 
     def event(
         self, text: bytes, extra: Mapping[str, Any], read_at: float, path: str = "", position: int = 0

@@ -22,13 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from barnabas.logs.rows import MINUTE_MS
 from barnabas.logs.words import Words
 
 BLOCK_ROWS: Final = 1024
 FOLDER: Final = "_index"
 SUFFIX: Final = ".tokens"
 ROW_GROUP: Final = 1 << 12
-MINUTE_MS: Final = 60_000
 TOKEN_CHARACTERS_MAX: Final = 64
 """Of longer words, only the beginning is in the index."""
 WORDS: Final = re.compile(r"[^\W]+")

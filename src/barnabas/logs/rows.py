@@ -12,6 +12,7 @@ LEVEL: Final = re.compile(r"\b(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITIC
 """What is taken as the level of a line that does not say it in a field."""
 LEVEL_CHARACTERS: Final = 200
 """Where in a line a level may be."""
+MINUTE_MS: Final = 60_000
 COLUMNS: Final = ("time", "level", "message", "host", "path", "fields", "partition", "offset")
 ENVELOPE: Final = frozenset({"@timestamp", "@metadata", "message", "host", "agent", "ecs", "input", "log"})
 """What is not among the fields of a row."""

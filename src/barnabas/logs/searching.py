@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.logs.query import Node
-from barnabas.logs.rows import Row
+from barnabas.logs.rows import MINUTE_MS, Row
 
 if TYPE_CHECKING:
     from barnabas.logs.tables import LogTable
@@ -36,7 +36,6 @@ STEPS_MS: Final = tuple(
     )
 )
 STEPS_WANTED: Final = 60
-MINUTE_MS: Final = 60_000
 
 
 class Source(Protocol):

@@ -20,7 +20,6 @@ from barnabas.logs.errors import LogError
 from barnabas.logs.index import (
     BLOCK_ROWS,
     FOLDER,
-    MINUTE_MS,
     SUFFIX,
     build,
     ends_of,
@@ -29,7 +28,7 @@ from barnabas.logs.index import (
     opened,
 )
 from barnabas.logs.query import Node
-from barnabas.logs.rows import COLUMNS, Row
+from barnabas.logs.rows import COLUMNS, MINUTE_MS, Row
 
 PARTITIONS: Final = ("day", "hour")
 HOUR_MS: Final = 3_600_000

@@ -6,7 +6,6 @@ from libc.stdint cimport int64_t
 cdef enum:
     BUCKETS = 256
 
-
 cdef class Histogram:
     cdef int64_t _counts[BUCKETS]
     cdef double _recent[BUCKETS]

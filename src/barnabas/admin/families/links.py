@@ -65,6 +65,18 @@ class Link:
         return self.options.get("source.bootstrap.servers", "")
 
 
+def lag_of(rows: Sequence[MirroredPartition]) -> int | None:
+    """How many offsets copies are behind in all; None without any, or while that of one is unknown."""
+    lags = [row.lag for row in rows]
+    return None if not lags or min(lags) < 0 else sum(lags)
+
+
+def lag_ms_of(rows: Sequence[MirroredPartition]) -> int | None:
+    """How old the newest record of the copy is that is most behind; None as for `lag_of`."""
+    times = [row.lag_ms for row in rows]
+    return None if not times or min(times) < 0 else max(times)
+
+
 @dataclass(frozen=True, slots=True)
 class LinkTail:
     """What a copy has, and what its source had as far as known (-1: unknown). Transactions that are open are aborted."""

@@ -4,6 +4,7 @@ clients push.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -64,7 +65,12 @@ def clients(
     shown["clients"].sort(key=lambda client: (client["client_id"] or "", client["broker"], client["address"]))
     if json:
         print_json(shown)
-        return EXIT_OK
+    else:
+        _print_tables(shown)
+    return EXIT_OK
+
+
+def _print_tables(shown: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     print_table(
         (
             "CLIENT ID",
@@ -104,7 +110,6 @@ def clients(
                 for row in shown["conversions"]
             ],
         )  # fmt: skip
-    return EXIT_OK
 
 
 def _show_metrics(prefix: str, bootstrap: str | None, properties: list[str] | None, json: bool) -> int:

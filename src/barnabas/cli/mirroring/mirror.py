@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from barnabas.admin import Admin, Link, LinkTail
+from barnabas.admin.families.links import lag_of
 from barnabas.client.errors import UnsupportedByBroker
 from barnabas.config.option import ConfigError
 from barnabas.config.properties import parse_properties
@@ -266,7 +267,7 @@ def show_all(
                     link.source,
                     len(link.topics),
                     len(link.partitions),
-                    lag_of(link),
+                    lag_of(link.partitions),
                     link.groups,
                 )
                 for link in links
@@ -284,12 +285,6 @@ def state_of(link: Link) -> str:
     return "unreachable" if link.unreachable else link.state
 
 
-def lag_of(link: Link) -> int | None:
-    """How many records the copies are behind in all; None while that is unknown."""
-    lags = [row.lag for row in link.partitions]
-    return None if not lags or min(lags) < 0 else sum(lags)
-
-
 def summary_of(link: Link) -> dict[str, Any]:
     """A link as JSON."""
     return {
@@ -300,7 +295,7 @@ def summary_of(link: Link) -> dict[str, Any]:
         "options": dict(link.options),
         "topics": list(link.topics),
         "groups": link.groups,
-        "lag": lag_of(link),
+        "lag": lag_of(link.partitions),
         "problems": dict(link.problems),
     }
 

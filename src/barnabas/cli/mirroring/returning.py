@@ -136,18 +136,7 @@ def _reach(
 
 def _show(parted: Sequence[Parting], json: bool) -> None:
     if json:
-        print_json(
-            [
-                {
-                    "topic": row.key.topic,
-                    "partition": row.key.partition,
-                    "parts_at": row.parts_at,
-                    "removed": row.removed,
-                    "to_copy": row.to_copy,
-                }
-                for row in parted
-            ]
-        )
+        print_json([row.row() for row in parted])
         return
     print_table(
         ("TOPIC", "PARTITION", "SAME UP TO", "REMOVED AT SOURCE", "COPIED BACK"),

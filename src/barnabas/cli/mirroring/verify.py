@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from barnabas.admin import Admin, Link, TopicPartition
+from barnabas.admin.families.links import lag_ms_of, lag_of
 from barnabas.cli.mirroring.maker import show_lags
 from barnabas.cli.mirroring.mirror import app, link_of, read_config, state_of, with_links
 from barnabas.cli.mirroring.reading import records_of
@@ -84,15 +85,14 @@ def by_topic(link: Link) -> Iterator[dict[str, Any]]:
     """A row for each topic of a link."""
     for topic in link.topics:
         parts = [row for row in link.partitions if row.topic == topic]
-        lags, times = [row.lag for row in parts], [row.lag_ms for row in parts]
         states = sorted({row.state for row in parts}) or [state_of(link)]
         yield {
             "link": link.name,
             "topic": topic,
             "state": ", ".join(states),
             "partitions": len(parts),
-            "lag": None if not lags or min(lags) < 0 else sum(lags),
-            "lag_ms": None if not times or min(times) < 0 else max(times),
+            "lag": lag_of(parts),
+            "lag_ms": lag_ms_of(parts),
             "missed": sum(row.missed for row in parts),
             "dropped": sum(row.dropped for row in parts),
         }

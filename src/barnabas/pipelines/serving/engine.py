@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Final
 
@@ -62,12 +62,9 @@ class Engine:
         """Stops the session."""
         if self._spark is None:
             return
-        try:
+        with self.outlived():
             if self.death() is None:
                 self._spark.stop()
-        except Exception:
-            if self.death(DEATH_SECONDS) is None:
-                raise
         if self._java is not None and self.death() is not None:
             forget_java(self._java)
 
@@ -89,6 +86,15 @@ class Engine:
             return None
         how = f"was killed by signal {-code}" if code < 0 else f"has ended with exit code {code}"
         return f"Spark's Java process {how}"
+
+    @contextmanager
+    def outlived(self) -> Iterator[None]:
+        """What ends queries goes in here: they have ended, too, if it fails because Java has ended."""
+        try:
+            yield
+        except Exception:
+            if self.death(DEATH_SECONDS) is None:
+                raise
 
     def restart(self) -> None:
         """Starts another Java process with a new session, in place of the one that has ended. Raises PipelineError."""
@@ -145,14 +151,6 @@ class Engine:
             starting=managed.starting,
             beginning=managed.beginning,
         )
-
-    def stop(self, stream: StreamingQuery) -> None:
-        """Ends a query, unless it has ended with Java."""
-        try:
-            stream.stop()
-        except Exception:
-            if self.death(DEATH_SECONDS) is None:
-                raise
 
     def take_progress(self, stream: StreamingQuery, report: QueryReport) -> bool:
         """See queries.py."""

@@ -36,7 +36,7 @@ from barnabas.pipelines.entries.document import duration_seconds
 from barnabas.pipelines.entries.hiding import hide
 from barnabas.pipelines.plan.errors import BrokerAway, PipelineError, TargetAway, suggestion
 from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
-from barnabas.pipelines.serving.engine import DEATH_SECONDS, Engine
+from barnabas.pipelines.serving.engine import Engine
 from barnabas.pipelines.serving.feeds import Feeds, has_feeds
 from barnabas.pipelines.serving.lags import Lags
 from barnabas.pipelines.serving.logs import Line, last_trouble
@@ -152,11 +152,8 @@ class Supervisor:
             self._close_feeds(managed)
             if managed.running:
                 managed.brake.touch()
-        try:
+        with self.engine.outlived():
             self._end_queries([managed for managed in pipelines if self._is_alive(managed)])
-        except Exception:
-            if self.engine.death(DEATH_SECONDS) is None:
-                raise
         for managed in pipelines:
             if managed.running:
                 self._tell(managed, "stopped")
@@ -377,7 +374,8 @@ class Supervisor:
     def _give_up(self, managed: Managed, reason: str) -> None:
         reason = hide(reason, managed.spec.secrets)
         for stream, _ in managed.running if managed.generation == self.engine.generation else ():
-            self.engine.stop(stream)
+            with self.engine.outlived():
+                stream.stop()
         if managed.started_at and time.monotonic() - managed.started_at > WELL_SECONDS:
             managed.restarts = 0
         pause_s = pause_seconds(managed.restarts, self.pace.first_pause_s)

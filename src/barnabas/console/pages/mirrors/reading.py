@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from barnabas.admin.families.links import Link
+from barnabas.admin.families.links import Link, lag_ms_of, lag_of
 from barnabas.client.errors import UnsupportedByBroker
 from barnabas.console.asking import Ask
 from barnabas.console.said import Refused, said
@@ -42,7 +42,6 @@ def known(value: int) -> int | None:
 
 def summary_of(link: Link) -> dict[str, Any]:
     """A link as the list shows it."""
-    lags, times = [row.lag for row in link.partitions], [row.lag_ms for row in link.partitions]
     return {
         "name": link.name,
         "state": link.state,
@@ -51,8 +50,8 @@ def summary_of(link: Link) -> dict[str, Any]:
         "topics": len(link.topics),
         "partitions": len(link.partitions),
         "groups": link.groups,
-        "lag": None if not lags or min(lags) < 0 else sum(lags),
-        "lag_ms": None if not times or min(times) < 0 else max(times),
+        "lag": lag_of(link.partitions),
+        "lag_ms": lag_ms_of(link.partitions),
         "problems": len(link.problems) + sum(row.state in ("waiting", "stopped") for row in link.partitions),
     }
 
@@ -63,13 +62,12 @@ def topics_of(ask: Ask, link: Link) -> Iterator[dict[str, Any]]:
         if not ask.sees(topic):
             continue
         parts = [row for row in link.partitions if row.topic == topic]
-        lags, times = [row.lag for row in parts], [row.lag_ms for row in parts]
         yield {
             "topic": topic,
             "states": sorted({row.state for row in parts}),
             "partitions": len(parts),
-            "lag": None if not lags or min(lags) < 0 else sum(lags),
-            "lag_ms": None if not times or min(times) < 0 else max(times),
+            "lag": lag_of(parts),
+            "lag_ms": lag_ms_of(parts),
             "missed": sum(row.missed for row in parts),
             "dropped": sum(row.dropped for row in parts),
             "reason": next((row.reason for row in parts if row.reason), None),

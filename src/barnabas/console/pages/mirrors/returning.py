@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from barnabas.admin import Admin
 from barnabas.admin.families.links import Link
-from barnabas.admin.returning import NotYet, Parting, WayBack, way_back
+from barnabas.admin.returning import NotYet, WayBack, way_back
 from barnabas.client.errors import BrokerUnavailable, ClientError
 from barnabas.console.asking import Ask, Done
 from barnabas.console.pages.mirrors.reading import LINK_STATES, client_lines, link_of, summary_of
@@ -64,16 +64,6 @@ def _move_of(ask: Ask) -> str:
     return move
 
 
-def _rows(parted: Sequence[Parting]) -> list[dict[str, Any]]:
-    return [
-        {
-            "topic": row.key.topic, "partition": row.key.partition, "parts_at": row.parts_at, "removed": row.removed,
-            "to_copy": row.to_copy,
-        }
-        for row in parted
-    ]  # fmt: skip
-
-
 def _words(ask: Ask, link: Link, move: str) -> list[str]:
     words = ["mirror", "link", move, link.name]
     if ask.text("back_from"):
@@ -84,12 +74,13 @@ def _words(ask: Ask, link: Link, move: str) -> list[str]:
 async def preview(ask: Ask) -> Done:
     """What would be removed at the source, and copied to it: move (failback, reverse)"""
     link, move = await link_of(ask), _move_of(ask)
-    rows = _rows(await _with_both(ask, link, move, WayBack.partings))
+    parted = await _with_both(ask, link, move, WayBack.partings)
+    removed = sum(row.removed for row in parted)
     return Done(
         said("{removed} offsets would be removed at the source, and {copied} copied to it",
-             removed=sum(row["removed"] for row in rows), copied=sum(row["to_copy"] for row in rows)),
+             removed=removed, copied=sum(row.to_copy for row in parted)),
         "",
-        {"move": move, "partings": rows, "removed": sum(row["removed"] for row in rows)},
+        {"move": move, "partings": [row.row() for row in parted], "removed": removed},
         (ask.command(*_words(ask, link, move), "--preview"),),
     )  # fmt: skip
 
