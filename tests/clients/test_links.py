@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +25,9 @@ from barnabas.admin import AclRule, Admin, Link, Operation, Pattern, Permission,
 from barnabas.admin import TopicPartition as AdminPartition
 from barnabas.cli.main import run as barnabas
 from barnabas.cores.links import LinkSpec
+from barnabas.proxy.errors import from_kafka
+from barnabas.proxy.kafka import Kafka
+from barnabas.proxy.producing import Delivered, Outgoing, Producing
 from barnabas.testing import Broker
 from tests.support.cluster import until
 
@@ -145,6 +151,35 @@ def test_a_copy_is_read_only_until_it_is_promoted(clusters: tuple[Broker, Broker
         assert [row[3] for row in read(target.bootstrap, "guarded", 3)] == [b"a", b"b", b"c"]
         admin.links.delete("guard")
         assert link_names(admin) & {"guard"} == set()
+
+
+def test_those_who_write_to_a_copy_by_command_or_by_rest_are_told_how_to_make_it_writable(
+    clusters: tuple[Broker, Broker], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = clusters
+    topic(source.bootstrap, "closed")
+    told = "closed is a read-only copy that the link 'shut' mirrors from another cluster; .*mirror link promote shut"
+    with linked(source.bootstrap, target.bootstrap, "shut", "closed") as admin:
+        caught_up(admin, "shut", 1, 0)
+        lines = tmp_path / "lines"
+        lines.write_text("one\n")
+        assert barnabas(["produce", "closed", str(lines), "-b", target.bootstrap]) == 3
+        assert re.search(f"1 record not delivered: {told}", capsys.readouterr().err)
+
+        async def by_rest() -> list[Delivered]:
+            kafka = Kafka({"bootstrap.servers": target.bootstrap})
+            producing = Producing(kafka)
+            try:
+                return await producing.send("closed", [Outgoing(None, b"one")])
+            finally:
+                await producing.stop()
+                await kafka.close()
+
+        (delivered,) = asyncio.run(by_rest())
+        assert delivered.error is not None
+        assert re.match(told, from_kafka(delivered.error).message)
+        admin.links.promote("shut")
+        admin.links.delete("shut")
 
 
 def alter(bootstrap: str, name: str, option: str, value: str) -> None:

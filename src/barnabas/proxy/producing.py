@@ -175,7 +175,22 @@ class Producing:
         fatal = any(result.error is not None and _is_fatal(result.error) for result in results)
         if fatal:
             self._replace(batch.producer)
-        return results
+        return await self._explained(topic, results)
+
+    async def _explained(self, topic: str, results: list[Delivered]) -> list[Delivered]:
+        """The same results; refusals to write to a copy of another cluster's topic have the broker's words."""
+        if not any(_is_against_policy(result) for result in results):
+            return results
+        try:
+            why = await self._kafka.ask(self._kafka.admin.links.why_read_only(topic))
+        except HttpError:
+            return results
+        if not why:
+            return results
+        refused = KafkaError(KafkaError.POLICY_VIOLATION, why)
+        return [
+            result._replace(error=refused) if _is_against_policy(result) else result for result in results
+        ]
 
     def _hand_over(self, topic: str, records: Sequence[Outgoing], batch: Batch) -> None:
         produce = batch.producer.produce
@@ -226,6 +241,10 @@ def _settle_rest(producer: Any) -> None:
             producer.poll(0.5)
         except KafkaException:
             continue  # it reports its failure again
+
+
+def _is_against_policy(result: Delivered) -> bool:
+    return result.error is not None and result.error.code() == KafkaError.POLICY_VIOLATION
 
 
 def _is_fatal(error: KafkaError) -> bool:

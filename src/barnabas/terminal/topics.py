@@ -75,6 +75,15 @@ def too_few_replicas(connection: Connection, topic: str) -> str:
     return ""
 
 
+def read_only_copy(connection: Connection, topic: str) -> str:
+    """Why a topic that a link copies cannot be written; empty if it is no copy, or nobody answers."""
+    try:
+        with administering(connection, LOOK_SECONDS) as admin:
+            return admin.links.why_read_only(topic)
+    except CliError:
+        return ""
+
+
 def lacks_topic(connection: Connection, topic: str) -> bool:
     """Whether the cluster says that there is no such topic; this request does not create it. Raises CliError."""
     resource = ConfigResource(ConfigKind.TOPIC, topic)

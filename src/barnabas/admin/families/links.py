@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from barnabas.admin.errors import ResourceError
+from barnabas.admin.families.configs import AsyncConfigs, ConfigKind, ConfigResource
 from barnabas.admin.looping import Family, blocking
 from barnabas.admin.spread import each_node, spread, to_controller
 from barnabas.admin.values import Offset
 from barnabas.client.async_cluster import AsyncCluster
 from barnabas.client.async_connection import AsyncConnection
 from barnabas.client.errors import ClientError
+from barnabas.cores.links import TOPIC_OPTION, refuse_write
 from barnabas.wire.messages import links as wire
 
 
@@ -146,6 +148,14 @@ class AsyncLinks:
         """Remove a link that mirrors nothing any more. Raises ResourceError."""
         await self._alter(wire.AlterLinkRequest(name=name, action=Action.DELETE), "delete")
 
+    async def why_read_only(self, topic: str) -> str:
+        """What brokers answer to whoever writes to a copy: librdkafka hands on the error's code alone. Empty for a topic that
+        is no copy, and if the caller may not see its options. Raises ClientError."""
+        resource = ConfigResource(ConfigKind.TOPIC, topic)
+        found = await AsyncConfigs(self._cluster).describe([resource], names=[TOPIC_OPTION])
+        option = found.done.get(resource, {}).get(TOPIC_OPTION)
+        return refuse_write(topic, option.value).message if option is not None and option.value else ""
+
     async def promote(
         self,
         name: str,
@@ -237,6 +247,7 @@ class Links(Family[AsyncLinks]):
     describe = blocking(AsyncLinks.describe)
     create = blocking(AsyncLinks.create)
     delete = blocking(AsyncLinks.delete)
+    why_read_only = blocking(AsyncLinks.why_read_only)
     promote = blocking(AsyncLinks.promote)
     pause = blocking(AsyncLinks.pause)
     resume = blocking(AsyncLinks.resume)

@@ -32,7 +32,7 @@ from barnabas.terminal.output import count_of, note, print_json, size_text, summ
 from barnabas.terminal.progress import Progress
 from barnabas.terminal.runner import example, new_app
 from barnabas.terminal.signals import ending
-from barnabas.terminal.topics import lacks_topic, require_topic, too_few_replicas
+from barnabas.terminal.topics import lacks_topic, read_only_copy, require_topic, too_few_replicas
 
 app = new_app("Send lines of standard input or of files to a topic.")
 
@@ -72,6 +72,8 @@ class Sender:
     first_error: str = ""
     has_timed_out: bool = False
     """Whether a record was not acknowledged in time; librdkafka does not tell why."""
+    is_against_policy: bool = False
+    """Whether the broker's policy forbids to write to the topic; librdkafka does not tell why."""
     dead_letters: int = 0
     first_dead_letter: str = ""
     stopped: bool = False
@@ -89,6 +91,7 @@ class Sender:
             return
         self.failed += 1
         self.has_timed_out = self.has_timed_out or error.code() == KafkaError._MSG_TIMED_OUT
+        self.is_against_policy = self.is_against_policy or error.code() == KafkaError.POLICY_VIOLATION
         self.sent_bytes -= len(record.value or b"") + len(record.key or b"")
         self.first_error = self.first_error or explain(error)
 
@@ -463,6 +466,8 @@ def conclude(sender: Sender, seconds: float, refused: str, quiet: bool, json: bo
         )
     if sender.failed:
         why = too_few_replicas(sender.connection, sender.topic) if sender.has_timed_out else ""
+        if sender.is_against_policy:
+            why = read_only_copy(sender.connection, sender.topic)
         raise CliError(
             f"{count_of(sender.failed, 'record')} not delivered: {why or sender.first_error}",
             EXIT_NOT_DELIVERED,
