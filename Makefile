@@ -16,6 +16,7 @@ PYTEST = $(BIN)/python -m pytest
 PARALLEL = $(PYTEST) --numprocesses $(WORKERS)
 SEEDS ?= 10000
 CLUSTER_SEEDS ?= 5000
+LINK_SEEDS ?= 1000
 
 # Every broker and command that a test starts would compile its modules anew: three times the CPU time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -72,10 +73,10 @@ archive: $(READY) ## make Spark's class archive now, which the first pipeline wo
 	$(BIN)/python -m barnabas.pipelines.spark.session.class_archive
 
 sim: $(READY) ## simulate a whole broker and a whole cluster, with SEEDS=10000 seeds each
-	$(PARALLEL) tests/sim/broker tests/sim/cluster --seeds $(SEEDS) --cluster-seeds $(SEEDS) --timeout 0
+	$(PARALLEL) tests/sim/broker tests/sim/cluster tests/sim/links --seeds $(SEEDS) --cluster-seeds $(SEEDS) --link-seeds $(LINK_SEEDS) --timeout 0
 
 soak: $(READY) ## run the tests that take minutes: clusters in simulation, faults under real clients
-	$(PARALLEL) tests/sim/broker tests/sim/cluster --seeds $(SEEDS) --cluster-seeds $(CLUSTER_SEEDS) --timeout 3600
+	$(PARALLEL) tests/sim/broker tests/sim/cluster tests/sim/links --seeds $(SEEDS) --cluster-seeds $(CLUSTER_SEEDS) --link-seeds $(LINK_SEEDS) --timeout 3600
 	BARNABAS_TEST_THOROUGH=1 $(PARALLEL) tests/unit tests/fuzz
 	$(PYTEST) -m soak --timeout 3600
 

@@ -1,4 +1,4 @@
-"""Links and MirrorMaker 2 beside a follower and Java's: `python -m bench.mirror [--rounds N] [--mm2-libs DIR]`.
+"""Links and MirrorMaker 2 beside a follower and Java's: `python -m bench.mirror [--rounds N] [--mm2-libs DIR] [--ways ...]`.
 
 Load: a topic with six partitions that one broker leads, without replicas, full of 1 KB records in batches of 16 KB. In each
 round a broker of another cluster copies them by a link, another broker of the same cluster becomes a follower of them, our
@@ -42,6 +42,11 @@ SETTLED: Final = 0.02
 TIMEOUT_S: Final = 300.0
 LEADER: Final = 1
 FOLLOWER: Final = 2
+LINKED: Final = "link"
+OURS: Final = "MirrorMaker 2"
+JAVAS: Final = "Java's MirrorMaker 2"
+FOLLOWED: Final = "follower"
+NAMES: Final = {"link": LINKED, "mm2": OURS, "java": JAVAS, "follower": FOLLOWED}
 PACED: Final = 2_000
 PACED_PER_S: Final = 200
 MM2: Final = """\
@@ -228,7 +233,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--megabytes", type=int, default=600)
     parser.add_argument("--mm2-libs", type=Path)
+    parser.add_argument(
+        "--ways", default="link,mm2,java,follower", help="what is measured; the follower always is"
+    )
     given = parser.parse_args()
+    wanted = {NAMES[way] for way in given.ways.split(",")} | {FOLLOWED}
     found: dict[str, list[Sample]] = {}
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
@@ -239,6 +248,8 @@ def main() -> None:
                 topic = f"mirror-{turn}"
                 total = fill(cluster, topic, given.megabytes * 1_000_000)
                 for name, measure in ways(cluster, given.mm2_libs, folder, turn, topic, total).items():
+                    if name not in wanted:
+                        continue
                     sample = measure()
                     found.setdefault(name, []).append(sample)
                     print(
@@ -255,14 +266,14 @@ def ways(
 ) -> dict[str, Callable[[], Sample]]:
     """How each copies the topic, by name."""
     made: dict[str, Callable[[], Sample]] = {
-        "link": lambda: by_link(cluster, folder / f"link-{turn}", topic, total),
-        "MirrorMaker 2": lambda: by_mirror_maker(cluster, ours, folder / f"ours-{turn}", topic, total),
+        LINKED: lambda: by_link(cluster, folder / f"link-{turn}", topic, total),
+        OURS: lambda: by_mirror_maker(cluster, ours, folder / f"ours-{turn}", topic, total),
     }
     if libs is not None:
-        made["Java's MirrorMaker 2"] = lambda: by_mirror_maker(
+        made[JAVAS] = lambda: by_mirror_maker(
             cluster, partial(javas, libs), folder / f"java-{turn}", topic, total
         )
-    made["follower"] = lambda: by_follower(cluster, topic, total)
+    made[FOLLOWED] = lambda: by_follower(cluster, topic, total)
     return made
 
 
@@ -273,7 +284,7 @@ def table(found: dict[str, list[Sample]]) -> list[list[str]]:
     ]
     for name, samples in found.items():
         ratio = statistics.median(
-            own.mb_per_s / other.mb_per_s for own, other in zip(samples, found["follower"], strict=True)
+            own.mb_per_s / other.mb_per_s for own, other in zip(samples, found[FOLLOWED], strict=True)
         )
         cells = [name, f"{statistics.median(one.mb_per_s for one in samples):,.0f}", f"{ratio:.2f}"]
         if samples[0].delays_ms:

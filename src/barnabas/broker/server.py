@@ -252,7 +252,9 @@ class BrokerServer:
                 Throttles(config, clock, controller.node_id),
             ),
             in_sync=InSync(config, controller, partitions),
-            links=Links(config, clock, controller, partitions, peers, groups, producer_ids),
+            links=Links(
+                config, clock, controller, partitions, peers, groups, producer_ids, self.machine.dial
+            ),
             listeners=listeners,
             tokens=Tokens(config, controller, clock, self.machine.entropy),
             authorizer=self._authorizer(controller, listeners, partitions, peers),

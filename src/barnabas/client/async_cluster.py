@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from barnabas.client.async_connection import AsyncConnection
+from barnabas.client.async_connection import AsyncConnection, Dial
 from barnabas.client.errors import BrokerError, BrokerUnavailable, ClientError
 from barnabas.client.options import ClientOptions
 from barnabas.wire.errors import ErrorCode
@@ -81,10 +81,11 @@ class Patience:
 
 class AsyncCluster:
     """Belongs to one event loop. nodes: the brokers, by id, as the last metadata named them. is_stale: a failure since then
-    says that they may be others now."""
+    says that they may be others now. dial: how to connect; None for sockets of this machine's."""
 
-    def __init__(self, options: ClientOptions) -> None:
+    def __init__(self, options: ClientOptions, dial: Dial | None = None) -> None:
         self.options = options
+        self._dial = dial
         self.nodes: dict[int, Node] = {}
         self.controller_id = -1
         self.cluster_id: str | None = None
@@ -114,7 +115,7 @@ class AsyncCluster:
         async with self._locks.setdefault(address, asyncio.Lock()):
             connection = self._connections.get(address)
             if connection is None or not connection.is_open:
-                connection = await AsyncConnection.open(*address, self.options)
+                connection = await AsyncConnection.open(*address, self.options, self._dial)
                 self._connections[address] = connection
             return connection
 

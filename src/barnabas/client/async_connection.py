@@ -16,6 +16,7 @@ import os
 import socket
 import ssl
 from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 from barnabas.client.connection import body_of, frame_size, handshake_failed, tls_refused
@@ -27,6 +28,10 @@ from barnabas.wire.primitives import WireError
 from barnabas.wire.schema import Message
 
 log = logging.getLogger("barnabas.client")
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Dial = Callable[[str, int, ssl.SSLContext | None], Awaitable[Streams]]
+"""Connects to a host and port, with TLS or without. Raises OSError."""
 
 READ_AHEAD_BYTES: Final = 1 << 20
 """How much a connection reads in advance: with asyncio's 64 KB, large answers come in at half the speed."""
@@ -62,30 +67,21 @@ class AsyncConnection:
         self._receiving = asyncio.create_task(self._receive(), name=f"answers of {address}")
 
     @classmethod
-    async def open(cls, host: str, port: int, options: ClientOptions) -> AsyncConnection:
-        """Raises BrokerUnavailable, AuthenticationFailed, UnsupportedByBroker."""
+    async def open(
+        cls, host: str, port: int, options: ClientOptions, dial: Dial | None = None
+    ) -> AsyncConnection:
+        """dial: how to connect; None for a socket of this machine's. Raises BrokerUnavailable, AuthenticationFailed,
+        UnsupportedByBroker."""
         address = f"{host}:{port}"
-        try:
-            async with asyncio.timeout(options.connect_timeout_s):
-                plain = await _connect(host, port)
-        except OSError as error:
-            raise BrokerUnavailable(f"no broker answers at {address}: {_reason(error)}") from error
-        context = None
-        try:
-            context = None if options.tls is None else options.tls.context()
-            async with asyncio.timeout(options.request_timeout_s):
-                reader, writer = await asyncio.open_connection(
-                    sock=plain,
-                    limit=READ_AHEAD_BYTES,
-                    ssl=context,
-                    server_hostname=None if context is None else host,
+        if dial is None:
+            reader, writer = await _open_streams(host, port, options)
+        else:
+            try:
+                reader, writer = await dial(
+                    host, port, None if options.tls is None else options.tls.context()
                 )
-        except OSError as error:
-            plain.close()
-            raise handshake_failed(options, address, error) from error
-        except BaseException:
-            plain.close()
-            raise
+            except OSError as error:
+                raise BrokerUnavailable(f"no broker answers at {address}: {_reason(error)}") from error
         connection = cls(address, options, reader, writer)
         try:
             await connection._log_in()
@@ -209,6 +205,31 @@ class AsyncConnection:
             await self._receiving
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
+
+
+async def _open_streams(host: str, port: int, options: ClientOptions) -> Streams:
+    """Raises BrokerUnavailable, AuthenticationFailed."""
+    address = f"{host}:{port}"
+    try:
+        async with asyncio.timeout(options.connect_timeout_s):
+            plain = await _connect(host, port)
+    except OSError as error:
+        raise BrokerUnavailable(f"no broker answers at {address}: {_reason(error)}") from error
+    try:
+        context = None if options.tls is None else options.tls.context()
+        async with asyncio.timeout(options.request_timeout_s):
+            return await asyncio.open_connection(
+                sock=plain,
+                limit=READ_AHEAD_BYTES,
+                ssl=context,
+                server_hostname=None if context is None else host,
+            )
+    except OSError as error:
+        plain.close()
+        raise handshake_failed(options, address, error) from error
+    except BaseException:
+        plain.close()
+        raise
 
 
 async def _connect(host: str, port: int) -> socket.socket:

@@ -49,6 +49,8 @@ class Machine:
     """(family, kind) -> an unconnected socket to listen on."""
     connect: Callable[[str, int, ssl.SSLContext | None], Awaitable[Streams]] = _connect_tcp
     """(host, port, TLS or None) -> a connection to another process. Raises OSError."""
+    dial: Callable[[str, int, ssl.SSLContext | None], Awaitable[Streams]] | None = None
+    """As `connect`, to brokers of other clusters; None for the client's own way, which says more about what fails."""
     address_towards: AddressTowards = _address_towards
     """(host, port, whether IPv6 is acceptable) -> this machine's address on the way to that host, or None."""
     open_tree: Callable[[], Awaitable[Any]] | None = None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SimStream:
-    """Reader and writer in one: the part of both that the broker's connections to other brokers use."""
+    """Reader and writer in one: the part of both that connections to brokers use."""
 
     def __init__(self, loop: SimLoop, sock: SimSocket) -> None:
         self._loop = loop
@@ -44,6 +44,17 @@ class SimStream:
     async def drain(self) -> None:
         if self._error is not None:
             raise self._error
+
+    @property
+    def transport(self) -> SimStream:
+        """What ends the connection at once."""
+        return self
+
+    def abort(self) -> None:
+        self.close()
+
+    async def wait_closed(self) -> None:
+        pass
 
     def close(self) -> None:
         if not self._ended:

@@ -63,12 +63,17 @@ class Node:
         """Raises StartError; Died when it is killed meanwhile."""
         self.starts += 1
         life = self._life = Life(f"{self.name}#{self.starts}")
+
+        def reach(host: str, port: int, _: Any) -> Awaitable[tuple[Any, Any]]:
+            return connect(self.loop, self.network, self.name, host, port)
+
         machine = Machine(
             clock=self.clock,
             entropy=SeededEntropy(random.Random(self.chance.random())),
             new_pool=SameThread,
             new_socket=self.network.new_socket,
-            connect=lambda host, port, _: connect(self.loop, self.network, self.name, host, port),
+            connect=reach,
+            dial=reach,
             open_tree=self.open_tree,
         )
         texts = {

@@ -187,7 +187,7 @@ class World:
             except (Stuck, StartError) as error:
                 self.fail("stuck" if isinstance(error, Stuck) else "start", str(error))
             finally:
-                for node in self.nodes:
+                for node in self.everybody():
                     node.kill()
                 tasks = asyncio.all_tasks(self.loop)
                 for task in tasks:
@@ -196,7 +196,8 @@ class World:
                 self.over = True
                 self.loop.set_exception_handler(lambda loop, context: None)
                 self.loop.close()
-                self.store.close()
+                for store in self.stores():
+                    store.close()
         for context in self.loop.failures:
             self.fail("failed", f"the loop met {context.get('message')}: {context.get('exception')!r}")
         if self.violations:
@@ -228,6 +229,14 @@ class World:
             elif task.exception() is not None:
                 raise task.exception()  # type: ignore[misc]
         self._judge()
+
+    def everybody(self) -> list[Node]:
+        """All brokers of all clusters."""
+        return self.nodes
+
+    def stores(self) -> list[LocalStore]:
+        """The trees of all clusters."""
+        return [self.store]
 
     def _running(self) -> list[Any]:
         return [node.running for node in self.nodes if node.running is not None]

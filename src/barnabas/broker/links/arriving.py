@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from barnabas.broker.links.session import Asked
 from barnabas.records.batch import (
     CODEC_MASK,
+    HEADER,
+    HEADER_BYTES,
     LOG_OVERHEAD,
     MAGIC_POS,
     Record,
@@ -37,20 +40,29 @@ def in_old_format(records: memoryview) -> bool:
     return len(records) > MAGIC_POS and records[MAGIC_POS] < NEWEST_FORMAT
 
 
-def _whole(records: memoryview) -> int:
-    """Where the last whole batch or message ends: brokers cut an answer in the middle of one."""
-    end = 0
+def _bounds(records: memoryview) -> tuple[int, int]:
+    """Where the last whole batch or message begins, and where it ends: brokers cut an answer in the middle of one."""
+    begin = end = 0
     while end + LOG_OVERHEAD <= len(records):
         size = int.from_bytes(records[end + 8 : end + LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
         if size <= LOG_OVERHEAD or end + size > len(records):
             break
-        end += size
-    return end
+        begin, end = end, end + size
+    return begin, end
+
+
+def end_of(records: memoryview, leader_epoch: int) -> Asked | None:
+    """How the copy will end with these records; None where only their checks can tell."""
+    begin, end = _bounds(records)
+    if end - begin < HEADER_BYTES or in_old_format(records) or in_old_format(records[begin:]):
+        return None
+    base_offset, _, epoch, _, _, _, last_offset_delta, *_ = HEADER.unpack_from(records, begin)
+    return None if epoch > leader_epoch else Asked(base_offset + last_offset_delta + 1, epoch)
 
 
 def whole_batches(records: memoryview, leader_epoch: int) -> Arrived:
     """The batches that can be appended while the partition is in `leader_epoch`. Raises CorruptBatch."""
-    end, place, timestamp = _whole(records), 0, -1
+    end, place, timestamp = _bounds(records)[1], 0, -1
     while place < end:
         header = check_batch(records[place:end])
         if header.partition_leader_epoch > leader_epoch:
@@ -75,7 +87,7 @@ def upgraded(records: memoryview, leader_epoch: LeaderEpoch) -> memoryview:
                 build_batch_at(found, last_offset=last_offset, codec=codec, leader_epoch=leader_epoch)
             )
 
-    for after, message in messages(records[: _whole(records)]):
+    for after, message in messages(records[: _bounds(records)[1]]):
         if message.attributes & CODEC_MASK:
             pack(loose, Codec.NONE, loose[-1].offset if loose else -1)
             loose, loose_bytes = [], 0

@@ -4,6 +4,9 @@ A fetch names the leader epoch of the last copied batch, which is the source's o
 copy there, it says where (KIP-595), and the copy is cut. Brokers too old for that are asked for the end of the epoch before
 the first fetch from each of their leader epochs (KIP-101); those of 0.10 know no epochs. What goes wrong with one partition
 keeps only that partition out of the next fetches.
+
+While the records of one answer are written, the source already prepares the next one: the request for it names the ends that
+the copies will have. Where a copy ends elsewhere after all, that part of the answer is ignored, and asked for again.
 """
 
 from __future__ import annotations
@@ -11,9 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from barnabas.broker.links.arriving import Arrived, in_old_format, whole_batches
+from barnabas.broker.links.arriving import Arrived, end_of, in_old_format, whole_batches
 from barnabas.broker.links.session import Asked, FetchSession
 from barnabas.client.errors import ClientError
 from barnabas.cores.links import AGAIN, BEGIN, Step, decide_out_of_range, start_to_follow
@@ -90,6 +93,14 @@ class Owner(Protocol):
     async def converted(self, mirror: Mirror, records: memoryview) -> memoryview: ...
 
 
+class Sent(NamedTuple):
+    """A request under way. asked: how each partition is asked for."""
+
+    asked: dict[Key, Asked]
+    version: int
+    answer: asyncio.Future[FetchResponse]
+
+
 class LinkFetcher:
     """See the module. `follow` and `forget` say what is fetched; `close` ends it."""
 
@@ -101,6 +112,8 @@ class LinkFetcher:
         self._mirrors: dict[Key, Mirror] = {}
         self._session = FetchSession()
         self._session_of: AsyncConnection | None = None
+        self._ahead: Sent | None = None
+        """The request that was sent before the last answer was written."""
         self._woken = asyncio.Event()
         self._task = asyncio.ensure_future(self._run())
 
@@ -122,6 +135,15 @@ class LinkFetcher:
         """End it."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        await self._begin_again()
+
+    async def _begin_again(self) -> None:
+        """Expect no answer any more, and begin a new session with the next request."""
+        self._session.reset()
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.answer.cancel()
+            await asyncio.gather(ahead.answer, return_exceptions=True)
 
     async def _run(self) -> None:
         while True:
@@ -129,11 +151,11 @@ class LinkFetcher:
                 if not await self._fetch():
                     await self._rest()
             except ClientError as error:
-                self._session.reset()
+                await self._begin_again()
                 self._link.lost(str(error))
                 await asyncio.sleep(BACKOFF_MS / 1000)
             except Exception:
-                self._session.reset()
+                await self._begin_again()
                 log.exception("a link met a bug; it begins again", extra={"link": self._link.name})
                 await asyncio.sleep(BACKOFF_MS / 1000)
 
@@ -151,15 +173,41 @@ class LinkFetcher:
             pass
 
     async def _fetch(self) -> bool:
-        """Send one request and handle its answer; False when there is nothing to fetch. Raises ClientError."""
+        """Handle the answer to one request; False when there is nothing to fetch. Raises ClientError."""
+        sent, self._ahead = self._ahead, None
+        if sent is None:
+            sent = await self._send()
+        if sent is None:
+            return False
+        answer = await sent.answer
+        if answer.error_code in SESSION_ERRORS:
+            self._session.reset()
+            return True
+        if answer.error_code:
+            raise ClientError(f"the source refuses to be read: {ErrorCode(answer.error_code).name}")
+        if sent.version >= SESSION_VERSION:
+            self._session.answered(answer.session_id)
+        self._link.reached()
+        self._ahead = self._send_ahead(sent, answer.responses)
+        if self._ahead is not None:
+            await asyncio.sleep(0)  # the request goes out
+        await self._take(answer.responses, {key: row.offset for key, row in sent.asked.items()})
+        return True
+
+    def _ready(self) -> dict[Key, Mirror]:
+        """What is to be fetched now."""
         now_ms = self._link.clock.monotonic_ms()
-        ready = {
+        return {
             key: mirror
             for key, mirror in self._mirrors.items()
             if mirror.retry_ms <= now_ms and not mirror.stopped and mirror.is_copied
         }
+
+    async def _send(self) -> Sent | None:
+        """Ask for what is ready; None if nothing is. Raises ClientError."""
+        ready = self._ready()
         if not ready:
-            return False
+            return None
         connection = await self._link.source.node(self._node)
         for mirror in [mirror for mirror in ready.values() if not mirror.is_placed]:
             await self._place(mirror)
@@ -167,19 +215,34 @@ class LinkFetcher:
         if version < DIVERGENCE_VERSION:
             await self._compare_epochs(connection, ready)
         wanted = {key: _asked(mirror) for key, mirror in ready.items() if mirror.is_copied}
+        return self._sent(connection, wanted, version)
+
+    def _sent(self, connection: AsyncConnection, wanted: dict[Key, Asked], version: int) -> Sent:
         request = self._request(connection, wanted, version)
-        answer: FetchResponse = await connection.call(request, FetchResponse, version_max=FETCH_VERSION)
-        if answer.error_code in SESSION_ERRORS:
-            self._session.reset()
-            return True
-        if answer.error_code:
-            raise ClientError(f"the source refuses to be read: {ErrorCode(answer.error_code).name}")
-        if version >= SESSION_VERSION:
-            self._session.answered(answer.session_id)
-        asked = {key: row.offset for key, row in wanted.items()}
-        self._link.reached()
-        await self._take(answer.responses, asked)
-        return True
+        answer = connection.call(request, FetchResponse, version_max=FETCH_VERSION)
+        return Sent(wanted, version, asyncio.ensure_future(answer))
+
+    def _send_ahead(self, sent: Sent, topics: Sequence[Any]) -> Sent | None:
+        """Ask for what follows an answer before it is written; None where that is not certain, or nothing was answered."""
+        connection = self._session_of
+        ready = self._ready()
+        if sent.version < DIVERGENCE_VERSION or connection is None:
+            return None
+        wanted = {key: _asked(mirror) for key, mirror in ready.items() if mirror.is_placed}
+        has_records = False
+        for topic in topics:
+            for row in topic.partitions:
+                key = (topic.topic, row.partition_index)
+                if row.error_code or row.diverging_epoch is not None:
+                    return None
+                if not row.records or wanted.get(key) != sent.asked.get(key):
+                    continue
+                end = end_of(memoryview(row.records), ready[key].partition.leader_epoch)
+                if end is None:
+                    return None
+                wanted[key] = end
+                has_records = True
+        return self._sent(connection, wanted, sent.version) if has_records else None
 
     def _request(self, connection: AsyncConnection, wanted: dict[Key, Asked], version: int) -> FetchRequest:
         """All partitions, or what the session does not know yet."""

@@ -31,6 +31,7 @@ from barnabas.wire.uuids import uuid_text
 if TYPE_CHECKING:
     from barnabas.broker.partitions.partition import Partition
     from barnabas.broker.partitions.registry import Partitions
+    from barnabas.client.async_connection import Dial
     from barnabas.config.loader import BrokerConfig
     from barnabas.runtime.clock import Clock
 
@@ -61,9 +62,10 @@ class Link:
         partitions: Partitions,
         raise_epoch: Callable[[Partition, int], None],
         tend: Callable[[Link], Any],
+        dial: Dial | None = None,
     ) -> None:
         """options: the client options of the source, decrypted. raise_epoch: asks for a higher leader epoch of a partition.
-        tend: awaited every `interval_ms`. Raises ClientError."""
+        tend: awaited every `interval_ms`. dial: how to connect to the source. Raises ClientError."""
         self.spec = spec
         self.clock = clock
         self.partitions = partitions
@@ -82,7 +84,9 @@ class Link:
         self._fetchers: dict[int, LinkFetcher] = {}
         self._woken = asyncio.Event()
         parsed = ClientOptions.from_kafka({"client.id": f"barnabas-link-{spec.name}", **options})
-        self.source = AsyncCluster(replace(parsed, contact_timeout_s=0.0, deadline_s=10.0, retries_max=0))
+        self.source = AsyncCluster(
+            replace(parsed, contact_timeout_s=0.0, deadline_s=10.0, retries_max=0), dial
+        )
         self._tasks = [asyncio.ensure_future(self._look_always()), asyncio.ensure_future(self._tend_always())]
 
     @property

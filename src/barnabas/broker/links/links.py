@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from barnabas.broker.net.peers import Peers
     from barnabas.broker.partitions.partition import Partition
     from barnabas.broker.partitions.registry import Partitions
+    from barnabas.client.async_connection import Dial
     from barnabas.config.loader import BrokerConfig
     from barnabas.runtime.clock import Clock
 
@@ -54,7 +55,9 @@ class Links:
         peers: Peers,
         groups: GroupCoordinator,
         producer_ids: ProducerIds,
+        dial: Dial | None = None,
     ) -> None:
+        """dial: how to connect to sources; None for sockets of this machine's."""
         self.clock = clock
         self.controller = controller
         self.partitions = partitions
@@ -62,6 +65,7 @@ class Links:
         self._config = config
         self._peers = peers
         self._producer_ids = producer_ids
+        self._dial = dial
         self._links: dict[str, Link] = {}
         self._broken: dict[str, str] = {}
         """Links that cannot run with their options, and why."""
@@ -158,6 +162,7 @@ class Links:
                 self.partitions,
                 self._raise_epoch,
                 self._tend,
+                self._dial,
             )
         except (ApiError, CannotDecrypt, ClientError) as error:
             self._broken[name] = str(error)
