@@ -258,3 +258,30 @@ func franzFirst(ctx context.Context, bootstrap, topic string, partition int32, f
 	}
 	return nil
 }
+
+// franzRead: arguments topic and count. Reads partition 0 from its beginning on: offset, key and value of each record.
+func franzRead(bootstrap string, arguments []string) (map[string]any, error) {
+	count, err := strconv.Atoi(arguments[1])
+	if err != nil {
+		return nil, err
+	}
+	start := map[string]map[int32]kgo.Offset{arguments[0]: {0: kgo.NewOffset().AtStart()}}
+	client, err := franzClient(bootstrap, kgo.ConsumePartitions(start))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	rows := [][]any{}
+	for len(rows) < count {
+		fetches := client.PollFetches(ctx)
+		if errors := fetches.Errors(); len(errors) > 0 {
+			return nil, fmt.Errorf("after %d records: %w", len(rows), errors[0].Err)
+		}
+		fetches.EachRecord(func(record *kgo.Record) {
+			rows = append(rows, []any{record.Offset, string(record.Key), string(record.Value)})
+		})
+	}
+	return map[string]any{"rows": rows}, nil
+}

@@ -26,6 +26,7 @@ var scenarios = map[string]scenario{
 	"franz-versions":     franzVersions,
 	"franz-transactions": franzTransactions,
 	"franz-sustain":      franzSustain,
+	"franz-read":         franzRead,
 	"franz-registry":     franzRegistry,
 	"kafkago-read":       kafkagoRead,
 	"sarama-roundtrip":   saramaRoundTrip,
