@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import uuid
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from barnabas.connect.in_pipelines import feed
@@ -15,6 +16,8 @@ from barnabas.pipelines.fronts.yaml.spec import parse_spec
 from barnabas.pipelines.plan.errors import BrokerAway, PipelineError
 from barnabas.pipelines.serving.preview import preview
 from barnabas.pipelines.serving.run import run_pipeline
+from barnabas.testing import Broker
+from tests.support.admin import create_topic
 from tests.support.cluster import until
 
 
@@ -171,3 +174,51 @@ outputs:
             (1, "a"),
             (2, "b"),
         ]
+
+
+SALES = """\
+pipeline: {name}
+source:
+  topic: east.{topic}
+  connector:
+    connector.class: MirrorSourceConnector
+    source.cluster.alias: east
+    source.cluster.bootstrap.servers: {east}
+    target.cluster.alias: west
+    target.cluster.bootstrap.servers: {west}
+    topics: {topic}
+    replication.factor: 1
+    offset-syncs.topic.replication.factor: 1
+steps:
+  - parse: {{json: {{id: int, amount: int, card: string}}}}
+  - filter: amount >= 100
+  - mask: {{fields: [card], right: 4}}
+  - rename: {{amount: total}}
+outputs:
+  - topic: {name}-out
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_topic_of_another_cluster_is_copied_and_spark_chooses_masks_and_renames(
+    spark, bootstrap: str, tmp_path: Path
+) -> None:
+    topic = f"sold-{uuid.uuid4().hex[:8]}"
+    with Broker() as east:
+        create_topic(east.bootstrap, topic, 3, config={"retention.ms": "-1"})
+        text = SALES.format(name=topic, topic=topic, east=east.bootstrap, west=bootstrap)
+        spec = parse_spec(text)
+        for begin in (0, 20):
+            producer = Producer({"bootstrap.servers": east.bootstrap})
+            for number in range(begin, begin + 20):
+                row = {"id": number, "amount": number * 10, "card": f"4111{number:04}"}
+                producer.produce(topic, json.dumps(row), key=f"k{number}", partition=number % 3)
+            assert producer.flush(60) == 0
+            report = run_pipeline(spec, once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path / "cp")
+            assert report.failed == 0
+    found = [json.loads(value) for value in values(bootstrap, f"{topic}-out", 30)]
+    assert sorted((row["id"], row["total"], row["card"]) for row in found) == [
+        (number, number * 10, f"****{number:04}") for number in range(10, 40)
+    ]
