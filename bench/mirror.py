@@ -5,7 +5,8 @@ round a broker of another cluster copies them by a link, another broker of the s
 MirrorMaker 2 copies them, and with --mm2-libs (a folder with the jars of connect-mirror and its like) Java's does. The
 rate is that of the copy's log files, from the first 2 % to the last. After that a producer sends 200 records/s for some
 seconds, and a consumer of the copy measures how old each is when it arrives. Memory is the most that the process of the
-mirror has had; of a link, by how much its broker has grown.
+mirror has had; of a link, by how much its broker has grown. Before each copy a file of its size is written and deleted:
+memory that a virtual machine touches for the first time is several times slower.
 Goals: a link has 70 % of the follower's rate, and three times the rate of Java's MirrorMaker 2 in a third of its memory.
 """
 
@@ -13,13 +14,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -36,10 +39,12 @@ from bench.clusters import BarnabasCluster
 from bench.report import machine, markdown
 from bench.requests import BenchError, filled_batch, produce_request
 
+RESULTS: Final = Path(__file__).parent / "results"
 PARTITIONS: Final = 6
 BATCH_BYTES: Final = 16 << 10
 SETTLED: Final = 0.02
 TIMEOUT_S: Final = 300.0
+SHARES: Final = {"median": 0.5, "99 %": 0.99}
 LEADER: Final = 1
 FOLLOWER: Final = 2
 LINKED: Final = "link"
@@ -78,6 +83,15 @@ def log_bytes(folder: Path, topic: str) -> int:
     return found
 
 
+def warm(folder: Path, size_bytes: int) -> None:
+    """See the module."""
+    path, piece = folder / "warm", b"\1" * (1 << 20)
+    with path.open("wb") as file:
+        for _ in range(0, size_bytes, len(piece)):
+            file.write(piece)
+    path.unlink()
+
+
 def rate(folder: Path, topic: str, total: int, begin: Callable[[], None]) -> float:
     """MB/s at which a copy grows to about `total` bytes."""
     began_s = time.monotonic()
@@ -110,6 +124,15 @@ def fill(cluster: BarnabasCluster, topic: str, size_bytes: int) -> int:
         produce=[produce_request(topic, index, batch, 1) for index in range(PARTITIONS)],
     )
     return log_bytes(cluster.logs(LEADER), topic)
+
+
+@dataclass
+class Sample:
+    """What one mirror did in one round. delays_ms: for each share of the records, how late they are at most."""
+
+    mb_per_s: float
+    memory_mb: float = 0.0
+    delays_ms: dict[str, float] = field(default_factory=dict)
 
 
 def by_link(cluster: BarnabasCluster, folder: Path, topic: str, total: int) -> Sample:
@@ -152,8 +175,8 @@ def memory_mb(process: int) -> float:
     raise BenchError(f"process {process} says nothing of its memory")
 
 
-def delays_ms(source: str, target: str, topic: str, copy: str) -> list[float]:
-    """How old records are when a consumer of the copy gets them, sorted."""
+def delays_ms(source: str, target: str, topic: str, copy: str) -> dict[str, float]:
+    """How old records are when a consumer of the copy gets them, at most, for each of SHARES."""
     consumer = Consumer({"bootstrap.servers": target, "group.id": "bench", "fetch.wait.max.ms": 10})
     consumer.assign([TopicPartition(copy, 0, OFFSET_END)])
     consumer.poll(2)
@@ -176,19 +199,8 @@ def delays_ms(source: str, target: str, topic: str, copy: str) -> list[float]:
         drain(0.1)
     producer.flush(10)
     consumer.close()
-    return sorted(found)
-
-
-@dataclass
-class Sample:
-    """What one mirror did in one round."""
-
-    mb_per_s: float
-    memory_mb: float = 0.0
-    delays_ms: list[float] = field(default_factory=list)
-
-    def delay_ms(self, share: float) -> float:
-        return self.delays_ms[int(share * (len(self.delays_ms) - 1))] if self.delays_ms else 0.0
+    found.sort()
+    return {name: found[int(share * (len(found) - 1))] for name, share in SHARES.items() if found}
 
 
 def ours(config: Path) -> list[str]:
@@ -231,7 +243,8 @@ def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--megabytes", type=int, default=600)
+    parser.add_argument("--megabytes", type=int, default=1500)
+    parser.add_argument("--no-files", action="store_true", help="print only")
     parser.add_argument("--mm2-libs", type=Path)
     parser.add_argument(
         "--ways", default="link,mm2,java,follower", help="what is measured; the follower always is"
@@ -239,6 +252,7 @@ def main() -> None:
     given = parser.parse_args()
     wanted = {NAMES[way] for way in given.ways.split(",")} | {FOLLOWED}
     found: dict[str, list[Sample]] = {}
+    load_before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         cluster = BarnabasCluster(folder / "source")
@@ -250,6 +264,7 @@ def main() -> None:
                 for name, measure in ways(cluster, given.mm2_libs, folder, turn, topic, total).items():
                     if name not in wanted:
                         continue
+                    warm(folder, total)
                     sample = measure()
                     found.setdefault(name, []).append(sample)
                     print(
@@ -257,8 +272,17 @@ def main() -> None:
                     )
         finally:
             cluster.stop()
-    print(markdown(table(found)))
-    print(machine())
+    text = markdown(table(found))
+    print(text)
+    host = ", ".join(f"{name} {value}" for name, value in machine().items())
+    host += f"; load of the machine at the start {load_before:.1f}"
+    print(host)
+    if not given.no_files:
+        what = f"{given.megabytes} MB of 1 KB records in {PARTITIONS} partitions; medians of {given.rounds} rounds"
+        head = f"# Mirroring\n\n`python -m bench.mirror`: {what}. {host}.\n\n"
+        (RESULTS / "mirror.md").write_text(head + text + "\n")
+        rows = {name: [asdict(sample) for sample in samples] for name, samples in found.items()}
+        (RESULTS / "mirror.json").write_text(json.dumps(rows, indent=1) + "\n")
 
 
 def ways(
@@ -277,19 +301,31 @@ def ways(
     return made
 
 
+def _ratio(samples: list[Sample], others: list[Sample]) -> str:
+    """The median of the rounds' own ratios, so that a slow minute hits both."""
+    ratios = [own.mb_per_s / other.mb_per_s for own, other in zip(samples, others, strict=False)]
+    return f"{statistics.median(ratios):.2f}" if ratios else "-"
+
+
 def table(found: dict[str, list[Sample]]) -> list[list[str]]:
     """Medians of all rounds."""
     rows = [
-        ["copied by", "MB/s", "of the follower's rate", "MB of memory", "delay ms, median", "delay ms, 99 %"]
+        [
+            "copied by",
+            "MB/s",
+            "of the follower's rate",
+            "of Java's",
+            "MB of memory",
+            "delay ms, median",
+            "delay ms, 99 %",
+        ]
     ]
     for name, samples in found.items():
-        ratio = statistics.median(
-            own.mb_per_s / other.mb_per_s for own, other in zip(samples, found[FOLLOWED], strict=True)
-        )
-        cells = [name, f"{statistics.median(one.mb_per_s for one in samples):,.0f}", f"{ratio:.2f}"]
+        ratios = [_ratio(samples, found.get(other, [])) for other in (FOLLOWED, JAVAS)]
+        cells = [name, f"{statistics.median(one.mb_per_s for one in samples):,.0f}", *ratios]
         if samples[0].delays_ms:
             cells.append(f"{statistics.median(one.memory_mb for one in samples):,.0f}")
-            cells += [f"{statistics.median(one.delay_ms(at) for one in samples):,.0f}" for at in (0.5, 0.99)]
+            cells += [f"{statistics.median(one.delays_ms[at] for one in samples):,.0f}" for at in SHARES]
         rows.append(cells + ["-"] * (len(rows[0]) - len(cells)))
     return rows
 
