@@ -149,8 +149,8 @@ class AsyncLinks:
         await self._alter(wire.AlterLinkRequest(name=name, action=Action.DELETE), "delete")
 
     async def why_read_only(self, topic: str) -> str:
-        """What brokers answer to whoever writes to a copy, since librdkafka hands on only the error's code. Empty for a topic
-        that is no copy, and if the caller may not see its options. Raises ClientError."""
+        """What brokers answer to whoever writes to a copy, since librdkafka hands on only the error's code. Empty for a
+        topic that is no copy, and if the caller may not see its options. Raises ClientError."""
         resource = ConfigResource(ConfigKind.TOPIC, topic)
         found = await AsyncConfigs(self._cluster).describe([resource], names=[TOPIC_OPTION])
         option = found.done.get(resource, {}).get(TOPIC_OPTION)
