@@ -96,8 +96,6 @@ def _session(folder: Path, options: ServerOptions) -> SparkSession:
 
 def _open(manager: Manager, options: ServerOptions) -> None:
     """Start Spark, add the pipelines of the command line, and begin to run all. Raises PipelineError."""
-    for noisy in ("py4j", "py4j.clientserver"):
-        logging.getLogger(noisy).setLevel(logging.CRITICAL)
     log.info("Spark is starting")
     spark = _session(manager.folder, options)
     try:

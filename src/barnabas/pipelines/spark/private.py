@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+import logging
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,8 @@ from contextvars import ContextVar
 from typing import IO, TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+from barnabas.pipelines.spark.java_end import marked, watch
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -297,6 +300,15 @@ def packaged_sources_declared(spark: SparkSession) -> bool:
     return bool(getattr(manager, "MODULE$").dataSourceBuilders().isDefined())
 
 
+def hush_py4j() -> None:
+    """Keeps Py4J from writing tracebacks into the log of the process, which it does when Java ends: what fails because of
+    that says so itself. It even uses the root logger, and gives it a handler."""
+    from py4j import java_gateway
+
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    java_gateway.logging = java_gateway.logger
+
+
 def hush_accumulators(spark: SparkSession) -> None:
     """Keeps PySpark's accumulator server from printing a traceback when Java ends before it."""
     server = getattr(spark.sparkContext, "_accumulatorServer", None)
@@ -305,14 +317,26 @@ def hush_accumulators(spark: SparkSession) -> None:
 
 
 def launch_java(settings: Mapping[str, str], output: IO[bytes]) -> None:
-    """Starts Java, unless it is running, with its standard output and error going to `output`."""
+    """Starts Java, unless it is running, with its standard output and error going to `output`. When it ends, all calls to
+    it fail at once."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    if SparkContext._gateway is None:
-        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    hush_py4j()
+    if SparkContext._gateway is not None:
+        return
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    with marked() as mark:
         gateway = launch_gateway(conf, popen_kwargs={"stdout": output, "stderr": output})
-        SparkContext._ensure_initialized(gateway=gateway)
+    parameters = gateway.gateway_parameters
+    port = parameters.port
+
+    def refuse() -> None:
+        parameters.port = 0  # no process listens there: no more connections can be made
+
+    if gateway.proc is not None:
+        watch(gateway.proc, port, mark, refuse)
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 def stop_java(spark: SparkSession) -> Callable[[float], None]:
