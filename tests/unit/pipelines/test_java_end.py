@@ -14,10 +14,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.support.cluster import until
 
 from barnabas.pipelines.spark import java_end
 from barnabas.pipelines.spark.java_end import HELPER, MARK, marked, watch
-from tests.support.cluster import until
 
 ANSWERS_NOTHING = """
 import os, socket, subprocess, sys

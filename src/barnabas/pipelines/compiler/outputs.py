@@ -225,7 +225,9 @@ def _columns(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, d
     elif output.value is None:
         # Before the other expressions: a field that they name would become null in records that do not have it.
         frame = replace(frame, data=frame.data.withColumn("_whole", json_value(frame)))
-    if output.key is not None:
+    if output.key_schema is not None:
+        frame, key = _encoded_key(spec, output, frame)
+    elif output.key is not None:
         frame, key = _own(spec, output, frame, "key", output.key)
     if output.value is not None:
         frame, value = _own(spec, output, frame, "value", output.value)
@@ -311,6 +313,24 @@ def _encoded(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, C
         error = F.when(F.col("_present"), error)
     value = made["v"] if output.present is None else F.when(F.col("_present"), made["v"])
     return replace(frame, data=flag(data, error, place)), value
+
+
+def _encoded_key(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, Column]:
+    """The key, encoded with its schema, and what follows it; null if all of its fields are."""
+    assert output.key_schema is not None
+    place = _place(spec, output, "key")
+    for name in output.key_fields:
+        frame.source(name, place)  # it is there
+    chosen = replace(frame, fields=output.key_fields or frame.fields)
+    data = frame.data.withColumn("_encoded_key", encoded_column(chosen, output.key_schema, place))
+    made = F.col("_encoded_key")
+    is_given = F.coalesce(*[F.col(quoted(name)).cast("string") for name in chosen.fields]).isNotNull()
+    frame = replace(frame, data=flag(data, F.when(is_given, made["error"]), place))
+    key = F.when(is_given, made["v"])
+    if output.key is None:
+        return frame, key
+    frame, after = _own(spec, output, frame, "key", output.key)
+    return frame, F.concat(key, after)
 
 
 def _topic(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, Column]:

@@ -16,11 +16,9 @@ import pyarrow as pa
 
 from barnabas.pipelines.formats.avro_batches import AvroBatches, NoPlan
 from barnabas.pipelines.formats.avro_records import AvroRecords
-from barnabas.pipelines.formats.base import Convert, NoColumns, Unfit
+from barnabas.pipelines.formats.base import VALUE, Convert, NoColumns, Unfit
 from barnabas.schemas.framing import Schema
 
-VALUE: Final = "value"
-"""The name of the only field if the schema is not a record."""
 DIGITS_MAX: Final = 38
 PLAIN: Final = {
     "null": pa.string(),
@@ -263,14 +261,16 @@ class AvroWriter:
         self._plans: dict[pa.DataType, AvroRecords | None] = {}
         self._write = fastavro.schemaless_writer
         self._check = _range_check(self._schema, named, ())
-        is_record = isinstance(self._schema, dict) and self._schema.get("type") == "record"
-        if not is_record:
-            raise NoColumns("its schema is not a record, so fields cannot be written with it")
-        self.fields = {field["name"]: "default" not in field for field in self._schema["fields"]}
+        self.is_plain = not (isinstance(self._schema, dict) and self._schema.get("type") == "record")
+        self.fields = {VALUE: True}
         """Name -> whether a value is required."""
+        if not self.is_plain:
+            self.fields = {field["name"]: "default" not in field for field in self._schema["fields"]}
 
     def records(self, rows: pa.StructArray) -> tuple[pa.Array, list[int]] | None:
         """See formats.encoding.Writer."""
+        if self.is_plain:
+            return None
         if rows.type not in self._plans:
             self._plans[rows.type] = None
             with suppress(NoPlan):
@@ -280,11 +280,12 @@ class AvroWriter:
 
     def encode(self, row: Mapping[str, Any]) -> bytes:
         """The payload of a row. Raises Unfit."""
+        datum = row[VALUE] if self.is_plain else row
         if self._check is not None:
-            self._check(row)
+            self._check(datum)
         out = io.BytesIO()
         try:
-            self._write(out, self._schema, row, strict_allow_default=True)
+            self._write(out, self._schema, datum, strict_allow_default=True)
         except Exception as error:  # fastavro raises whatever the value leads to
             raise Unfit(_reason(error)) from None
         return out.getvalue()

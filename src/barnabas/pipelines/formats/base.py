@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from barnabas.schemas.framing import Schema
 
+VALUE: Final = "value"
+"""The name of the only field if a schema is not that of a record, as those of keys often are."""
 Convert = Callable[[Any], Any] | None
 """Converts a decoded value to one that pyarrow accepts; None if pyarrow accepts all of them."""
 

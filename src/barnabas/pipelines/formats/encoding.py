@@ -9,7 +9,8 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from barnabas.pipelines.formats.base import NoColumns, Unfit
+from barnabas.pipelines.formats.base import VALUE, NoColumns, Unfit
+from barnabas.pipelines.formats.json_schema import is_plain
 from barnabas.schemas.codecs import Mismatch
 from barnabas.schemas.codecs.contracts import Contract, contract_of_schema
 from barnabas.schemas.errors import InvalidSchema
@@ -20,9 +21,11 @@ TYPE: Final = pa.struct([("v", pa.binary()), ("error", pa.string())])
 
 
 class Writer(Protocol):
-    """fields: name -> whether a value is required."""
+    """fields: name -> whether a value is required. is_plain: the schema is not that of a record, and the only field, VALUE,
+    is what it is of."""
 
     fields: dict[str, bool]
+    is_plain: bool
 
     def encode(self, row: dict[str, Any]) -> bytes:
         """The payload of a row. Raises Unfit."""
@@ -67,6 +70,10 @@ class JsonWriter:
             raise NoColumns(f"schema {schema.id} is not JSON Schema: {str(error)[:200]}") from error
         tree = self._schema.tree
         properties = tree.get("properties") if isinstance(tree, dict) else None
+        self.is_plain = is_plain(tree)
+        if self.is_plain:
+            self.fields = {VALUE: True}
+            return
         if not isinstance(properties, dict):
             raise NoColumns(f"schema {schema.id} declares no properties")
         required = tree.get("required", ())
@@ -78,9 +85,11 @@ class JsonWriter:
 
     def encode(self, row: dict[str, Any]) -> bytes:
         """The payload of a row, without fields that are null and not required. Raises Unfit."""
-        given = {
+        given: Any = {
             name: _plain(value) for name, value in row.items() if value is not None or self.fields.get(name)
         }
+        if self.is_plain:
+            given = given[VALUE]
         try:
             self._schema.check(given)
         except Unsuited as error:

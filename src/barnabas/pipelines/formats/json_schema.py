@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from barnabas.pipelines.formats.base import Convert, NoColumns, Unfit
+from barnabas.pipelines.formats.base import VALUE, Convert, NoColumns, Unfit
 from barnabas.schemas.framing import Schema
 
 PLAIN: Final = {
@@ -30,6 +30,11 @@ class JsonReader:
         except ValueError as error:
             raise NoColumns(f"schema {schema.id} is not JSON: {error}") from error
         held, self._convert = self._type(self._root, self._root, 0)
+        if is_plain(self._root):
+            inner = self._convert
+            assert inner is not None
+            self._convert = lambda value: {VALUE: inner(value)}
+            held = pa.struct([(VALUE, held)])
         if not pa.types.is_struct(held):
             raise NoColumns(f"schema {schema.id} declares no properties, so there are no fields")
         self.type = self.read_type = held
@@ -103,6 +108,18 @@ class JsonReader:
             return convert(value)
 
         return decode
+
+
+def is_plain(node: Any) -> bool:
+    """Whether a schema is that of one value that is neither an object nor an array, and perhaps null."""
+    if not isinstance(node, dict):
+        return False
+    for name in ("oneOf", "anyOf"):
+        options = [item for item in node.get(name, ()) if _kinds_of(item) != ["null"]]
+        if len(options) == 1:
+            node = options[0]
+    kinds = _kinds_of(node)
+    return len(kinds) == 1 and kinds[0] in PLAIN
 
 
 def _kinds_of(node: Any) -> list[str]:

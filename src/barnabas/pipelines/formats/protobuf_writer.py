@@ -33,6 +33,8 @@ Put = Callable[[Any, Any], None]
 class ProtobufWriter:
     """Writes rows as the first message of a file. A field that is null is not set."""
 
+    is_plain = False
+
     def __init__(self, schema: Schema) -> None:
         self._file = file_of(schema, NoColumns)  # keeps the message classes alive
         descriptor = messages_of(self._file, NoColumns)[0]

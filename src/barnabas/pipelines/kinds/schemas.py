@@ -16,9 +16,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from barnabas.client.registry import Registry, RegistryError
-from barnabas.pipelines.formats.base import NoColumns
+from barnabas.pipelines.formats.base import VALUE, NoColumns
 from barnabas.pipelines.formats.decoding import decoding_of, reader_of
-from barnabas.pipelines.formats.encoding import TYPE, contract_for, encoding_of
+from barnabas.pipelines.formats.encoding import TYPE, contract_for, encoding_of, writer_of
 from barnabas.pipelines.formats.subjects import require_fields, written_schema
 from barnabas.pipelines.spark.frame import RESERVED, Frame, fail, quoted
 from barnabas.pipelines.spark.private import arrow_type, each, spark_type
@@ -90,7 +90,10 @@ def encoded_column(frame: Frame, place: RegistryPlace, step: Place) -> Column:
     except (NoColumns, RegistryError) as error:
         fail(step, f"{place.subject}: {error}")
     try:
-        require_fields(schema, place.subject, frame.fields)
+        if len(frame.fields) == 1 and writer_of(schema).is_plain:
+            row = F.struct(F.col(quoted(frame.fields[0])).alias(VALUE))
+        else:
+            require_fields(schema, place.subject, frame.fields)
         contract_for(schema)
     except NoColumns as error:
         fail(step, str(error))

@@ -133,12 +133,15 @@ class ParseKeyValues(Parse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseRegistry(Operator):
-    """Bytes that name their schema. of: which part of the record they are."""
+    """Bytes that name their schema. of: which part of the record they are; trailing: how many bytes follow them there.
+    may_lack: a record without this part has no fields of it, otherwise it is a dead letter."""
 
     kind: ClassVar[str] = "parse"
     place: RegistryPlace
     of: Literal["value", "key"] = "value"
     prefix: str = ""
+    trailing: int = 0
+    may_lack: bool = False
 
     def after(self, schema: Schema) -> Schema:
         return replace(schema, partial=True)

@@ -57,7 +57,9 @@ class Output:
     """Where rows of a relation go. value None: a JSON object of all fields. where: file and line by entry, for messages.
     relation: whose rows it writes; empty: the only one that nothing reads. keeps: whether it is the changelog of that
     relation, a table, from which it is rebuilt. schema: the subject of the schema with which the value is encoded; encoded:
-    the fields that are; none: all. present: rows for which it is not true have no value."""
+    the fields that are; none: all. present: rows for which it is not true have no value.
+    key_schema: the subject of the schema with which the key is encoded; key_fields: the fields that are; `key` is then what
+    follows it."""
 
     name: str
     topic: str
@@ -78,6 +80,8 @@ class Output:
     schema: RegistryPlace | None = None
     encoded: tuple[str, ...] = ()
     present: Expression | None = None
+    key_schema: RegistryPlace | None = None
+    key_fields: tuple[str, ...] = ()
     stores: Stores | None = field(default=None, metadata=ASIDE)
     keeps: bool = field(default=False, metadata=ASIDE)
 

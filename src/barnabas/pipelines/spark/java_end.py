@@ -1,9 +1,9 @@
 """When Java is killed, whatever waits for an answer from it has to fail at once.
 
-The end of a process normally closes its sockets. Java, however, starts programs through a process named `jspawnhelper`, which
-inherits all sockets and waits for Java to tell it what to run. If Java is killed in that moment, the helper waits for
-ever (JDK-8307990: before Java 21 it holds both ends of the pipe that it reads from) and keeps the sockets open: every call to
-Java that has begun would never end, and new connections would be accepted and never answered. Spark runs programs several
+The end of a process normally closes its sockets. Java, however, starts programs through a process named `jspawnhelper`,
+which inherits all sockets and waits for Java to tell it what to run. If Java is killed in that moment, the helper waits for
+ever (JDK-8307990: before Java 21 it holds both ends of the pipe that it reads from) and keeps the sockets open: every call
+to Java that has begun would never end, and new connections would be accepted and never answered. Spark runs programs several
 times in each micro-batch, so this does happen.
 """
 

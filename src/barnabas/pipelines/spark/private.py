@@ -303,7 +303,7 @@ def packaged_sources_declared(spark: SparkSession) -> bool:
 def hush_py4j() -> None:
     """Keeps Py4J from writing tracebacks into the log of the process, which it does when Java ends: what fails because of
     that says so itself. It even uses the root logger, and gives it a handler."""
-    from py4j import java_gateway
+    from py4j import java_gateway  # type: ignore[import-untyped]
 
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     java_gateway.logging = java_gateway.logger

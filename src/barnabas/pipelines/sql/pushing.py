@@ -143,14 +143,14 @@ def printed(engine: Engine, statement: Print, closed: threading.Event) -> Iterat
             shown += 1
             at = time.strftime("%Y/%m/%d %H:%M:%S", time.gmtime(message.timestamp()[1] / 1000))
             millis = message.timestamp()[1] % 1000
+            key, value = _shown(engine, message.key()), _shown(engine, message.value())
             yield (
-                f"rowtime: {at}.{millis:03} Z, key: {_text(message.key())}, value: {_value(engine, message.value())}, "
-                f"partition: {message.partition()}"
+                f"rowtime: {at}.{millis:03} Z, key: {key}, value: {value}, partition: {message.partition()}"
             )
 
 
-def _value(engine: Engine, raw: bytes | None) -> str:
-    """A value for PRINT: as JSON if it names its schema."""
+def _shown(engine: Engine, raw: bytes | None) -> str:
+    """A key or value for PRINT: as JSON if it names its schema."""
     return (engine.schemas.shown(raw) if raw is not None else None) or _text(raw)
 
 

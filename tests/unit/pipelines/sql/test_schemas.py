@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from barnabas.pipelines.formats.decoding import reader_of
-from barnabas.pipelines.formats.encoding import writer_of
+from barnabas.pipelines.formats.encoding import encoding_of, writer_of
 from barnabas.pipelines.fronts.sql import statements as s
 from barnabas.pipelines.fronts.sql.catalog import Relation, declared
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.grammar import read_statements
-from barnabas.pipelines.fronts.sql.schemas import KINDS, columns_of, declaration, schema_text, with_names
-from barnabas.schemas.framing import Schema
+from barnabas.pipelines.fronts.sql.schemas import (
+    KINDS,
+    columns_of,
+    declaration,
+    plain_schema,
+    schema_text,
+    with_names,
+)
+from barnabas.schemas.framing import Schema, unframe_any
 
 COLUMNS = "a INT, b BIGINT, c DOUBLE, d STRING, e BOOLEAN, l ARRAY<INT>, s STRUCT<x INT, y STRUCT<z STRING>>"
 
@@ -26,7 +34,7 @@ def relation(columns: str, form: str) -> Relation:
 
 def schema_of(columns: str, form: str) -> Schema:
     made = relation(columns, form)
-    return Schema(1, KINDS[form], schema_text(made, made.values))
+    return Schema(1, KINDS[form], schema_text(form, made.values))
 
 
 @pytest.mark.parametrize(
@@ -92,3 +100,29 @@ def test_what_a_format_cannot_hold_is_refused(form: str, columns: str, message: 
     with pytest.raises(SqlError) as raised:
         schema_of(columns, form)
     assert message in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("form", "kind", "value", "wanted"),
+    [
+        ("AVRO", "INT", 5, b"\x0a"),
+        ("AVRO", "BIGINT", -1, b"\x01"),
+        ("AVRO", "STRING", "ada", b"\x06ada"),
+        ("AVRO", "DOUBLE", 1.0, b"\0\0\0\0\0\0\xf0\x3f"),
+        ("JSON_SR", "INT", 5, b"5"),
+        ("JSON_SR", "STRING", "ada", b'"ada"'),
+        ("JSON_SR", "BOOLEAN", True, b"true"),
+    ],
+)
+def test_a_key_of_one_column_has_no_record_around_it(
+    form: str, kind: str, value: object, wanted: bytes
+) -> None:
+    key = relation(f"v {kind}", "JSON").values[0]
+    schema = Schema(1, KINDS[form], plain_schema(form, key))
+    reader = reader_of(schema)
+    assert reader.type.names == ["value"]
+    made = encoding_of(schema).encode(pa.array([{"value": value}], reader.type))[0].as_py()
+    assert made["error"] is None
+    _, payload = unframe_any(made["v"])
+    assert payload == wanted
+    assert reader.decoder(schema)(payload) == {"value": value}

@@ -58,13 +58,28 @@ VALUE: Final = Either(
     ),
     "Spark SQL; default a JSON object of all fields",
 )
+KEY: Final = Either(
+    (
+        Text("Spark SQL"),
+        Group(
+            {
+                "registry": REGISTRY,
+                "fields": Several(Text("a field"), "the fields that are encoded; default all"),
+                "then": SQL,
+            },
+            "fields, encoded with a schema of a registry; `then` gives bytes that follow",
+            required=("registry",),
+        ),
+    ),
+    "Spark SQL; default the key of the record that was read",
+)
 OUTPUT: Final = Group(
     {
         "name": Text("the name of the query and its checkpoint; default the topic or the kind of target"),
         "from": Text("the source or relation whose rows are written, if there are several"),
         "topic": Text("created if it does not exist"),
         "route": ROUTE,
-        "key": SQL,
+        "key": KEY,
         "value": VALUE,
         "headers": Named(SQL, "headers and their values"),
         "timestamp": SQL,
@@ -134,11 +149,18 @@ def read_output(item: Item) -> Output:
         schema = read_registry(given_value["registry"], default)
         encoded = tuple(given_value["fields"].texts()) if "fields" in given_value else ()
         present = read_expression(given_value["where"]) if "where" in given_value else None
+    key, key_schema = found.get("key"), None
+    key_fields: tuple[str, ...] = ()
+    if key is not None and isinstance(key.value, dict):
+        given_key = key.mapping()
+        key_schema = read_registry(given_key["registry"], None if "route" in found else f"{topic}-key")
+        key_fields = tuple(given_key["fields"].texts()) if "fields" in given_key else ()
+        key = given_key.get("then")
     name = read_name(found["name"]) if "name" in found else given[0] if target is not None else topic
     return Output(
         name=name,
         topic=topic,
-        key=read_expression(found["key"]) if "key" in found else None,
+        key=read_expression(key) if key is not None else None,
         value=read_expression(found["value"]) if "value" in found and not schema else None,
         timestamp=read_expression(found["timestamp"]) if "timestamp" in found else None,
         headers=read_expressions(found["headers"]) if "headers" in found else {},
@@ -153,6 +175,8 @@ def read_output(item: Item) -> Output:
         schema=schema,
         encoded=encoded,
         present=present,
+        key_schema=key_schema,
+        key_fields=key_fields,
         relation=found["from"].text() if "from" in found else "",
         where={"": item.where, **{name: entry.where for name, entry in found.items()}},
     )

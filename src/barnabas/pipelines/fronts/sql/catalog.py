@@ -15,7 +15,7 @@ from barnabas.pipelines.fronts.sql.types import BIGINT, BYTES, STRING, SqlType, 
 VALUE_FORMATS: Final = ("JSON", "DELIMITED", "KAFKA", "NONE", "AVRO", "PROTOBUF", "JSON_SR")
 WITH_SCHEMA: Final = ("AVRO", "PROTOBUF", "JSON_SR")
 """Formats whose schemas are in a registry."""
-KEY_FORMATS: Final = ("KAFKA", "JSON", "DELIMITED", "NONE")
+KEY_FORMATS: Final = ("KAFKA", "JSON", "DELIMITED", "NONE", *WITH_SCHEMA)
 DELIMITERS: Final = {"TAB": "\t", "SPACE": " "}
 PROPERTIES: Final = (
     "KAFKA_TOPIC",
@@ -27,6 +27,7 @@ PROPERTIES: Final = (
     "TIMESTAMP",
     "TIMESTAMP_FORMAT",
     "VALUE_SCHEMA_ID",
+    "KEY_SCHEMA_ID",
     "VALUE_DELIMITER",
     "KEY_DELIMITER",
     "WRAP_SINGLE_VALUE",
@@ -64,7 +65,7 @@ class Column:
 @dataclass(frozen=True, slots=True)
 class Formats:
     """How keys and values are written. delimiter: of DELIMITED. wraps: whether a value of one column is an object with one
-    field. registry: the address of the registry with the schemas of values."""
+    field. registry: the address of the registry with the schemas."""
 
     key: str = "KAFKA"
     value: str = "JSON"
@@ -291,10 +292,6 @@ def formats_of(given: Mapping[str, Any], default: Formats | None = None) -> Form
 
     def one(name: str, allowed: tuple[str, ...], otherwise: str) -> str:
         value = str(given.get(name, given.get("FORMAT", otherwise))).upper()
-        if value in WITH_SCHEMA and value not in allowed:
-            whole = "FORMAT" in given and name not in given
-            hint = f"; write key_format='KAFKA', value_format='{value}'" if whole else ""
-            raise SqlError(f"{name} {value} is not supported for keys; allowed: {', '.join(allowed)}{hint}")
         if value not in allowed:
             raise SqlError(f"{name} is {value}; allowed: {', '.join(allowed)}")
         return value

@@ -66,10 +66,15 @@ def row_of(relation: Relation, statement: InsertValues) -> tuple[dict[str, Any],
     return row, at_ms
 
 
+def has_key(relation: Relation, row: Mapping[str, Any]) -> bool:
+    """Whether a row has a value in any column of the key."""
+    return any(row.get(column.name) is not None for column in relation.keys)
+
+
 def encoded(relation: Relation, row: Mapping[str, Any]) -> tuple[bytes | None, bytes | None]:
-    """The key and value of a row's record. Raises SqlError."""
+    """The key and value of a row's record; null if their formats have schemas. Raises SqlError."""
     key = None
-    if any(row.get(column.name) is not None for column in relation.keys):
+    if has_key(relation, row):
         key = _bytes(key_expression(relation), row)
     return key, _bytes(value_expression(relation), row)
 

@@ -28,6 +28,7 @@ from barnabas.pipelines.fronts.sql.rows import (
     WINDOW_START,
     Step,
     encodable,
+    encoded_key,
     key_expression,
     reading,
     row_time,
@@ -546,7 +547,9 @@ def _outputs(
     key, value = key_expression(result, carried=carried), value_expression(result)
     if result.formats.value in WITH_SCHEMA:
         output["value"] = _encoded(query, result)
-    if key is not None:
+    if result.keys and result.formats.key in WITH_SCHEMA:
+        output["key"] = encoded_key(result, carried=carried)
+    elif key is not None:
         output["key"] = key
     elif query.is_old and made is None and len(query.sides) == 1:
         output["key"] = "_key"  # in 2018 a record kept its key

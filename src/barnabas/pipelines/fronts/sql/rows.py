@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from barnabas.pipelines.entries.document import duration_seconds
+from barnabas.pipelines.formats.base import VALUE
 from barnabas.pipelines.fronts.sql.catalog import ROWKEY, WITH_SCHEMA, Column, Relation
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import quoted, text_literal
+from barnabas.pipelines.fronts.sql.statements import Window
 from barnabas.pipelines.fronts.sql.types import SqlType
 
 Step = dict[str, Any]
@@ -16,6 +18,10 @@ TIME: Final = "event_time"
 """The field with a row's time, as a timestamp. Columns have names in capitals."""
 WINDOW_START: Final = "WINDOWSTART"
 WINDOW_END: Final = "WINDOWEND"
+WINDOW_BYTES: Final = {False: 8, True: 16}
+"""How many bytes of a key are its window, by whether that is a session."""
+KEY_FIELD: Final = "key "
+"""What the fields of a key with a schema begin with, until they are columns."""
 
 
 # --- reading ------------------------------------------------------------------------------------------
@@ -28,6 +34,8 @@ def reading(relation: Relation, pseudo: set[str]) -> list[Step]:
         steps = _schema_steps(relation) + _key_steps(relation)
     else:
         steps = _key_steps(relation) + _value_steps(relation)
+    if relation.keys and relation.formats.key in WITH_SCHEMA:
+        steps += _key_schema_steps(relation)
     made: dict[str, str] = {column.name: _header(column.header) for column in relation.headers}
     for bound in (WINDOW_START, WINDOW_END):
         if bound in pseudo:
@@ -90,6 +98,47 @@ def _schema_steps(relation: Relation) -> list[Step]:
         column.name: _decoded(quoted(column.typed or column.name), column.type, as_json) for column in columns
     }
     return [{"parse": {"registry": place}}, {"set": made}, {"keep": [column.name for column in columns]}]
+
+
+def is_plain_key(relation: Relation) -> bool:
+    """Whether the schema of a key is that of its only column, not that of a record with one: so it is in ksqlDB."""
+    return len(relation.keys) == 1 and relation.formats.key in ("AVRO", "JSON_SR")
+
+
+def _key_schema_steps(relation: Relation) -> list[Step]:
+    """Keys that name their schema. Raises SqlError."""
+    keys, as_json = relation.keys, relation.formats.key == "JSON_SR"
+    check_key(relation)
+    place: dict[str, Any] = {
+        "url": relation.formats.registry,
+        "subject": f"{relation.topic}-key",
+        "of": "key",
+        "missing": "null",
+    }
+    if relation.window is not None:
+        place["trailing"] = WINDOW_BYTES[relation.window.kind == "SESSION"]
+    names = {c.name: VALUE if is_plain_key(relation) else c.typed or c.name for c in keys}
+    made = {c.name: _decoded(quoted(f"{KEY_FIELD}{names[c.name]}"), c.type, as_json) for c in keys}
+    kept = [column.name for column in (*keys, *relation.values) if _is_read(column, relation)]
+    return [{"parse": {"registry": place, "prefix": KEY_FIELD}}, {"set": made}, {"keep": kept}]
+
+
+def _is_read(column: Column, relation: Relation) -> bool:
+    return column.is_key or relation.formats.value != "NONE"
+
+
+def check_key(relation: Relation) -> None:
+    """Raises SqlError for a column that a key with a schema cannot have."""
+    for column in relation.keys:
+        if column.type.items:
+            raise SqlError(
+                f"key column {column.name} is {column.type}, which a key in {relation.formats.key} cannot have: "
+                "use key_format='JSON'"
+            )
+        if relation.formats.key == "JSON_SR" and encodable("x", column.type) != "x":
+            raise SqlError(
+                f"key column {column.name} is {column.type}, which a key in JSON_SR cannot have: use AVRO"
+            )
 
 
 def _decoded(value: str, kind: SqlType, as_json: bool) -> str:
@@ -243,11 +292,11 @@ def _has_time(kind: SqlType) -> bool:
 
 def _key_steps(relation: Relation) -> list[Step]:
     keys = relation.keys
-    if not keys or relation.formats.key == "NONE":
+    if not keys or relation.formats.key in ("NONE", *WITH_SCHEMA):
         return []
     key = "_key"
     if relation.window is not None:
-        key = f"substring(_key, 1, length(_key) - {16 if relation.window.kind == 'SESSION' else 8})"
+        key = f"substring(_key, 1, length(_key) - {WINDOW_BYTES[relation.window.kind == 'SESSION']})"
     form = relation.formats.key
     if len(keys) > 1:
         if form not in ("JSON", "DELIMITED"):
@@ -328,21 +377,37 @@ def window_bound(relation: Relation, which: str) -> str:
 # --- writing ------------------------------------------------------------------------------------------
 
 
+def encoded_key(relation: Relation, *, carried: bool) -> dict[str, Any]:
+    """The key of an output, of a row's columns, with a schema. carried: see `key_expression`. Raises SqlError."""
+    check_key(relation)
+    place = {"url": relation.formats.registry, "subject": f"{relation.topic}-key"}
+    made: dict[str, Any] = {"registry": place, "fields": [column.name for column in relation.keys]}
+    if relation.window is not None:
+        made["then"] = _window_bytes(relation.window, carried=carried)
+    return made
+
+
+def _window_bytes(window: Window, *, carried: bool) -> str:
+    """The part of a key that is its row's window."""
+    session = window.kind == "SESSION"
+    if carried:
+        return f"substring(_key, -{WINDOW_BYTES[session]})"
+    bounds = [WINDOW_END, WINDOW_START] if session else [WINDOW_START]
+    parts = [_long_bytes(f"unix_millis({bound})") for bound in bounds]
+    return parts[0] if len(parts) == 1 else f"concat({', '.join(parts)})"
+
+
 def key_expression(relation: Relation, *, carried: bool = False) -> str | None:
     """The record's key, of a row's columns; None without one. A row of a window has the window's start after the key, one of
     a session its end and its start. carried: these are those of the record that was read."""
     keys = relation.keys
-    if not keys or relation.formats.key == "NONE":
+    if not keys or relation.formats.key in ("NONE", *WITH_SCHEMA):
         return None
     made, is_text = _plain_key(relation, keys)
     if relation.window is None:
         return made
-    parts = [f"cast({made} as binary)" if is_text else made]
-    session = relation.window.kind == "SESSION"
-    if carried:
-        return f"concat({parts[0]}, substring(_key, {-16 if session else -8}))"
-    bounds = [WINDOW_END, WINDOW_START] if session else [WINDOW_START]
-    return f"concat({', '.join([*parts, *(_long_bytes(f'unix_millis({bound})') for bound in bounds)])})"
+    key = f"cast({made} as binary)" if is_text else made
+    return f"concat({key}, {_window_bytes(relation.window, carried=carried)})"
 
 
 def _plain_key(relation: Relation, keys: tuple[Column, ...]) -> tuple[str, bool]:

@@ -22,19 +22,18 @@ RECORD: Final = "KsqlDataSourceSchema"
 WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def subject_of(relation: Relation) -> str:
-    """The subject of the schemas of a topic's values."""
-    return f"{relation.topic}-value"
-
-
-def schema_text(relation: Relation, columns: Sequence[Column]) -> str:
-    """A schema of values with these columns, each of which may be null. Raises SqlError."""
+def schema_text(form: str, columns: Sequence[Column]) -> str:
+    """A schema of keys or values with these columns, each of which may be null. Raises SqlError."""
     for column in columns:
         if not WORD.fullmatch(column.name):
-            raise SqlError(
-                f"column {column.name}: in {relation.formats.value} a name has letters, digits and _ only"
-            )
-    return WRITERS[relation.formats.value](columns)
+            raise SqlError(f"column {column.name}: in {form} a name has letters, digits and _ only")
+    return WRITERS[form](columns)
+
+
+def plain_schema(form: str, column: Column) -> str:
+    """A schema in AVRO or JSON_SR of keys that are one column, without a record around it. Raises SqlError."""
+    made = _avro_type(column.type, column.name) if form == "AVRO" else _json_type(column.type, column.name)
+    return json.dumps(made)
 
 
 # --- Avro ---------------------------------------------------------------------------------------------

@@ -37,7 +37,13 @@ class Side:
         whole = self.relation.formats.value == "DELIMITED" or not any(
             column.name in needed for column in self.relation.values
         )
-        kept = tuple(c for c in self.relation.columns if c.name in needed or (whole and not c.is_key))
+        # What a key is like depends on how many columns it has.
+        with_key = any(column.name in needed for column in self.relation.keys)
+        kept = tuple(
+            column
+            for column in self.relation.columns
+            if column.name in needed or (with_key if column.is_key else whole)
+        )
         return replace(self.relation, columns=kept)
 
     @property

@@ -23,7 +23,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from barnabas.pipelines.entries.document import Item
-from barnabas.pipelines.entries.shapes import Choice, Either, Flag, Group, Named, Several, Text
+from barnabas.pipelines.entries.shapes import Choice, Either, Flag, Group, Named, Number, Several, Text
 from barnabas.pipelines.kinds.steps.base import StepRule, rules
 from barnabas.pipelines.kinds.steps.exact_numbers import NUMBER, changeable, is_inexact, is_kept
 from barnabas.pipelines.kinds.steps.fields import NAMES, check_new_name
@@ -83,6 +83,8 @@ PARSE: Final = Group(
                 "url": Text("of a schema registry, like http://localhost:8081", hides="passwords"),
                 "subject": Text("the subject whose newest version has the fields"),
                 "of": Choice(("value", "key"), "what is decoded; default value"),
+                "trailing": Number("how many bytes follow, like the window of a key; default 0"),
+                "missing": Choice(("fail", "null"), "what a record without it is; default fail"),
             },
             "bytes that name their schema: Avro, JSON Schema, Protobuf",
             required=("url", "subject"),
@@ -131,7 +133,13 @@ def _check_parse(item: Item) -> Operator:
         where = entry.mapping()
         of: Literal["value", "key"] = "key" if "of" in where and where["of"].text() == "key" else "value"
         place = RegistryPlace(where["url"].text(), where["subject"].text())
-        return ParseRegistry(place=place, of=of, prefix=prefix)
+        return ParseRegistry(
+            place=place,
+            of=of,
+            prefix=prefix,
+            trailing=where["trailing"].number() if "trailing" in where else 0,
+            may_lack="missing" in where and where["missing"].text() == "null",
+        )
     if kind in ("pattern", "regex", "grok"):
         pattern, called = _check_pattern(kind, entry)
         return ParsePattern(source=source, pattern=pattern, called=called)
@@ -207,12 +215,14 @@ def _apply_registry(frame: Frame, step: ParseRegistry) -> Frame:
     of_value = step.of == "value"
     found = F.col("_decoded")
     columns = {check_field(step.prefix + name, step): found["v"][name] for name in fields}
-    bytes_ = framed(
-        F.col("_value" if of_value else "_key"), F.col("_headers"), "value" if of_value else "key"
-    )
+    part = F.col(f"_{step.of}")
+    if step.trailing:
+        part = F.substring(part, F.lit(1), F.length(part) - step.trailing)
+    bytes_ = framed(part, F.col("_headers"), step.of)
+    error = F.when(part.isNotNull(), found["error"]) if step.may_lack else found["error"]
     data = frame.data.withColumn("_decoded", decode(bytes_))
     frame = replace(frame, data=data, sparing=frame.deletes and of_value)
-    done = frame.put(columns, step, lambda _: found["error"])
+    done = frame.put(columns, step, lambda _: error)
     return replace(done, data=done.data.drop("_decoded"))
 
 

@@ -104,6 +104,8 @@ class Writer:
 
     def _sent(self, output: Output, row: Fields, gone: bool, record: Record) -> Sent | None:
         fields = {**parts_of(record), **row}
+        if output.key_schema is not None:
+            raise NotInterpreted("a key with a schema")
         try:
             key = record.key if output.key is None else _bytes(evaluated(output.key.text, fields))
             value = None
