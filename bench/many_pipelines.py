@@ -52,15 +52,15 @@ NOTE = (
 class Server:
     """`barnabas pipelines serve` in a process of its own, and the costs of its processes."""
 
+    words = ("pipelines", "serve", "--dir")
+
     def __init__(self, folder: Path, bootstrap: str) -> None:
         self.port = free_port()
         self.log = folder / "server.log"
         command = [
             str(Path(sys.executable).with_name("barnabas")),
-            "pipelines",
-            "serve",
-            "--dir",
-            str(folder / "pipelines"),
+            *self.words,
+            str(folder / self.words[0]),
         ]
         environment = {name: v for name, v in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         begun = time.monotonic()

@@ -82,10 +82,11 @@ class ParsePattern(Parse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseJson(Parse):
-    """Declared fields of a JSON object, with their types."""
+    """Declared fields of a JSON object, with their types. unquotes: a number in quotes is a number, too."""
 
     fields: Mapping[str, str]
     prefix: str = ""
+    unquotes: bool = False
 
     def after(self, schema: Schema) -> Schema:
         return schema.put({self.prefix + name: kind for name, kind in self.fields.items()})

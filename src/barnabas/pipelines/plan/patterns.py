@@ -7,6 +7,7 @@ all groups: the text is replaced by its groups with marks between them, and spli
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,21 @@ _NAMED: Final = re.compile(r"\?P?<([A-Za-z_][A-Za-z0-9_]*)>")
 _QUOTED_TAIL: Final = r'[^"\\]*+(?:\\.[^"\\]*+)*+'
 """Matches what may be between double quotes: any text, but a quote or backslash only after a backslash. Possessive,
 because Java's matcher uses stack space for what it may have to give back."""
+
+
+_NUMERIC: Final = re.compile(
+    r"(?:tinyint|smallint|int|integer|bigint|long|float|double|decimal\b.*)", re.IGNORECASE
+)
+
+
+def quoted_numbers(fields: Mapping[str, str]) -> str | None:
+    """Matches numbers in quotes that are values of these fields of a JSON object, if they are numbers: the group 1 is what
+    stands before the quotes, 2 the number. None if no field is. fields: types by name."""
+    names = [re.escape(name) for name, kind in fields.items() if _NUMERIC.fullmatch(kind.strip())]
+    if not names:
+        return None
+    number = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+    return rf'("(?:{"|".join(names)})"\s*:\s*)"({number})"(?=\s*[,}}])'
 
 
 class PatternError(ValueError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -104,13 +103,9 @@ def _getter(name: str) -> Callable[[Mapping[str, Any]], Any]:
 
 def _condition(select: Select, relation: Relation) -> Callable[[Mapping[str, Any]], Any] | None:
     """Whether a row is wanted; None if all are. Raises SqlError."""
-    where = select.where
-    if where is None:
+    if select.where is None:
         return None
-    columns = shown_columns(relation)
-    if not _is_simple(where, frozenset(column.name for column in columns)):
-        return condition(where, relation, select.source.alias, columns).of
-    return lambda row: holds(where, row)
+    return condition(select.where, relation, select.source.alias, shown_columns(relation)).of
 
 
 def _keys(where: exp.Expr | None, relation: Relation) -> list[str] | None:
@@ -176,97 +171,3 @@ def _chosen(
         if row.get(HELD) is not False and (is_wanted is None or is_wanted(row) is True):
             shown += 1
             yield [item.of(row) for item in items]
-
-
-# --- conditions ---------------------------------------------------------------------------------------
-
-COMPARE: Final[Mapping[type[exp.Expr], Callable[[Any, Any], bool]]] = {
-    exp.EQ: lambda a, b: a == b,
-    exp.NEQ: lambda a, b: a != b,
-    exp.LT: lambda a, b: a < b,
-    exp.LTE: lambda a, b: a <= b,
-    exp.GT: lambda a, b: a > b,
-    exp.GTE: lambda a, b: a >= b,
-}
-
-
-def _is_simple(node: exp.Expr, names: frozenset[str]) -> bool:
-    """Whether a condition compares columns and values only, so that `holds` knows it."""
-    if isinstance(node, exp.Paren | exp.Not):
-        return _is_simple(node.this, names)
-    if isinstance(node, exp.And | exp.Or):
-        return _is_simple(node.left, names) and _is_simple(node.right, names)
-    if isinstance(node, exp.Is):
-        return isinstance(node.expression, exp.Null) and _is_operand(node.this, names)
-    if isinstance(node, exp.Between):
-        return all(_is_operand(one, names) for one in (node.this, node.args["low"], node.args["high"]))
-    if isinstance(node, exp.In):
-        return all(_is_operand(one, names) for one in (node.this, *node.expressions))
-    if isinstance(node, exp.Binary) and isinstance(node, (*COMPARE, exp.Like)):
-        return _is_operand(node.left, names) and _is_operand(node.right, names)
-    return False
-
-
-def _is_operand(node: exp.Expr, names: frozenset[str]) -> bool:
-    """Whether this is a column that is there, or a value that is written out."""
-    if isinstance(node, exp.Column):
-        return name_of(node.this) in names
-    return not node.find(exp.Column, exp.Anonymous)
-
-
-def holds(node: exp.Expr, row: Mapping[str, Any]) -> bool | None:
-    """Whether a simple condition is true for a row; None if that is unknown, because a value is null. Raises SqlError."""
-    if isinstance(node, exp.Paren):
-        return holds(node.this, row)
-    if isinstance(node, exp.And | exp.Or):
-        both = (holds(node.left, row), holds(node.right, row))
-        decisive = isinstance(node, exp.Or)
-        return decisive if decisive in both else None if None in both else not decisive
-    if isinstance(node, exp.Not):
-        inner = holds(node.this, row)
-        return None if inner is None else not inner
-    if isinstance(node, exp.Is):
-        return _value(node.this, row) is None
-    for kind, compare in COMPARE.items():
-        if isinstance(node, kind):
-            assert isinstance(node, exp.Binary)
-            return _compared(compare, node, row)
-    if isinstance(node, exp.Between):
-        value, low, high = (_value(n, row) for n in (node.this, node.args["low"], node.args["high"]))
-        return None if value is None else bool(low <= value <= high)
-    if isinstance(node, exp.In):
-        value = _value(node.this, row)
-        return None if value is None else value in [_value(one, row) for one in node.expressions]
-    assert isinstance(node, exp.Like)
-    value = _value(node.this, row)
-    if value is None:
-        return None
-    found = _pattern(str(_value(node.expression, row))).fullmatch(value)
-    return bool(found) is not bool(node.args.get("negate"))
-
-
-def _compared(compare: Callable[[Any, Any], bool], node: exp.Binary, row: Mapping[str, Any]) -> bool | None:
-    left, right = _value(node.left, row), _value(node.right, row)
-    for this, other, name in ((left, right, node.left), (right, left, node.right)):
-        # Times may be written as text.
-        if isinstance(this, int) and isinstance(other, str) and isinstance(name, exp.Column):
-            moment = _millis(other)
-            left, right = (this, moment) if this is left else (moment, this)
-    if left is None or right is None:
-        return None
-    try:
-        return compare(left, right)
-    except TypeError:
-        raise SqlError(f"{node.sql()}: {left!r} and {right!r} cannot be compared") from None
-
-
-def _value(node: exp.Expr, row: Mapping[str, Any]) -> Any:
-    if isinstance(node, exp.Column):
-        return row.get(name_of(node.this))
-    return constant(node)
-
-
-def _pattern(like: str) -> re.Pattern[str]:
-    return re.compile(
-        "".join(".*" if c == "%" else "." if c == "_" else re.escape(c) for c in like), re.DOTALL
-    )

@@ -98,3 +98,29 @@ def test_mistakes_are_named_before_a_row_is_looked_up(text: str, message: str) -
     with pytest.raises(SqlError) as raised:
         rows(text)
     assert message in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_found"),
+    [
+        ("WINDOWSTART = 1714557600000", True),
+        ("WINDOWSTART >= '2024-05-01T10:00:00Z'", True),
+        ("WINDOWSTART BETWEEN '2024-05-01T00:00:00' AND '2024-05-02T00:00:00'", True),
+        ("'2024-05-02' < WINDOWEND", False),
+    ],
+)
+def test_bounds_of_windows_are_compared_with_times_as_text(condition: str, is_found: bool) -> None:
+    class Windows(View):
+        def find(self, query: str, output: str, asked: Any) -> str:
+            bounds = {"WINDOWSTART": "2024-05-01T10:00:00Z", "WINDOWEND": "2024-05-01T10:01:00Z"}
+            return json.dumps({"rows": [ROWS[0] | bounds], "next": None})
+
+    catalog = Catalog()
+    (made,) = read_statements(TABLE)
+    assert isinstance(made, s.Create)
+    catalog.add(replace(declared(made), query="q", window=s.Window("TUMBLING", "1 minute")))
+    catalog.queries["q"] = RunningQuery("q", "", "T", (), {}, view=True)
+    (query,) = read_statements(f"SELECT who FROM t WHERE {condition};")
+    assert isinstance(query, s.Query)
+    found = pull(catalog, Windows(), query.select)  # type: ignore[arg-type]
+    assert list(found.rows) == ([["anna"]] if is_found else [])

@@ -201,7 +201,7 @@ def _json_steps(columns: tuple[Column, ...]) -> list[Step]:
             chosen[column.name] = f"coalesce({', '.join(map(quoted, names))})"
     wanted = {column.name for column in columns}
     surplus = [name for name in fields if name not in wanted]
-    steps: list[Step] = [{"parse": {"json": fields}}]
+    steps: list[Step] = [{"parse": {"json": fields, "quoted": "number"}}]
     if chosen:
         steps.append({"set": chosen})
     if surplus:

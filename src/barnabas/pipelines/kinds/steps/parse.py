@@ -40,7 +40,13 @@ from barnabas.pipelines.plan.operators import (
     RegistryPlace,
     Split,
 )
-from barnabas.pipelines.plan.patterns import NAMED_PATTERNS, Pattern, PatternError, compile_pattern
+from barnabas.pipelines.plan.patterns import (
+    NAMED_PATTERNS,
+    Pattern,
+    PatternError,
+    compile_pattern,
+    quoted_numbers,
+)
 from barnabas.pipelines.spark.frame import (
     OPEN_TYPE,
     Frame,
@@ -63,6 +69,7 @@ FORMATS: Final = ("pattern", "regex", "grok", "json", "csv", "key_values", "regi
 CORRUPT: Final = "_corrupt"
 BLANKS: Final = " \t\r\n"
 EMPTY: Final = ("text", "null")
+QUOTED: Final = ("text", "number")
 SURPLUS: Final = ("fail", "drop")
 NULL: Final = "\x01null\x01"
 """Stands for a value of CSV without text and quotes; records that contain it go to the dead letters."""
@@ -96,6 +103,9 @@ PARSE: Final = Group(
         "escape": Text("text before a quote inside of quotes; default the quote itself"),
         "pairs": Text("text between pairs; default a space"),
         "equals": Text("text between key and value; default ="),
+        "quoted": Choice(
+            QUOTED, "what a number in quotes is in JSON: text (default) or a number, where one is declared"
+        ),
         "empty": Choice(EMPTY, 'what "" is in CSV: text (default) or null, as a value without quotes is'),
         "surplus": Choice(SURPLUS, "text between key=value pairs: fail (default), or drop"),
     },
@@ -118,7 +128,7 @@ def _check_parse(item: Item) -> Operator:
     found = PARSE.open(item)
     kind = next(name for name in FORMATS if name in found)
     allowed = {
-        "json": {"prefix"},
+        "json": {"prefix", "quoted"},
         "csv": {"separator", "quote", "escape", "empty"},
         "key_values": {"pairs", "equals", "prefix", "surplus"},
         "registry": {"prefix"},
@@ -153,11 +163,14 @@ def _check_parse(item: Item) -> Operator:
             drops_surplus="surplus" in found and found["surplus"].choice(SURPLUS) == "drop",
         )
     if kind == "json" and entry.value == "all":
+        if "quoted" in found:
+            found["quoted"].fail("quoted needs declared fields: json: {name: type}")
         return ParseAnyJson(source=source, prefix=prefix)
     fields = entry.text_map()
     _named(kind, entry, tuple(fields), prefix)
     if kind == "json":
-        return ParseJson(source=source, fields=fields, prefix=prefix)
+        unquotes = "quoted" in found and found["quoted"].choice(QUOTED) == "number"
+        return ParseJson(source=source, fields=fields, prefix=prefix, unquotes=unquotes)
     quote = texts.get("quote", '"')
     return ParseCsv(
         source=source,
@@ -380,6 +393,15 @@ def _apply_json(frame: Frame, step: ParseJson) -> Frame:
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     data = frame.data.withColumn("_json", F.from_json(text, schema, options))
     parsed = F.col("_json")
+    pattern = quoted_numbers(fields) if step.unquotes else None
+    if pattern is not None:  # only a record that has not the declared types is looked at again
+        is_quoted = parsed[CORRUPT].isNotNull() & text.rlike(pattern)
+        bare = F.when(is_quoted, F.regexp_replace(text, pattern, "$1$2"))
+        data = data.withColumn("_bare", bare)
+        text = F.coalesce(F.col("_bare"), text)
+        data = data.withColumn(
+            "_json", F.when(F.col("_bare").isNotNull(), F.from_json(text, schema, options)).otherwise(parsed)
+        )
     kinds = _declared(frame, fields)
     texts = [name for name in fields if kinds[name] == "string"]
     inexact = {name: kind for name, kind in kinds.items() if is_inexact(kind)}
@@ -407,7 +429,7 @@ def _apply_json(frame: Frame, step: ParseJson) -> Frame:
         )  # fmt: skip
 
     done = replace(frame, data=data).put({prefix + name: value(name) for name in fields}, step, reason)
-    return replace(done, data=done.data.drop("_json", "_written"))
+    return replace(done, data=done.data.drop("_json", "_written", "_bare"))
 
 
 def _apply_any_json(frame: Frame, step: ParseAnyJson) -> Frame:
