@@ -119,6 +119,8 @@ class Decoding:
 
     def _writer(self, name: int | str) -> Schema:
         """The schema with an id or a GUID, which may be our own. Raises RegistryError."""
+        if name == self._schema.id == 0:
+            return self._schema  # of no registry
         if isinstance(name, int):
             return self._registry.by_id(name)
         if name not in self._guids:

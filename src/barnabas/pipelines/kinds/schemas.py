@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -22,12 +22,14 @@ from barnabas.pipelines.formats.encoding import TYPE, contract_for, encoding_of,
 from barnabas.pipelines.formats.subjects import require_fields, written_schema
 from barnabas.pipelines.spark.frame import RESERVED, Frame, fail, quoted
 from barnabas.pipelines.spark.private import arrow_type, each, spark_type
-from barnabas.schemas.framing import Schema, schema_header
+from barnabas.schemas.framing import Schema, frame, schema_header
 
 if TYPE_CHECKING:
     from barnabas.pipelines.plan.operators import RegistryPlace
     from barnabas.pipelines.plan.places import Place
 
+BARE_HEAD: Final = frame(0, b"\0")
+"""What stands before a message of a schema that is not in a registry, while it is decoded and encoded."""
 _registers: ContextVar[bool] = ContextVar("registers", default=True)
 
 
@@ -43,6 +45,8 @@ def nothing_registered() -> Iterator[None]:
 
 def newest(place: RegistryPlace, step: Place) -> Schema:
     """The newest version of a subject. Raises PipelineError."""
+    if place.text:
+        return Schema(0, "PROTOBUF", place.text)
     try:
         return Registry(place.url).newest(place.subject)
     except RegistryError as error:
@@ -67,6 +71,11 @@ def decoded_columns(place: RegistryPlace, step: Place) -> tuple[Callable[[Column
     return udf, tuple(fields.names)
 
 
+def bare(record: Column) -> Column:
+    """The bytes of the first message of a schema that they do not name, as if they named it."""
+    return F.concat(F.lit(BARE_HEAD), record)
+
+
 def framed(record: Column, headers: Column, part: str) -> Column:
     """Keys or values with the header that names their schema, if any, in front of them, see formats/decoding.py."""
     said = each(
@@ -86,7 +95,10 @@ def encoded_column(frame: Frame, place: RegistryPlace, step: Place) -> Column:
     row = F.struct(*[F.col(quoted(name)) for name in frame.fields])
     rows = arrow_type(frame.data.select(row.alias("x")).schema["x"].dataType)
     try:
-        schema = written_schema(place.url, place.subject, rows, registers=_registers.get())
+        if place.text:
+            schema = newest(place, step)
+        else:
+            schema = written_schema(place.url, place.subject, rows, registers=_registers.get())
     except (NoColumns, RegistryError) as error:
         fail(step, f"{place.subject}: {error}")
     try:
@@ -103,7 +115,12 @@ def encoded_column(frame: Frame, place: RegistryPlace, step: Place) -> Column:
 
     udf = F.arrow_udf(encode, returnType=spark_type(TYPE)).asNondeterministic()
     made: Column = udf(row)
-    return made
+    if not place.text:
+        return made
+    length = F.length(made["v"]) - len(BARE_HEAD)
+    return F.struct(
+        F.substring(made["v"], F.lit(len(BARE_HEAD) + 1), length).alias("v"), made["error"].alias("error")
+    )
 
 
 def check_field(name: str, step: Place) -> str:

@@ -43,10 +43,12 @@ class Operator(Place):
 
 @dataclass(frozen=True, slots=True)
 class RegistryPlace:
-    """A subject of a schema registry."""
+    """A subject of a schema registry. text: a schema in Protobuf instead, whose first message all records are, without
+    anything that names it; no registry is asked."""
 
     url: str = field(metadata=ASIDE)
     subject: str
+    text: str = ""
 
 
 def expression_type(expression: Expression, schema: Schema) -> str | None:

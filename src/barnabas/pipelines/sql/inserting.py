@@ -7,7 +7,7 @@ from typing import Final
 
 from confluent_kafka import KafkaException, Producer
 
-from barnabas.pipelines.fronts.sql.catalog import WITH_SCHEMA, Relation
+from barnabas.pipelines.fronts.sql.catalog import ENCODED, Relation
 from barnabas.pipelines.fronts.sql.constants import encoded, has_key, row_of
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.statements import InsertValues
@@ -27,9 +27,9 @@ class Inserter:
         """Writes the row; returns when the brokers have it. Raises SqlError."""
         row, at_ms = row_of(relation, statement)
         key, value = encoded(relation, row)
-        if relation.formats.key in WITH_SCHEMA and has_key(relation, row):
+        if relation.formats.key in ENCODED and has_key(relation, row):
             key = self._schemas.encoded_key(relation, row)
-        if relation.formats.value in WITH_SCHEMA:
+        if relation.formats.value in ENCODED:
             value = self._schemas.encoded(relation, row)
         problems: list[str] = []
         try:

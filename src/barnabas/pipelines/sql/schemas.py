@@ -14,7 +14,15 @@ from barnabas.pipelines.formats.base import VALUE, NoColumns
 from barnabas.pipelines.formats.decoding import NOT_FOUND, decoding_of, reader_of
 from barnabas.pipelines.formats.encoding import encoding_of, writer_of
 from barnabas.pipelines.fronts.sql import statements as s
-from barnabas.pipelines.fronts.sql.catalog import ROWKEY, WITH_SCHEMA, Relation, declared, formats_of
+from barnabas.pipelines.fronts.sql.catalog import (
+    BARE,
+    ROWKEY,
+    WITH_SCHEMA,
+    Column,
+    Relation,
+    declared,
+    formats_of,
+)
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.rows import check_key, is_plain_key
 from barnabas.pipelines.fronts.sql.schemas import (
@@ -26,7 +34,7 @@ from barnabas.pipelines.fronts.sql.schemas import (
     schema_text,
     with_names,
 )
-from barnabas.schemas.framing import Schema
+from barnabas.schemas.framing import Schema, frame
 
 ROLES: Final[Mapping[s.Kind, str]] = {"STREAM": "KEY", "TABLE": "PRIMARY KEY"}
 
@@ -176,14 +184,19 @@ class Schemas:
 
     def encoded(self, relation: Relation, row: Mapping[str, Any]) -> bytes:
         """A row's value. Raises SqlError."""
+        form = relation.formats.value
+        if form == BARE:
+            return _encoded_bare(relation.values, row)
         names = {column.typed or column.name: column.name for column in relation.values}
         if relation.query is not None:
             names = {column.name: column.name for column in relation.values}
         values = {name: row[of] for name, of in names.items()}
-        return self._encoded(relation.formats.value, f"{relation.topic}-value", values)
+        return self._encoded(form, f"{relation.topic}-value", values)
 
     def encoded_key(self, relation: Relation, row: Mapping[str, Any]) -> bytes:
         """A row's key. Raises SqlError."""
+        if relation.formats.key == BARE:
+            return _encoded_bare(relation.keys, row)
         if is_plain_key(relation):
             values = {VALUE: row[relation.keys[0].name]}
         else:
@@ -194,15 +207,7 @@ class Schemas:
         schema = self.newest(subject, form)
         if schema is None:
             raise SqlError(f"the schema registry has no schema of {subject}")
-        try:
-            kinds = _fields(schema, subject)
-            known = pa.struct([field for field in kinds if field.name in values])
-            made = encoding_of(schema).encode(pa.array([values], known))[0].as_py()
-        except (NoColumns, pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise SqlError(f"the row cannot be written with the schema of {subject}: {error}") from None
-        if made["error"] is not None:
-            raise SqlError(f"the row cannot be written with the schema of {subject}: {made['error']}")
-        return bytes(made["v"])
+        return _written(schema, f"the schema of {subject}", values)
 
     def shown(self, raw: bytes) -> str | None:
         """The value of a record that names its schema, as JSON; None if it does not, or if it cannot be read."""
@@ -229,6 +234,27 @@ class Schemas:
                 return False
             raise SqlError(f"the schema registry at {self.url}: {error}") from None
         return True
+
+
+def _encoded_bare(columns: tuple[Column, ...], row: Mapping[str, Any]) -> bytes:
+    """A key or value in Protobuf without a registry. Raises SqlError."""
+    schema = Schema(0, "PROTOBUF", schema_text("PROTOBUF", columns))
+    made = _written(
+        schema, "the schema of its columns", {column.name: row[column.name] for column in columns}
+    )
+    return made.removeprefix(frame(0, b"\0"))
+
+
+def _written(schema: Schema, called: str, values: Mapping[str, Any]) -> bytes:
+    try:
+        kinds = _fields(schema, called)
+        known = pa.struct([field for field in kinds if field.name in values])
+        made = encoding_of(schema).encode(pa.array([values], known))[0].as_py()
+    except (NoColumns, pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise SqlError(f"the row cannot be written with {called}: {error}") from None
+    if made["error"] is not None:
+        raise SqlError(f"the row cannot be written with {called}: {made['error']}")
+    return bytes(made["v"])
 
 
 def _fields(schema: Schema, subject: str) -> pa.StructType:

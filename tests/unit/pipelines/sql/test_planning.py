@@ -85,7 +85,7 @@ def test_only_the_columns_that_a_query_uses_are_parsed() -> None:
         for step in steps(planned("CREATE STREAM x AS SELECT user_id, page FROM views"))
         if "parse" in step
     )
-    assert parse == {"json": {"PAGE": "string", "page": "string"}}
+    assert parse == {"json": {"PAGE": "string", "page": "string"}, "quoted": "number"}
 
 
 def test_the_result_has_columns_with_types_and_the_key_of_its_source() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from barnabas.pipelines.entries.document import Item
-from barnabas.pipelines.entries.shapes import Either, Group, Named, Number, Several, Text
+from barnabas.pipelines.entries.shapes import Either, Group, Named, Number, Several, Shape, Text
 from barnabas.pipelines.fronts.parts.common import (
     AGGREGATE,
     REGISTRY,
@@ -23,6 +23,7 @@ from barnabas.pipelines.kinds.steps.fields import read_expression, read_expressi
 from barnabas.pipelines.kinds.targets import TARGETS
 from barnabas.pipelines.kinds.targets.files import FORMATS
 from barnabas.pipelines.plan.errors import PipelineError
+from barnabas.pipelines.plan.operators import RegistryPlace
 from barnabas.pipelines.plan.outputs import DeadLetters, Output, Route, Target
 from barnabas.pipelines.spark.topics.options import SINK_NAMES
 from barnabas.pipelines.spark.topics.refusing import INTERNAL
@@ -43,17 +44,21 @@ ROUTE: Final = Group(
     "sends records to other topics than the output's own",
     required=("by",),
 )
+ENCODED: Final[dict[str, Shape]] = {
+    "registry": REGISTRY,
+    "protobuf": Text("a schema in Protobuf, whose first message is written; nothing in the bytes names it"),
+    "fields": Several(Text("a field"), "the fields that are encoded; default all"),
+}
 VALUE: Final = Either(
     (
         Text("Spark SQL"),
         Group(
             {
-                "registry": REGISTRY,
-                "fields": Several(Text("a field"), "the fields that are encoded; default all"),
+                **ENCODED,
                 "where": SQL,
             },
-            "fields, encoded with a schema of a registry; rows for which `where` is not true have no value",
-            required=("registry",),
+            "fields, encoded with a schema; rows for which `where` is not true have no value",
+            one_of=("registry", "protobuf"),
         ),
     ),
     "Spark SQL; default a JSON object of all fields",
@@ -63,12 +68,11 @@ KEY: Final = Either(
         Text("Spark SQL"),
         Group(
             {
-                "registry": REGISTRY,
-                "fields": Several(Text("a field"), "the fields that are encoded; default all"),
+                **ENCODED,
                 "then": SQL,
             },
-            "fields, encoded with a schema of a registry; `then` gives bytes that follow",
-            required=("registry",),
+            "fields, encoded with a schema; `then` gives bytes that follow",
+            one_of=("registry", "protobuf"),
         ),
     ),
     "Spark SQL; default the key of the record that was read",
@@ -144,17 +148,14 @@ def read_output(item: Item) -> Output:
     schema, present = None, None
     encoded: tuple[str, ...] = ()
     if "value" in found and isinstance(found["value"].value, dict):
-        default = None if "route" in found else f"{topic}-value"
         given_value = found["value"].mapping()
-        schema = read_registry(given_value["registry"], default)
-        encoded = tuple(given_value["fields"].texts()) if "fields" in given_value else ()
+        schema, encoded = _encoded(given_value, None if "route" in found else f"{topic}-value")
         present = read_expression(given_value["where"]) if "where" in given_value else None
     key, key_schema = found.get("key"), None
     key_fields: tuple[str, ...] = ()
     if key is not None and isinstance(key.value, dict):
         given_key = key.mapping()
-        key_schema = read_registry(given_key["registry"], None if "route" in found else f"{topic}-key")
-        key_fields = tuple(given_key["fields"].texts()) if "fields" in given_key else ()
+        key_schema, key_fields = _encoded(given_key, None if "route" in found else f"{topic}-key")
         key = given_key.get("then")
     name = read_name(found["name"]) if "name" in found else given[0] if target is not None else topic
     return Output(
@@ -180,6 +181,15 @@ def read_output(item: Item) -> Output:
         relation=found["from"].text() if "from" in found else "",
         where={"": item.where, **{name: entry.where for name, entry in found.items()}},
     )
+
+
+def _encoded(given: Mapping[str, Item], subject: str | None) -> tuple[RegistryPlace, tuple[str, ...]]:
+    """The schema of a key or value, and the fields that it has. subject: the default; None if there is none. Raises
+    PipelineError."""
+    fields = tuple(given["fields"].texts()) if "fields" in given else ()
+    if "protobuf" in given:
+        return RegistryPlace("", "the schema", given["protobuf"].text()), fields
+    return read_registry(given["registry"], subject), fields
 
 
 def refuse_from(outputs: Iterable[Output]) -> None:

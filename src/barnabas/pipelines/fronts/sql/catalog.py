@@ -12,10 +12,12 @@ from barnabas.pipelines.fronts.sql.errors import Spot, SqlError
 from barnabas.pipelines.fronts.sql.statements import ColumnDef, Create, Kind, Window
 from barnabas.pipelines.fronts.sql.types import BIGINT, BYTES, STRING, SqlType, array_of
 
-VALUE_FORMATS: Final = ("JSON", "DELIMITED", "KAFKA", "NONE", "AVRO", "PROTOBUF", "JSON_SR")
 WITH_SCHEMA: Final = ("AVRO", "PROTOBUF", "JSON_SR")
 """Formats whose schemas are in a registry."""
-KEY_FORMATS: Final = ("KAFKA", "JSON", "DELIMITED", "NONE", *WITH_SCHEMA)
+BARE: Final = "PROTOBUF_NOSR"
+"""Protobuf without a registry: the columns are the fields of a message, in their order."""
+ENCODED: Final = (*WITH_SCHEMA, BARE)
+FORMATS: Final = ("JSON", "DELIMITED", "KAFKA", "NONE", *ENCODED)
 DELIMITERS: Final = {"TAB": "\t", "SPACE": " "}
 PROPERTIES: Final = (
     "KAFKA_TOPIC",
@@ -290,16 +292,16 @@ def formats_of(given: Mapping[str, Any], default: Formats | None = None) -> Form
     """The formats that WITH names. default: of what is read. Raises SqlError."""
     found = default or Formats()
 
-    def one(name: str, allowed: tuple[str, ...], otherwise: str) -> str:
+    def one(name: str, otherwise: str) -> str:
         value = str(given.get(name, given.get("FORMAT", otherwise))).upper()
-        if value not in allowed:
-            raise SqlError(f"{name} is {value}; allowed: {', '.join(allowed)}")
+        if value not in FORMATS:
+            raise SqlError(f"{name} is {value}; allowed: {', '.join(FORMATS)}")
         return value
 
     delimiter = str(given.get("VALUE_DELIMITER", found.delimiter))
     return Formats(
-        one("KEY_FORMAT", KEY_FORMATS, found.key),
-        one("VALUE_FORMAT", VALUE_FORMATS, found.value),
+        one("KEY_FORMAT", found.key),
+        one("VALUE_FORMAT", found.value),
         DELIMITERS.get(delimiter.upper(), delimiter),
         _truth("WRAP_SINGLE_VALUE", given.get("WRAP_SINGLE_VALUE", found.wraps)),
         found.registry,

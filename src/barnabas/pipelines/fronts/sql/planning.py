@@ -9,8 +9,8 @@ from typing import Any, Final
 from sqlglot import exp
 
 from barnabas.pipelines.fronts.sql.catalog import (
+    ENCODED,
     ROWKEY,
-    WITH_SCHEMA,
     Catalog,
     Column,
     Relation,
@@ -33,6 +33,7 @@ from barnabas.pipelines.fronts.sql.rows import (
     reading,
     row_time,
     value_expression,
+    written_schema,
 )
 from barnabas.pipelines.fronts.sql.scopes import GroupScope, OpenQuery, Side
 from barnabas.pipelines.fronts.sql.statements import Item, Kind, Select
@@ -527,8 +528,7 @@ def _encoded(query: OpenQuery, result: Relation) -> dict[str, Any]:
             f"{result.bounds[0][0]}: the bounds of windows are in the record's key; as a column, format "
             f"{result.formats.value} cannot have them: leave the column out, or use value_format='JSON'"
         )
-    place = {"url": result.formats.registry, "subject": f"{result.topic}-value"}
-    made: dict[str, Any] = {"registry": place, "fields": [column.name for column in result.values]}
+    made = written_schema(result, "value", result.formats.value, result.values)
     return made | ({"where": quoted(HELD)} if query.select.having is not None else {})
 
 
@@ -545,9 +545,9 @@ def _outputs(
     output: dict[str, Any] = {"name": "topic", "from": last, "topic": result.topic}
     carried = made is None and query.sides[0].relation.window is not None
     key, value = key_expression(result, carried=carried), value_expression(result)
-    if result.formats.value in WITH_SCHEMA:
+    if result.formats.value in ENCODED:
         output["value"] = _encoded(query, result)
-    if result.keys and result.formats.key in WITH_SCHEMA:
+    if result.keys and result.formats.key in ENCODED:
         output["key"] = encoded_key(result, carried=carried)
     elif key is not None:
         output["key"] = key

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from barnabas.pipelines.entries.document import duration_seconds
 from barnabas.pipelines.formats.base import VALUE
-from barnabas.pipelines.fronts.sql.catalog import ROWKEY, WITH_SCHEMA, Column, Relation
+from barnabas.pipelines.fronts.sql.catalog import BARE, ENCODED, ROWKEY, Column, Relation
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import quoted, text_literal
+from barnabas.pipelines.fronts.sql.schemas import in_capitals, schema_text
 from barnabas.pipelines.fronts.sql.statements import Window
 from barnabas.pipelines.fronts.sql.types import SqlType
 
@@ -30,11 +31,11 @@ KEY_FIELD: Final = "key "
 def reading(relation: Relation, pseudo: set[str]) -> list[Step]:
     """The steps from a record to the columns of a row. pseudo: those of ROWTIME, ROWPARTITION, ROWOFFSET and TIME that are
     used."""
-    if relation.formats.value in WITH_SCHEMA:
+    if relation.formats.value in ENCODED:
         steps = _schema_steps(relation) + _key_steps(relation)
     else:
         steps = _key_steps(relation) + _value_steps(relation)
-    if relation.keys and relation.formats.key in WITH_SCHEMA:
+    if relation.keys and relation.formats.key in ENCODED:
         steps += _key_schema_steps(relation)
     made: dict[str, str] = {column.name: _header(column.header) for column in relation.headers}
     for bound in (WINDOW_START, WINDOW_END):
@@ -91,13 +92,37 @@ def _value_steps(relation: Relation) -> list[Step]:
 
 def _schema_steps(relation: Relation) -> list[Step]:
     """Values that name their schema: the fields have the names that they have there."""
-    columns = relation.values
-    place = {"url": relation.formats.registry, "subject": f"{relation.topic}-value"}
-    as_json = relation.formats.value == "JSON_SR"
+    columns, form = relation.values, relation.formats.value
     made = {
-        column.name: _decoded(quoted(column.typed or column.name), column.type, as_json) for column in columns
+        column.name: _decoded(quoted(name), kind, form == "JSON_SR")
+        for column, name, kind in _fields_of(columns, form)
     }
-    return [{"parse": {"registry": place}}, {"set": made}, {"keep": [column.name for column in columns]}]
+    parse = schema_of(relation, "value", form, columns)
+    return [{"parse": parse}, {"set": made}, {"keep": [column.name for column in columns]}]
+
+
+def _fields_of(columns: tuple[Column, ...], form: str) -> Iterator[tuple[Column, str, SqlType]]:
+    """Columns with the names and types that they have in their schema."""
+    for column in columns:
+        if form == BARE:
+            yield column, column.name, in_capitals(column.type)
+        else:
+            yield column, column.typed or column.name, column.type
+
+
+def schema_of(relation: Relation, part: str, form: str, columns: tuple[Column, ...]) -> dict[str, Any]:
+    """The entry of a pipeline with the schema of keys or values. part: key or value. Raises SqlError."""
+    if form == BARE:
+        return {"protobuf": {"schema": schema_text("PROTOBUF", columns)}}
+    return {"registry": {"url": relation.formats.registry, "subject": f"{relation.topic}-{part}"}}
+
+
+def written_schema(relation: Relation, part: str, form: str, columns: tuple[Column, ...]) -> dict[str, Any]:
+    """The entry of an output with the schema of keys or values, and their fields. Raises SqlError."""
+    made = schema_of(relation, part, form, columns)
+    if form == BARE:
+        made = {"protobuf": made["protobuf"]["schema"]}
+    return {**made, "fields": [column.name for column in columns]}
 
 
 def is_plain_key(relation: Relation) -> bool:
@@ -109,18 +134,17 @@ def _key_schema_steps(relation: Relation) -> list[Step]:
     """Keys that name their schema. Raises SqlError."""
     keys, as_json = relation.keys, relation.formats.key == "JSON_SR"
     check_key(relation)
-    place: dict[str, Any] = {
-        "url": relation.formats.registry,
-        "subject": f"{relation.topic}-key",
-        "of": "key",
-        "missing": "null",
-    }
+    ((kind, place),) = schema_of(relation, "key", relation.formats.key, keys).items()
+    place |= {"of": "key", "missing": "null"}
     if relation.window is not None:
         place["trailing"] = WINDOW_BYTES[relation.window.kind == "SESSION"]
-    names = {c.name: VALUE if is_plain_key(relation) else c.typed or c.name for c in keys}
-    made = {c.name: _decoded(quoted(f"{KEY_FIELD}{names[c.name]}"), c.type, as_json) for c in keys}
+    plain = is_plain_key(relation)
+    made = {
+        column.name: _decoded(quoted(f"{KEY_FIELD}{VALUE if plain else name}"), column.type, as_json)
+        for column, name, _ in _fields_of(keys, relation.formats.key)
+    }
     kept = [column.name for column in (*keys, *relation.values) if _is_read(column, relation)]
-    return [{"parse": {"registry": place, "prefix": KEY_FIELD}}, {"set": made}, {"keep": kept}]
+    return [{"parse": {kind: place, "prefix": KEY_FIELD}}, {"set": made}, {"keep": kept}]
 
 
 def _is_read(column: Column, relation: Relation) -> bool:
@@ -292,7 +316,7 @@ def _has_time(kind: SqlType) -> bool:
 
 def _key_steps(relation: Relation) -> list[Step]:
     keys = relation.keys
-    if not keys or relation.formats.key in ("NONE", *WITH_SCHEMA):
+    if not keys or relation.formats.key in ("NONE", *ENCODED):
         return []
     key = "_key"
     if relation.window is not None:
@@ -380,8 +404,7 @@ def window_bound(relation: Relation, which: str) -> str:
 def encoded_key(relation: Relation, *, carried: bool) -> dict[str, Any]:
     """The key of an output, of a row's columns, with a schema. carried: see `key_expression`. Raises SqlError."""
     check_key(relation)
-    place = {"url": relation.formats.registry, "subject": f"{relation.topic}-key"}
-    made: dict[str, Any] = {"registry": place, "fields": [column.name for column in relation.keys]}
+    made = written_schema(relation, "key", relation.formats.key, relation.keys)
     if relation.window is not None:
         made["then"] = _window_bytes(relation.window, carried=carried)
     return made
@@ -401,7 +424,7 @@ def key_expression(relation: Relation, *, carried: bool = False) -> str | None:
     """The record's key, of a row's columns; None without one. A row of a window has the window's start after the key, one of
     a session its end and its start. carried: these are those of the record that was read."""
     keys = relation.keys
-    if not keys or relation.formats.key in ("NONE", *WITH_SCHEMA):
+    if not keys or relation.formats.key in ("NONE", *ENCODED):
         return None
     made, is_text = _plain_key(relation, keys)
     if relation.window is None:
@@ -465,7 +488,7 @@ def _long_bytes(number: str) -> str:
 def value_expression(relation: Relation) -> str | None:
     """The record's value, of a row's columns."""
     columns = relation.values
-    if not columns or relation.formats.value in ("NONE", *WITH_SCHEMA):
+    if not columns or relation.formats.value in ("NONE", *ENCODED):
         return None
     if relation.formats.value == "KAFKA":
         column = _only(relation)

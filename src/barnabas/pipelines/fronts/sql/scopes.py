@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from barnabas.pipelines.fronts.sql.catalog import PSEUDO, ROWKEY, Column, Relation
+from barnabas.pipelines.fronts.sql.catalog import BARE, PSEUDO, ROWKEY, Column, Relation
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import Typed, quoted
 from barnabas.pipelines.fronts.sql.rows import TIME, WINDOW_END, WINDOW_START
@@ -34,7 +34,7 @@ class Side:
         value cannot be read is no row, also for COUNT(*)."""
         time = {self.relation.timestamp} if self.pseudo & {"ROWTIME", TIME} else set()
         needed = self.used | time
-        whole = self.relation.formats.value == "DELIMITED" or not any(
+        whole = self.relation.formats.value in ("DELIMITED", BARE) or not any(
             column.name in needed for column in self.relation.values
         )
         # What a key is like depends on how many columns it has.

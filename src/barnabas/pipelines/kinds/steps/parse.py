@@ -25,9 +25,17 @@ from pyspark.sql import functions as F
 from barnabas.pipelines.entries.document import Item
 from barnabas.pipelines.entries.shapes import Choice, Either, Flag, Group, Named, Number, Several, Text
 from barnabas.pipelines.kinds.steps.base import StepRule, rules
-from barnabas.pipelines.kinds.steps.exact_numbers import NUMBER, changeable, is_inexact, is_kept
+from barnabas.pipelines.kinds.steps.exact_numbers import is_inexact
 from barnabas.pipelines.kinds.steps.fields import NAMES, check_new_name
 from barnabas.pipelines.kinds.steps.grok import expand
+from barnabas.pipelines.kinds.steps.json_objects import apply_any_json, apply_json
+from barnabas.pipelines.kinds.steps.typed_fields import (
+    CORRUPT,
+    MARK,
+    declared_kinds,
+    inexact_reason,
+    spark_schema,
+)
 from barnabas.pipelines.plan.operators import (
     Operator,
     Parse,
@@ -45,29 +53,22 @@ from barnabas.pipelines.plan.patterns import (
     Pattern,
     PatternError,
     compile_pattern,
-    quoted_numbers,
 )
 from barnabas.pipelines.spark.frame import (
     OPEN_TYPE,
     Frame,
     complaint,
     fail,
-    first_of,
     java_reason,
     quoted,
     short,
-    spark_reason,
 )
 from barnabas.pipelines.spark.private import compile_regex, each
 
 if TYPE_CHECKING:
     from barnabas.pipelines.plan.places import Place
 
-MARK: Final = "\x01"
-"""Separates the groups of a match; records whose text contains it go to the dead letters."""
-FORMATS: Final = ("pattern", "regex", "grok", "json", "csv", "key_values", "registry")
-CORRUPT: Final = "_corrupt"
-BLANKS: Final = " \t\r\n"
+FORMATS: Final = ("pattern", "regex", "grok", "json", "csv", "key_values", "registry", "protobuf")
 EMPTY: Final = ("text", "null")
 QUOTED: Final = ("text", "number")
 SURPLUS: Final = ("fail", "drop")
@@ -95,6 +96,16 @@ PARSE: Final = Group(
             },
             "bytes that name their schema: Avro, JSON Schema, Protobuf",
             required=("url", "subject"),
+        ),
+        "protobuf": Group(
+            {
+                "schema": Text("a schema, whose first message the bytes are; nothing in them names it"),
+                "of": Choice(("value", "key"), "what is decoded; default value"),
+                "trailing": Number("how many bytes follow, like the window of a key; default 0"),
+                "missing": Choice(("fail", "null"), "what a record without it is; default fail"),
+            },
+            "bytes of a message",
+            required=("schema",),
         ),
         "from": FROM,
         "prefix": Text("text before the names of all fields"),
@@ -132,17 +143,25 @@ def _check_parse(item: Item) -> Operator:
         "csv": {"separator", "quote", "escape", "empty"},
         "key_values": {"pairs", "equals", "prefix", "surplus"},
         "registry": {"prefix"},
+        "protobuf": {"prefix"},
     }
     for name in found:
-        if name not in {kind, *(() if kind == "registry" else ("from",)), *allowed.get(kind, ())}:
+        if name not in {
+            kind,
+            *(() if kind in ("registry", "protobuf") else ("from",)),
+            *allowed.get(kind, ()),
+        }:
             found[name].fail(f"{name} does not go with {kind}")
     entry = found[kind]
     texts = {name: value.text() for name, value in found.items() if name != kind}
     source, prefix = texts.get("from"), texts.get("prefix", "")
-    if kind == "registry":
+    if kind in ("registry", "protobuf"):
         where = entry.mapping()
         of: Literal["value", "key"] = "key" if "of" in where and where["of"].text() == "key" else "value"
-        place = RegistryPlace(where["url"].text(), where["subject"].text())
+        if kind == "protobuf":
+            place = RegistryPlace("", "the schema", where["schema"].text())
+        else:
+            place = RegistryPlace(where["url"].text(), where["subject"].text())
         return ParseRegistry(
             place=place,
             of=of,
@@ -222,7 +241,7 @@ def _apply_parse(frame: Frame, step: Parse | ParseRegistry) -> Frame:
 
 def _apply_registry(frame: Frame, step: ParseRegistry) -> Frame:
     """Decodes on the executors, a batch at a time; they keep what they have read from the registry."""
-    from barnabas.pipelines.kinds.schemas import check_field, decoded_columns, framed
+    from barnabas.pipelines.kinds.schemas import bare, check_field, decoded_columns, framed
 
     decode, fields = decoded_columns(step.place, step)
     of_value = step.of == "value"
@@ -231,7 +250,7 @@ def _apply_registry(frame: Frame, step: ParseRegistry) -> Frame:
     part = F.col(f"_{step.of}")
     if step.trailing:
         part = F.substring(part, F.lit(1), F.length(part) - step.trailing)
-    bytes_ = framed(part, F.col("_headers"), step.of)
+    bytes_ = bare(part) if step.place.text else framed(part, F.col("_headers"), step.of)
     error = F.when(part.isNotNull(), found["error"]) if step.may_lack else found["error"]
     data = frame.data.withColumn("_decoded", decode(bytes_))
     frame = replace(frame, data=data, sparing=frame.deletes and of_value)
@@ -274,198 +293,10 @@ def _try_regex(frame: Frame, regex: str, step: Place) -> None:
         fail(step, f"the regular expression is wrong: {java_reason(error)}")
 
 
-def _whole(text: Column) -> Column:
-    """Whether text is one JSON object and nothing else.
-
-    Spark's parsers stop at the end of the first object and ignore what follows it. So the text becomes the first
-    element of an array, with three zeros after it: if anything follows the object, the array does not have four
-    elements.
-    """
-    four = F.json_array_length(F.concat(F.lit("["), text, F.lit(",0,0,0]"))) == 4
-    return F.ltrim(text, F.lit(BLANKS)).startswith("{") & F.coalesce(four, F.lit(False))
-
-
-def _lost_number(text: Column, exponents_only: bool) -> Column:
-    """The first number of a JSON text that Spark would change; null if there is none.
-
-    Whole numbers and decimals stay exact up to 38 digits, numbers with an exponent become doubles. exponents_only:
-    for fields with declared types, whose conversion checks all other numbers. Strings are removed first, but only
-    from a text that might contain such a number.
-    """
-    bare = F.regexp_replace(text, r'"(?:[^"\\]++|\\.)*+"', '""')
-    numbers = F.regexp_extract_all(bare, F.lit(r"-?\d[\d.eE+-]*"), F.lit(0))
-
-    def lost(number: Column) -> Column:
-        mantissa = F.regexp_replace(number, "[eE].*$", "")
-        digits = F.length(F.regexp_replace(F.regexp_replace(mantissa, "[^0-9]", ""), "^0+", ""))
-        double = number.try_cast("double")
-        overflow = F.coalesce(F.abs(double) == float("inf"), F.lit(True)) | ((double == 0) & (digits > 0))
-        exponent = number.rlike("[eE]")
-        if exponents_only:
-            return exponent & overflow
-        return F.when(exponent, overflow | (digits > 17)).otherwise(digits > 38)
-
-    suspicious = text.rlike(r"\d[eE][+-]?\d{3}" if exponents_only else r"[\d.]{17}|\d[eE][+-]?\d{3}")
-    return F.when(suspicious, F.get(each("filter", numbers, lost), F.lit(0)))
-
-
-def _changed_number(text: Column, exponents_only: bool) -> Column:
-    """The reason to refuse a record with a number that Spark would change; null without one."""
-    number = _lost_number(text, exponents_only)
-    return F.when(
-        number.isNotNull(), complaint("the number ", number, " cannot be kept exactly: write it as a string")
-    )
-
-
-def _not_an_object(text: Column) -> Column:
-    """Why text is not a JSON object, once it is known not to be one."""
-    start = F.ltrim(text, F.lit(BLANKS))
-    return (
-        F.when(text.isNull(), F.lit("the text for json is null"))
-        .when(start.startswith("["), F.lit("the JSON is an array, not an object: its values have no names"))
-        .when(
-            start.startswith("{") & F.json_object_keys(text).isNotNull(),
-            complaint("something follows the JSON object: ", text),
-        )
-        .when(start.startswith("{"), complaint("not valid JSON: ", text))
-        .otherwise(complaint("not a JSON object: ", text))
-    )
-
-
-def _schema(frame: Frame, fields: Mapping[str, str], step: Place) -> str:
-    """A schema of these fields that Spark accepts. Raises PipelineError."""
-    for name, kind in fields.items():
-        try:
-            frame.data.select(F.lit(None).cast(kind))
-        except Exception as error:
-            fail(step, f"the type of {name} is {kind!r}: {spark_reason(error)}")
-    return ", ".join(f"{quoted(name)} {kind}" for name, kind in fields.items())
-
-
-def _declared(frame: Frame, fields: Mapping[str, str]) -> dict[str, str]:
-    """Spark's own names of the declared types."""
-    return {name: frame.kind(F.lit(None).cast(kind)) for name, kind in fields.items()}
-
-
-def _inexact(kinds: Mapping[str, str], raw: Column, parsed: Column) -> Column | None:
-    """The reason to refuse a record with a number that its type cannot hold. raw: the values as text."""
-    return first_of(
-        F.when(
-            ~is_kept(F.trim(raw[name]), parsed[name], kind),
-            complaint(f"{name} is ", raw[name], f", which {kind} cannot hold exactly"),
-        )
-        for name, kind in kinds.items()
-    )
-
-
-def _numbers_quoted(text: Column) -> Column:
-    """A JSON text with each number as a string.
-
-    JSON has no control characters, so they can mark what is put back afterwards: escaped backslashes and quotes, which
-    are hidden from the pattern, and the ends of numbers.
-    """
-    hidden = F.replace(F.replace(text, F.lit("\\\\"), F.lit("\x02")), F.lit('\\"'), F.lit("\x03"))
-    marked = F.regexp_replace(hidden, r'("[^"]*+")|(-?[0-9][0-9.eE+-]*)', f"$1{MARK}$2{MARK}")
-    for mark, back in ((MARK * 2, ""), (MARK, '"'), ("\x03", '\\"'), ("\x02", "\\\\")):
-        marked = F.replace(marked, F.lit(mark), F.lit(back))
-    return marked
-
-
-def _lone_surrogate(text: Column) -> Column:
-    """Whether a JSON text has one half of a surrogate pair, which no encoding has bytes for."""
-    bare = F.replace(text, F.lit("\\\\"), F.lit(""))
-    unpaired = F.regexp_replace(bare, r"(?i)\\u+d[89ab][0-9a-f]{2}\\u+d[c-f][0-9a-f]{2}", "")
-    return text.rlike(r"\\u[dD][89a-fA-F]") & unpaired.rlike(r"\\u[dD][89a-fA-F]")
-
-
-def _ambiguous(text: Column, twice: Column) -> Column:
-    """The reason to refuse valid JSON that means different things to different readers."""
-    return F.when(
-        _lone_surrogate(text), complaint("half of a surrogate pair is no character, in: ", text)
-    ).when(twice, complaint("a name appears twice in one JSON object: ", text))
-
-
-def _apply_json(frame: Frame, step: ParseJson) -> Frame:
-    text = frame.text(step.source, step)
-    fields = step.fields
-    prefix = step.prefix
-    schema = _schema(frame, fields, step) + f", {CORRUPT} string"
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-    data = frame.data.withColumn("_json", F.from_json(text, schema, options))
-    parsed = F.col("_json")
-    pattern = quoted_numbers(fields) if step.unquotes else None
-    if pattern is not None:  # only a record that has not the declared types is looked at again
-        is_quoted = parsed[CORRUPT].isNotNull() & text.rlike(pattern)
-        bare = F.when(is_quoted, F.regexp_replace(text, pattern, "$1$2"))
-        data = data.withColumn("_bare", bare)
-        text = F.coalesce(F.col("_bare"), text)
-        data = data.withColumn(
-            "_json", F.when(F.col("_bare").isNotNull(), F.from_json(text, schema, options)).otherwise(parsed)
-        )
-    kinds = _declared(frame, fields)
-    texts = [name for name in fields if kinds[name] == "string"]
-    inexact = {name: kind for name, kind in kinds.items() if is_inexact(kind)}
-    written = ", ".join(f"{quoted(name)} string" for name in [*texts, *inexact])
-    if written:  # Spark reads numbers as doubles before it makes text or a decimal of them
-        again = F.when(changeable(text, parsed, texts, inexact), F.from_json(_numbers_quoted(text), written))
-        data = data.withColumn("_written", again)
-    raw = F.col("_written")
-
-    def value(name: str) -> Column:
-        if name not in texts:
-            return parsed[name]
-        is_number = raw[name].rlike(NUMBER) & ~parsed[name].rlike(r"^[\[{]")
-        return F.when(is_number, raw[name]).otherwise(parsed[name])
-
-    def reason(_: Mapping[str, Column]) -> Column:
-        return (
-            F.when(text.isNull() | parsed.isNull() | ~_whole(text), _not_an_object(text))
-            .when(parsed[CORRUPT].isNotNull(), complaint("the JSON does not have the declared types: ", text))
-            .otherwise(F.coalesce(
-                _ambiguous(text, F.try_parse_json(text).isNull()),
-                _changed_number(text, exponents_only=True),
-                *([_inexact(inexact, raw, parsed)] if inexact else []),
-            ))
-        )  # fmt: skip
-
-    done = replace(frame, data=data).put({prefix + name: value(name) for name in fields}, step, reason)
-    return replace(done, data=done.data.drop("_json", "_written", "_bare"))
-
-
-def _apply_any_json(frame: Frame, step: ParseAnyJson) -> Frame:
-    text = frame.text(step.source, step)
-    prefix = step.prefix
-    whole = F.from_json(text, OPEN_TYPE)
-    if prefix:
-        whole = each("transform_keys", whole, lambda key, _: F.concat(F.lit(prefix), key))
-
-    def reason(new: Mapping[str, Column]) -> Column:
-        names = F.json_object_keys(text)
-        twice = F.size(F.array_distinct(names)) < F.size(names)
-        nested = _whole(text) & new[""].isNull()
-        return (
-            F.when(~_whole(text), _not_an_object(text))
-            .when(nested | twice, F.coalesce(_ambiguous(text, twice | nested), _not_an_object(text)))
-            .otherwise(
-                F.coalesce(_ambiguous(text, F.lit(False)), _changed_number(text, exponents_only=False))
-            )
-        )
-
-    done = frame.spread(whole, step, reason)
-    return _without(done, step.source) if step.source is not None else done
-
-
-def _without(frame: Frame, name: str) -> Frame:
-    """The frame without the field that was split."""
-    if name in frame.fields:
-        return replace(frame, data=frame.data.drop(name), fields=tuple(f for f in frame.fields if f != name))
-    return frame.forget([name])
-
-
 def _apply_csv(frame: Frame, step: ParseCsv) -> Frame:
     text = frame.text(step.source, step)
     fields = step.fields
-    schema = _schema(frame, fields, step) + f", {CORRUPT} string"
+    schema = spark_schema(frame, fields, step) + f", {CORRUPT} string"
     options = {
         "mode": "PERMISSIVE",
         "columnNameOfCorruptRecord": CORRUPT,
@@ -475,7 +306,7 @@ def _apply_csv(frame: Frame, step: ParseCsv) -> Frame:
         "nullValue": "" if step.empty_is_null else NULL,
         "emptyValue": "",
     }
-    inexact = {name: kind for name, kind in _declared(frame, fields).items() if is_inexact(kind)}
+    inexact = {name: kind for name, kind in declared_kinds(frame, fields).items() if is_inexact(kind)}
     raw = F.from_csv(text, ", ".join(f"{quoted(name)} string" for name in fields), options)
     data = frame.data.withColumn("_csv", F.from_csv(text, schema, options))
     parsed = F.col("_csv")
@@ -487,7 +318,7 @@ def _apply_csv(frame: Frame, step: ParseCsv) -> Frame:
             .when(wrong, complaint(f"not {len(fields)} values of the declared types: ", text))
             .when(F.contains(text, F.lit(NULL)), F.lit("the text holds the control character U+0001"))
         )
-        return found.otherwise(_inexact(inexact, raw, parsed)) if inexact else found
+        return found.otherwise(inexact_reason(inexact, raw, parsed)) if inexact else found
 
     done = replace(frame, data=data).put({name: parsed[name] for name in fields}, step, reason)
     return replace(done, data=done.data.drop("_csv"))
@@ -597,8 +428,8 @@ def _apply_split(frame: Frame, step: Split) -> Frame:
 
 APPLY: Final[Mapping[type[Operator], Callable[[Frame, Any], Frame]]] = {
     ParsePattern: _apply_regex,
-    ParseJson: _apply_json,
-    ParseAnyJson: _apply_any_json,
+    ParseJson: apply_json,
+    ParseAnyJson: apply_any_json,
     ParseCsv: _apply_csv,
     ParseKeyValues: _apply_key_values,
 }
