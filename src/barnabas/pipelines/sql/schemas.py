@@ -218,7 +218,12 @@ class Schemas:
             made = decoding_of(self.url, schema).decode(pa.array([raw], pa.binary()))[0].as_py()
         except (RegistryError, NoColumns, pa.ArrowException):
             return None
-        return None if made["error"] is not None else json.dumps(made["v"], ensure_ascii=False, default=str)
+        if made["error"] is not None:
+            return None
+        shown = made["v"]
+        if schema.kind != "PROTOBUF" and writer_of(schema).is_plain:
+            shown = shown[VALUE]
+        return json.dumps(shown, ensure_ascii=False, default=str)
 
     def has(self, subject: str | None, schema_id: int | None) -> bool:
         """Whether the registry has a subject, or a schema of an id, or both as one. Raises SqlError."""
