@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 PERCENTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
@@ -11,10 +12,12 @@ PERCENTILE_NAMES: Final = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 """As the JMX exporter's configuration for Kafka writes the label `quantile`."""
 
 
-class Metric(NamedTuple):
-    """One metric. mbean, attribute: Kafka's names; {label} stands for the value of a label. name: Prometheus's, which ends
-    with _total for a number that only grows.
+@dataclass(frozen=True, eq=False, slots=True)
+class Metric:
+    """One metric, declared once: it equals only itself, so that tables of metrics compare no texts.
 
+    mbean, attribute: Kafka's names; {label} stands for the value of a label. name: Prometheus's, which ends with _total for
+    a number that only grows.
     unit: of the value. labels: their names. has_parts: its samples are distributions: percentiles with a count and a sum.
     """
 

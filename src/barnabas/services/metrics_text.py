@@ -72,27 +72,51 @@ def _written(samples: Sequence[Sample], accept: str) -> tuple[bytes, str]:
         return text, media_type
     is_open = text.endswith(END)
     pieces = [text.removesuffix(END)]
+    texts = _Labels()
     for metric, of_metric in many.items():
         assert not metric.has_parts, "requests have few kinds"
-        pieces += _lines(metric, of_metric, is_open=is_open)
+        pieces += _lines(metric, of_metric, texts.of(metric.labels), is_open=is_open)
     return b"".join((*pieces, END) if is_open else pieces), media_type
 
 
-def _lines(metric: Metric, samples: Sequence[Sample], *, is_open: bool) -> Iterator[bytes]:
+class _Labels:
+    """Labels as text: written once for all metrics of a partition."""
+
+    def __init__(self) -> None:
+        self._by_names: dict[tuple[str, ...], _LabelTexts] = {}
+
+    def of(self, names: tuple[str, ...]) -> _LabelTexts:
+        """The texts of labels with these names."""
+        return self._by_names.setdefault(names, _LabelTexts(names))
+
+
+class _LabelTexts(dict[tuple[str, ...], str]):
+    """The text of each tuple of values of the same labels."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self._names = names
+
+    def __missing__(self, values: tuple[str, ...]) -> str:
+        labels = ",".join(
+            f'{name}="{escaped(value)}"' for name, value in zip(self._names, values, strict=True)
+        )
+        self[values] = labels
+        return labels
+
+
+def _lines(
+    metric: Metric, samples: Sequence[Sample], labels: _LabelTexts, *, is_open: bool
+) -> Iterator[bytes]:
     """The lines of a metric. is_open: in OpenMetrics, where the name of a counter has no _total in what is said about it."""
     family = metric.name.removesuffix("_total") if is_open else metric.name
     kind = "counter" if metric.only_grows else "gauge"
     help = metric.help.replace("\\", "\\\\").replace("\n", "\\n")
     yield f"# HELP {family} {help}\n# TYPE {family} {kind}\n".encode()
-    start = f"{metric.name}{{" + metric.labels[0] + '="'
-    between = [f'",{label}="' for label in metric.labels[1:]]
+    start = f"{metric.name}{{"
     for begin in range(0, len(samples), LINES_PER_PIECE):
-        lines = []
-        for sample in samples[begin : begin + LINES_PER_PIECE]:
-            line = start + escaped(sample.labels[0])
-            for text, value in zip(between, sample.labels[1:], strict=True):
-                line += text + escaped(value)
-            lines.append(f'{line}"}} {float(sample.value)!r}\n')
+        piece = samples[begin : begin + LINES_PER_PIECE]
+        lines = [f"{start}{labels[values]}}} {value}\n" for _, value, values, _ in piece]
         yield "".join(lines).encode()
         _let_others_run()
 

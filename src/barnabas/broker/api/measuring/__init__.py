@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from barnabas.broker.api.services import Services
     from barnabas.runtime.turns import Turns
 
-TURN_MS_MAX = 1.0
+TURN_MS_MAX = 0.5
 
 
 async def measure(services: Services, turns: Turns) -> list[Sample]:
-    """The values of all metrics. The loop serves others after each millisecond."""
+    """The values of all metrics. The loop serves others after each half of a millisecond."""
     samples: list[Sample] = []
     await in_pieces(services.loop, services.clock, _pieces(services, turns, samples), TURN_MS_MAX)
     return samples
