@@ -1,4 +1,4 @@
-"""Runs the installed `barnabas` command as a user does: as a process, by its output and exit code."""
+"""Runs the `barnabas` command as a user does: as a process, by its output and exit code."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.support import preloaded
 
 TIMEOUT_SECONDS = 240
 
@@ -35,7 +37,7 @@ class Cli:
         self, *arguments: str, stdin: bytes = b"", code: int = 0, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[bytes]:
         """Run to the end; fails when the exit code is not `code`."""
-        done = subprocess.run(
+        done = preloaded.run(
             self.command(*arguments),
             input=stdin, capture_output=True, env=self.environment(), timeout=TIMEOUT_SECONDS, cwd=cwd,
         )  # fmt: skip

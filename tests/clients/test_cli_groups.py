@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import Consumer
 
 from tests.clients.cli_support import TIMEOUT_SECONDS, Cli
+from tests.support import preloaded
 
 
 def group_name() -> str:
@@ -19,7 +20,7 @@ def group_name() -> str:
 
 
 def kafka(cli: Cli, *words: str, code: int = 0) -> str:
-    done = subprocess.run(
+    done = preloaded.run(
         cli.command("kafka", *words),
         capture_output=True,
         text=True,

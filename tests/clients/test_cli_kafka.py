@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.cli_support import TIMEOUT_SECONDS, Cli
+from tests.support import preloaded
 
 Tool = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -22,7 +23,7 @@ def tool(cli: Cli) -> Tool:
 
     def run(name: str, *words: str, stdin: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
         where = [] if name in ("dump-log", "run-class") else ["--bootstrap-server", cli.bootstrap]
-        done = subprocess.run(
+        done = preloaded.run(
             cli.command("kafka", name, *where, *words),
             input=stdin, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, env=cli.environment(),
         )  # fmt: skip
@@ -77,7 +78,7 @@ def test_topics(tool: Tool, name: str) -> None:
 def test_topics_of_the_zookeeper_age(cli: Cli, name: str) -> None:
     def old(*words: str) -> str:
         command = cli.command("kafka", "topics", "--zookeeper", "localhost:2181", *words)
-        return subprocess.run(
+        return preloaded.run(
             command,
             capture_output=True,
             text=True,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from uuid import uuid4
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.support import preloaded
 from tests.support.admin import KEPT, create_topic
 
 RECORDS, READ = 10, 4
@@ -31,7 +31,7 @@ def test_a_group_that_is_behind_comes_first(bootstrap: str) -> None:
         consumer.close()
     command = [sys.executable, "-m", "barnabas", "group", "lag", "-b", bootstrap, "--json"]
     for names in ([], [f"{topic}-done", f"{topic}-slow"]):
-        ended = subprocess.run([*command, *names], capture_output=True, text=True, timeout=WAIT_S, check=True)
+        ended = preloaded.run([*command, *names], capture_output=True, text=True, timeout=WAIT_S, check=True)
         rows = [row for row in json.loads(ended.stdout) if row["group"].startswith(topic)]
         assert [(row["group"], row["lag"]) for row in rows] == [
             (f"{topic}-slow", RECORDS - READ),
@@ -39,7 +39,7 @@ def test_a_group_that_is_behind_comes_first(bootstrap: str) -> None:
         ]
         assert rows[0]["lag_seconds"] >= AGE_S
         assert rows[1]["lag_seconds"] == 0
-    ended = subprocess.run(
+    ended = preloaded.run(
         [*command, f"{topic}-none"], capture_output=True, text=True, timeout=WAIT_S, check=False
     )
     assert ended.returncode != 0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.clients.cli_support import Cli
+from tests.support import preloaded
 
 INTERNAL = "__consumer_offsets"
 
@@ -30,7 +31,7 @@ def json_lines(text: bytes) -> list[dict[str, Any]]:
 
 def shown_topics(cli: Cli, *words: str) -> set[str]:
     """The topics of the records that the console consumer prints."""
-    done = subprocess.run(
+    done = preloaded.run(
         [*cli.command("kafka", "console-consumer"), "--bootstrap-server", cli.bootstrap, "--from-beginning",
          "--timeout-ms", "4000", *words],
         capture_output=True, env=cli.environment(), timeout=120,
@@ -93,10 +94,10 @@ def test_expressions_are_java_s(used: Cli, own_broker: Callable[..., Any], tmp_p
     assert shown_topics(used, "--blacklist", JAVA) == set()
     for tool, option in (("topics", "--list"), ("get-offsets", "--time=-1")):
         listing = used.command("kafka", tool, "--bootstrap-server", used.bootstrap, option, "--topic", JAVA)
-        found = subprocess.run(listing, capture_output=True, text=True, check=True, timeout=120).stdout
+        found = preloaded.run(listing, capture_output=True, text=True, check=True, timeout=120).stdout
         assert [line.partition(":")[0] for line in found.splitlines()] == ["letters"]
     broken = used.command("kafka", "topics", "--bootstrap-server", used.bootstrap, "--list", "--topic", "(a")
-    done = subprocess.run(broken, capture_output=True, text=True, timeout=120, check=False)
+    done = preloaded.run(broken, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, "(a is an invalid regex" in done.stderr) == (1, True)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from tests.support import preloaded
 from tests.support.process import BrokerProcess, free_port
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -34,7 +35,7 @@ def zookeeper(zookeeper_server: ZooKeeperServer) -> str:
 
 def kafka(tool: str, *words: str, code: int = 0) -> str:
     """What a tool prints; its errors when it is to fail."""
-    done = subprocess.run(
+    done = preloaded.run(
         [sys.executable, "-m", "barnabas", "kafka", tool, *words],
         capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
     )  # fmt: skip

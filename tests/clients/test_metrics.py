@@ -20,6 +20,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 import requests
+from tests.support import preloaded
 
 WAIT_S = 120
 RECORDS = 37
@@ -272,7 +273,7 @@ def test_clients_are_seen_by_their_software(watched: Watched) -> None:
 
 def tool(*arguments: str) -> str:
     """What a command prints."""
-    done = subprocess.run(
+    done = preloaded.run(
         [sys.executable, "-m", "barnabas", *arguments], capture_output=True, text=True, timeout=WAIT_S
     )
     assert done.returncode == 0, done.stderr
@@ -315,7 +316,7 @@ def test_kafka_jmx(watched: Watched) -> None:
 
 
 def test_a_command_without_a_metrics_service(watched: Watched) -> None:
-    done = subprocess.run(
+    done = preloaded.run(
         [sys.executable, "-m", "barnabas", "metrics", "-u", "http://127.0.0.1:9"],
         capture_output=True, text=True, timeout=WAIT_S,
     )  # fmt: skip

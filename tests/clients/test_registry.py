@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, ti
 
 from barnabas.registry.records import decode
 from tests.clients import foreign
+from tests.support import preloaded
 from tests.support.registry import RegistryProcess, call
 
 EMPLOYEE: Any = {
@@ -259,7 +259,7 @@ def test_the_topic_holds_confluents_records(
 
 def test_export_and_import(registry: RegistryProcess, bootstrap: str, tmp_path: Path, topic: str) -> None:
     def schema(*arguments: str) -> str:
-        done = subprocess.run(
+        done = preloaded.run(
             [sys.executable, "-m", "barnabas", "schema", *arguments],
             capture_output=True,
             text=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import threading
 import uuid
@@ -18,6 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from barnabas.admin import Admin, ResourceError
 from barnabas.client.errors import ClientError
 from barnabas.wire.errors import ErrorCode
+from tests.support import preloaded
 from tests.support.cluster import Cluster, until
 from tests.support.process import BrokerProcess
 from tests.support.zookeeper import ZooKeeperServer
@@ -74,7 +74,7 @@ def topics(bootstrap: str) -> set[str]:
 
 
 def command(bootstrap: str, *words: str, code: int = 0) -> str:
-    ran = subprocess.run(
+    ran = preloaded.run(
         [sys.executable, "-m", "barnabas", "topic", *words, "-b", bootstrap],
         capture_output=True,
         text=True,

@@ -23,15 +23,22 @@ LIVE_LONG: Final = (b"multiprocessing", b"pyspark-shell", b"sys.stdin.readline")
 """Helpers of the test process itself: Python's own, the JVM of its Spark session, the processes of pytest-xdist."""
 
 _shared: set[int] = set()
+_forking: set[int] = set()
+
+
+def count_children_of(pid: int) -> None:
+    """What another process forks at this one's wish counts as a child of this one."""
+    _forking.add(pid)
 
 
 def children(pid: int | None = None) -> set[int]:
     """Ids of the direct children of a process (this one) that still run."""
     found: set[int] = set()
-    for listing in Path("/proc", str(pid or os.getpid()), "task").glob("*/children"):
-        with contextlib.suppress(OSError):  # the thread, or the process, has just ended
-            found.update(int(word) for word in listing.read_text().split())
-    return {child for child in found if _runs(child)}
+    for parent in {pid} if pid else {os.getpid(), *_forking}:
+        for listing in Path("/proc", str(parent), "task").glob("*/children"):
+            with contextlib.suppress(OSError):  # the thread, or the process, has just ended
+                found.update(int(word) for word in listing.read_text().split())
+    return {child for child in found if _runs(child)} - _forking
 
 
 def _runs(pid: int) -> bool:

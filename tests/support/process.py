@@ -14,6 +14,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support import preloaded
+
 READY_TIMEOUT_S = 120
 """Long, since a machine with other work on it may need many times what a start takes alone."""
 
@@ -92,7 +94,7 @@ class BrokerProcess:
         self.port = port or free_port()
         self.host = host
         self.prefix = list(prefix)
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: preloaded.Forked | subprocess.Popen[bytes] | None = None
         self.ready_line = ""
         self.log_path = data_dir.parent / f"{data_dir.name}.log"
 
@@ -114,7 +116,7 @@ class BrokerProcess:
         for name, value in self.options.items():
             command += ["-o", f"{name}={value}"]
         with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = preloaded.start(
                 command,
                 stdout=subprocess.PIPE,
                 stderr=log,
