@@ -10,13 +10,13 @@ import pytest
 from tests.clients import foreign
 from tests.clients.drivers import Confluent, Message
 from tests.support.admin import create_topic
-from tests.support.examples import one_in
+from tests.support.examples import examples, one_in
 from tests.support.process import BrokerProcess
 
 pytestmark = pytest.mark.go
 
 SOURCES = foreign.HERE / "go"
-RECORDS = 60_000
+RECORDS = examples(60_000)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.clients import foreign
-from tests.support.examples import one_in
+from tests.support.examples import examples, one_in
 
 pytestmark = pytest.mark.java
 
-RECORDS = 100_000
+RECORDS = examples(100_000)
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.clients import foreign
-from tests.support.examples import one_in
+from tests.support.examples import examples, one_in
 
 pytestmark = pytest.mark.node
 
 SOURCES = foreign.HERE / "node"
-RECORDS = 25_000
+RECORDS = examples(25_000)
 
 
 @pytest.fixture(scope="session")
