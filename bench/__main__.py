@@ -26,24 +26,24 @@ RESTART_ABOVE_MB = 4_000
 
 
 def arguments() -> argparse.Namespace:
-    made = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    made.add_argument("--quick", action="store_true", help="fewer rows, shorter samples: 3-4 minutes")
-    made.add_argument("--rounds", type=int, help="rounds over all workloads (default 5, quick 3)")
-    made.add_argument("--seconds", type=float, help="length of one sample (default 1.0, quick 0.5)")
-    made.add_argument(
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rows, shorter samples: 3-4 minutes")
+    parser.add_argument("--rounds", type=int, help="rounds over all workloads (default 5, quick 3)")
+    parser.add_argument("--seconds", type=float, help="length of one sample (default 1.0, quick 0.5)")
+    parser.add_argument(
         "--only", metavar="PATTERN", action="append", help="workloads whose name matches, e.g. '*64 KB*'"
     )
-    made.add_argument(
+    parser.add_argument(
         "--brokers", metavar="NAMES", help="comma separated, of: " + ", ".join(c.name for c in ALL)
     )
-    made.add_argument(
+    parser.add_argument(
         "--dir", type=Path, help="where the brokers keep their data (default: a temporary folder)"
     )
-    made.add_argument(
+    parser.add_argument(
         "--out", type=Path, default=RESULTS, help="where results.json, results.md, results.png go"
     )
-    made.add_argument("--list", action="store_true", help="print the workloads and end")
-    return made.parse_args()
+    parser.add_argument("--list", action="store_true", help="print the workloads and end")
+    return parser.parse_args()
 
 
 def chosen(workloads: list[Workload], patterns: list[str] | None) -> list[Workload]:
@@ -95,21 +95,23 @@ def run_rounds(
     for number in range(rounds):
         turn = brokers[number % len(brokers) :] + brokers[: number % len(brokers)]
         for workload in workloads:
-            said = []
+            rates = []
             for broker in turn:
                 try:
-                    found = sample(workload, broker, pace)
+                    measured = sample(workload, broker, pace)
                 except (BenchError, OSError) as why:
                     results.failures.append(f"round {number + 1}, {workload.name}, {broker.name}: {why}")
-                    said.append(f"{broker.name} FAILED ({why})")
+                    rates.append(f"{broker.name} FAILED ({why})")
                     revive(broker)
                     continue
-                results.add(workload, broker.name, {"round": number, **found})
-                said.append(f"{broker.name} {report.number(found['value'], workload.unit)}")
+                results.add(workload, broker.name, {"round": number, **measured})
+                rates.append(f"{broker.name} {report.number(measured['value'], workload.unit)}")
                 if broker.rss_mb() > RESTART_ABOVE_MB:
                     broker.stop()
                     broker.start()
-            print(f"[{number + 1}/{rounds}] {workload.name} ({workload.unit}): {', '.join(said)}", flush=True)
+            print(
+                f"[{number + 1}/{rounds}] {workload.name} ({workload.unit}): {', '.join(rates)}", flush=True
+            )
 
 
 def revive(broker: Broker) -> None:

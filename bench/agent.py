@@ -110,10 +110,10 @@ def measure(name: str, command: list[str], bootstrap: str, topic: str, lines: in
     began = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
-        while (found := end_of(bootstrap, topic)) < lines:
+        while (end := end_of(bootstrap, topic)) < lines:
             if process.poll() not in (None, 0) or time.monotonic() - began > PATIENCE_SECONDS:
-                said = os.read(process.stderr.fileno(), 2000).decode() if process.stderr else ""
-                raise BenchError(f"{name}: {found} of {lines} lines arrived; {said}")
+                complaint = os.read(process.stderr.fileno(), 2000).decode() if process.stderr else ""
+                raise BenchError(f"{name}: {end} of {lines} lines arrived; {complaint}")
             time.sleep(0.1)
         wall = time.monotonic() - began
         used, memory = cpu_s(process.pid), peak_mb(process.pid)
@@ -188,33 +188,33 @@ def text_of(samples: list[Sample], idle_percent: float, size_mb: int, missing: s
         "|---|---:|---:|---:|---:|",
     ]
     for name in dict.fromkeys(sample.shipper for sample in samples):
-        found = [sample for sample in samples if sample.shipper == name]
+        of_shipper = [sample for sample in samples if sample.shipper == name]
 
-        def median(of: Callable[[Sample], float], found: list[Sample] = found) -> float:
-            return statistics.median(map(of, found))
+        def median(of: Callable[[Sample], float], of_samples: list[Sample] = of_shipper) -> float:
+            return statistics.median(map(of, of_samples))
 
         rows.append(
             f"| {name} | {median(lambda s: s.mb_per_s):.0f} | {median(lambda s: s.lines_per_s):,.0f} | "
-            f"{median(lambda s: s.memory_mb):.0f} | {len(found)} |"
+            f"{median(lambda s: s.memory_mb):.0f} | {len(of_shipper)} |"
         )
     rows += ["", f"{IDLE_FILES} files to which nothing is written take {idle_percent:.2f} % of a core."]
     return "\n".join([*rows, *([f"Left out: {missing}"] if missing else []), ""])
 
 
 def main() -> int:
-    made = argparse.ArgumentParser(prog="python -m bench.agent", description=__doc__)
-    made.add_argument("--rounds", type=int, default=3)
-    made.add_argument("--mb", type=int, default=500, help="size of the file")
-    made.add_argument("--dir", type=Path, help="where the files are made; default: a temporary folder")
-    given = made.parse_args()
+    parser = argparse.ArgumentParser(prog="python -m bench.agent", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--mb", type=int, default=500, help="size of the file")
+    parser.add_argument("--dir", type=Path, help="where the files are made; default: a temporary folder")
+    options = parser.parse_args()
     samples: list[Sample] = []
     missing = ""
-    with tempfile.TemporaryDirectory(prefix="bench-agent-", dir=given.dir) as name:
+    with tempfile.TemporaryDirectory(prefix="bench-agent-", dir=options.dir) as name:
         folder = Path(name)
         log = folder / "app.log"
-        lines = make_lines(log, given.mb)
+        lines = make_lines(log, options.mb)
         with broker(folder) as bootstrap:
-            for number in range(given.rounds):
+            for number in range(options.rounds):
                 for shipper, how in {
                     "agent": {"headers": True, "as_json": False},
                     "agent, no headers": {"headers": False, "as_json": False},
@@ -239,16 +239,16 @@ def main() -> int:
             with BlockingClient(bootstrap) as client:
                 client.create_topics([NewTopic("idle", 1)])
             idle_percent = idle(folder, bootstrap)
-    text = text_of(samples, idle_percent, given.mb, missing)
+    text = text_of(samples, idle_percent, options.mb, missing)
     print(text)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "agent.md").write_text(text)
-    found = {
+    report = {
         "samples": [asdict(sample) for sample in samples],
         "idle_percent": idle_percent,
         "missing": missing,
     }
-    (RESULTS / "agent.json").write_text(json.dumps(found, indent=1) + "\n")
+    (RESULTS / "agent.json").write_text(json.dumps(report, indent=1) + "\n")
     return 0
 
 

@@ -73,8 +73,8 @@ class Client:
         answer = self.ask(request, METADATA_VERSION)
         return answer.controller_id, {
             row.partition_index: (row.leader_id if not row.error_code else -1, tuple(row.isr_nodes))
-            for found in answer.topics
-            for row in found.partitions
+            for answers in answer.topics
+            for row in answers.partitions
         }
 
     def produce(
@@ -87,7 +87,11 @@ class Client:
             acks=-1, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=topic, partition_data=rows)]
         )
         answer = self.ask(request, PRODUCE_VERSION)
-        return {row.index: row.error_code for found in answer.responses for row in found.partition_responses}
+        return {
+            row.index: row.error_code
+            for topic_row in answer.responses
+            for row in topic_row.partition_responses
+        }
 
 
 class Cluster:
@@ -120,8 +124,8 @@ class Cluster:
     def leaders(self, topic: str, broker: int) -> tuple[int, dict[int, int]]:
         """(controller, partition -> leader) as one broker says."""
         with Client(self.ports[broker]) as client:
-            controller, found = client.partitions(topic)
-        return controller, {index: leader for index, (leader, _) in found.items()}
+            controller, partitions = client.partitions(topic)
+        return controller, {index: leader for index, (leader, _) in partitions.items()}
 
     def kill(self, broker: int) -> float:
         """SIGKILL; when, by the monotonic clock."""
@@ -210,10 +214,10 @@ class BarnabasCluster(Cluster):
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        found = re.search(r"ZooKeeper at ([^,]+),", line)
-        if not line.startswith("ready") or found is None:
+        match = re.search(r"ZooKeeper at ([^,]+),", line)
+        if not line.startswith("ready") or match is None:
             raise BenchError(f"the cluster did not start: {line or log.name}")
-        self.zookeeper = found.group(1)
+        self.zookeeper = match.group(1)
         self.ports = {broker: port + broker - 1 for broker in BROKERS}
 
     def pid(self, broker: int) -> int:
@@ -335,8 +339,8 @@ def _free_ports(count: int) -> int:
         with contextlib.ExitStack() as stack:
             try:
                 for port in range(first, first + count):
-                    held = stack.enter_context(socket.socket())
-                    held.bind(("127.0.0.1", port))
+                    sock = stack.enter_context(socket.socket())
+                    sock.bind(("127.0.0.1", port))
             except OSError:
                 continue
             return first

@@ -143,7 +143,7 @@ def kafkas(bootstrap: str, folder: Path, libs: Path, exact: str) -> contextlib.A
     """Kafka's worker. exact: its exactly.once.source.support."""
     url = f"http://127.0.0.1:{free_port()}"
     group = f"kafka-{exact}"
-    given = {
+    options_given = {
         "bootstrap.servers": bootstrap,
         "group.id": group,
         "listeners": url,
@@ -157,7 +157,7 @@ def kafkas(bootstrap: str, folder: Path, libs: Path, exact: str) -> contextlib.A
         **{f"{part}.storage.replication.factor": "1" for part in ("config", "offset", "status")},
     }
     properties = folder / f"{group}.properties"
-    properties.write_text("".join(f"{name}={text}\n" for name, text in given.items()))
+    properties.write_text("".join(f"{name}={text}\n" for name, text in options_given.items()))
     main = "org.apache.kafka.connect.cli.ConnectDistributed"
     command = ["java", "-Xmx1g", "-cp", f"{libs}/*", main, str(properties)]
     name = "Kafka" if exact == "enabled" else "Kafka, at least once"
@@ -175,11 +175,11 @@ class Rate:
         marks: list[tuple[float, int]] = []
         deadline = time.monotonic() + TIMEOUT_S
         while not marks or marks[-1][1] < self.total:
-            found = self.count()
-            if found >= self.total // 100 and (not marks or marks[-1][1] != found):
-                marks.append((time.monotonic(), found))
+            count = self.count()
+            if count >= self.total // 100 and (not marks or marks[-1][1] != count):
+                marks.append((time.monotonic(), count))
             if time.monotonic() > deadline:
-                raise BenchError(f"{found} of {self.total} after {TIMEOUT_S:g} s")
+                raise BenchError(f"{count} of {self.total} after {TIMEOUT_S:g} s")
             time.sleep(0.005)
         return (marks[-1][1] - marks[0][1]) / max(marks[-1][0] - marks[0][0], 1e-3)
 
@@ -207,8 +207,8 @@ class Bench:
 
     def topic(self, name: str) -> str:
         """A new topic with one partition."""
-        made = NewTopic(name, 1, 1, config={"retention.ms": "-1"})
-        for result in self.admin.create_topics([made]).values():
+        new_topic = NewTopic(name, 1, 1, config={"retention.ms": "-1"})
+        for result in self.admin.create_topics([new_topic]).values():
             result.result()
         return name
 
@@ -275,8 +275,8 @@ class Bench:
         worker.create(mark, {**common, **(mine if worker.name == "Barnabas" else theirs)})
 
         def count() -> int:
-            found = self.postgres.query(f"SELECT to_regclass('public.{table}')")  # type: ignore[union-attr]
-            if found[0][0] is None:
+            tables = self.postgres.query(f"SELECT to_regclass('public.{table}')")  # type: ignore[union-attr]
+            if tables[0][0] is None:
                 return 0
             return int(self.postgres.query(f"SELECT count(*) FROM {table}")[0][0])  # type: ignore[union-attr]
 
@@ -345,8 +345,8 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--libs", type=Path)
     parser.add_argument("--only", action="append", choices=JOBS)
-    given = parser.parse_args()
-    jobs = list(given.only or JOBS)
+    options = parser.parse_args()
+    jobs = list(options.only or JOBS)
     with tempfile.TemporaryDirectory() as text, contextlib.ExitStack() as stack:
         folder = Path(text)
         folder.chmod(0o755)
@@ -358,8 +358,8 @@ def main() -> None:
             (folder / "postgres").mkdir()
             postgres = Postgres(folder / "postgres", "wal_level=logical")
             stack.callback(postgres.stop, "immediate")
-        bench = Bench(f"127.0.0.1:{broker.port}", folder, given.libs, postgres, given.records)
-        for _ in range(given.rounds):
+        bench = Bench(f"127.0.0.1:{broker.port}", folder, options.libs, postgres, options.records)
+        for _ in range(options.rounds):
             bench.round(jobs)
     rows = [
         [

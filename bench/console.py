@@ -108,7 +108,7 @@ def search(api: str, **query: Any) -> tuple[float, dict[str, Any]]:
     """(seconds, the answer). Goes on until the search is over."""
     begun = time.monotonic()
     at: dict[str, Any] = {}
-    scanned = found = 0
+    scanned = hits = 0
     while True:
         answer = requests.get(
             f"{api}/topics/{TOPIC}/records",
@@ -116,9 +116,9 @@ def search(api: str, **query: Any) -> tuple[float, dict[str, Any]]:
             timeout=WAIT_S,
         ).json()
         scanned += answer["progress"]["scanned"]
-        found += len(answer["records"])
+        hits += len(answer["records"])
         if answer["next"] is None:
-            return time.monotonic() - begun, {"scanned": scanned, "found": found, "notes": answer["notes"]}
+            return time.monotonic() - begun, {"scanned": scanned, "found": hits, "notes": answer["notes"]}
         at = {"at": answer["next"]}
 
 
@@ -127,8 +127,8 @@ def wait_for_index(api: str) -> float:
     begun = time.monotonic()
     while time.monotonic() - begun < WAIT_S:
         _, answer = search(api, key="nobody", partitioner="all")
-        told = " ".join(answer["notes"])
-        if "key index skipped" in told and "not indexed yet" not in told:
+        notes = " ".join(answer["notes"])
+        if "key index skipped" in notes and "not indexed yet" not in notes:
             break
         time.sleep(1)
     return time.monotonic() - begun
@@ -213,14 +213,14 @@ def crowd(bootstrap: str, topics: int, groups: int) -> None:
     """Many topics of ten partitions, and many groups with offsets in one of them."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for begin in range(0, topics, 100):
-        made = [NewTopic(f"many-{n:04}", 10, 1) for n in range(begin, min(begin + 100, topics))]
-        for future in admin.create_topics(made).values():
+        new_topics = [NewTopic(f"many-{n:04}", 10, 1) for n in range(begin, min(begin + 100, topics))]
+        for future in admin.create_topics(new_topics).values():
             future.result()
     asked = []
     for number in range(groups):
         places = [ck.TopicPartition(f"many-{number % topics:04}", p, 0) for p in range(3)]
-        given = ck.ConsumerGroupTopicPartitions(f"group-{number:04}", places)
-        asked += admin.alter_consumer_group_offsets([given]).values()
+        offsets_of_group = ck.ConsumerGroupTopicPartitions(f"group-{number:04}", places)
+        asked += admin.alter_consumer_group_offsets([offsets_of_group]).values()
         if len(asked) >= 50:
             for future in asked:
                 future.result()
@@ -256,45 +256,45 @@ def page_rows(url: str) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Run everything and write bench/results/console.md and .json."""
-    made = argparse.ArgumentParser(prog="python -m bench.console", description=__doc__)
-    made.add_argument("--records", type=int, default=10_000_000)
-    made.add_argument("--topics", type=int, default=1_000)
-    made.add_argument("--groups", type=int, default=1_000)
-    given = made.parse_args()
-    found: dict[str, Any] = {"machine": machine()}
+    parser = argparse.ArgumentParser(prog="python -m bench.console", description=__doc__)
+    parser.add_argument("--records", type=int, default=10_000_000)
+    parser.add_argument("--topics", type=int, default=1_000)
+    parser.add_argument("--groups", type=int, default=1_000)
+    options = parser.parse_args()
+    results: dict[str, Any] = {"machine": machine()}
     with (
         tempfile.TemporaryDirectory() as folder,
         process("start", "--data", folder, "--listen", "127.0.0.1:0") as bootstrap,
         process("console", "-b", bootstrap, "--listen", "127.0.0.1:0") as url,
     ):
         api = f"{url}/api/v1/clusters/local"
-        fill(bootstrap, given.records)
-        found["records"] = given.records
-        found["indexed_after_s"] = round(wait_for_index(api), 1)
-        found["index_bytes"] = sum(p.stat().st_size for p in Path(folder).rglob("*.keyindex"))
-        found["log_bytes"] = sum(p.stat().st_size for p in Path(folder).rglob("*.log"))
-        found["searches"] = searches(bootstrap, api, given.records)
-        print(aligned(table(found["searches"])))
+        fill(bootstrap, options.records)
+        results["records"] = options.records
+        results["indexed_after_s"] = round(wait_for_index(api), 1)
+        results["index_bytes"] = sum(p.stat().st_size for p in Path(folder).rglob("*.keyindex"))
+        results["log_bytes"] = sum(p.stat().st_size for p in Path(folder).rglob("*.log"))
+        results["searches"] = searches(bootstrap, api, options.records)
+        print(aligned(table(results["searches"])))
     with (
         tempfile.TemporaryDirectory() as folder,
         process("start", "--data", folder, "--listen", "127.0.0.1:0") as bootstrap,
     ):
-        crowd(bootstrap, given.topics, given.groups)
+        crowd(bootstrap, options.topics, options.groups)
         with process("console", "-b", bootstrap, "--listen", "127.0.0.1:0") as url:
-            found["pages"] = page_rows(url)
-            print(aligned(table(found["pages"])))
-    (RESULTS / "console.json").write_text(json.dumps(found, indent=2) + "\n")
-    said = (
-        f"The index of {given.records:,} records has {found['index_bytes'] >> 10:,} KiB beside "
-        f"{found['log_bytes'] >> 20:,} MiB of log, "
-        f"and was complete {found['indexed_after_s']} s after the last record."
+            results["pages"] = page_rows(url)
+            print(aligned(table(results["pages"])))
+    (RESULTS / "console.json").write_text(json.dumps(results, indent=2) + "\n")
+    sentence = (
+        f"The index of {options.records:,} records has {results['index_bytes'] >> 10:,} KiB beside "
+        f"{results['log_bytes'] >> 20:,} MiB of log, "
+        f"and was complete {results['indexed_after_s']} s after the last record."
     )
-    parts = ["# The console", NOTE, "## Searches", markdown(table(found["searches"])), said]
-    title = f"## Pages, with {given.topics:,} topics of ten partitions and {given.groups:,} groups"
+    parts = ["# The console", NOTE, "## Searches", markdown(table(results["searches"])), sentence]
+    title = f"## Pages, with {options.topics:,} topics of ten partitions and {options.groups:,} groups"
     parts += [
         title,
-        markdown(table(found["pages"])),
-        ", ".join(f"{k}: {v}" for k, v in found["machine"].items()),
+        markdown(table(results["pages"])),
+        ", ".join(f"{k}: {v}" for k, v in results["machine"].items()),
     ]
     (RESULTS / "console.md").write_text("\n\n".join(parts) + "\n")
 

@@ -102,9 +102,9 @@ def await_produced(cluster: Cluster, topic: str, partitions: int, victim: int) -
     with contextlib.ExitStack() as stack:
         clients = {broker: stack.enter_context(Client(cluster.ports[broker])) for broker in living}
         while left:
-            _, found = clients[living[0]].partitions(topic)
+            _, partitions_now = clients[living[0]].partitions(topic)
             for broker in living:
-                asked = [index for index in left if found.get(index, (-1, ()))[0] == broker]
+                asked = [index for index in left if partitions_now.get(index, (-1, ()))[0] == broker]
                 if asked:
                     errors = clients[broker].produce(topic, asked, b"after the kill")
                     left -= {index for index, code in errors.items() if not code}
@@ -118,8 +118,8 @@ def await_produced(cluster: Cluster, topic: str, partitions: int, victim: int) -
 def measure(cluster: Cluster, topic: str, partitions: int, kills_controller: bool) -> Sample:
     """One kill, and the return of the broker."""
     with Client(cluster.ports[1]) as client:
-        controller, found = client.partitions(topic)
-    leaders = {leader for leader, _ in found.values()}
+        controller, partitions_now = client.partitions(topic)
+    leaders = {leader for leader, _ in partitions_now.values()}
     others = [broker for broker in BROKERS if broker != controller and (broker in leaders or partitions > 1)]
     # In KRaft the controller that clients are told of is any broker; the victim is then just another one.
     victim = controller if kills_controller or not others else others[0]
@@ -167,10 +167,10 @@ def samples(kind: type[Cluster], counts: tuple[int, ...], rounds: int, directory
             cluster.stop()
 
 
-def table(found: list[Sample]) -> str:
+def table(all_samples: list[Sample]) -> str:
     rows = []
-    for key in dict.fromkeys((s.cluster, s.partitions, s.victim) for s in found):
-        of_key = [s for s in found if (s.cluster, s.partitions, s.victim) == key]
+    for key in dict.fromkeys((s.cluster, s.partitions, s.victim) for s in all_samples):
+        of_key = [s for s in all_samples if (s.cluster, s.partitions, s.victim) == key]
         sessions = [s.session_s for s in of_key if s.session_s is not None]
         after = [
             (s.leaders_s - s.session_s, s.produced_s - s.session_s) for s in of_key if s.session_s is not None
@@ -201,25 +201,25 @@ def main() -> None:
     counts: tuple[int, ...] = FULL_COUNTS if chosen.full else COUNTS
     if chosen.partitions:
         counts = (chosen.partitions,)
-    found: list[Sample] = []
+    measured: list[Sample] = []
     with tempfile.TemporaryDirectory(prefix="bench-failover-") as directory:
         for name in chosen.brokers.split(","):
             try:
                 for sample in samples(CLUSTERS[name], counts, chosen.rounds, Path(directory)):
                     print(sample, flush=True)
-                    found.append(sample)
+                    measured.append(sample)
             except Unavailable as error:
                 print(f"{name} is left out: {error}", flush=True)
-    text = table(found)
+    text = table(measured)
     print(text)
     if not chosen.no_files:
         host = ", ".join(f"{name} {value}" for name, value in machine().items())
         head = f"# Failover\n\n`python -m bench.failover`: seconds, medians. {host}.\n\n"
         (RESULTS / "failover.md").write_text(head + text + "\n")
-        (RESULTS / "failover.json").write_text(json.dumps([asdict(s) for s in found], indent=1) + "\n")
+        (RESULTS / "failover.json").write_text(json.dumps([asdict(s) for s in measured], indent=1) + "\n")
     slow = [
         sample
-        for sample in found
+        for sample in measured
         if sample.session_s is not None
         and sample.partitions <= BUDGET_PARTITIONS
         and sample.produced_s - sample.session_s > BUDGET_S

@@ -17,7 +17,7 @@ SESSION_MS = 45_000
 
 
 def config(bootstrap: str, group: str, protocol: str) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    options: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "group.id": group,
         "group.protocol": protocol,
@@ -26,8 +26,8 @@ def config(bootstrap: str, group: str, protocol: str) -> dict[str, Any]:
         "topic.metadata.refresh.interval.ms": -1,
     }
     if protocol == "classic":
-        made |= {"session.timeout.ms": SESSION_MS, "partition.assignment.strategy": "range"}
-    return made
+        options |= {"session.timeout.ms": SESSION_MS, "partition.assignment.strategy": "range"}
+    return options
 
 
 class Member(threading.Thread):

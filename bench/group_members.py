@@ -104,11 +104,11 @@ class Link:
         """Waits until the group has one, which makes the offsets topic. Raises BenchError."""
         for _ in range(300):
             request = FindCoordinatorRequest(coordinator_keys=[group])
-            found: FindCoordinatorResponse = await self.ask(request, FindCoordinatorResponse)
-            if not found.coordinators[0].error_code:
+            answer: FindCoordinatorResponse = await self.ask(request, FindCoordinatorResponse)
+            if not answer.coordinators[0].error_code:
                 return
             await asyncio.sleep(0.1)
-        raise BenchError(f"no coordinator for {group!r}: error {found.coordinators[0].error_code}")
+        raise BenchError(f"no coordinator for {group!r}: error {answer.coordinators[0].error_code}")
 
     def close(self) -> None:
         self._writer.close()
@@ -255,7 +255,7 @@ class ConsumerMember(Member):
 
     async def work(self) -> None:
         self.member_id = str(uuid.uuid4())
-        told: frozenset[int] | None = None  # what the broker was last told that this member owns
+        partitions_told: frozenset[int] | None = None  # what the broker was last told that this member owns
         while True:
             request = ConsumerGroupHeartbeatRequest(
                 group_id=self.group, member_id=self.member_id, member_epoch=self.epoch
@@ -264,10 +264,10 @@ class ConsumerMember(Member):
                 request.rebalance_timeout_ms = REBALANCE_MS
                 request.subscribed_topic_names = [self.topic]
                 request.topic_partitions = []
-                told = frozenset()
-            elif told != self.owned:
+                partitions_told = frozenset()
+            elif partitions_told != self.owned:
                 request.topic_partitions = self._rows()
-                told = self.owned
+                partitions_told = self.owned
             answer: ConsumerGroupHeartbeatResponse = await self.ask(request, ConsumerGroupHeartbeatResponse)
             if answer.error_code in NOT_THERE_YET:
                 await asyncio.sleep(0.1)
@@ -282,7 +282,7 @@ class ConsumerMember(Member):
             if answer.assignment is not None:
                 rows = answer.assignment.topic_partitions
                 self.own(frozenset(number for row in rows for number in row.partitions))
-            if self.owned == told:
+            if self.owned == partitions_told:
                 await asyncio.sleep(answer.heartbeat_interval_ms / 1000)
 
     def _rows(self) -> list[TopicPartitions]:

@@ -48,10 +48,10 @@ class ClientProcesses:
             except queue.Empty:
                 owned = sum(len(share) for share in self._owned.values())
                 raise BenchError(f"not stable within {timeout_s:.0f} s: {owned} partitions owned") from None
-            said = json.loads(line)
-            self._owned[process, said["member"]] = frozenset(said["owns"])
+            event = json.loads(line)
+            self._owned[process, event["member"]] = frozenset(event["owns"])
             if self._lines.empty() and self._is_shared(partitions):
-                return float(said["at"]) - self._began
+                return float(event["at"]) - self._began
 
     def _is_shared(self, partitions: int) -> bool:
         shares = self._owned.values()

@@ -100,12 +100,12 @@ def member(bootstrap: str, topic: str, group: str, protocol: str, tally: Tally) 
     consumer, following = reader(bootstrap, group, protocol)
     consumer.subscribe([topic])
     while not tally.over.is_set():
-        found = following()
-        failed = next((message.error() for message in found if message.error() is not None), None)
+        batch = following()
+        failed = next((message.error() for message in batch if message.error() is not None), None)
         if failed is not None:
             print(f"a member got {failed}", file=sys.stderr)
-        elif found:
-            tally.add(len(found))
+        elif batch:
+            tally.add(len(batch))
     consumer.close()
 
 
@@ -156,11 +156,11 @@ def sample(broker: Broker, topic: str, row: Row, group: str, records: int) -> di
             raise BenchError(f"{row.name} on {broker.name}: the members ended")
         cpu = broker.cpu_seconds()
         fill(broker, topic, batch, requests)
-        found: dict[str, float] = json.loads(members.stdout.readline())
+        report: dict[str, float] = json.loads(members.stdout.readline())
         cpu = broker.cpu_seconds() - cpu
-    if found["count"] != wanted:
-        raise BenchError(f"{row.name} on {broker.name}: {found['count']:,} of {wanted:,} records")
-    return {**found, "broker_cpu_seconds": round(cpu, 2)}
+    if report["count"] != wanted:
+        raise BenchError(f"{row.name} on {broker.name}: {report['count']:,} of {wanted:,} records")
+    return {**report, "broker_cpu_seconds": round(cpu, 2)}
 
 
 def fill(broker: Broker, topic: str, batch: bytes, requests: int) -> None:
@@ -171,21 +171,21 @@ def fill(broker: Broker, topic: str, batch: bytes, requests: int) -> None:
 
 def rounds(brokers: list[Broker], rows: list[Row], count: int, records: int) -> dict[str, Any]:
     """All samples: row -> broker -> one entry per round."""
-    found: dict[str, Any] = {row.name: {broker.name: [] for broker in brokers} for row in rows}
+    samples: dict[str, Any] = {row.name: {broker.name: [] for broker in brokers} for row in rows}
     for number in range(count):
         for row in rows:
             for broker in brokers if number % 2 else reversed(brokers):
                 with fresh_topic(broker.port, PARTITIONS) as topic:
                     one = sample(broker, topic, row, f"{topic}-{row.protocol}", records)
-                found[row.name][broker.name].append(one)
+                samples[row.name][broker.name].append(one)
                 print(f"[{number + 1}/{count}] {row.name}: {broker.name} {one['seconds']:.2f} s", flush=True)
-    return found
+    return samples
 
 
-def table(found: dict[str, Any], names: list[str]) -> list[str]:
+def table(rates: dict[str, Any], names: list[str]) -> list[str]:
     """The lines of the table; a ratio is the median of the rounds' own."""
     lines = [f"| group | {' | '.join(names)} | time / kafka's |", "| --- |" + " ---: |" * (len(names) + 1)]
-    for row, by_broker in found.items():
+    for row, by_broker in rates.items():
         cells = [
             f"{statistics.median(s['seconds'] for s in samples):.2f} "
             f"({statistics.median(s['broker_cpu_seconds'] for s in samples):.2f})"
@@ -218,9 +218,9 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="bench-groups-") as folder,
         running((Barnabas, ApacheKafka), Path(folder)) as brokers,
     ):
-        found = rounds(brokers, rows, chosen.rounds, chosen.records)
+        rates = rounds(brokers, rows, chosen.rounds, chosen.records)
         names = [broker.name for broker in brokers]
-    lines = table(found, names)
+    lines = table(rates, names)
     print("\n".join(lines))
     if chosen.no_files or chosen.only:
         return
@@ -233,7 +233,7 @@ def main() -> None:
         "",
     ]
     (RESULTS / "group_reading.md").write_text("\n".join([*head, *lines, ""]))
-    (RESULTS / "group_reading.json").write_text(json.dumps(found, indent=1) + "\n")
+    (RESULTS / "group_reading.json").write_text(json.dumps(rates, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -63,9 +63,9 @@ async def light_members(broker: Broker, results: Results, protocol: str, count: 
     table = Table(PARTITIONS)
 
     def member() -> Member:
-        made = KINDS[protocol](broker.port, topic, topic, topic_id, table)
-        made.start()
-        return made
+        member_made = KINDS[protocol](broker.port, topic, topic, topic_id, table)
+        member_made.start()
+        return member_made
 
     async def timed(what: str) -> None:
         seconds = await until_stable(table, members, STABLE_TIMEOUT_S)
@@ -243,15 +243,19 @@ async def large(broker: Broker, results: Results, partitions: int, groups: int) 
 
 
 def arguments() -> argparse.Namespace:
-    made = argparse.ArgumentParser(prog="python -m bench.groups", description=__doc__)
-    made.add_argument("--quick", action="store_true", help="2,000 partitions, fewer members: under 2 minutes")
-    made.add_argument("--only", choices=("stable", "commits", "large"), help="one part alone")
-    made.add_argument("--brokers", default="barnabas,kafka", metavar="NAMES")
-    made.add_argument("--out", type=Path, default=RESULTS, help="where groups.json, groups.md, groups.png go")
-    made.add_argument(
+    parser = argparse.ArgumentParser(prog="python -m bench.groups", description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help="2,000 partitions, fewer members: under 2 minutes"
+    )
+    parser.add_argument("--only", choices=("stable", "commits", "large"), help="one part alone")
+    parser.add_argument("--brokers", default="barnabas,kafka", metavar="NAMES")
+    parser.add_argument(
+        "--out", type=Path, default=RESULTS, help="where groups.json, groups.md, groups.png go"
+    )
+    parser.add_argument(
         "--dir", type=Path, help="where the brokers keep their data (default: a temporary folder)"
     )
-    return made.parse_args()
+    return parser.parse_args()
 
 
 async def measure(broker: Broker, results: Results, options: argparse.Namespace) -> None:

@@ -29,10 +29,10 @@ class Results:
     failures: list[str] = field(default_factory=list)
 
     def add(self, row: str, unit: str, broker: str, value: float, *, cpu_s: float | None = None) -> None:
-        found = self.rows.setdefault(row, {"unit": unit})
-        found[broker] = round(value, 4)
+        row_values = self.rows.setdefault(row, {"unit": unit})
+        row_values[broker] = round(value, 4)
         if cpu_s is not None:
-            found[f"{broker} cpu"] = round(cpu_s, 2)
+            row_values[f"{broker} cpu"] = round(cpu_s, 2)
         if broker not in self.brokers:
             self.brokers.append(broker)
         cpu = "" if cpu_s is None else f", broker's CPU {cpu_s:.2f} s"
@@ -47,13 +47,13 @@ def _number(value: float, unit: str) -> str:
 
 def _table(results: Results) -> list[list[str]]:
     rows = [["", "unit", *results.brokers]]
-    for name, found in results.rows.items():
+    for name, row_values in results.rows.items():
         cells = []
         for broker in results.brokers:
-            text = _number(found[broker], found["unit"]) if broker in found else "-"
-            cpu = found.get(f"{broker} cpu")
+            text = _number(row_values[broker], row_values["unit"]) if broker in row_values else "-"
+            cpu = row_values.get(f"{broker} cpu")
             cells.append(text if cpu is None else f"{text} ({cpu:.2f})")
-        rows.append([name, found["unit"], *cells])
+        rows.append([name, row_values["unit"], *cells])
     return rows
 
 
@@ -90,9 +90,9 @@ def _draw(results: Results, path: Path) -> None:
     from matplotlib import pyplot
 
     panels: dict[str, list[str]] = {}
-    for name, found in results.rows.items():
+    for name, row_values in results.rows.items():
         stable = "members:" in name
-        panels.setdefault("time to stable, s" if stable else found["unit"], []).append(name)
+        panels.setdefault("time to stable, s" if stable else row_values["unit"], []).append(name)
     figure, axes = pyplot.subplots(
         len(panels), 1, figsize=(10, 0.5 * len(results.rows) + 1.2 * len(panels)), layout="constrained",
         gridspec_kw={"height_ratios": [len(names) + 0.8 for names in panels.values()]}, squeeze=False,

@@ -58,7 +58,7 @@ async def _answer(reader: asyncio.StreamReader) -> None:
 
 
 async def _run(port: int, connections: int, seconds: float, next_request: Callable[[], bytes]) -> Result:
-    found = Result()
+    load = Result()
     opened = [await asyncio.open_connection("127.0.0.1", port, limit=1 << 22) for _ in range(connections)]
     begun = time.perf_counter()
     end = begun + seconds
@@ -67,15 +67,15 @@ async def _run(port: int, connections: int, seconds: float, next_request: Callab
         while (now := time.perf_counter()) < end:
             writer.write(next_request())
             await asyncio.wait_for(_answer(reader), TIMEOUT_S)
-            found.milliseconds.append((time.perf_counter() - now) * 1000)
+            load.milliseconds.append((time.perf_counter() - now) * 1000)
 
     try:
         await asyncio.gather(*(one(reader, writer) for reader, writer in opened))
     finally:
         for _, writer in opened:
             writer.close()
-    found.seconds = time.perf_counter() - begun
-    return found
+    load.seconds = time.perf_counter() - begun
+    return load
 
 
 def run(port: int, connections: int, seconds: float, next_request: Callable[[], bytes]) -> Result:

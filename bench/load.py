@@ -45,8 +45,8 @@ def _answer(command: list[str]) -> dict[str, Any]:
     try:
         result: dict[str, Any] = json.loads(done.stdout)
     except json.JSONDecodeError:
-        said = (done.stdout + done.stderr)[-400:]
-        raise BenchError(f"the load generator ended with {done.returncode}: {said}") from None
+        complaint = (done.stdout + done.stderr)[-400:]
+        raise BenchError(f"the load generator ended with {done.returncode}: {complaint}") from None
     if "failed" in result:
         raise BenchError(result["failed"])
     if result.get("errors"):
@@ -77,10 +77,10 @@ def librdkafka() -> Path:
     """The shared library inside the confluent-kafka wheel. Raises BenchError when it is not there."""
     spec = importlib.util.find_spec("confluent_kafka")
     folder = Path(spec.origin).parent.parent / "confluent_kafka.libs" if spec and spec.origin else None
-    found = sorted(folder.glob("librdkafka*.so*")) if folder else []
-    if not found:
+    libraries = sorted(folder.glob("librdkafka*.so*")) if folder else []
+    if not libraries:
         raise BenchError("confluent-kafka is not installed from a wheel: no librdkafka to load with")
-    return found[0]
+    return libraries[0]
 
 
 def run_librdkafka(port: int, mode: str, *words: str, **options: str) -> dict[str, Any]:

@@ -104,8 +104,8 @@ def make_table(folder: Path, log: Path, size_bytes: int) -> None:
 def rare_word(log: Path, size_bytes: int) -> str:
     """The request id of a line in the middle of the week."""
     lines, rows = lines_of(log, size_bytes)
-    found = hour_of_lines(lines, HOURS // 2, rows)
-    return str(found["message"][len(found) // 2].as_py().rpartition("=")[2])
+    lines_of_hour = hour_of_lines(lines, HOURS // 2, rows)
+    return str(lines_of_hour["message"][len(lines_of_hour) // 2].as_py().rpartition("=")[2])
 
 
 def index(folder: Path) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def index(folder: Path) -> dict[str, Any]:
 def ask(folder: Path, options: tuple[str, ...]) -> dict[str, Any]:
     """The command's time. Raises BenchError."""
     command = [sys.executable, "-m", "barnabas", "logs", "search", *options, "--table", str(folder)]
-    walls, cpus, said = [], [], ""
+    walls, cpus, summary = [], [], ""
     for _ in range(RUNS):
         before, began = os.times(), time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -135,8 +135,12 @@ def ask(folder: Path, options: tuple[str, ...]) -> dict[str, Any]:
         )
         if done.returncode:
             raise BenchError(f"{options}: {done.stderr}")
-        said = (done.stderr.strip().splitlines() or [f"{len(done.stdout.splitlines())} bars"])[-1]
-    return {"s": round(statistics.median(walls), 2), "cpu_s": round(statistics.median(cpus), 2), "said": said}
+        summary = (done.stderr.strip().splitlines() or [f"{len(done.stdout.splitlines())} bars"])[-1]
+    return {
+        "s": round(statistics.median(walls), 2),
+        "cpu_s": round(statistics.median(cpus), 2),
+        "said": summary,
+    }
 
 
 def table_of(folder: Path) -> dict[str, Any]:
@@ -155,13 +159,13 @@ def is_there(folder: Path) -> bool:
         return False
 
 
-def text_of(found: dict[str, Any]) -> str:
+def text_of(results: dict[str, Any]) -> str:
     """The report."""
-    table, index = found["table"], found["index"]
+    table, index = results["table"], results["index"]
     rows = [
         "# Log search",
         "",
-        f"`python -m bench.logs --gb {found['gb']:g}`: {table['lines']:,} lines of a web server's log, a week, in a Delta "
+        f"`python -m bench.logs --gb {results['gb']:g}`: {table['lines']:,} lines of a web server's log, a week, in a Delta "
         f"table of {table['files']} files and {table['bytes'] / 1e9:.2f} GB;",
         f"{machine()['cores']} cores of {machine()['cpu']}, which other programs used, too, so that processor",
         "time says more than time.",
@@ -171,23 +175,23 @@ def text_of(found: dict[str, Any]) -> str:
         "| question | s | processor time, s | what it said |",
         "|---|---:|---:|---|",
     ]
-    for name, answer in found["answers"].items():
+    for name, answer in results["answers"].items():
         rows.append(f"| {name} | {answer['s']:.2f} | {answer['cpu_s']:.2f} | {answer['said']} |")
     return "\n".join([*rows, ""])
 
 
 def main() -> int:
-    made = argparse.ArgumentParser(prog="python -m bench.logs", description=__doc__)
-    made.add_argument("--log", type=Path, required=True, help="a web server's log")
-    made.add_argument("--gb", type=float, default=10)
-    made.add_argument("--dir", type=Path, required=True, help="where the table is made")
-    given = made.parse_args()
-    found: dict[str, Any] = {"gb": given.gb}
-    found["table"], found["index"], found["answers"] = measured(given.dir, given.log, given.gb)
-    text = text_of(found)
+    parser = argparse.ArgumentParser(prog="python -m bench.logs", description=__doc__)
+    parser.add_argument("--log", type=Path, required=True, help="a web server's log")
+    parser.add_argument("--gb", type=float, default=10)
+    parser.add_argument("--dir", type=Path, required=True, help="where the table is made")
+    options = parser.parse_args()
+    results: dict[str, Any] = {"gb": options.gb}
+    results["table"], results["index"], results["answers"] = measured(options.dir, options.log, options.gb)
+    text = text_of(results)
     print(text)
     (RESULTS / "logs.md").write_text(text)
-    (RESULTS / "logs.json").write_text(json.dumps(found, indent=1) + "\n")
+    (RESULTS / "logs.json").write_text(json.dumps(results, indent=1) + "\n")
     return 0
 
 
@@ -196,9 +200,9 @@ def measured(folder: Path, log: Path, gb: float) -> tuple[dict[str, Any], dict[s
     size_bytes, table, kept = int(gb * 1e9), folder / f"table-{gb:g}", folder / f"table-{gb:g}.json"
     if not is_there(table):
         make_table(table, log, size_bytes)
-    made = index(table)
-    if made["lines"]:
-        kept.write_text(json.dumps(made))
+    index_made = index(table)
+    if index_made["lines"]:
+        kept.write_text(json.dumps(index_made))
     answers = {}
     for name, options in questions(rare_word(log, size_bytes)).items():
         answers[name] = ask(table, options)

@@ -198,13 +198,13 @@ def server_rows(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
                     raise BenchError("the pipeline reads nothing")
                 time.sleep(0.5)
             before, at = read_so_far(server), time.monotonic()
-            found = load(server.port, args.rate, args.seconds)
+            lookups = load(server.port, args.rate, args.seconds)
             read = (read_so_far(server) - before) / (time.monotonic() - at)
             rows.append(
                 {
                     "beside": f"a query, {args.records:,} records/s sent",
                     "records_per_second": round(read),
-                    **found,
+                    **lookups,
                 }
             )
             feeding.ended.set()

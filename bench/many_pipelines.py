@@ -124,7 +124,7 @@ def memory_mb(process: psutil.Process) -> float:
 def costs(server: Server, broker: Barnabas) -> dict[str, dict[str, float]]:
     """CPU seconds so far, memory and number of processes, by role. What has ended counts for its parent."""
     assert broker.process is not None
-    found = {role: {"cpu": 0.0, "mb": 0.0, "processes": 0.0} for role in ROLES}
+    cost_by_role = {role: {"cpu": 0.0, "mb": 0.0, "processes": 0.0} for role in ROLES}
     members = [("broker", process) for process in family(broker.process.pid)]
     for process in family(server.process.pid):
         if process.pid == server.process.pid:
@@ -138,12 +138,12 @@ def costs(server: Server, broker: Barnabas) -> dict[str, dict[str, float]]:
         except psutil.NoSuchProcess:
             continue
         own, ended = times.user + times.system, times.children_user + times.children_system
-        found[role]["cpu"] += own + (ended if role not in ("driver", "java") else 0)
+        cost_by_role[role]["cpu"] += own + (ended if role not in ("driver", "java") else 0)
         # What Java and the driver have waited for were Python processes.
-        found["workers"]["cpu"] += ended if role == "java" else 0
-        found[role]["mb"] += memory_mb(process)
-        found[role]["processes"] += 1
-    return found
+        cost_by_role["workers"]["cpu"] += ended if role == "java" else 0
+        cost_by_role[role]["mb"] += memory_mb(process)
+        cost_by_role[role]["processes"] += 1
+    return cost_by_role
 
 
 def _name(process: psutil.Process) -> str:
@@ -316,12 +316,12 @@ def measure(count: int, seconds: float, rate: float) -> dict[str, Any]:
 
 
 def _list_ms(server: Server) -> float:
-    found = []
+    latencies_ms = []
     for _ in range(CALLS):
         begun = time.monotonic()
         server.call("GET", "/pipelines")
-        found.append((time.monotonic() - begun) * 1000)
-    return statistics.median(found)
+        latencies_ms.append((time.monotonic() - begun) * 1000)
+    return statistics.median(latencies_ms)
 
 
 def _quantiles(values: list[float]) -> dict[str, float]:
@@ -333,7 +333,7 @@ def _quantiles(values: list[float]) -> dict[str, float]:
 
 
 def table(rows: list[dict[str, Any]]) -> list[list[str]]:
-    found = [
+    lines = [
         [
             "pipelines",
             "all deliver",
@@ -350,7 +350,7 @@ def table(rows: list[dict[str, Any]]) -> list[list[str]]:
     ]
     for row in rows:
         idle, load = row["idle_cpu"], row["load_cpu"]
-        found.append(
+        lines.append(
             [
                 f"{row['pipelines']}",
                 f"{row['deliver_s']:.1f} s",
@@ -364,7 +364,7 @@ def table(rows: list[dict[str, Any]]) -> list[list[str]]:
                 f"{row['stop_s']:.1f} s",
             ]
         )
-    return found
+    return lines
 
 
 def page(rows: list[dict[str, Any]]) -> str:

@@ -77,9 +77,9 @@ class WithMetrics(Barnabas):
 
     @property
     def metrics_port(self) -> int:
-        found = re.search(r"service=metrics url=http://127\.0\.0\.1:(\d+)", self.log_path.read_text())
-        assert found is not None
-        return int(found[1])
+        match = re.search(r"service=metrics url=http://127\.0\.0\.1:(\d+)", self.log_path.read_text())
+        assert match is not None
+        return int(match[1])
 
 
 def cost(tree: Path, rounds: int, seconds: float, folder: Path) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ def cost(tree: Path, rounds: int, seconds: float, folder: Path) -> list[dict[str
     pace = Pace(WARMUP_S, seconds, seconds, touch_bytes=1 << 20)
     for broker in brokers:
         broker.start()
-    found = []
+    costs = []
     try:
         for workload in WORKLOADS:
             taken: dict[str, list[float]] = {broker.name: [] for broker in brokers}
@@ -98,12 +98,12 @@ def cost(tree: Path, rounds: int, seconds: float, folder: Path) -> list[dict[str
                 for broker in brokers if number % 2 else brokers[::-1]:
                     taken[broker.name].append(_us_per_request(workload, broker, pace))
             now, without = min(taken["barnabas"]), min(taken["without"])
-            found.append({"workload": workload.name, "now_us": now, "without_us": without, "rounds": taken})
+            costs.append({"workload": workload.name, "now_us": now, "without_us": without, "rounds": taken})
             print(f"{workload.name}: {now:.3f} µs, without counting {without:.3f}", flush=True)
     finally:
         for broker in brokers:
             broker.stop()
-    return found
+    return costs
 
 
 def _us_per_request(workload: Workload, broker: Barnabas, pace: Pace) -> float:
@@ -114,8 +114,10 @@ def _us_per_request(workload: Workload, broker: Barnabas, pace: Pace) -> float:
 
 def _requests(workload: Workload, broker: Barnabas, pace: Pace) -> float:
     """How many requests were served, with those of the warm-up, at the rate of the others."""
-    made = sample(workload, broker, pace)
-    per_s = made["value"] if workload.kind == "requests" else made["value"] * 1e6 / workload.batch_bytes
+    measured = sample(workload, broker, pace)
+    per_s = (
+        measured["value"] if workload.kind == "requests" else measured["value"] * 1e6 / workload.batch_bytes
+    )
     return float(per_s) * (pace.warmup_seconds + pace.seconds)
 
 
@@ -211,18 +213,18 @@ def scrapes(partitions: int, folder: Path) -> dict[str, Any]:
 
 
 def main() -> int:
-    made = argparse.ArgumentParser(prog="python -m bench.metrics", description=__doc__.partition("\n")[0])
-    made.add_argument("--without", type=Path, metavar="TREE")
-    made.add_argument("--rounds", type=int, default=30)
-    made.add_argument("--seconds", type=float, default=0.8)
-    made.add_argument("--partitions", type=int, default=10_000)
-    options = made.parse_args()
+    parser = argparse.ArgumentParser(prog="python -m bench.metrics", description=__doc__.partition("\n")[0])
+    parser.add_argument("--without", type=Path, metavar="TREE")
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--seconds", type=float, default=0.8)
+    parser.add_argument("--partitions", type=int, default=10_000)
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
-        found: dict[str, Any] = {"machine": machine(), "load": os.getloadavg()[0]}
-        found["scrapes"] = scrapes(options.partitions, folder / "scraped")
+        results: dict[str, Any] = {"machine": machine(), "load": os.getloadavg()[0]}
+        results["scrapes"] = scrapes(options.partitions, folder / "scraped")
         if options.without is not None:
-            found["cost"] = cost(options.without.resolve(), options.rounds, options.seconds, folder)
+            results["cost"] = cost(options.without.resolve(), options.rounds, options.seconds, folder)
     rows = [["processor time for each request", "counting", "not counting", "ratio"]]
     rows += [
         [
@@ -231,15 +233,15 @@ def main() -> int:
             f"{row['without_us']:.2f} µs",
             f"{row['now_us'] / row['without_us']:.3f}",
         ]
-        for row in found.get("cost", ())
+        for row in results.get("cost", ())
     ]
-    scraped = found["scrapes"]
+    scraped = results["scrapes"]
     more = [["scrapes", ""]]
     more += [[name.replace("_", " "), str(value)] for name, value in scraped.items()]
     print(f"{aligned(rows)}\n\n{aligned(more)}")
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "metrics.json").write_text(json.dumps(found, indent=1) + "\n")
-    head = f"Machine: {found['machine']}, load average {found['load']:.1f}.\n\n{NOTE}"
+    (RESULTS / "metrics.json").write_text(json.dumps(results, indent=1) + "\n")
+    head = f"Machine: {results['machine']}, load average {results['load']:.1f}.\n\n{NOTE}"
     (RESULTS / "metrics.md").write_text(f"# Metrics\n\n{head}\n\n{markdown(rows)}\n\n{markdown(more)}\n")
     return 0
 

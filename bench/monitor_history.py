@@ -47,10 +47,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--series", type=int, default=1000)
     parser.add_argument("--days", type=int, default=2)
-    given = parser.parse_args()
-    minutes = given.days * 1440
-    rows = walk(given.series, minutes)
-    names = [Series.of("group_lag", cluster="blue", group=f"group-{i}") for i in range(given.series)]
+    options = parser.parse_args()
+    minutes = options.days * 1440
+    rows = walk(options.series, minutes)
+    names = [Series.of("group_lag", cluster="blue", group=f"group-{i}") for i in range(options.series)]
     with tempfile.TemporaryDirectory() as folder:
         history = History(Path(folder), 1 << 34)
         began = time.perf_counter()
@@ -68,8 +68,8 @@ def main() -> None:
         size = history.size_bytes()
         history.close()
     print(
-        f"sqlite: {minutes * given.series:,} values, {size / 1e6:.1f} MB, "
-        f"{size / minutes / given.series:.2f} bytes a value, "
+        f"sqlite: {minutes * options.series:,} values, {size / 1e6:.1f} MB, "
+        f"{size / minutes / options.series:.2f} bytes a value, "
         f"{wrote_s / minutes * 1000:.1f} ms a minute, {tidied_s * 1000:.0f} ms the longest tidying, "
         f"{len(points)} points of one series in {read_s * 1000:.0f} ms"
     )
@@ -89,18 +89,18 @@ def main() -> None:
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "reader"})
         low, high = consumer.get_watermark_offsets(TopicPartition("history", 0))
         consumer.assign([TopicPartition("history", 0, low)])
-        began, found, seen, size = time.perf_counter(), 0, 0, 0
+        began, matching, seen, size = time.perf_counter(), 0, 0, 0
         wanted = json.dumps([names[0].name, names[0].labels])[:-1].encode()
         while seen < high - low:
             for message in consumer.consume(5000, 1):
                 assert message.timestamp()[0] != TIMESTAMP_NOT_AVAILABLE
                 seen += 1
                 size += len(message.key()) + len(message.value())
-                found += message.key().startswith(wanted)
+                matching += message.key().startswith(wanted)
         print(
             f"topic: {seen:,} rows, {size / 1e6:.1f} MB before compression, "
-            f"{size / minutes / given.series:.2f} bytes a value, "
-            f"{wrote_s:.1f} s to produce, {found} rows of one series in {(time.perf_counter() - began) * 1000:.0f} ms"
+            f"{size / minutes / options.series:.2f} bytes a value, "
+            f"{wrote_s:.1f} s to produce, {matching} rows of one series in {(time.perf_counter() - began) * 1000:.0f} ms"
         )
         consumer.close()
 

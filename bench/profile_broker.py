@@ -128,23 +128,23 @@ def by_function(workload: Workload, pace: Pace, directory: Path) -> None:
 
 
 def main() -> int:
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="python -m bench.profile_broker", description=__doc__.partition("\n")[0]
     )
-    made.add_argument("pattern", help="name of a workload (see `python -m bench --list`), with wildcards")
-    made.add_argument("--seconds", type=float, default=5.0)
-    made.add_argument("--functions", action="store_true", help="Python functions by cProfile")
-    options = made.parse_args()
-    found = [w for w in all_workloads(quick=False) if fnmatch.fnmatch(w.name, options.pattern)]
-    if not found:
+    parser.add_argument("pattern", help="name of a workload (see `python -m bench --list`), with wildcards")
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--functions", action="store_true", help="Python functions by cProfile")
+    options = parser.parse_args()
+    matching = [w for w in all_workloads(quick=False) if fnmatch.fnmatch(w.name, options.pattern)]
+    if not matching:
         print(f"no workload matches {options.pattern!r}; see `python -m bench --list`", file=sys.stderr)
         return 2
     pace = Pace(WARMUP_S, options.seconds, options.seconds, max_bytes=0)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         if options.functions:
-            by_function(found[0], pace, Path(folder))
+            by_function(matching[0], pace, Path(folder))
         else:
-            by_symbol(found[0], pace, Path(folder))
+            by_symbol(matching[0], pace, Path(folder))
     return 0
 
 

@@ -179,8 +179,8 @@ class Apicurio(Service):
             try:
                 if not archive.exists():
                     urllib.request.urlretrieve(f"{MAVEN}/{APICURIO}/{archive.name}", archive)
-                with tarfile.open(archive) as held:
-                    held.extractall(folder, filter="data")
+                with tarfile.open(archive) as tar:
+                    tar.extractall(folder, filter="data")
             except (OSError, tarfile.TarError) as error:
                 raise Unavailable(f"Apicurio's registry cannot be had: {error}") from error
         return program
@@ -195,21 +195,21 @@ class Samples:
     def add(self, row: str, subject: str, value: float) -> None:
         self.rows.setdefault(row, {}).setdefault(subject, []).append(value)
 
-    def note(self, row: str, subject: str, found: http_load.Result) -> None:
-        self.add(f"{row}, requests/s", subject, found.per_second)
-        self.add(f"{row}, p50 ms", subject, found.percentile(50))
-        self.add(f"{row}, p99 ms", subject, found.percentile(99))
+    def note(self, row: str, subject: str, load: http_load.Result) -> None:
+        self.add(f"{row}, requests/s", subject, load.per_second)
+        self.add(f"{row}, p50 ms", subject, load.percentile(50))
+        self.add(f"{row}, p99 ms", subject, load.percentile(99))
 
     def table(self, first: str, second: str) -> list[list[str]]:
-        found = [["", first, second, f"x {second}"]]
+        table_rows = [["", first, second, f"x {second}"]]
         for row, by in self.rows.items():
             if first in by:
                 turned = row.endswith((" ms", " MB"))
                 pairs = list(zip(by[first], by.get(second, ()), strict=False))
                 ratios = [b / a if turned else a / b for a, b in pairs if a and b]
                 cells = [shown(statistics.median(by[s])) if s in by else "-" for s in (first, second)]
-                found.append([row, *cells, f"{statistics.median(ratios):.2f}" if ratios else "-"])
-        return found
+                table_rows.append([row, *cells, f"{statistics.median(ratios):.2f}" if ratios else "-"])
+        return table_rows
 
 
 def shown(value: float) -> str:
@@ -267,8 +267,8 @@ class Registries:
                 ("look up by id", self.look_up),
             ):
                 for name, service in turn if number % 2 == 0 else turn[::-1]:
-                    found = http_load.run(service.port, connections, self.plan.seconds, job(name, service))
-                    self.samples.note(f"{row}, {connections} conn.", name, found)
+                    load = http_load.run(service.port, connections, self.plan.seconds, job(name, service))
+                    self.samples.note(f"{row}, {connections} conn.", name, load)
         for name, service in turn:
             self.samples.add("memory of the registry, MB", name, service.rss_mb())
 
@@ -284,10 +284,10 @@ def registries(bootstrap: str, folder: Path, plan: Plan, samples: Samples) -> st
     try:
         for service in services.values():
             service.start("/subjects")
-        made = Registries(services, plan, samples)
-        made.prepare()
+        comparison = Registries(services, plan, samples)
+        comparison.prepare()
         for number in range(plan.rounds):
-            made.round(number)
+            comparison.round(number)
             print(aligned(samples.table(OURS, THEIRS)), flush=True)
     finally:
         for service in services.values():
@@ -318,8 +318,8 @@ def http_services(bootstrap: str, folder: Path, plan: Plan, samples: Samples) ->
         for _ in range(plan.rounds):
             for row, service, sent in jobs:
                 for connections in CONNECTIONS:
-                    found = http_load.run(service.port, connections, plan.seconds, lambda sent=sent: sent)
-                    samples.note(f"{row}, {connections} conn.", OURS, found)
+                    load = http_load.run(service.port, connections, plan.seconds, lambda sent=sent: sent)
+                    samples.note(f"{row}, {connections} conn.", OURS, load)
             for service in (rest, reporting):
                 samples.add(f"memory of {service.name}, MB", OURS, service.rss_mb())
     finally:
@@ -360,7 +360,7 @@ def decode_rates(plan: Plan, samples: Samples) -> None:
     text = json.dumps(ORDER)
     client = registry.SchemaRegistryClient.new_client({"url": "mock://"})
     number = client.register_schema("t-value", registry.Schema(text, "AVRO"))
-    held = Schema(number, "AVRO", text)
+    registered = Schema(number, "AVRO", text)
     context = SerializationContext("t", MessageField.VALUE)
     read, write = AvroDeserializer(client), AvroSerializer(client, text)
     parsed = fastavro.parse_schema(json.loads(text))
@@ -370,7 +370,7 @@ def decode_rates(plan: Plan, samples: Samples) -> None:
         fastavro.schemaless_writer(out, parsed, row)
         records.append(frame(number, out.getvalue()))
     column = pa.array(records, pa.binary())
-    decoding, encoding = Decoding(Held(held), held), Encoding(held)  # type: ignore[arg-type]
+    decoding, encoding = Decoding(Held(registered), registered), Encoding(registered)  # type: ignore[arg-type]
     columns = decoding.decode(column).field("v")
     values = [read(record, context) for record in records[:1_000]]
     jobs: list[tuple[str, str, Callable[[], Any], int]] = [
@@ -393,13 +393,13 @@ def decode_rates(plan: Plan, samples: Samples) -> None:
 
 def main() -> int:
     """Run what was asked for; the exit code."""
-    made = argparse.ArgumentParser(prog="python -m bench.registry", description=__doc__)
-    made.add_argument("--quick", action="store_true", help="shorter samples, two rounds")
-    made.add_argument(
+    parser = argparse.ArgumentParser(prog="python -m bench.registry", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="shorter samples, two rounds")
+    parser.add_argument(
         "--only", default="registry,rest,decode", metavar="NAMES", help="registry, rest, decode"
     )
-    made.add_argument("--out", type=Path, default=RESULTS, help="where registry.json and registry.md go")
-    options = made.parse_args()
+    parser.add_argument("--out", type=Path, default=RESULTS, help="where registry.json and registry.md go")
+    options = parser.parse_args()
     plan = QUICK if options.quick else Plan()
     wanted = options.only.split(",")
     both, http, decoded = Samples(), Samples(), Samples()

@@ -39,11 +39,14 @@ def letters(first: int, count: int) -> pa.RecordBatch:
     numbers = range(first, first + count)
 
     def headers(number: int) -> list[dict[str, object]]:
-        told = {
+        headers_of_letter = {
             "pipeline": "replayed", "step": "1 parse", "topic": "replayed-in", "partition": 0, "offset": number,
             "reason": "the JSON does not have the declared types: ",
         }  # fmt: skip
-        return [{"key": f"barnabas.{name}", "value": str(value).encode()} for name, value in told.items()]
+        return [
+            {"key": f"barnabas.{name}", "value": str(value).encode()}
+            for name, value in headers_of_letter.items()
+        ]
 
     values = [b'{"id": %d, "n": "%d x"}' % (number, number) for number in numbers]
     return pa.record_batch(

@@ -62,18 +62,18 @@ ROWS: Final = (
 
 def topics(cluster: Cluster, number: int, row: Row) -> dict[int, str]:
     """One topic for each broker, which leads all its partitions."""
-    found = {broker: f"bench-{number}-{broker}" for broker in BROKERS}
-    made = []
-    for broker, topic in found.items():
+    topics_by_broker = {broker: f"bench-{number}-{broker}" for broker in BROKERS}
+    new_topics = []
+    for broker, topic in topics_by_broker.items():
         replicas = [broker, *(other for other in BROKERS if other != broker)]
         configs = {"min.insync.replicas": "2"}
-        made.append(
+        new_topics.append(
             NewTopic(topic, row.partitions, replica_assignment=[replicas] * row.partitions, config=configs)
         )
-    cluster.make(made)
-    for topic in found.values():
+    cluster.make(new_topics)
+    for topic in topics_by_broker.values():
         cluster.await_in_sync(topic, row.partitions, BROKERS)
-    return found
+    return topics_by_broker
 
 
 def delete(cluster: Cluster, names: Sequence[str]) -> None:
@@ -98,25 +98,25 @@ def sample(cluster: Cluster, row: Row, number: int, seconds: float) -> dict[str,
 
     cpu_s = cluster.cpu_s(BROKERS)
     with ThreadPoolExecutor(len(BROKERS)) as pool:
-        found = list(pool.map(sample, BROKERS))
+        runs = list(pool.map(sample, BROKERS))
     spent_s = cluster.cpu_s(BROKERS) - cpu_s
     delete(cluster, list(names.values()))
     if row.rate:
-        return {"value": statistics.median(run["p50_us"] for run in found) / 1000, "cpu_s": spent_s}
-    rate = sum(run["bytes"] / run["seconds"] for run in found) / 1e6
+        return {"value": statistics.median(run["p50_us"] for run in runs) / 1000, "cpu_s": spent_s}
+    rate = sum(run["bytes"] / run["seconds"] for run in runs) / 1e6
     return {"value": rate, "cpu_s": spent_s}
 
 
 def log_bytes(cluster: Cluster, broker: int, topic: str) -> int:
     """What a broker's log files of a topic hold."""
     folder = cluster.logs(broker)
-    found = 0
+    size_bytes = 0
     for path in folder.glob(f"{topic}-*/*.log"):
         try:
-            found += path.stat().st_size
+            size_bytes += path.stat().st_size
         except FileNotFoundError:
             continue
-    return found
+    return size_bytes
 
 
 def catch_up(cluster: Cluster, number: int) -> dict[str, float]:
@@ -162,11 +162,11 @@ def catch_up(cluster: Cluster, number: int) -> dict[str, float]:
     return {"value": copied / max(marks[-1][0] - marks[0][0], 1e-3) / 1e6, "in_sync_s": in_sync_s}
 
 
-def table(found: list[dict[str, Any]], names: list[str]) -> str:
+def table(samples: list[dict[str, Any]], names: list[str]) -> str:
     head = ["row", "unit", *names, *(["ratio"] if len(names) == 2 else [])]
     rows = []
-    for row in dict.fromkeys(sample["row"] for sample in found):
-        of_row = [sample for sample in found if sample["row"] == row]
+    for row in dict.fromkeys(sample["row"] for sample in samples):
+        of_row = [sample for sample in samples if sample["row"] == row]
         values = {
             name: {sample["turn"]: sample["value"] for sample in of_row if sample["cluster"] == name}
             for name in names
@@ -185,10 +185,10 @@ def table(found: list[dict[str, Any]], names: list[str]) -> str:
 
 def run_all(clusters: list[Cluster], rounds: int, seconds: float) -> list[dict[str, Any]]:
     """All samples, in interleaved rounds."""
-    found: list[dict[str, Any]] = []
+    samples: list[dict[str, Any]] = []
 
     def note(cluster: Cluster, row: str, unit: str, values: dict[str, float]) -> None:
-        found.append({"cluster": cluster.name, "row": row, "unit": unit, "turn": turn, **values})
+        samples.append({"cluster": cluster.name, "row": row, "unit": unit, "turn": turn, **values})
         print(f"{cluster.name}: {row}: {values}", flush=True)
 
     number = 0
@@ -211,7 +211,7 @@ def run_all(clusters: list[Cluster], rounds: int, seconds: float) -> list[dict[s
                 continue
             note(cluster, "a follower catches up", "MB/s", values)
             note(cluster, "from its start until it is in sync", "s", {"value": values["in_sync_s"]})
-    return found
+    return samples
 
 
 def main() -> None:
@@ -234,8 +234,8 @@ def main() -> None:
                 print(f"{name} is left out: {error}", flush=True)
                 continue
             clusters.append(cluster)
-        found = run_all(clusters, chosen.rounds, chosen.seconds)
-    text = table(found, [cluster.name for cluster in clusters])
+        samples = run_all(clusters, chosen.rounds, chosen.seconds)
+    text = table(samples, [cluster.name for cluster in clusters])
     print(text)
     if not chosen.no_files:
         host = ", ".join(f"{name} {value}" for name, value in machine().items())
@@ -243,7 +243,7 @@ def main() -> None:
         what += "clusters run all the time and share the cores with the generators"
         head = f"# Replication\n\n`python -m bench.replication`: {what}. {host}.\n\n"
         (RESULTS / "replication.md").write_text(head + text + "\n")
-        (RESULTS / "replication.json").write_text(json.dumps(found, indent=1) + "\n")
+        (RESULTS / "replication.json").write_text(json.dumps(samples, indent=1) + "\n")
 
 
 if __name__ == "__main__":

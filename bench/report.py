@@ -32,8 +32,8 @@ class Results:
         self.samples.setdefault(workload, {}).setdefault(broker, []).append(sample)
 
     def median(self, workload: Workload, broker: str, key: str = "value") -> float | None:
-        found = [float(s[key]) for s in self.samples.get(workload, {}).get(broker, []) if key in s]
-        return statistics.median(found) if found else None
+        values = [float(s[key]) for s in self.samples.get(workload, {}).get(broker, []) if key in s]
+        return statistics.median(values) if values else None
 
     def ratio(self, workload: Workload, other: str) -> float | None:
         """Ours over the other: the median of the rounds' own ratios, so that a slow minute hits both sides.
@@ -89,17 +89,19 @@ def verdicts(results: Results) -> list[Verdict]:
     for budget in BUDGETS:
         for workload in filter(budget.covers, results.samples):
             ratio = results.ratio(workload, RIVAL)
-            found = f"{ratio:.2f} x" if ratio is not None else "not measured"
+            outcome = f"{ratio:.2f} x" if ratio is not None else "not measured"
             holds = ratio >= budget.least if ratio is not None else None
-            lines.append(Verdict(budget.text, workload.name, found, f">= {budget.least:g} x {RIVAL}", holds))
+            lines.append(
+                Verdict(budget.text, workload.name, outcome, f">= {budget.least:g} x {RIVAL}", holds)
+            )
     for text, values, most, unit in (
         ("start-up to `ready`", results.start_seconds.get(OURS), START_SECONDS_MAX, "s"),
         ("resident when idle", results.idle_mb.get(OURS), IDLE_MB_MAX, "MB"),
     ):
         middle = statistics.median(values) if values else None
-        found = f"{middle:.2f} {unit}" if middle is not None else "not measured"
+        outcome = f"{middle:.2f} {unit}" if middle is not None else "not measured"
         holds = middle < most if middle is not None else None
-        lines.append(Verdict(text, OURS, found, f"< {most:g} {unit}", holds))
+        lines.append(Verdict(text, OURS, outcome, f"< {most:g} {unit}", holds))
     return lines
 
 

@@ -190,11 +190,11 @@ def measure_rules(rounds: int, pace: Pace, folder: Path) -> Samples:
                 workload = Workload("requests", 100, 1, 50, in_flight, 10)
                 for name, broker in turn:
                     touch_memory(folder, pace.touch_bytes // 4)
-                    found = measure(workload, broker.port, TOPIC, pace, broker)
-                    samples.add(f"{workload.name}, requests/s", name, found["value"])
+                    measured = measure(workload, broker.port, TOPIC, pace, broker)
+                    samples.add(f"{workload.name}, requests/s", name, measured["value"])
                     # The warm-up costs as well and is not counted among the requests.
                     share = pace.seconds / (pace.seconds + pace.warmup_seconds)
-                    cost_ms = found["broker_cpu_seconds"] * share / found["requests"] * 1e6
+                    cost_ms = measured["broker_cpu_seconds"] * share / measured["requests"] * 1e6
                     samples.add(
                         f"the same, CPU of the broker for 1,000 with {in_flight} in flight, ms", name, cost_ms
                     )
@@ -210,17 +210,17 @@ def measure_rules(rounds: int, pace: Pace, folder: Path) -> Samples:
 def produced(broker: Any, topic: str, pace: Pace, port: int, **options: str) -> float:
     """MB/s of one producer. Of librdkafka, whose threads have one of the two cores."""
     touch_memory(broker.directory, pace.touch_bytes // 2)
-    found = load.run_librdkafka(
+    report = load.run_librdkafka(
         port, "produce", topic, str(RECORD_BYTES), str(pace.warmup_seconds), str(pace.seconds),
         batch_size=str(BATCH_BYTES), linger_ms="5", acks="1", queue_buffering_max_kbytes="65536", **options,
     )  # fmt: skip
-    return float(found["bytes"]) / float(found["seconds"]) / 1e6
+    return float(report["bytes"]) / float(report["seconds"]) / 1e6
 
 
 def consumed(topic: str, records: int, port: int, **options: str) -> float:
     """MB/s of one consumer that reads so many records."""
-    found = load.run_librdkafka(port, "consume", topic, str(records), fetch_queue_backoff_ms="5", **options)
-    return float(found["bytes"]) / float(found["seconds"]) / 1e6
+    report = load.run_librdkafka(port, "consume", topic, str(records), fetch_queue_backoff_ms="5", **options)
+    return float(report["bytes"]) / float(report["seconds"]) / 1e6
 
 
 def measure_tls(brokers: list[Any], rounds: int, pace: Pace) -> Samples:
@@ -346,12 +346,12 @@ WAYS: dict[str, Callable[[socket.socket, str], None]] = {
 
 def connect_for(seconds: float, port: int, way: str, ca: str) -> int:
     """How many connections one process makes, each with one request behind it."""
-    made, end_s = 0, time.monotonic() + seconds
+    count, end_s = 0, time.monotonic() + seconds
     while time.monotonic() < end_s:
         with socket.create_connection(("127.0.0.1", port), 20) as sock:
             WAYS[way](sock, ca)
-        made += 1
-    return made
+        count += 1
+    return count
 
 
 def measure_connections(brokers: list[Any], rounds: int, pace: Pace) -> Samples:
@@ -372,8 +372,8 @@ def measure_connections(brokers: list[Any], rounds: int, pace: Pace) -> Samples:
                         clients.submit(connect_for, pace.seconds, port, way, str(secured.ca))
                         for _ in range(CLIENTS)
                     ]
-                    made = sum(job.result() for job in jobs)
-                    samples.add(f"new connections, {way}, 1/s", broker.name, made / pace.seconds)
+                    count = sum(job.result() for job in jobs)
+                    samples.add(f"new connections, {way}, 1/s", broker.name, count / pace.seconds)
     return samples
 
 

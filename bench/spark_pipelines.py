@@ -263,8 +263,8 @@ def postgres_server() -> Iterator[tuple[str, Callable[[str], None]]]:
     """A server of Debian's package over a folder of its own: its URL, and what runs a statement in it."""
     import psycopg
 
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
-    if not found:
+    servers = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    if not servers:
         raise Unavailable("no PostgreSQL server: apt install postgresql")
     folder = Path(tempfile.mkdtemp(prefix="barnabas-pg-"))
     user = "nobody" if os.getuid() == 0 else None
@@ -272,7 +272,7 @@ def postgres_server() -> Iterator[tuple[str, Callable[[str], None]]]:
         os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
 
     def call(program: str, *arguments: str) -> None:
-        command = [str(found[-1].with_name(program)), "-D", str(folder / "data"), *arguments]
+        command = [str(servers[-1].with_name(program)), "-D", str(folder / "data"), *arguments]
         subprocess.run(command, user=user, cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
     port = 54_000 + os.getpid() % 1_000
@@ -298,16 +298,16 @@ def postgres_server() -> Iterator[tuple[str, Callable[[str], None]]]:
 def table(rates: dict[str, list[float]]) -> list[list[str]]:
     """A line per row: median, and the budget."""
     rows = [["pipeline", "lines/s", "goal", ""]]
-    for row, found in rates.items():
-        middle, goal = statistics.median(found), BUDGETS.get(row)
+    for row, rates_of_row in rates.items():
+        middle, goal = statistics.median(rates_of_row), BUDGETS.get(row)
         holds = "" if goal is None else "holds" if middle >= goal else "BROKEN"
         rows.append([row, f"{middle:,.0f}", "-" if goal is None else f"{goal:,.0f}", holds])
-    for row, found in rates.items():
+    for row, rates_of_row in rates.items():
         if slow := rates.get(f"{row}, Spark's expressions"):
             rows.append(
                 [
                     f"{row}: direct / Spark's",
-                    f"{statistics.median(found) / statistics.median(slow):.2f}",
+                    f"{statistics.median(rates_of_row) / statistics.median(slow):.2f}",
                     "-",
                     "",
                 ]

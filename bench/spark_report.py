@@ -44,8 +44,8 @@ class SparkResults:
         self.samples.setdefault(row, {}).setdefault(format_name, []).append(entry)
 
     def median(self, row: str, format_name: str, key: str = "value") -> float | None:
-        found = [float(s[key]) for s in self.samples.get(row, {}).get(format_name, []) if key in s]
-        return statistics.median(found) if found else None
+        values = [float(s[key]) for s in self.samples.get(row, {}).get(format_name, []) if key in s]
+        return statistics.median(values) if values else None
 
     def ratio(self, row: str, rival: str) -> float | None:
         theirs = {s["round"]: s["value"] for s in self.samples.get(row, {}).get(rival, [])}
@@ -76,16 +76,16 @@ def table(results: SparkResults) -> list[list[str]]:
 
 def phase_table(results: SparkResults) -> list[list[str]]:
     """Where a micro-batch of the latency rows spends its time, by Spark's own count (median ms)."""
-    found: dict[str, dict[str, float]] = {}
+    medians: dict[str, dict[str, float]] = {}
     for name, samples in results.samples.get(LATENCY, {}).items():
         keys = samples[0].get("phases", {})
-        found[name] = {k: statistics.median(s["phases"][k] for s in samples) for k in keys}
-    if not found:
+        medians[name] = {k: statistics.median(s["phases"][k] for s in samples) for k in keys}
+    if not medians:
         return []
-    keys = list(next(iter(found.values())))
+    keys = list(next(iter(medians.values())))
     return [
         ["micro-batch, ms", *keys],
-        *([NAMES[name], *(f"{row[k]:.0f}" for k in keys)] for name, row in found.items()),
+        *([NAMES[name], *(f"{row[k]:.0f}" for k in keys)] for name, row in medians.items()),
     ]
 
 

@@ -219,7 +219,7 @@ def _write(options: Mapping[str, str], rows: Iterator[Any]) -> Done:
     keyed = None
     records = 0
 
-    def told(error: Any, _: Any) -> None:
+    def note_delivery(error: Any, _: Any) -> None:
         if error is not None:
             failed.append(str(error))
 
@@ -228,7 +228,9 @@ def _write(options: Mapping[str, str], rows: Iterator[Any]) -> Done:
             keyed = "key" in row
         while True:
             try:
-                producer.produce(topic, row["value"], row["key"] if keyed else None, on_delivery=told)
+                producer.produce(
+                    topic, row["value"], row["key"] if keyed else None, on_delivery=note_delivery
+                )
                 break
             except BufferError:
                 producer.poll(0.1)

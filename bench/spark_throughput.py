@@ -74,10 +74,10 @@ QUICK = Plan(records=500_000, rounds=2, latency_rounds=1, latency_seconds=5.0, s
 
 
 @contextmanager
-def bootstrap_of(given: str | None) -> Iterator[str]:
+def bootstrap_of(address: str | None) -> Iterator[str]:
     """The address of the broker to measure against; one of our own when none is given."""
-    if given:
-        yield given
+    if address:
+        yield address
         return
     with tempfile.TemporaryDirectory() as folder:
         broker = Barnabas(Path(folder))
@@ -135,27 +135,27 @@ class Bench:
 
     def sized(self, name: str, values: pa.Array, copies: int) -> dict[str, tuple[str, int]]:
         """(topic, records) for each format."""
-        found: dict[int, tuple[str, int]] = {}
+        topics_by_count: dict[int, tuple[str, int]] = {}
         for count in {self.share(f, copies) for f in self.formats}:
             topic = self.topic(f"{name}-{count}")
-            found[count] = (topic, fill(self.bootstrap, topic, values, max(count, 1)))
-        return {f: found[self.share(f, copies)] for f in self.formats}
+            topics_by_count[count] = (topic, fill(self.bootstrap, topic, values, max(count, 1)))
+        return {f: topics_by_count[self.share(f, copies)] for f in self.formats}
 
     def rounds(self, name: str, jobs: dict[str, tuple[int, Callable[[], Any]]]) -> None:
         """Runs each format's job once to warm up, then round by round; who goes first changes."""
         for number in range(-1, self.plan.rounds):
-            said = []
+            rates_text = []
             for format_name in self.turn(number):
                 count, job = jobs[format_name]
                 begun = time.perf_counter()
                 if not self.attempt(format_name, job):
                     continue
                 rate = count / (time.perf_counter() - begun)
-                said.append(f"{format_name} {rate:,.0f}")
+                rates_text.append(f"{format_name} {rate:,.0f}")
                 if number >= 0:
                     self.results.add(name, format_name, number, rate)
             label = "warm-up" if number < 0 else f"{number + 1}/{self.plan.rounds}"
-            print(f"[{label}] {name}: {', '.join(said)}", flush=True)
+            print(f"[{label}] {name}: {', '.join(rates_text)}", flush=True)
 
     def turn(self, number: int) -> list[str]:
         """The formats in this round's order."""
@@ -211,16 +211,16 @@ class Bench:
 
     def latency(self) -> None:
         for number in range(self.plan.latency_rounds):
-            said = []
+            latencies = []
             for name in self.turn(number):
-                found = self.attempt(name, partial(self.pass_through, name, number))
-                if not found:
+                attempted = self.attempt(name, partial(self.pass_through, name, number))
+                if not attempted:
                     continue
-                took, phases = found
+                took, phases = attempted
                 middle, late = percentiles(took)
                 self.results.add(LATENCY, name, number, middle, p99=late, phases=phases)
-                said.append(f"{name} {middle:,.0f} / {late:,.0f}")
-            print(f"[{number + 1}/{self.plan.latency_rounds}] {LATENCY}: {', '.join(said)}", flush=True)
+                latencies.append(f"{name} {middle:,.0f} / {late:,.0f}")
+            print(f"[{number + 1}/{self.plan.latency_rounds}] {LATENCY}: {', '.join(latencies)}", flush=True)
 
     def pass_through(self, name: str, number: int) -> tuple[list[float], dict[str, float]]:
         """ms of each record from produce() to poll() through a query that copies a topic, once it is warm; and how
@@ -361,7 +361,7 @@ def measure_starts(plan: Plan, results: SparkResults) -> None:
     print("session start:", {k: [round(v, 1) for v in row] for k, row in results.starts.items()}, flush=True)
 
 
-def run(given: str | None, plan: Plan) -> SparkResults:
+def run(address: str | None, plan: Plan) -> SparkResults:
     """Everything that the plan wants."""
     formats = [OURS, "kafka", Confluent.name()]
     skipped = {}
@@ -376,7 +376,7 @@ def run(given: str | None, plan: Plan) -> SparkResults:
     busy = round(os.getloadavg()[0], 1)
     # Spark's Python workers import this package.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    with bootstrap_of(given) as bootstrap:
+    with bootstrap_of(address) as bootstrap:
         conf = {"spark.jars": ",".join(map(str, jars))} if jars else {}
         spark = start_session("bench", master="local[2]", archive=build_archive(), conf=conf)
         spark.dataSource.register(Confluent)

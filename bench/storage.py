@@ -56,13 +56,13 @@ def logs(directory: Path, results: Results, total_bytes: int) -> None:
     for shape in RECOVERIES:
         folder = directory / "recover" / "t-0"
         records = make_log(folder, shape, total_bytes)
-        found = measure(do="recover", folder=str(folder))
-        if found["end_offset"] != records:
-            raise BenchError(f"{shape.name}: {found['end_offset']} of {records} records were recovered")
-        per_gb = 1e9 / found["bytes"]
+        report = measure(do="recover", folder=str(folder))
+        if report["end_offset"] != records:
+            raise BenchError(f"{shape.name}: {report['end_offset']} of {records} records were recovered")
+        per_gb = 1e9 / report["bytes"]
         results.put(
             "Recovery", shape.name,
-            {"s/GB": found["seconds"] * per_gb, "CPU s/GB": found["cpu_seconds"] * per_gb, "peak MB": found["peak_mb"]},
+            {"s/GB": report["seconds"] * per_gb, "CPU s/GB": report["cpu_seconds"] * per_gb, "peak MB": report["peak_mb"]},
         )  # fmt: skip
         shutil.rmtree(folder.parent)
     for shape in CLEANINGS:
@@ -77,14 +77,16 @@ def clean(
 ) -> None:
     folder = directory / "clean" / "t-0"
     make_log(folder, shape, total_bytes)
-    found = measure(do="clean", folder=str(folder), map_bytes=map_bytes)
+    report = measure(do="clean", folder=str(folder), map_bytes=map_bytes)
     keys = f"{shape.keys:,} keys" if shape.keys else "each key once"
     small = ", a map for a quarter of them" if map_bytes < DEFAULT_MAP_BYTES else ""
     results.put(
         "Cleaning", f"{shape.name}, {keys}{small}",
         {
-            "MB/s": found["bytes"] / found["seconds"] / MB, "MB per CPU s": found["bytes"] / found["cpu_seconds"] / MB,
-            "peak MB": found["peak_mb"], "passes": found["passes"], "left of the log": found["left_bytes"] / found["bytes"],
+            "MB/s": report["bytes"] / report["seconds"] / MB,
+            "MB per CPU s": report["bytes"] / report["cpu_seconds"] / MB,
+            "peak MB": report["peak_mb"], "passes": report["passes"],
+            "left of the log": report["left_bytes"] / report["bytes"],
         },
     )  # fmt: skip
     shutil.rmtree(folder.parent)
@@ -170,12 +172,12 @@ def answers(wire: Wire, topic: str, partition: int) -> bool:
 
 def counted(broker: Broker, run: Callable[[], dict[str, float]]) -> dict[str, float]:
     cpu = broker.cpu_seconds()
-    found = run()
+    report = run()
     cpu = broker.cpu_seconds() - cpu
     return {
-        "mb_per_s": found["bytes"] / found["seconds"] / MB,
-        "cpu_us_per_mb": cpu * 1e6 / (found["bytes"] / MB),
-        "cpu_us_per_request": cpu * 1e6 / found["requests"],
+        "mb_per_s": report["bytes"] / report["seconds"] / MB,
+        "cpu_us_per_mb": cpu * 1e6 / (report["bytes"] / MB),
+        "cpu_us_per_request": cpu * 1e6 / report["requests"],
     }
 
 
@@ -205,12 +207,12 @@ def many_partitions(broker: Broker, results: Results, counts: list[int], rounds:
                 if kind == "fetch":
                     template = [fetch_request(topic, 0, len(batch), len(batch))]
                     more = {"partitions": count, "end": preloaded[count]}
-                    found = counted(broker, lambda: load.run(broker.port, keys | more, fetch=template))  # noqa: B023
+                    measured = counted(broker, lambda: load.run(broker.port, keys | more, fetch=template))  # noqa: B023
                 else:
                     template = [produce_request(topic, 0, batch)]
                     more = {"partitions": count, "in_flight": IN_FLIGHT}
-                    found = counted(broker, lambda: load.run(broker.port, keys | more, produce=template))  # noqa: B023
-                results.sample(broker=broker.name, kind=kind, count=count, round=number, **found)
+                    measured = counted(broker, lambda: load.run(broker.port, keys | more, produce=template))  # noqa: B023
+                results.sample(broker=broker.name, kind=kind, count=count, round=number, **measured)
     for kind in ("produce", "fetch"):
         summarize(broker.name, results, kind, counts)
 
@@ -259,16 +261,16 @@ def full_broker(broker: Broker, results: Results, counts: list[int]) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    made = argparse.ArgumentParser(prog="python -m bench.storage", description=__doc__)
-    made.add_argument("--quick", action="store_true", help="smaller logs, one round: under 2 minutes")
-    made.add_argument("--only", choices=("logs", "recovery", "partitions"), help="one part alone")
-    made.add_argument("--brokers", default="barnabas,kafka", metavar="NAMES")
-    made.add_argument(
+    parser = argparse.ArgumentParser(prog="python -m bench.storage", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smaller logs, one round: under 2 minutes")
+    parser.add_argument("--only", choices=("logs", "recovery", "partitions"), help="one part alone")
+    parser.add_argument("--brokers", default="barnabas,kafka", metavar="NAMES")
+    parser.add_argument(
         "--partitions", type=int, help="the largest number of partitions (default 5000, quick 1000)"
     )
-    made.add_argument("--dir", type=Path, help="where data is kept (default: a temporary folder)")
-    made.add_argument("--out", type=Path, default=RESULTS, help="where storage.json, .md and .png go")
-    return made.parse_args()
+    parser.add_argument("--dir", type=Path, help="where data is kept (default: a temporary folder)")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="where storage.json, .md and .png go")
+    return parser.parse_args()
 
 
 def attempt(results: Results, what: str, step: Callable[[], None]) -> None:

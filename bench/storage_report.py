@@ -35,8 +35,8 @@ class Results:
     failures: list[str] = field(default_factory=list)
 
     def put(self, title: str, row: str, cells: dict[str, float]) -> None:
-        found = self.tables.setdefault(title, {}).setdefault(row, {})
-        found.update({name: round(value, 4) for name, value in cells.items()})
+        cells_of_row = self.tables.setdefault(title, {}).setdefault(row, {})
+        cells_of_row.update({name: round(value, 4) for name, value in cells.items()})
         shown = ", ".join(f"{name} {number(value)}" for name, value in cells.items())
         print(f"{row}: {shown}", flush=True)
 
@@ -44,8 +44,8 @@ class Results:
         self.samples.append(values)
 
     def median(self, key: str, **which: Any) -> float | None:
-        found = [sample[key] for sample in self.samples if key in sample and which.items() <= sample.items()]
-        return statistics.median(found) if found else None
+        values = [sample[key] for sample in self.samples if key in sample and which.items() <= sample.items()]
+        return statistics.median(values) if values else None
 
     def fail(self, text: str) -> None:
         self.failures.append(text)

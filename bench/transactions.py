@@ -68,18 +68,18 @@ class Samples:
         self.rows.setdefault(row, {}).setdefault(subject, []).append(value)
 
     def table(self, first: str, second: str) -> list[list[str]]:
-        found = [["", first, second, f"x {second}"]]
+        lines = [["", first, second, f"x {second}"]]
         for row, by in self.rows.items():
             if first in by:
                 middle = {name: statistics.median(values) for name, values in by.items()}
                 pairs = list(zip(by[first], by.get(second, ()), strict=False))
                 turned = any(word in row.split()[-1] for word in LOWER_IS_BETTER)
                 ratios = [b / a if turned else a / b for a, b in pairs if a and b]
-                found.append(
+                lines.append(
                     [row, *(f"{middle[s]:,.0f}" if s in middle else "-" for s in (first, second)),
                      f"{statistics.median(ratios):.2f}" if ratios else "-"]
                 )  # fmt: skip
-        return found
+        return lines
 
 
 class Bench:
@@ -104,17 +104,17 @@ class Bench:
         return ck.Producer({"bootstrap.servers": f"127.0.0.1:{broker.port}", **settings, **more})
 
     def transactional(self, broker: Broker, name: str, **more: Any) -> Any:
-        made = self.producer(broker, **{"transactional.id": name, **more})
-        made.init_transactions(60)
-        return made
+        producer = self.producer(broker, **{"transactional.id": name, **more})
+        producer.init_transactions(60)
+        return producer
 
     def consumer(self, broker: Broker, topic: str, isolation: str = "read_committed", **more: Any) -> Any:
-        made = ck.Consumer(
+        consumer_made = ck.Consumer(
             {"bootstrap.servers": f"127.0.0.1:{broker.port}", "group.id": f"g-{topic}",
              "isolation.level": isolation, "enable.auto.commit": False, "fetch.queue.backoff.ms": 5, **more}
         )  # fmt: skip
-        made.assign([ck.TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
-        return made
+        consumer_made.assign([ck.TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
+        return consumer_made
 
     def run(self, *, only_reading: bool = False) -> None:
         """Every row, round by round; only_reading: what has been committed, read both ways."""
@@ -215,9 +215,9 @@ class Bench:
             consumer = self.consumer(broker, topic, isolation)
             seen, began = 0, 0.0
             while seen < count:
-                found = consumer.consume(10_000, 1)
+                messages = consumer.consume(10_000, 1)
                 began = began or time.perf_counter()
-                seen += sum(m.error() is None for m in found)
+                seen += sum(m.error() is None for m in messages)
             if reading >= 2:
                 rate = count / (time.perf_counter() - began)
                 self.read.add(f"{broker.name}, records/s", isolation, rate)

@@ -112,8 +112,8 @@ def serve() -> None:
                 continue
             broker._call(turns.end)
             watchdog.stop()
-            found = {name: getattr(turns, name) for name in ("longest_ms", "longest_cpu_ms", "over", "count")}
-            print(json.dumps({**found, "stack": stacks.worst[1]}), flush=True)
+            facts = {name: getattr(turns, name) for name in ("longest_ms", "longest_cpu_ms", "over", "count")}
+            print(json.dumps({**facts, "stack": stacks.worst[1]}), flush=True)
 
 
 # --- in the client's process ---------------------------------------------------------------------------
@@ -191,8 +191,8 @@ class Ping:
 
     def end(self) -> dict[str, float]:
         out, _ = self._process.communicate("end\n", timeout=600)
-        found: dict[str, float] = json.loads(out)
-        return found
+        report: dict[str, float] = json.loads(out)
+        return report
 
 
 def ping(port: int) -> None:
@@ -231,11 +231,11 @@ def measure(stage: Stage, row: Heavy) -> dict[str, Any]:
     if row.follows:
         time.sleep(AFTER_S)
     waits = pinging.end()
-    found = json.loads(stage.tell("end"))
+    report = json.loads(stage.tell("end"))
     connection.close()
     codes = Counter(codes_of(response.decode(body, version)))
     shown = {ErrorCode(code).name: count for code, count in sorted(codes.items()) if code}
-    return {"name": row.name, "seconds": took_s, "bytes": len(body), "errors": shown, **waits, **found}
+    return {"name": row.name, "seconds": took_s, "bytes": len(body), "errors": shown, **waits, **report}
 
 
 def codes_of(value: Any) -> list[int]:
@@ -276,7 +276,7 @@ def wanted(pattern: str | None) -> list[Heavy]:
     return [row for row in ROWS if row.name in chosen]
 
 
-def table(found: list[dict[str, Any]]) -> list[list[str]]:
+def table(rows: list[dict[str, Any]]) -> list[list[str]]:
     return [
         [
             "request",
@@ -299,19 +299,19 @@ def table(found: list[dict[str, Any]]) -> list[list[str]]:
                 f"{row['seconds']:.2f}",
                 f"{row['bytes'] / 1e6:.1f}",
             ]
-            for row in found
+            for row in rows
         ),
     ]
 
 
-def page(found: list[dict[str, Any]], scale: float) -> str:
+def page(rows: list[dict[str, Any]], scale: float) -> str:
     """results/turns.md."""
     about = machine()
     return (
         "# Turns of the loop during the heaviest requests\n\n"
         f"{about['cores']} cores ({about['cpu']}), load {os.getloadavg()[1]:.0f}; {scale:g} of the counts in the names. "
         "*turn, CPU ms*: the processor time of the loop's thread in the longest turn; goal: 20. *turn ms* and *ping* are by "
-        "the clock, and mean something on a quiet machine only.\n\n" + markdown(table(found)) + "\n"
+        "the clock, and mean something on a quiet machine only.\n\n" + markdown(table(rows)) + "\n"
     )
 
 
@@ -334,12 +334,12 @@ def main() -> int:
     if options.ping:
         ping(options.ping)
         return 0
-    found: list[dict[str, Any]] = []
+    rows_measured: list[dict[str, Any]] = []
     with Stage(options.scale) as stage:
         stage.begin_transactions()
         for row in wanted(options.only):
             measured = measure(stage, row)
-            found.append(measured)
+            rows_measured.append(measured)
             errors = f" {measured['errors']}" if measured["errors"] else ""
             print(
                 f"{row.name}: {measured['longest_cpu_ms']:.1f} ms, {measured['over']} over{errors}",
@@ -347,14 +347,14 @@ def main() -> int:
             )
             if options.stacks and measured["longest_cpu_ms"] > TURN_MS_MAX:
                 print(f"    {measured['stack']}", flush=True)
-    rows = table(found)
+    rows = table(rows_measured)
     print("\n" + aligned(rows))
     if not options.no_files and options.only is None:
-        (RESULTS / "turns.md").write_text(page(found, options.scale))
+        (RESULTS / "turns.md").write_text(page(rows_measured, options.scale))
         (RESULTS / "turns.json").write_text(
-            json.dumps({"scale": options.scale, "rows": found}, indent=1) + "\n"
+            json.dumps({"scale": options.scale, "rows": rows_measured}, indent=1) + "\n"
         )
-    return int(any(row["over"] for row in found))
+    return int(any(row["over"] for row in rows_measured))
 
 
 if __name__ == "__main__":

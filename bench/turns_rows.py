@@ -117,13 +117,13 @@ class Heavy:
 
 def topics(stage: Stage, count: int) -> dict[str, int]:
     """The wide topics whose partitions are `count` together, each with its number of partitions."""
-    left, found = stage.of(count), {}
+    left, topics_made = stage.of(count), {}
     for number in range(stage.of(PARTITIONS) // stage.of(WIDTH)):
         taken = min(left, stage.of(WIDTH))
         if taken:
-            found[f"wide-{number}"] = taken
+            topics_made[f"wide-{number}"] = taken
         left -= taken
-    return found
+    return topics_made
 
 
 def names(stage: Stage) -> list[str]:

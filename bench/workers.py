@@ -72,8 +72,8 @@ def sample(row: Workload, port: int, workers: int) -> float:
         NewTopic(topic, num_partitions=row.partitions, replica_assignment=[[home + 1]] * row.partitions)
         for topic, home in homes.items()
     ]
-    for made in admin.create_topics(topics).values():
-        made.result(60)
+    for creation in admin.create_topics(topics).values():
+        creation.result(60)
     for topic, home in homes.items():
         await_served(port + home, topic, row.partitions)
     try:
@@ -100,7 +100,7 @@ def main() -> None:
     options.add_argument("--port", type=int, default=29092)
     chosen = options.parse_args()
     load.build("load.c")  # once, and not by each of the generators that run at the same time
-    found: dict[tuple[str, int], list[float]] = {}
+    rates: dict[tuple[str, int], list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="bench-workers-") as directory, ExitStack() as stack:
         ports = {
             workers: stack.enter_context(
@@ -112,9 +112,9 @@ def main() -> None:
             for row in ROWS:
                 for workers in (1, 2) if turn % 2 else (2, 1):
                     value = sample(row, ports[workers], workers)
-                    found.setdefault((row.name, workers), []).append(value)
+                    rates.setdefault((row.name, workers), []).append(value)
     for row in ROWS:
-        one, two = found[row.name, 1], found[row.name, 2]
+        one, two = rates[row.name, 1], rates[row.name, 2]
         ratio = statistics.median(after / before for before, after in zip(one, two, strict=True))
         print(
             f"2 x {row.name}: one worker {statistics.median(one):,.0f} {row.unit}, two {statistics.median(two):,.0f}, "

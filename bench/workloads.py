@@ -156,26 +156,26 @@ def measure(
     cpu = broker.cpu_seconds() if broker else 0.0
     match workload.kind:
         case "produce" | "requests":
-            found = load.run(port, common | {"max_bytes": pace.max_bytes}, produce=produce)
+            report = load.run(port, common | {"max_bytes": pace.max_bytes}, produce=produce)
         case "consume":
-            found = load.run(port, common | {"end": end}, fetch=fetch)
+            report = load.run(port, common | {"end": end}, fetch=fetch)
         case "latency":
-            found = load.run(port, common | rated, produce=produce)
+            report = load.run(port, common | rated, produce=produce)
         case "end-to-end":
-            found = load.run(port, common | rated, produce=produce, fetch=fetch)
+            report = load.run(port, common | rated, produce=produce, fetch=fetch)
         case _:
-            found = _librdkafka(workload, port, topic, pace, end)
+            report = _librdkafka(workload, port, topic, pace, end)
     if broker:
-        found["broker_cpu_seconds"] = round(broker.cpu_seconds() - cpu, 3)
-    return {"value": _value(workload, found), **found}
+        report["broker_cpu_seconds"] = round(broker.cpu_seconds() - cpu, 3)
+    return {"value": _value(workload, report), **report}
 
 
-def _value(workload: Workload, found: dict[str, Any]) -> float:
+def _value(workload: Workload, report: dict[str, Any]) -> float:
     if workload.is_latency:
-        return float(found["p99_us"]) / 1000
+        return float(report["p99_us"]) / 1000
     if workload.kind == "requests":
-        return float(found["requests"]) / float(found["seconds"])
-    return float(found["bytes"]) / float(found["seconds"]) / 1e6
+        return float(report["requests"]) / float(report["seconds"])
+    return float(report["bytes"]) / float(report["seconds"]) / 1e6
 
 
 def _preload(workload: Workload, port: int, produce: list[bytes], batch_bytes: int) -> int:

@@ -257,7 +257,7 @@ class Lesson:
         consumer = Consumer(
             {"bootstrap.servers": self.cluster.bootstrap, "group.id": "judge", "log_level": 0}
         )
-        found: dict[tuple[int, int], str] = {}
+        records: dict[tuple[int, int], str] = {}
         try:
             for index in range(self.scene.brokers):
                 _, end = consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=60)
@@ -267,10 +267,10 @@ class Lesson:
                     for message in consumer.consume(1_000, 0.5):
                         offset = message.offset()
                         if message.error() is None and offset is not None:
-                            found[index, offset] = (message.value() or b"").decode()
+                            records[index, offset] = (message.value() or b"").decode()
                             at = offset + 1
                 if at < end:
                     self.faults.append(f"{topic}-{index} can be read up to {at} of {end} only")
         finally:
             consumer.close()
-        return found
+        return records

@@ -175,10 +175,10 @@ class Cluster:
     def is_well(self) -> bool:
         """Every replica of the lesson's topics is in sync, and every broker leads its share."""
         topics = self.metadata().topics
-        found = [partition for name in (SAFE, FAST) for partition in topics[name].partitions.values()]
-        return bool(found) and all(
+        partitions = [partition for name in (SAFE, FAST) for partition in topics[name].partitions.values()]
+        return bool(partitions) and all(
             len(partition.isrs) == self.scene.brokers and partition.leader == partition.replicas[0]
-            for partition in found
+            for partition in partitions
         )
 
     def elect(self) -> None:

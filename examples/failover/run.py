@@ -201,8 +201,8 @@ def teach(lesson: Lesson) -> None:
 def in_sync(line: str) -> set[str]:
     """The in-sync set in a line of `kafka-topics --describe`; empty when its leader is not in it."""
     fields = dict(part.split(": ", 1) for part in line.strip().split("\t") if ": " in part)
-    found = set(fields["Isr"].split(","))
-    return found if fields["Leader"] in found else set()
+    brokers = set(fields["Isr"].split(","))
+    return brokers if fields["Leader"] in brokers else set()
 
 
 def main() -> None:

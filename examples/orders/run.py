@@ -96,8 +96,8 @@ def wait_for_totals(url: str) -> None:
     give_up = time.monotonic() + WAIT_SECONDS
     total = 0
     while time.monotonic() < give_up:
-        found = barnabas("pipelines", "get", "orders/totals", "--all", "--json", "-u", url, fails=True)
-        total = sum(row["orders"] for row in json.loads(found)["rows"]) if found else 0
+        totals = barnabas("pipelines", "get", "orders/totals", "--all", "--json", "-u", url, fails=True)
+        total = sum(row["orders"] for row in json.loads(totals)["rows"]) if totals else 0
         if total and total % len(orders()) == 0:
             return
         time.sleep(0.5)

@@ -92,13 +92,13 @@ def records(topic: str, address: str, count: int, limit_s: float = 600) -> str:
     while True:
         whole = ("-o", "beginning", "-e", "-f", "%s\\n")
         try:
-            found = barnabas("consume", topic, "-b", address, *whole)
+            lines = barnabas("consume", topic, "-b", address, *whole)
         except Failed:
-            found = ""
-        if len(found.splitlines()) >= count:
-            return found
+            lines = ""
+        if len(lines.splitlines()) >= count:
+            return lines
         if time.monotonic() > deadline:
-            raise Failed(f"{topic} has {len(found.splitlines())} records after {limit_s:g} s, not {count}")
+            raise Failed(f"{topic} has {len(lines.splitlines())} records after {limit_s:g} s, not {count}")
         time.sleep(1)
 
 
@@ -118,8 +118,8 @@ def show(options: argparse.Namespace, address: str, connect: str, sql: str) -> N
     barnabas("sql", "-f", str(HERE / "trucks.sql"), "--url", sql)
     send(options.mqtt)
     print(records("truck_position", address, len(POSITIONS)), end="", flush=True)
-    found = records("dangerous_driving_and_driver_s", address, 2)
-    print("\n".join(sorted(found.splitlines())), flush=True)
+    lines = records("dangerous_driving_and_driver_s", address, 2)
+    print("\n".join(sorted(lines.splitlines())), flush=True)
 
 
 def main() -> int:

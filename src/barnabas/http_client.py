@@ -103,7 +103,7 @@ class Service:
                 decode_content=False,
             )
             try:
-                found = b"" if bytes_max == 0 else response.read(bytes_max)
+                body_read = b"" if bytes_max == 0 else response.read(bytes_max)
             finally:
                 if bytes_max is None:
                     response.release_conn()
@@ -111,7 +111,7 @@ class Service:
                     response.close()  # there may be more
         except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError) as error:
             raise _no_answer(error) from error
-        return Answer(response.status, found, response.headers.get("content-type", ""))
+        return Answer(response.status, body_read, response.headers.get("content-type", ""))
 
     def close(self) -> None:
         """Close the connections. The next request opens another."""

@@ -96,19 +96,19 @@ class Confluent:
              "fetch.queue.backoff.ms": 5}
         )  # fmt: skip
         consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
-        found: list[Message] = []
+        messages: list[Message] = []
         deadline = time.monotonic() + timeout_s
-        while len(found) < count and time.monotonic() < deadline:
+        while len(messages) < count and time.monotonic() < deadline:
             for row in consumer.consume(10_000, 0.2):
                 assert row.error() is None, row.error()
-                found.append(
+                messages.append(
                     Message(
                         row.partition(), row.key(), row.value(), tuple(row.headers() or ()), row.offset(),
                         row.timestamp()[1],
                     )
                 )  # fmt: skip
         consumer.close()
-        return found
+        return messages
 
     def read_to_end(self, bootstrap: str, topic: str, partitions: int = 1) -> list[Message]:
         """Everything that the partitions hold now."""
@@ -119,7 +119,7 @@ class Confluent:
              "enable.partition.eof": True}
         )  # fmt: skip
         consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
-        found: list[Message] = []
+        messages: list[Message] = []
         ended: set[int] = set()
         deadline = time.monotonic() + 120
         while len(ended) < partitions:
@@ -131,14 +131,14 @@ class Confluent:
                 assert row.error().code() == KafkaError._PARTITION_EOF, row.error()
                 ended.add(row.partition())
             else:
-                found.append(
+                messages.append(
                     Message(
                         row.partition(), row.key(), row.value(), tuple(row.headers() or ()), row.offset(),
                         row.timestamp()[1],
                     )
                 )  # fmt: skip
         consumer.close()
-        return found
+        return messages
 
 
 class KafkaPython:
@@ -180,16 +180,16 @@ class KafkaPython:
         assigned = [TopicPartition(topic, index) for index in range(partitions)]
         consumer.assign(assigned)
         consumer.seek_to_beginning(*assigned)
-        found: list[Message] = []
+        messages: list[Message] = []
         deadline = time.monotonic() + timeout_s
-        while len(found) < count and time.monotonic() < deadline:
+        while len(messages) < count and time.monotonic() < deadline:
             for rows in consumer.poll(timeout_ms=500, max_records=20_000).values():
-                found += [
+                messages += [
                     Message(row.partition, row.key, row.value, tuple(row.headers), row.offset, row.timestamp)
                     for row in rows
                 ]
         consumer.close()
-        return found
+        return messages
 
 
 class AioKafka:
@@ -248,18 +248,18 @@ class AioKafka:
             assigned = [TopicPartition(topic, index) for index in range(partitions)]
             consumer.assign(assigned)
             await consumer.seek_to_beginning(*assigned)
-            found: list[Message] = []
+            messages: list[Message] = []
             deadline = time.monotonic() + timeout_s
-            while len(found) < count and time.monotonic() < deadline:
+            while len(messages) < count and time.monotonic() < deadline:
                 rows_by_partition = await consumer.getmany(timeout_ms=500, max_records=20_000)
                 for rows in rows_by_partition.values():
-                    found += [
+                    messages += [
                         Message(
                             row.partition, row.key, row.value, tuple(row.headers), row.offset, row.timestamp
                         )
                         for row in rows
                     ]
-            return found
+            return messages
         finally:
             await consumer.stop()
 

@@ -37,10 +37,10 @@ def fingerprint(folder: Path, *patterns: str) -> str:
 
 def need(tool: str) -> str:
     """Path of a program; skips the test when the machine has none."""
-    found = shutil.which(tool)
-    if found is None:
+    path = shutil.which(tool)
+    if path is None:
         pytest.skip(f"no `{tool}` on the PATH")
-    return found
+    return path
 
 
 @contextmanager
@@ -261,9 +261,9 @@ def run(command: list[str], bootstrap: str, *words: str) -> dict[str, Any]:
     )
     lines = done.stdout.strip().splitlines()
     try:
-        found: dict[str, Any] = json.loads(lines[-1])
+        report: dict[str, Any] = json.loads(lines[-1])
     except (IndexError, json.JSONDecodeError):
         pytest.fail(f"{' '.join(words)}: ended with {done.returncode}: {(done.stdout + done.stderr)[-2000:]}")
-    assert found.get("ok") is True, f"{' '.join(words)}: {found.get('error')}\n{done.stderr[-3000:]}"
+    assert report.get("ok") is True, f"{' '.join(words)}: {report.get('error')}\n{done.stderr[-3000:]}"
     assert done.returncode == 0
-    return found
+    return report

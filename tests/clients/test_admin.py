@@ -33,8 +33,8 @@ def filled_topic(bootstrap: str, **config: str) -> str:
 def offsets(bootstrap: str, topic: str, spec: OffsetSpec) -> int:
     partition = TopicPartition(topic, 0)
     client = admin(bootstrap)
-    found: int = client.list_offsets({partition: spec})[partition].result(20).offset
-    return found
+    offset: int = client.list_offsets({partition: spec})[partition].result(20).offset
+    return offset
 
 
 @pytest.fixture

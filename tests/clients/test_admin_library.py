@@ -90,14 +90,14 @@ def consumer_in(bootstrap: str, group: str, topic: str, **options: str) -> Consu
 
 def test_topics_are_created_described_and_deleted(admin: Admin, bootstrap: str) -> None:
     name = fresh("made")
-    made = admin.topics.create([NewTopic(name, partitions=2, configs={"retention.ms": "60000"})])
-    assert made[name].partitions == 2
-    assert made[name].configs is not None
-    assert made[name].configs["retention.ms"] == "60000"
+    created = admin.topics.create([NewTopic(name, partitions=2, configs={"retention.ms": "60000"})])
+    assert created[name].partitions == 2
+    assert created[name].configs is not None
+    assert created[name].configs["retention.ms"] == "60000"
     theirs = their_admin(bootstrap).list_topics(timeout=30).topics[name]
     assert sorted(theirs.partitions) == [0, 1]
     described = admin.topics.describe([name])[name]
-    assert described.id == made[name].id
+    assert described.id == created[name].id
     assert [part.number for part in described.partitions] == [0, 1]
     assert all(part.leader >= 0 and part.leader in part.in_sync for part in described.partitions)
     assert admin.topics.list()[name] == described
@@ -169,25 +169,25 @@ def test_options_are_changed_and_told_with_their_source(admin: Admin, topic: str
     theirs = witness.describe_configs([their_resource])[their_resource].result(30)
     assert theirs["retention.ms"].value == "61000"
     assert theirs["cleanup.policy"].value == "compact,delete"
-    found = admin.configs.describe(
+    options = admin.configs.describe(
         [resource], names=["retention.ms", "segment.ms"], synonyms=True, documentation=True
     )[resource]
-    assert set(found) == {"retention.ms", "segment.ms"}
-    changed = found["retention.ms"]
+    assert set(options) == {"retention.ms", "segment.ms"}
+    changed = options["retention.ms"]
     assert changed.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
     assert not changed.is_default
     assert changed.synonyms[0].value == "61000"
     assert changed.documentation
-    assert found["segment.ms"].is_default
+    assert options["segment.ms"].is_default
 
 
 def test_options_are_replaced(admin: Admin, topic: str) -> None:
     resource = ConfigResource(ConfigKind.TOPIC, topic)
     admin.configs.alter({resource: set_to({"retention.ms": "61000"})}).require()
     admin.configs.replace({resource: {"segment.ms": "70000"}}).require()
-    found = admin.configs.describe([resource])[resource]
-    assert found["retention.ms"].is_default
-    assert found["segment.ms"].value == "70000"
+    options = admin.configs.describe([resource])[resource]
+    assert options["retention.ms"].is_default
+    assert options["segment.ms"].value == "70000"
 
 
 def test_a_bad_option_names_its_resource(admin: Admin, topic: str) -> None:
@@ -221,9 +221,9 @@ def test_offsets_by_place_and_time(admin: Admin, topic: str, bootstrap: str) -> 
     assert admin.records.bounds([first, empty]).require()[first].count == 3
     assert admin.records.offsets({first: LATEST})[first].offset == 3
     assert admin.records.offsets({first: EARLIEST})[first].offset == 0
-    found = admin.records.offsets({first: 1_700_000_000_001, empty: 1_700_000_000_001})
-    assert (found[first].offset, found[first].timestamp_ms) == (1, 1_700_000_005_000)
-    assert found[empty].offset is None
+    offsets = admin.records.offsets({first: 1_700_000_000_001, empty: 1_700_000_000_001})
+    assert (offsets[first].offset, offsets[first].timestamp_ms) == (1, 1_700_000_005_000)
+    assert offsets[empty].offset is None
     assert admin.records.offsets({first: MAX_TIMESTAMP})[first].offset == 1
 
 
@@ -256,8 +256,8 @@ def test_a_group_with_a_member(admin: Admin, topic: str, bootstrap: str, protoco
     try:
         listed = {row.name: row for rows in admin.groups.list().require().values() for row in rows}
         assert listed[group].type.lower() == protocol
-        found = admin.groups.describe([group, "not-there"])
-        described = found[group]
+        groups = admin.groups.describe([group, "not-there"])
+        described = groups[group]
         assert described.type == protocol
         assert described.state == "Stable"
         (member,) = described.members
@@ -266,7 +266,7 @@ def test_a_group_with_a_member(admin: Admin, topic: str, bootstrap: str, protoco
         assert member.subscribed == (topic,)
         assert (member.epoch is None) == (protocol == "classic")
         assert described.coordinator.id in {broker.id for broker in admin.cluster.describe().brokers}
-        missing = found.failed["not-there"]
+        missing = groups.failed["not-there"]
         assert isinstance(missing, ResourceError)
         assert missing.code == ErrorCode.GROUP_ID_NOT_FOUND
         refused = admin.groups.delete([group]).failed[group]
@@ -286,10 +286,10 @@ def test_offsets_of_groups_are_set_read_and_deleted(admin: Admin, topic: str) ->
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     done = admin.groups.alter_offsets(group, {first: 4, second: CommittedOffset(Offset(7), metadata="note")})
     assert list(done.done) == [first, second]
-    found = admin.groups.offsets([group, other])
-    assert found[group][first].offset == 4
-    assert found[group][second].metadata == "note"
-    assert found[other] == {}
+    offsets = admin.groups.offsets([group, other])
+    assert offsets[group][first].offset == 4
+    assert offsets[group][second].metadata == "note"
+    assert offsets[other] == {}
     assert list(admin.groups.offsets({group: [second, (topic, 2)]})[group]) == [second]
     assert admin.groups.delete_offsets(group, [first]).done == {first: None}
     assert list(admin.groups.offsets([group])[group]) == [second]
@@ -407,12 +407,12 @@ def test_a_transaction_is_listed_described_and_fenced(admin: Admin, topic: str, 
     producer.begin_transaction()
     producer.produce(topic, b"x", partition=1)
     assert producer.flush(30) == 0
-    found = admin.transactions.describe([name, "not-there"])
-    open_one = found[name]
+    transactions = admin.transactions.describe([name, "not-there"])
+    open_one = transactions[name]
     assert open_one.state == "Ongoing"
     assert open_one.partitions == (TopicPartition(topic, 1),)
     assert open_one.start_ms is not None
-    missing = found.failed["not-there"]
+    missing = transactions.failed["not-there"]
     assert isinstance(missing, ResourceError)
     assert missing.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     listed = admin.transactions.list(producer_ids=[open_one.producer_id]).require()
@@ -435,12 +435,12 @@ def test_a_transaction_is_listed_described_and_fenced(admin: Admin, topic: str, 
 
 def test_the_cluster_is_described(admin: Admin, bootstrap: str) -> None:
     theirs = their_admin(bootstrap).list_topics(timeout=30)
-    found = admin.cluster.describe(rights=True)
-    assert found.id == theirs.cluster_id
-    assert {broker.id: (broker.host, broker.port) for broker in found.brokers} == {
+    cluster = admin.cluster.describe(rights=True)
+    assert cluster.id == theirs.cluster_id
+    assert {broker.id: (broker.host, broker.port) for broker in cluster.brokers} == {
         broker.id: (broker.host, broker.port) for broker in theirs.brokers.values()
     }
-    assert found.rights
+    assert cluster.rights
     assert admin.cluster.features().features
     (served,) = admin.cluster.api_versions().require().values()
     assert 3 in {row.key for row in served}

@@ -76,9 +76,9 @@ def test_what_an_old_broker_can_do(old: OldBroker) -> None:
 
 
 def topics_and_records(admin: Admin, name: str) -> None:
-    made = admin.topics.create([NewTopic(name, configs={"retention.ms": "60000"}), NewTopic("no name")])
-    assert list(made.done) == [name]
-    assert made[name].id is None
+    created = admin.topics.create([NewTopic(name, configs={"retention.ms": "60000"}), NewTopic("no name")])
+    assert list(created.done) == [name]
+    assert created[name].id is None
     assert name in admin.topics.list(rights=True)
     assert admin.topics.describe([name], rights=True)[name].rights is None
     key = TopicPartition(name, 0)
@@ -89,13 +89,13 @@ def topics_and_records(admin: Admin, name: str) -> None:
 
 
 def options(admin: Admin, resource: ConfigResource) -> None:
-    found = admin.configs.describe([resource], synonyms=True, documentation=True)[resource]
-    assert found["retention.ms"].source is ConfigSource.DYNAMIC_TOPIC_CONFIG
-    assert found["segment.ms"].source is ConfigSource.DEFAULT_CONFIG
+    configs = admin.configs.describe([resource], synonyms=True, documentation=True)[resource]
+    assert configs["retention.ms"].source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+    assert configs["segment.ms"].source is ConfigSource.DEFAULT_CONFIG
     # Changes become a replacement of all options: what is not named stays.
     admin.configs.alter({resource: set_to({"segment.ms": "70000"})}).require()
-    found = admin.configs.describe([resource])[resource]
-    assert (found["retention.ms"].value, found["segment.ms"].value) == ("60000", "70000")
+    configs = admin.configs.describe([resource])[resource]
+    assert (configs["retention.ms"].value, configs["segment.ms"].value) == ("60000", "70000")
     admin.configs.alter({resource: back_to_default(["retention.ms"])}).require()
     assert admin.configs.describe([resource])[resource]["retention.ms"].is_default
     append = [ConfigChange("cleanup.policy", ChangeKind.APPEND, "compact")]

@@ -38,8 +38,8 @@ def other(bootstrap: str) -> Iterator[Any]:
 def test_no_election_is_needed(bootstrap: str, topic: str, other: Any) -> None:
     asked = [TopicPartition(topic, 0), TopicPartition(topic, 9)]
     elected = admin(bootstrap)
-    found = elected.elect_leaders(ElectionType.PREFERRED, asked).result(30)
-    names = {place.partition: error.name() for place, error in found.items()}
+    elections = elected.elect_leaders(ElectionType.PREFERRED, asked).result(30)
+    names = {place.partition: error.name() for place, error in elections.items()}
     assert names == {0: "ELECTION_NOT_NEEDED", 9: "UNKNOWN_TOPIC_OR_PART"}
     unclean = other.elect_leaders(1, {topic: [0, 1]}, raise_errors=False)
     (row,) = unclean.replica_election_results
@@ -84,8 +84,8 @@ def test_everything_is_allowed_and_nobody_can_say_otherwise(bootstrap: str, topi
 
 
 def test_what_has_options_is_listed(topic: str, other: Any) -> None:
-    found = str(other.list_config_resources())
-    assert topic in found
+    listed = str(other.list_config_resources())
+    assert topic in listed
     assert topic not in str(other.list_config_resources(["BROKER"]))
 
 

@@ -83,10 +83,10 @@ def mails() -> Iterator[tuple[int, list[Message]]]:
 
 def until(condition: Callable[[], Any]) -> Any:
     give_up = time.monotonic() + WAIT_S
-    while not (found := condition()):
+    while not (outcome := condition()):
         assert time.monotonic() < give_up
         time.sleep(0.1)
-    return found
+    return outcome
 
 
 def test_a_lag_is_told_to_all_and_then_resolved(
@@ -128,11 +128,8 @@ rules:
         assert monitor.stdout is not None
         url = monitor.stdout.readline().decode().split()[2]
         first = until(lambda: hook.got)[0]
-        assert (first["status"], first["groupLabels"]["cause"], len(first["alerts"])) == (
-            "firing",
-            "behind",
-            1,
-        )
+        assert (first["status"], first["groupLabels"]["cause"]) == ("firing", "behind")
+        assert len(first["alerts"]) == 1
         assert first["alerts"][0]["labels"]["subject"] == f"group {topic}"
         assert "has not read 40 records" in first["commonAnnotations"]["summary"]
         assert hook.tokens[0] == "Bearer secret"
@@ -181,7 +178,7 @@ rules:
     assert "this is a test" in hook.got[0]["commonAnnotations"]["summary"]
     cli("alerts", "test", str(rules), "--notify", "hook")
     rules.write_text("notify: {}\nrules:\n  - {name: a, kind: lagg}\n  - {name: b, kind: lag, abov: 1}\n")
-    said = cli("alerts", "check", str(rules), code=1).stderr.decode()
-    assert "line 3: rule a: kind is 'lagg'; allowed: lag," in said
-    assert "line 4: rule b has no 'abov'; did you mean 'above'?" in said
+    complaint = cli("alerts", "check", str(rules), code=1).stderr.decode()
+    assert "line 3: rule a: kind is 'lagg'; allowed: lag," in complaint
+    assert "line 4: rule b has no 'abov'; did you mean 'above'?" in complaint
     assert "line 3" in cli("monitor", "--rules", str(rules), code=2).stderr.decode()

@@ -30,9 +30,9 @@ from tests.support.raw import Raw
 
 @pytest.fixture
 def raw(broker: BrokerProcess) -> Iterator[Raw]:
-    made = Raw(broker)
-    yield made
-    made.sock.close()
+    connection = Raw(broker)
+    yield connection
+    connection.sock.close()
 
 
 @pytest.fixture(autouse=True)

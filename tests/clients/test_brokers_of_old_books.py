@@ -46,14 +46,14 @@ def test_three_brokers_with_ports(
             command = [sys.executable, "-m", "barnabas", "kafka", "server-start", str(file)]
             with (tmp_path / f"{number}.log").open("w") as log:
                 brokers.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True))
-            said = brokers[-1].stdout
-            assert said is not None
-            assert said.readline().startswith("ready")
+            ready_line = brokers[-1].stdout
+            assert ready_line is not None
+            assert ready_line.readline().startswith("ready")
         admin = AdminClient({"bootstrap.servers": f"localhost:{first + 2}"})
         admin.create_topics([NewTopic("t", 1, 3)])["t"].result(60)
-        found = until(lambda: admin.list_topics("t", timeout=10), "an answer")
-        assert sorted(found.topics["t"].partitions[0].isrs) == [0, 1, 2]
-        assert sorted(node.port for node in found.brokers.values()) == [first, first + 1, first + 2]
+        metadata = until(lambda: admin.list_topics("t", timeout=10), "an answer")
+        assert sorted(metadata.topics["t"].partitions[0].isrs) == [0, 1, 2]
+        assert sorted(node.port for node in metadata.brokers.values()) == [first, first + 1, first + 2]
         assert not any(ALONE in log.read_text() for log in tmp_path.glob("*.log"))
     finally:
         for broker in brokers:

@@ -182,8 +182,8 @@ def test_files_that_live_for_a_moment_are_not_missed(cli: Cli, tmp_path: Path) -
 
 
 def opened(descriptors: Path) -> list[str]:
-    found = []
+    paths = []
     for one in descriptors.iterdir():
         with contextlib.suppress(OSError):
-            found.append(os.readlink(one))
-    return found
+            paths.append(os.readlink(one))
+    return paths

@@ -109,10 +109,10 @@ def test_a_signal_is_heard_while_the_queue_is_full_and_the_broker_away(
             out.write(b"more\n" * 10_000)
         time.sleep(2)  # the queue fills; a signal before that would be heard anyway
         agent.terminate()
-        _, told = agent.communicate(timeout=120)
+        _, printed = agent.communicate(timeout=120)
         assert agent.returncode == 3
-        assert b"not acknowledged; the next run sends them again" in told
-        assert b"shipped" not in told
+        assert b"not acknowledged; the next run sends them again" in printed
+        assert b"shipped" not in printed
     finally:
         agent.kill()
     broker.start()
@@ -178,8 +178,8 @@ def test_a_state_that_cannot_be_written_is_said_and_waited_for(cli: Cli, tmp_pat
         in_the_way.rmdir()
         eventually(lambda: records(cli, topic) == [b"one", b"two", b"new"], "the new file's line")
         agent.terminate()
-        _, told = agent.communicate(timeout=120)
-        assert (agent.returncode, b"Traceback" in told) == (0, False)
+        _, printed = agent.communicate(timeout=120)
+        assert (agent.returncode, b"Traceback" in printed) == (0, False)
     finally:
         agent.kill()
 

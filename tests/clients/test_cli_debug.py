@@ -32,31 +32,33 @@ def test_a_bundle_of_a_running_broker(own_broker: OwnBroker, tmp_path: Path) -> 
     cli("topic", "create", "orders", "-c", "retention.ms=1000000")
     cli("produce", "orders", stdin=b"a record that is nobody's business\n")
     file = tmp_path / "fault.zip"
-    told = cli.json("debug", "bundle", str(file), "-X", "sasl.password=never-to-be-seen")
-    assert told["file"] == str(file)
+    report = cli.json("debug", "bundle", str(file), "-X", "sasl.password=never-to-be-seen")
+    assert report["file"] == str(file)
     assert file.stat().st_mode & 0o077 == 0, "nobody else may read it"
-    with zipfile.ZipFile(file) as made:
-        held = {name: made.read(name) for name in made.namelist()}
-    everything = b"".join(held.values())
+    with zipfile.ZipFile(file) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    everything = b"".join(contents.values())
     assert b"never-to-be-seen" not in everything
     assert b"nobody's business" not in everything
-    assert json.loads(held["cluster/topic-options.json"])["orders"]["retention.ms"]["value"] == "1000000"
-    assert "orders" in json.loads(held["cluster/metadata.json"])["topics"]
-    options = json.loads(held["cluster/broker-options.json"])["1"]
+    assert json.loads(contents["cluster/topic-options.json"])["orders"]["retention.ms"]["value"] == "1000000"
+    assert "orders" in json.loads(contents["cluster/metadata.json"])["topics"]
+    options = json.loads(contents["cluster/broker-options.json"])["1"]
     assert options["log.dirs"]["value"] == str(broker.data_dir)
-    assert json.loads(held["versions.json"])["packages"]["confluent-kafka"]
-    assert json.loads(held["cluster/clients.json"])["clients"]
-    stacks = held[f"process/{broker.pid}/stacks.txt"].decode()
+    assert json.loads(contents["versions.json"])["packages"]["confluent-kafka"]
+    assert json.loads(contents["cluster/clients.json"])["clients"]
+    stacks = contents[f"process/{broker.pid}/stacks.txt"].decode()
     assert "watchdog.py" in stacks
     assert "Housekeeping._every (housekeeping.py:" in stacks
     assert any(
-        b"registered path=/brokers/ids/1" in data for name, data in held.items() if name.startswith("log/")
+        b"registered path=/brokers/ids/1" in data
+        for name, data in contents.items()
+        if name.startswith("log/")
     )
     assert any(
-        b"orders-0/00000000000000000000.log" in data for name, data in held.items() if "files.txt" in name
+        b"orders-0/00000000000000000000.log" in data for name, data in contents.items() if "files.txt" in name
     )
-    assert set(told["holds"]) < set(held)
-    assert all(name in held["CONTENTS.txt"].decode() for name in told["holds"])
+    assert set(report["holds"]) < set(contents)
+    assert all(name in contents["CONTENTS.txt"].decode() for name in report["holds"])
 
 
 def test_a_bundle_without_a_broker_says_what_is_missing(own_broker: OwnBroker, tmp_path: Path) -> None:
@@ -65,13 +67,13 @@ def test_a_bundle_without_a_broker_says_what_is_missing(own_broker: OwnBroker, t
     broker.kill()
     file = tmp_path / "fault.zip"
     options = ("--data", str(broker.data_dir), "--log-file", str(broker.log_path))
-    told = Cli(broker.bootstrap).json("debug", "bundle", str(file), *options)
+    report = Cli(broker.bootstrap).json("debug", "bundle", str(file), *options)
     assert any(
-        text.startswith("cluster: no broker answers") or "cluster: " in text for text in told["missing"]
+        text.startswith("cluster: no broker answers") or "cluster: " in text for text in report["missing"]
     )
-    with zipfile.ZipFile(file) as made:
-        names = made.namelist()
-        listed = b"".join(made.read(name) for name in names if name.endswith("files.txt"))
+    with zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+        listed = b"".join(archive.read(name) for name in names if name.endswith("files.txt"))
     assert b"orders-0/" in listed
     assert any(name.startswith("log/") and name.endswith(broker.log_path.name) for name in names)
 

@@ -66,8 +66,8 @@ def test_a_producer_delivers_what_it_has_read(cli: Cli, tool: str, number: signa
     fed(process).flush()
     eventually(lambda: is_read(process), "the lines are read")
     process.send_signal(number)
-    _, told = process.communicate(timeout=120)
-    assert (process.returncode, b"Traceback" in told) == (0, False)
+    _, printed = process.communicate(timeout=120)
+    assert (process.returncode, b"Traceback" in printed) == (0, False)
     assert cli.out("consume", topic, "-e") == b"one\ntwo\n"
 
 
@@ -99,11 +99,11 @@ def test_a_full_device_commits_nothing_and_leaves_no_member(cli: Cli, tool: str)
         else:
             options = ("--topic", topic, "--group", group, "--from-beginning")
             process = kafka(cli, "console-consumer", *options, stdout=full, stderr=subprocess.PIPE)
-        _, told = process.communicate(timeout=120)
+        _, printed = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert b"No space left on device" in told
-    assert b"Traceback" not in told
-    assert b"Exception ignored" not in told
+    assert b"No space left on device" in printed
+    assert b"Traceback" not in printed
+    assert b"Exception ignored" not in printed
     (shown,) = cli.json("group", "describe", group)
     assert (shown["members"], [row["committed"] for row in shown["offsets"]]) == ([], [])
 
@@ -147,8 +147,8 @@ def test_a_limit_that_is_lowered_while_producing(cli: Cli) -> None:
     eventually(lambda: cli.out("consume", topic, "-e") == b"first\n", "the first record")
     cli("config", "set", "topic", topic, "max.message.bytes=20000")
     lines = b"".join(b"%080d\n" % i for i in range(5000))
-    _, told = process.communicate(lines, timeout=120)
-    assert process.returncode == 0, told
+    _, printed = process.communicate(lines, timeout=120)
+    assert process.returncode == 0, printed
     assert sorted(cli.out("consume", topic, "-e").splitlines()) == [*lines.splitlines(), b"first"]
 
 
@@ -197,12 +197,12 @@ def test_an_offset_past_the_end_is_said(cli: Cli) -> None:
 def test_a_topic_that_produce_makes_is_said_and_one_that_stays_away_fails_at_once(
     own_broker: Callable[..., Any],
 ) -> None:
-    made = Cli(own_broker().bootstrap)
+    fresh_cli = Cli(own_broker().bootstrap)
     assert (
         b"the topic fresh was not there; the broker has made it"
-        in made("produce", "fresh", stdin=b"x\n").stderr
+        in fresh_cli("produce", "fresh", stdin=b"x\n").stderr
     )
-    assert b"was not there" not in made("produce", "fresh", stdin=b"x\n").stderr
+    assert b"was not there" not in fresh_cli("produce", "fresh", stdin=b"x\n").stderr
     closed = Cli(own_broker(auto__create__topics__enable="false").bootstrap)
     assert (
         b"`barnabas topic create nosuch` creates it"
@@ -229,9 +229,9 @@ def test_a_following_consume_says_when_the_broker_is_away_and_back(own_broker: C
     cli("produce", "t", stdin=b"two\n")
     assert process.stdout.readline() == b"two\n"
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, printed = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert told.startswith(b"2 records")
+    assert printed.startswith(b"2 records")
 
 
 def test_a_dump_as_json(cli: Cli, request: pytest.FixtureRequest) -> None:
@@ -251,9 +251,9 @@ def test_a_dump_as_json(cli: Cli, request: pytest.FixtureRequest) -> None:
 def test_the_broker_names_a_wrong_protocol(own_broker: Callable[..., Any]) -> None:
     broker = own_broker()
     host, port = broker.bootstrap.rsplit(":", 1)
-    for said in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00"):
+    for greeting in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00"):
         with socket.create_connection((host, int(port)), 10) as connected:
-            connected.sendall(said)
+            connected.sendall(greeting)
             assert connected.recv(1) == b""
     eventually(lambda: "this is a TLS handshake" in broker.log_path.read_text(), "the log names TLS")
     assert "this is an HTTP request" in broker.log_path.read_text()
@@ -292,12 +292,12 @@ def test_a_producer_whose_broker_is_away_says_so_and_what_a_signal_does(
         b"waiting for the acknowledgement of 1 record; another Ctrl-C"
     )
     process.send_signal(signal.SIGTERM)
-    _, told = process.communicate(timeout=60)
+    _, printed = process.communicate(timeout=60)
     assert process.returncode == 3
-    assert b"1 record not delivered: interrupted" in told
+    assert b"1 record not delivered: interrupted" in printed
 
 
 def test_a_producer_says_that_too_few_replicas_are_in_sync(cli: Cli) -> None:
     topic = cli.topic(min_insync_replicas="2")
-    told = cli("produce", topic, "-X", "message.timeout.ms=1500", stdin=b"one\n", code=3).stderr
-    assert b"has 1 in-sync replica, and min.insync.replicas is 2" in told
+    printed = cli("produce", topic, "-X", "message.timeout.ms=1500", stdin=b"one\n", code=3).stderr
+    assert b"has 1 in-sync replica, and min.insync.replicas is 2" in printed

@@ -29,10 +29,10 @@ def test_search_in_a_topic(cli: Cli, tmp_path: Path) -> None:
         .endswith(f"ERROR [{tmp_path}/a.log] 2026-01-01 ERROR timeout of user=u7")
     )
     assert b"1 line in " in done.stderr
-    found = cli.out(
+    printed = cli.out(
         "logs", "search", "level = 'ERROR' AND message LIKE '%timeout%'", "-t", topic, "--json", "-n", "3"
     )
-    assert len(found.splitlines()) == 3
+    assert len(printed.splitlines()) == 3
     counts = cli.json("logs", "search", "timeout", "-t", topic, "--histogram")
     assert sum(count["lines"] for count in counts) == 20
     assert cli.json("logs", "patterns", "-t", topic)[0] | {"first": "", "last": "", "example": ""} == {
@@ -65,12 +65,12 @@ def test_what_is_in_the_table_is_not_found_again_in_the_topic(cli: Cli, tmp_path
     )
     deltalake.write_deltalake(str(folder), table, mode="append", partition_by=["day", "hour"])
     cli("logs", "index", str(folder))
-    found = (
+    lines = (
         cli.out("logs", "search", "timeout", "-t", topic, "--table", str(folder), "-n", "0")
         .decode()
         .splitlines()
     )
-    assert [line.rpartition("user=")[2] for line in found] == [f"u{i}" for i in range(19, -1, -1)]
+    assert [line.rpartition("user=")[2] for line in lines] == [f"u{i}" for i in range(19, -1, -1)]
     error = cli("logs", "search", "x", "--table", str(tmp_path), code=1).stderr
     assert b"is no Delta table" in error
 

@@ -146,9 +146,9 @@ def test_silence_is_no_verdict_but_said(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(probe, "PATIENCE_SECONDS", 0.05)
     monkeypatch.setattr(probe, "OTHER_SECONDS", 0.05)
     with serving(lambda connected: connected.recv(1000)) as port:
-        told = ask(port)
-    assert told is not None
-    assert "has said nothing yet" in told
+        complaint = ask(port)
+    assert complaint is not None
+    assert "has said nothing yet" in complaint
 
 
 def test_a_busy_broker_is_not_talked_about(monkeypatch: pytest.MonkeyPatch) -> None:

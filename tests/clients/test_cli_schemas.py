@@ -35,8 +35,8 @@ PERSON = (
 
 @pytest.fixture(scope="module")
 def registry(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryProcess]:
-    with own_registry(bootstrap, tmp_path_factory.mktemp("registry"), "cli") as made:
-        yield made
+    with own_registry(bootstrap, tmp_path_factory.mktemp("registry"), "cli") as registry_process:
+        yield registry_process
 
 
 @pytest.fixture
@@ -50,12 +50,12 @@ def of(topic: str, part: str = MessageField.VALUE) -> SerializationContext:
 
 def point() -> Any:
     """The class of a message in Protobuf."""
-    held = descriptor_pb2.FileDescriptorProto(name="point.proto", syntax="proto3", package="cli")
-    made = held.message_type.add(name="Point")
+    file_descriptor = descriptor_pb2.FileDescriptorProto(name="point.proto", syntax="proto3", package="cli")
+    message_type = file_descriptor.message_type.add(name="Point")
     for number, name in enumerate("xy", 1):
-        made.field.add(name=name, number=number, type=5, label=1)
+        message_type.field.add(name=name, number=number, type=5, label=1)
     pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(held.SerializeToString())
+    pool.AddSerializedFile(file_descriptor.SerializeToString())
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("cli.Point"))
 
 
@@ -74,15 +74,15 @@ def test_what_it_writes_is_read_by_others(
         "produce", topic, "-k", "|", "-Z", "-s", f"value=avro@{tmp_path}/order.avsc",
         "-s", f"key=jsonschema@{tmp_path}/key.json", "-r", registry.url, stdin=lines,
     )  # fmt: skip
-    found = consumed(bootstrap, topic)
+    records = consumed(bootstrap, topic)
     read = AvroDeserializer(schemas)
-    assert [read(row.value, of(topic)) for row in found] == [
+    assert [read(row.value, of(topic)) for row in records] == [
         {"id": "a", "note": "n"},
         {"id": "b", "note": None},
         None,
     ]
     key = JSONDeserializer(PERSON)
-    assert [key(row.key, of(topic, MessageField.KEY)) for row in found] == [
+    assert [key(row.key, of(topic, MessageField.KEY)) for row in records] == [
         {"age": 1},
         {"age": 2},
         {"age": 3},
@@ -98,7 +98,7 @@ def test_what_it_writes_is_read_by_others(
         schemas.register_schema(f"{copy}-{part}", schemas.get_latest_version(f"{topic}-{part}").schema)
     cli("produce", copy, "-J", *options, stdin=cli.out("consume", topic, "-e", "-J", *options))
     assert [(row.key, row.value) for row in consumed(bootstrap, copy)] == [
-        (row.key, row.value) for row in found
+        (row.key, row.value) for row in records
     ]
 
 
@@ -119,8 +119,11 @@ def test_what_others_write_is_read(
     options = ("-s", "key=protobuf", "-s", "value=avro", "-r", registry.url)
     done = cli("consume", topic, "-e", "-k", " ", *options, code=1)
     assert done.stdout.decode() == '{"x":5,"y":6} {"id":"ä","note":{"string":"n"}}\n'
-    told = f"barnabas consume: {topic} [0] offset 1: key: the bytes do not begin with the id of a schema: 0x706c61696e\n"
-    assert done.stderr.decode() == told
+    complaint = (
+        f"barnabas consume: {topic} [0] offset 1: key: "
+        "the bytes do not begin with the id of a schema: 0x706c61696e\n"
+    )
+    assert done.stderr.decode() == complaint
     # What its own serializer wrote as Protobuf is what ours writes of the same JSON.
     cli(
         "produce",
@@ -133,10 +136,10 @@ def test_what_others_write_is_read(
         registry.url,
         stdin=b'{"x":5,"y":6} x\n',
     )
-    found = consumed(bootstrap, topic)
-    assert found[2].key == found[0].key
+    records = consumed(bootstrap, topic)
+    assert records[2].key == records[0].key
     reader = ProtobufDeserializer(kind, {"use.deprecated.format": False}, schemas)
-    assert reader(found[2].key, of(topic, MessageField.KEY)) == message
+    assert reader(records[2].key, of(topic, MessageField.KEY)) == message
 
 
 def test_schemas_that_headers_name(
@@ -163,18 +166,20 @@ def test_errors_are_one_line(cli: Cli, registry: RegistryProcess, schemas: Schem
     topic = cli.topic()
     schemas.register_schema(f"{topic}-value", Schema(json.dumps(ORDER), "AVRO"))
 
-    def said(*arguments: str, stdin: bytes = b"", code: int = 1) -> str:
+    def complaint(*arguments: str, stdin: bytes = b"", code: int = 1) -> str:
         text = cli("produce", topic, *arguments, "-q", stdin=stdin, code=code).stderr.decode()
         assert text.count("\n") == 1
         return text
 
     at = ("-r", registry.url)
-    assert "line 2: value: /id: 5 is not of type string" in said(
+    assert "line 2: value: /id: 5 is not of type string" in complaint(
         "-s", "value=avro", *at, stdin=b'{"id":"a"}\n{"id":5}\n'
     )
-    assert f"Subject '{topic}-key' not found" in said("-s", "avro", *at)
-    assert f"the newest version of {topic}-value is of type AVRO, not JSON" in said(
+    assert f"Subject '{topic}-key' not found" in complaint("-s", "avro", *at)
+    assert f"the newest version of {topic}-value is of type AVRO, not JSON" in complaint(
         "-s", "value=jsonschema", *at
     )
-    assert "no registry answers at http://127.0.0.1:1" in said("-s", "value=avro", "-r", "http://127.0.0.1:1")
-    assert "-s 'value=xml' is not avro, jsonschema or protobuf" in said("-s", "value=xml", code=2)
+    assert "no registry answers at http://127.0.0.1:1" in complaint(
+        "-s", "value=avro", "-r", "http://127.0.0.1:1"
+    )
+    assert "-s 'value=xml' is not avro, jsonschema or protobuf" in complaint("-s", "value=xml", code=2)

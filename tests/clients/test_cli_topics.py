@@ -154,9 +154,9 @@ def test_config(cli: Cli) -> None:
 
 def test_perf(cli: Cli) -> None:
     name = cli.topic()
-    made = cli.json("perf", "produce", name, "-n", "3000", "-s", "50")
-    assert (made["records"], made["failed"], made["bytes"]) == (3000, 0, 150_000)
-    assert made["latency_ms"]["p50"] > 0
+    report = cli.json("perf", "produce", name, "-n", "3000", "-s", "50")
+    assert (report["records"], report["failed"], report["bytes"]) == (3000, 0, 150_000)
+    assert report["latency_ms"]["p50"] > 0
     assert cli.json("perf", "consume", name, "-n", "3000")["records"] == 3000
     assert cli.json("perf", "e2e", name, "-n", "10")["latency_ms"]["max"] > 0
 

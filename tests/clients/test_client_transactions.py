@@ -49,17 +49,17 @@ def committed(broker, topic: str) -> list[bytes]:
         {"bootstrap.servers": broker.bootstrap, "group.id": topic, "enable.partition.eof": True}
     )
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(2)])
-    found, ends = [], 0
+    values, ends = [], 0
     while ends < 2:
         message = consumer.poll(60)
         assert message is not None
         if message.error() is None:
-            found.append(message.value())
+            values.append(message.value())
         else:
             assert message.error().code() == KafkaError._PARTITION_EOF
             ends += 1
     consumer.close()
-    return sorted(found)
+    return sorted(values)
 
 
 def test_committed_and_aborted(broker, client, topic) -> None:

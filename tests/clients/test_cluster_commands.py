@@ -101,12 +101,12 @@ def test_each_broker_tells_the_same_addresses(cluster: subprocess.Popen[str], po
     """A client takes another name of a broker for a broker that moved: it reconnects, and sends again what was under way."""
     from kafka import KafkaAdminClient
 
-    told = []
+    addresses = []
     for number in range(3):
         client = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port + number}")
-        told.append(sorted((row["host"], row["port"]) for row in client.describe_cluster()["brokers"]))
+        addresses.append(sorted((row["host"], row["port"]) for row in client.describe_cluster()["brokers"]))
         client.close()
-    assert told == [[("localhost", port), ("localhost", port + 1), ("localhost", port + 2)]] * 3
+    assert addresses == [[("localhost", port), ("localhost", port + 1), ("localhost", port + 2)]] * 3
 
 
 def test_a_second_start_and_wrong_numbers_are_refused(
@@ -159,10 +159,10 @@ def free_low_ports(count: int) -> int:
     """The first of so many free ports in a row, which outgoing connections do not take meanwhile, being so low."""
     for at in range(400):
         first = 20_000 + (os.getpid() + at) % 400 * count
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as sockets:
             try:
                 for port in range(first, first + count):
-                    held.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                    sockets.enter_context(socket.socket()).bind(("127.0.0.1", port))
             except OSError:
                 continue
             return first
@@ -196,8 +196,8 @@ def test_an_ensemble_that_loses_one(tmp_path: Path) -> None:
 
     port = free_low_ports(25)  # the servers' own ports are 11 and 21 above those of clients
     command = [sys.executable, "-m", "barnabas", "zookeeper", "start", "--data", str(tmp_path)]
-    said = tmp_path / "stderr"
-    with said.open("wb") as stderr:
+    stderr_file = tmp_path / "stderr"
+    with stderr_file.open("wb") as stderr:
         process = subprocess.Popen(
             [*command, "--servers", "3", "--port", str(port)],
             stdout=subprocess.PIPE,
@@ -214,9 +214,9 @@ def test_an_ensemble_that_loses_one(tmp_path: Path) -> None:
         (line,) = [line for line in listed.splitlines() if str(tmp_path / "zookeeper-1" / "zoo.cfg") in line]
         os.kill(int(line.split()[0]), signal.SIGKILL)
         until(lambda: not serves(port) and serves(port + 1) and serves(port + 2), "the two others serve")
-        until(lambda: "zookeeper 1 has ended" in said.read_text(), "what has ended is named")
+        until(lambda: "zookeeper 1 has ended" in stderr_file.read_text(), "what has ended is named")
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(PATIENCE_S)
     assert process.returncode == 0
-    assert "zookeeper 3 stopped" in said.read_text()
+    assert "zookeeper 3 stopped" in stderr_file.read_text()

@@ -35,8 +35,8 @@ def test_only_the_newest_record_of_each_key_remains(own_broker: Callable[..., Br
     send((b"last", b"1"), (b"last", b"2"))  # in the active segment, which is never compacted
     deadline = time.monotonic() + 120
     while True:
-        found = client.read_to_end(broker.bootstrap, "inventory")
-        kept = [(item.key, item.value) for item in found]
+        read_back = client.read_to_end(broker.bootstrap, "inventory")
+        kept = [(item.key, item.value) for item in read_back]
         if len(kept) <= 5 or time.monotonic() > deadline:
             break
     assert kept == [
@@ -46,7 +46,7 @@ def test_only_the_newest_record_of_each_key_remains(own_broker: Callable[..., Br
         (b"last", b"1"),
         (b"last", b"2"),
     ]
-    offsets = [item.offset for item in found]
+    offsets = [item.offset for item in read_back]
     assert offsets == [1, 3, 4, 5, 6]
     before = kept
     broker.kill()

@@ -125,9 +125,9 @@ def test_nothing_is_overwritten_unless_that_is_asked_for(tmp_path: Path) -> None
     changed = tmp_path / "server.properties"
     changed.write_text("broker.id=5\n")
     (tmp_path / "zookeeper.properties").unlink()
-    said = cli("config", "samples", str(tmp_path), code=1).stderr.decode()
-    assert f"{changed}, " in said
-    assert "--force" in said
+    complaint = cli("config", "samples", str(tmp_path), code=1).stderr.decode()
+    assert f"{changed}, " in complaint
+    assert "--force" in complaint
     assert changed.read_text() == "broker.id=5\n"
     assert not (tmp_path / "zookeeper.properties").exists()
     cli("config", "samples", str(tmp_path), "--force")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,13 +15,11 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-import requests
 from barnabas.client.options import ClientOptions
 from barnabas.connect import DataError, RetriableError
 from barnabas.connect import schemas as connect_schemas
 from barnabas.connect.converters.finding import make_converter
 from barnabas.connect.errors import OptionError
-from barnabas.connect.worker.main import make_server
 from barnabas.connect.worker.settings import WorkerOptions
 from barnabas.connect.worker.validating import overrides_refused, validate
 from barnabas.http.server import HttpOptions, HttpServer, ServerThread
@@ -32,55 +27,7 @@ from barnabas.registry.main import make_server as registry_server
 from barnabas.registry.service import RegistryOptions
 from barnabas.registry.store import StoreOptions
 from tests.support.cluster import until
-
-
-def worker_options(bootstrap: str, group: str, **more: str) -> WorkerOptions:
-    given = {
-        "group.id": group,
-        **{f"{part}.storage.topic": f"{group}-{part}" for part in ("config", "offset", "status")},
-        "offset.storage.partitions": "2",
-        "status.storage.partitions": "1",
-        "offset.flush.interval.ms": "200",
-        "scheduled.rebalance.max.delay.ms": "0",
-        **more,
-    }
-    return WorkerOptions.of({"bootstrap.servers": bootstrap}, given)
-
-
-class Worker:
-    """A worker in a thread."""
-
-    def __init__(self, options: WorkerOptions) -> None:
-        self._server: HttpServer = make_server(options, HttpOptions("127.0.0.1:0"))
-        self._thread = ServerThread([self._server])
-        self._thread.start()
-        self.url = self._server.url
-
-    def stop(self) -> None:
-        self._thread.stop()
-
-    def call(self, method: str, path: str, body: Any = None) -> requests.Response:
-        return requests.request(method, self.url + path, json=body, timeout=60)
-
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        answer = self.call(method, path, body)
-        assert answer.status_code < 300, answer.text
-        return answer.json() if answer.content else None
-
-    def create(self, name: str, **config: str) -> None:
-        config = {key.replace("_", "."): value for key, value in config.items()}
-        self.ask("POST", "/connectors", {"name": name, "config": config})
-
-    def until(self, name: str, state: str, tasks: int = 1) -> dict[str, Any]:
-        def look() -> dict[str, Any] | None:
-            answer = self.call("GET", f"/connectors/{name}/status")
-            if answer.status_code != 200:
-                return None
-            found: dict[str, Any] = answer.json()
-            states = [task["state"] for task in found["tasks"]]
-            return found if states == [state] * tasks else None
-
-        return until(look, f"{tasks} tasks of {name} are {state}")
+from tests.support.connect_worker import Worker, records, values, worker_options
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +37,9 @@ def group() -> str:
 
 @pytest.fixture(scope="module")
 def worker(bootstrap: str, group: str) -> Iterator[Worker]:
-    made = Worker(worker_options(bootstrap, group))
-    yield made
-    made.stop()
+    started = Worker(worker_options(bootstrap, group))
+    yield started
+    started.stop()
 
 
 @pytest.fixture
@@ -102,28 +49,6 @@ def name() -> str:
 
 def admin(bootstrap: str) -> Any:
     return AdminClient({"bootstrap.servers": bootstrap})
-
-
-def records(bootstrap: str, topic: str, count: int, isolation: str = "read_committed") -> list[Any]:
-    """The first records of a topic with one partition."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test", "isolation.level": isolation})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[Any] = []
-    try:
-        until(
-            lambda: (
-                found.extend(m for m in consumer.consume(1000, 0.2) if not m.error()) or len(found) >= count
-            ),
-            f"{count} records of {topic}",
-        )
-        found.extend(m for m in consumer.consume(1000, 0.3) if not m.error())
-    finally:
-        consumer.close()
-    return found
-
-
-def values(bootstrap: str, topic: str, count: int) -> list[bytes]:
-    return [message.value() for message in records(bootstrap, topic, count)]
 
 
 def test_lines_of_a_file_become_records_and_lines_again(
@@ -149,8 +74,8 @@ def test_lines_of_a_file_become_records_and_lines_again(
         file.write("three\n")
     until(lambda: sink.read_text() == "one\ntwo\nthree\n", "the new line has been copied")
     assert values(bootstrap, name, 3) == [b'"one"', b'"two"', b'"three"']
-    found = worker.ask("GET", f"/connectors/{name}/offsets")
-    assert found == {"offsets": [{"partition": {"filename": str(source)}, "offset": {"position": 14}}]}
+    offsets = worker.ask("GET", f"/connectors/{name}/offsets")
+    assert offsets == {"offsets": [{"partition": {"filename": str(source)}, "offset": {"position": 14}}]}
     assert worker.ask("GET", f"/connectors/{name}/topics") == {name: {"topics": [name]}}
     wanted = {
         "offsets": [{"partition": {"kafka_partition": 0, "kafka_topic": name}, "offset": {"kafka_offset": 6}}]
@@ -161,11 +86,11 @@ def test_lines_of_a_file_become_records_and_lines_again(
         ),
         "the sink has committed",
     )
-    for made in (name, f"{name}-sink"):
-        assert worker.call("DELETE", f"/connectors/{made}").status_code == 204
-        assert worker.call("GET", f"/connectors/{made}").json() == {
+    for connector in (name, f"{name}-sink"):
+        assert worker.call("DELETE", f"/connectors/{connector}").status_code == 204
+        assert worker.call("GET", f"/connectors/{connector}").json() == {
             "error_code": 404,
-            "message": f"Connector {made} not found",
+            "message": f"Connector {connector} not found",
         }
 
 
@@ -214,8 +139,8 @@ def test_offsets_are_set_while_a_connector_is_stopped(
     until(lambda: worker.ask("GET", f"/connectors/{name}/tasks") == [], "no tasks")
     wrong = {"offsets": [{"partition": partition, "offset": {"position": -4}}]}
     assert worker.call("PATCH", f"/connectors/{name}/offsets", wrong).status_code == 400
-    made = worker.ask("PATCH", f"/connectors/{name}/offsets", body)
-    assert made == {"message": "The offsets for this connector have been altered successfully"}
+    answer = worker.ask("PATCH", f"/connectors/{name}/offsets", body)
+    assert answer == {"message": "The offsets for this connector have been altered successfully"}
     assert worker.ask("GET", f"/connectors/{name}/offsets") == body
     assert worker.call("PUT", f"/connectors/{name}/resume").status_code == 202
     assert values(bootstrap, name, 3) == [b'"one"', b'"two"', b'"two"']
@@ -227,8 +152,8 @@ def test_a_task_that_fails_is_started_again(
     place = tmp_path / "in"
     place.mkdir()  # a folder cannot be read as a file
     worker.create(name, connector_class="FileStreamSource", file=str(place), topic=name)
-    found = worker.until(name, "FAILED")
-    trace = found["tasks"][0]["trace"]
+    status = worker.until(name, "FAILED")
+    trace = status["tasks"][0]["trace"]
     assert trace.startswith("org.apache.kafka.connect.errors.ConnectException: ")
     assert "cannot be read" in trace
     assert "it is started again in" in trace
@@ -258,14 +183,14 @@ def test_wrong_configurations_are_refused_in_kafkas_form(worker: Worker, name: s
         "You can also find the above list of errors at the endpoint "
         "`/connector-plugins/{connectorType}/config/validate`"
     )
-    found = worker.ask(
+    report = worker.ask(
         "PUT",
         "/connector-plugins/FileStreamSource/config/validate",
         {"connector.class": "FileStreamSource", "name": name, "tasks.max": "0", "topic": "t"},
     )
-    assert found["error_count"] == 1
-    assert found["groups"][:3] == ["Common", "Transforms", "Predicates"]
-    row = next(row for row in found["configs"] if row["value"]["name"] == "tasks.max")
+    assert report["error_count"] == 1
+    assert report["groups"][:3] == ["Common", "Transforms", "Predicates"]
+    row = next(row for row in report["configs"] if row["value"]["name"] == "tasks.max")
     assert row["value"]["errors"] == ["Invalid value 0 for configuration tasks.max: Value must be at least 1"]
     assert row["definition"]["default_value"] == "1"
     assert worker.call("PUT", f"/connectors/{name}/config", {"name": "other"}).status_code == 400
@@ -288,14 +213,14 @@ def test_the_policy_of_the_worker_says_what_connectors_override() -> None:
         ("Principal", ["producer.override.linger.ms"]),
         ("Allowlist", ["producer.override.sasl.jaas.config"]),
     ):
-        given = {
+        options_given = {
             "connector.client.config.override.policy": policy,
             "connector.client.config.override.allowlist": "linger.ms, acks",
         }
-        options = WorkerOptions.of({"bootstrap.servers": "localhost:1"}, given)
+        options = WorkerOptions.of({"bootstrap.servers": "localhost:1"}, options_given)
         assert sorted(overrides_refused(options, config)) == refused
-        found = validate(options, config)
-        wrong = {row["value"]["name"] for row in found["configs"] if row["value"]["errors"]}
+        report = validate(options, config)
+        wrong = {row["value"]["name"] for row in report["configs"] if row["value"]["errors"]}
         assert wrong == {*refused, "offsets.storage.topic"}
     with pytest.raises(OptionError, match="must be one of: All, None, Principal, Allowlist"):
         WorkerOptions.of(
@@ -341,8 +266,8 @@ def test_the_rest_of_the_api_answers(worker: Worker) -> None:
     root = worker.ask("GET", "/")
     assert root.keys() == {"version", "commit", "kafka_cluster_id"}
     assert worker.ask("GET", "/health")["status"] == "healthy"
-    found = worker.ask("GET", "/connector-plugins?connectorsOnly=false")
-    classes = {(row["class"], row["type"]) for row in found}
+    plugins = worker.ask("GET", "/connector-plugins?connectorsOnly=false")
+    classes = {(row["class"], row["type"]) for row in plugins}
     assert ("org.apache.kafka.connect.file.FileStreamSinkConnector", "sink") in classes
     assert ("org.apache.kafka.connect.json.JsonConverter", "converter") in classes
     assert ("org.apache.kafka.connect.transforms.Cast$Key", "transformation") in classes
@@ -369,8 +294,8 @@ def test_workers_of_a_group_share_tasks_and_take_over(bootstrap: str, name: str,
             lambda: sorted(map(owners(first).count, set(owners(second)))) == [2, 2],
             "two tasks on each worker",
         )
-        found = second.ask("GET", f"/connectors/{name}/status")
-        other = next(t for t in found["tasks"] if t["worker_id"] == first.url.rpartition("/")[2])
+        status = second.ask("GET", f"/connectors/{name}/status")
+        other = next(t for t in status["tasks"] if t["worker_id"] == first.url.rpartition("/")[2])
         began = f"task {other['id']} runs"
 
         def begins() -> int:
@@ -426,12 +351,12 @@ def test_transforms_dead_letters_and_avro(bootstrap: str, name: str, tmp_path: P
             topic_creation_default_retention_ms="777000",
             **{option.replace(".", "_"): text for option, text in avro.items()},
         )
-        found = records(bootstrap, name, 2)
+        copies = records(bootstrap, name, 2)
         client = SchemaRegistryClient({"url": registry.url})
         read = AvroDeserializer(client)
         context = SerializationContext(name, MessageField.VALUE)
-        assert [read(message.value(), context) for message in found] == [{"n": 1}, {"n": 3}]
-        assert [message.key() for message in found] == [b'{"n":1}', b'{"n":3}']
+        assert [read(message.value(), context) for message in copies] == [{"n": 1}, {"n": 3}]
+        assert [message.key() for message in copies] == [b'{"n":1}', b'{"n":3}']
         letter = records(bootstrap, f"{name}-dead", 1)[0]
         headers = dict(letter.headers())
         assert letter.value() == b'"x"'
@@ -488,102 +413,6 @@ def _other_formats(url: str) -> None:
         away.encoder("t")(schema, value, [])
 
 
-@pytest.mark.soak
-def test_no_record_is_lost_or_doubled_when_the_worker_is_killed(
-    bootstrap: str, name: str, tmp_path: Path
-) -> None:
-    """kill -9 while lines are being read, again and again; each line is in the topic once."""
-    source, count = tmp_path / "in.txt", 60_000
-    source.write_text("".join(f"{number}\n" for number in range(count)))
-    properties = tmp_path / "worker.properties"
-    given = {
-        **worker_options(bootstrap, name).given,
-        "bootstrap.servers": bootstrap,
-        "listeners": "http://127.0.0.1:0",
-    }
-    properties.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
-    connector = tmp_path / "lines.properties"
-    connector.write_text(
-        f"name={name}\nconnector.class=FileStreamSource\nfile={source}\ntopic={name}\nbatch.size=500\n"
-        "value.converter=org.apache.kafka.connect.storage.StringConverter\n"
-    )
-    command = [
-        sys.executable,
-        "-c",
-        "import sys; from barnabas.kafka_tools.connect_worker import standalone; ",
-    ]
-    command[-1] += "sys.exit(standalone(sys.argv[1:]))"
-
-    def ends() -> int:
-        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends"})
-        try:
-            return int(consumer.get_watermark_offsets(TopicPartition(name, 0), 10)[1])
-        finally:
-            consumer.close()
-
-    producer = Producer({"bootstrap.servers": bootstrap})
-    producer.list_topics(name, 10)
-    for before in (1, 20_000, 40_000):
-        process = subprocess.Popen([*command, str(properties), str(connector)], stderr=subprocess.DEVNULL)
-        until(lambda before=before: ends() > before, "records are written")  # type: ignore[misc]
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    process = subprocess.Popen([*command, str(properties), str(connector)], stderr=subprocess.DEVNULL)
-    try:
-        found = values(bootstrap, name, count)
-    finally:
-        process.terminate()
-        process.wait()
-    assert found == [str(number).encode() for number in range(count)]
-
-
-@pytest.mark.soak
-def test_a_worker_takes_over_what_a_killed_one_ran_and_nothing_is_doubled(
-    bootstrap: str, name: str, tmp_path: Path
-) -> None:
-    source, count = tmp_path / "in.txt", 40_000
-    source.write_text("".join(f"{number}\n" for number in range(count)))
-    options = worker_options(bootstrap, name, **{"session.timeout.ms": "6000"})
-    properties = tmp_path / "worker.properties"
-    given = {**options.given, "bootstrap.servers": bootstrap, "listeners": "http://127.0.0.1:0"}
-    properties.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
-    command = [
-        sys.executable,
-        "-c",
-        "import sys; from barnabas.kafka_tools.connect_worker import distributed; ",
-    ]
-    command[-1] += "sys.exit(distributed(sys.argv[1:]))"
-    process = subprocess.Popen(
-        [*command, str(properties)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    assert process.stdout is not None
-    killed = process.stdout.readline().split()[2]
-    other: Worker | None = None
-    try:
-        config = {
-            "connector.class": "FileStreamSource",
-            "file": str(source),
-            "topic": name,
-            "batch.size": "200",
-            "value.converter": "org.apache.kafka.connect.storage.StringConverter",
-        }
-        made = requests.post(f"{killed}/connectors", json={"name": name, "config": config}, timeout=60)
-        assert made.status_code == 201, made.text
-        assert values(bootstrap, name, 1)
-        other = Worker(options)
-        process.send_signal(signal.SIGKILL)
-        found = values(bootstrap, name, count)
-        assert found == [str(number).encode() for number in range(count)]
-        mine = other.url.rpartition("/")[2]
-        assert [task["worker_id"] for task in other.until(name, "RUNNING")["tasks"]] == [mine]
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        if other is not None:
-            other.stop()
-
-
 def test_a_topic_that_is_made_again_is_read_from_its_beginning(
     worker: Worker, bootstrap: str, name: str, tmp_path: Path
 ) -> None:
@@ -601,8 +430,8 @@ def test_a_topic_that_is_made_again_is_read_from_its_beginning(
         return out.read_text().splitlines() if out.exists() else []
 
     def committed() -> list[int]:
-        found = worker.ask("GET", f"/connectors/{name}/offsets")["offsets"]
-        return [row["offset"]["kafka_offset"] for row in found]
+        offsets = worker.ask("GET", f"/connectors/{name}/offsets")["offsets"]
+        return [row["offset"]["kafka_offset"] for row in offsets]
 
     def make_again(prefix: str, count: int) -> None:
         client.delete_topics([name])[name].result(30)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.clients.foreign import fetch_or_skip, made
-from tests.clients.test_connect import Worker, worker_options
+from tests.support.connect_worker import Worker, worker_options
 
 PROGRAM = """
 import json, sys, time
@@ -79,10 +79,10 @@ def test_clients_of_others_drive_connectors(bootstrap: str, tmp_path: Path) -> N
     finally:
         worker.stop()
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    assert found["created"]["name"] == name
-    assert (found["state"], found["paused"]) == (["RUNNING"], ["PAUSED"])
-    assert (found["listed"], found["topics"]) == ([name], [name])
-    assert (found["restart"], found["errors"], found["updated"]) == ("RESTARTING", 2, "5")
-    assert found["other"][:2] == [True, "5"]
-    assert "404" in found["gone"]
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert report["created"]["name"] == name
+    assert (report["state"], report["paused"]) == (["RUNNING"], ["PAUSED"])
+    assert (report["listed"], report["topics"]) == ([name], [name])
+    assert (report["restart"], report["errors"], report["updated"]) == ("RESTARTING", 2, "5")
+    assert report["other"][:2] == [True, "5"]
+    assert "404" in report["gone"]

@@ -14,8 +14,8 @@ import pytest
 import requests
 from barnabas.connect.worker.settings import WorkerOptions
 from tests.clients.foreign import fingerprint, made, maven, need
-from tests.clients.test_connect import Worker, values, worker_options
 from tests.support.cluster import until
+from tests.support.connect_worker import Worker, values, worker_options
 from tests.support.process import free_port
 
 POM = Path(__file__).parent / "java" / "connect" / "pom.xml"
@@ -30,7 +30,7 @@ def kafkas_worker(options: WorkerOptions, bootstrap: str, folder: Path) -> Itera
         f"connect-{fingerprint(POM.parent, 'pom.xml')}", lambda place: maven(POM, place, "Kafka's Connect")
     )
     url = f"http://127.0.0.1:{free_port()}"
-    given = {
+    options_given = {
         **options.given,
         "bootstrap.servers": bootstrap,
         "listeners": url,
@@ -39,7 +39,7 @@ def kafkas_worker(options: WorkerOptions, bootstrap: str, folder: Path) -> Itera
         **{f"{part}.storage.replication.factor": "1" for part in ("config", "offset", "status")},
     }
     properties = folder / "worker.properties"
-    properties.write_text("".join(f"{name}={text}\n" for name, text in given.items()))
+    properties.write_text("".join(f"{name}={text}\n" for name, text in options_given.items()))
     main = "org.apache.kafka.connect.cli.ConnectDistributed"
     command = [java, "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", main, str(properties)]
     with (folder / "java.log").open("ab") as log:

@@ -128,13 +128,13 @@ def test_named_topics_come_first_and_those_that_an_expression_matches_next(
     prefix, named = fresh("mixed"), fresh("named")
     for name in (named, f"{prefix}-a", f"{prefix}-b"):
         create_topic(quick_broker.bootstrap, name, 2)
-    given: list[set[str]] = []
+    assignments: list[set[str]] = []
     taken: list[set[str]] = []
     reader = consumer(quick_broker.bootstrap, fresh("group"))
     try:
         reader.subscribe(
             [named, f"^{prefix}-.*"],
-            on_assign=lambda _, rows: given.append({row.topic for row in rows}),
+            on_assign=lambda _, rows: assignments.append({row.topic for row in rows}),
             on_revoke=lambda _, rows: taken.append({row.topic for row in rows}),
         )
 
@@ -143,7 +143,7 @@ def test_named_topics_come_first_and_those_that_an_expression_matches_next(
             return {row.topic for row in reader.assignment()} == names
 
         until(lambda: has({named, f"{prefix}-a", f"{prefix}-b"}), "topics that are named and that match")
-        assert given == [{named}, {f"{prefix}-a", f"{prefix}-b"}]
+        assert assignments == [{named}, {f"{prefix}-a", f"{prefix}-b"}]
         reader.subscribe([named], on_revoke=lambda _, rows: taken.append({row.topic for row in rows}))
         until(lambda: has({named}), "only the topic that is named")
         assert taken == [{f"{prefix}-a", f"{prefix}-b"}]
@@ -265,8 +265,10 @@ def test_an_old_static_member_keeps_its_partitions(
     create_topic(quick_broker.bootstrap, topic, PARTITIONS)
 
     def member(name: str) -> Member:
-        made: Member = start(NewMember, quick_broker.bootstrap, group, topic, **{"group.instance.id": name})
-        return made
+        started: Member = start(
+            NewMember, quick_broker.bootstrap, group, topic, **{"group.instance.id": name}
+        )
+        return started
 
     first, second = member("one"), member("two")
     until(lambda: shares_all([first, second]), "two static members share")

@@ -91,8 +91,8 @@ class Neighbour:
         assert self._got == self._sent
 
     def _open(self) -> set[Connection]:
-        connections = self._broker._running().services.listeners.connections
-        return self._broker._call(lambda: {c for c in connections if c.client_id == self.client_id})
+        connections = self._broker.inside.server.services.listeners.connections
+        return self._broker.inside.call(lambda: {c for c in connections if c.client_id == self.client_id})
 
     def is_undisturbed(self) -> bool:
         """It still works, by the connections that it had, and its library has seen no error."""
@@ -116,10 +116,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def neighbour(broker: Broker) -> Iterator[Neighbour]:
-    made = Neighbour(broker)
-    yield made
-    assert made.is_undisturbed()
-    made.close()
+    started = Neighbour(broker)
+    yield started
+    assert started.is_undisturbed()
+    started.close()
 
 
 class Victim(Raw):
@@ -136,12 +136,12 @@ class Victim(Raw):
     def connection(self) -> Connection:
         """The broker's side of it."""
         mine = "{}:{}".format(*self.sock.getsockname())
-        connections = self._broker._running().services.listeners.connections
-        return self._broker._call(lambda: next(c for c in connections if c.peer == mine))
+        connections = self._broker.inside.server.services.listeners.connections
+        return self._broker.inside.call(lambda: next(c for c in connections if c.peer == mine))
 
     @property
     def partition(self) -> Partition:
-        return self._broker._running().services.partitions.require(self.topic, 0)
+        return self._broker.inside.server.services.partitions.require(self.topic, 0)
 
     def produced(self, count: int = 1, size: int = 100) -> ProduceResponse:
         """The answer to one batch."""
@@ -175,9 +175,9 @@ class Victim(Raw):
 
 @pytest.fixture
 def victim(broker: Broker) -> Iterator[Victim]:
-    made = Victim(broker)
-    yield made
-    made.sock.close()
+    started = Victim(broker)
+    yield started
+    started.sock.close()
 
 
 @pytest.fixture
@@ -306,13 +306,13 @@ def test_the_end_of_a_turn(
     class Broken:
         wake = wake_waiters = boom
 
-    services = broker._running().services
+    services = broker.inside.server.services
     partition = victim.partition
-    broker._call(lambda: partition.waiters.__setitem__(Broken(), None))  # type: ignore[call-arg]
+    broker.inside.call(lambda: partition.waiters.__setitem__(Broken(), None))  # type: ignore[call-arg]
     assert victim.produced().responses[0].partition_responses[0].error_code == ErrorCode.NONE
     assert len(bugs()) == 1
-    broker._call(partition.waiters.clear)
-    broker._call(lambda: services.partitions._turn.to_wake(Broken()))
+    broker.inside.call(partition.waiters.clear)
+    broker.inside.call(lambda: services.partitions._turn.to_wake(Broken()))
     assert victim.produced().responses[0].partition_responses[0].error_code == ErrorCode.NONE
     assert len(bugs()) == 2
 
@@ -494,7 +494,7 @@ def test_accepting(
     broker: Broker, neighbour: Neighbour, victim: Victim, bugs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What goes wrong with one new peer closes that peer's socket; the next one is served."""
-    limits = broker._running().services.listeners.limits
+    limits = broker.inside.server.services.listeners.limits
     monkeypatch.setattr(limits, "refusal", boom)
     refused = Raw(broker)  # type: ignore[arg-type]
     assert refused.is_closed()
@@ -511,19 +511,19 @@ def test_what_follows_a_closed_connection(
 ) -> None:
     connection = victim.connection
     followed = threading.Event()
-    broker._call(lambda: connection.call_when_closed("broken", boom))
-    broker._call(lambda: connection.call_when_closed("next", followed.set))
+    broker.inside.call(lambda: connection.call_when_closed("broken", boom))
+    broker.inside.call(lambda: connection.call_when_closed("next", followed.set))
     victim.sock.close()
     assert followed.wait(TIMEOUT_S)
     assert len(bugs()) == 1
-    assert connection not in broker._running().services.listeners.connections
+    assert connection not in broker.inside.server.services.listeners.connections
 
 
 def test_a_periodic_job(
     broker: Broker, neighbour: Neighbour, bugs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Retention fails once and runs again."""
-    partitions = broker._running().services.partitions
+    partitions = broker.inside.server.services.partitions
     runs: list[bool] = []
 
     async def delete_old_segments() -> None:
@@ -541,7 +541,7 @@ def test_a_pass_of_the_cleaner(
 ) -> None:
     """The choice of a log fails once, and the next pass chooses again. (`tests/unit/storage/test_cleaner_crashes.py` has the
     bugs inside a pass, which cost one log a minute.)"""
-    cleaning = broker._running()._cleaning
+    cleaning = broker.inside.server._cleaning
     assert cleaning is not None
     plain = cleaning._cleaner.filthiest
     passes: list[int] = []
@@ -560,16 +560,16 @@ def test_a_pass_of_the_cleaner(
 def test_a_timer(neighbour: Neighbour, broker: Broker, bugs: Any) -> None:
     """One group's timer meets a bug; the session of another group's member still ends in time."""
     fired = threading.Event()
-    server = broker._running()
+    server = broker.inside.server
 
     def fire(key: object) -> None:
         if key == "broken":
             raise Boom
         fired.set()
 
-    timers = broker._call(lambda: KeyedTimers(server.services.loop, server.clock, fire))
-    broker._call(lambda: timers.set_after("broken", 1))
-    broker._call(lambda: timers.set_after("sound", 2))
+    timers = broker.inside.call(lambda: KeyedTimers(server.services.loop, server.clock, fire))
+    broker.inside.call(lambda: timers.set_after("broken", 1))
+    broker.inside.call(lambda: timers.set_after("sound", 2))
     assert fired.wait(TIMEOUT_S)
     assert len(bugs()) == 1
 
@@ -587,7 +587,7 @@ def test_a_disk_that_fails_a_flush(tmp_path: Path) -> None:
         def failing_flush(*_: Any) -> None:
             raise LogDirOffline(log.log_dir, OSError(errno.EIO, "Input/output error"))
 
-        broker._running().on_fatal = lambda: None
+        broker.inside.server.on_fatal = lambda: None
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(log), "flush", failing_flush)
             answer = victim.produced().responses[0].partition_responses[0]

@@ -81,10 +81,10 @@ def test_operators_learn_what_consumers_do_not_get(filled: BrokerProcess) -> Non
 
 def test_a_sound_broker_has_nothing_to_tell(filled: BrokerProcess) -> None:
     cli = Cli(filled.bootstrap)
-    found = cli.json("verify", "log")
-    assert found["damaged"] == []
-    assert found["partitions"] == 1
-    assert found["bytes"] > 1000
+    report = cli.json("verify", "log")
+    assert report["damaged"] == []
+    assert report["partitions"] == 1
+    assert report["bytes"] > 1000
     assert cli.json("status")["cluster"]["damaged"] == {}
 
 

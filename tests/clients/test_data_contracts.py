@@ -133,8 +133,8 @@ WHOLE = {
 
 @pytest.fixture(scope="module")
 def registry(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryProcess]:
-    with own_registry(bootstrap, tmp_path_factory.mktemp("registry"), "rules") as made:
-        yield made
+    with own_registry(bootstrap, tmp_path_factory.mktemp("registry"), "rules") as process:
+        yield process
 
 
 @pytest.fixture
@@ -147,14 +147,14 @@ def executors() -> RuleRegistry:
     from confluent_kafka.schema_registry.rules.cel.cel_executor import CelExecutor
     from confluent_kafka.schema_registry.rules.cel.cel_field_executor import CelFieldExecutor
 
-    made = RuleRegistry()
-    made.register_executor(CelExecutor())
-    made.register_executor(CelFieldExecutor())
-    return made
+    rule_registry = RuleRegistry()
+    rule_registry.register_executor(CelExecutor())
+    rule_registry.register_executor(CelFieldExecutor())
+    return rule_registry
 
 
 def rule_set(rows: list[dict[str, Any]]) -> RuleSet:
-    made = [
+    rules = [
         Rule(
             row.get("name", f"rule {number}"), "", RuleKind[row["kind"]], RuleMode[row["mode"]], row["type"],
             row.get("tags") or [], RuleParams(row.get("params") or {}), row["expr"], row.get("onSuccess"),
@@ -162,7 +162,7 @@ def rule_set(rows: list[dict[str, Any]]) -> RuleSet:
         )
         for number, row in enumerate(rows)
     ]  # fmt: skip
-    return RuleSet([], made)
+    return RuleSet([], rules)
 
 
 class Pair(NamedTuple):
@@ -208,11 +208,11 @@ def pair(
         write = JSONSerializer(text, schemas, conf=latest, rule_registry=executors)
         read = JSONDeserializer(None, schema_registry_client=schemas, rule_registry=executors)
     else:
-        made = message_class()
-        write = ProtobufSerializer(made, schemas, conf=latest, rule_registry=executors)
-        read = ProtobufDeserializer(made, {}, schemas, rule_registry=executors)
-    held = Registry(url).by_id(number)
-    codec = make_codec(held.kind, held.text, [], held.contract)
+        message_type = message_class()
+        write = ProtobufSerializer(message_type, schemas, conf=latest, rule_registry=executors)
+        read = ProtobufDeserializer(message_type, {}, schemas, rule_registry=executors)
+    registered = Registry(url).by_id(number)
+    codec = make_codec(registered.kind, registered.text, [], registered.contract)
     return Pair(write, read, codec, number), SerializationContext(topic, MessageField.VALUE)
 
 
@@ -252,22 +252,22 @@ def test_the_same_as_confluents_serializers(
     schemas: SchemaRegistryClient, registry: RegistryProcess, executors: RuleRegistry, kind: str, name: str
 ) -> None:
     rows = RULES.get(name) or [rule(TRANSFORM, "CEL", WHOLE[kind])]
-    made, context = pair(schemas, registry.url, executors, kind, rows)
-    plain = make_codec(kind, Registry(registry.url).by_id(made.schema_id).text, [])
+    both, context = pair(schemas, registry.url, executors, kind, rows)
+    plain = make_codec(kind, Registry(registry.url).by_id(both.schema_id).text, [])
     for order in ORDERS:
-        written, data = outcome(made.write, theirs(kind, order), context)
-        done, payload = outcome(made.codec.encode, ours(kind, order))
+        written, data = outcome(both.write, theirs(kind, order), context)
+        done, payload = outcome(both.codec.encode, ours(kind, order))
         assert (done, order) == (written, order)
         if written:
-            assert unframe(data)[0] == made.schema_id
+            assert unframe(data)[0] == both.schema_id
             assert plain.decode(payload) == plain.decode(unframe(data)[1])
         # What anybody may have written, without rules, is read alike.
         raw = plain.encode(ours(kind, order))
-        taken, value = outcome(made.read, frame(made.schema_id, raw), context)
-        read, found = outcome(made.codec.decode, raw)
+        taken, value = outcome(both.read, frame(both.schema_id, raw), context)
+        read, value_read = outcome(both.codec.decode, raw)
         assert (read, order) == (taken, order)
         if taken:
-            assert found == shown(plain, kind, value)
+            assert value_read == shown(plain, kind, value)
 
 
 def shown(plain: Codec, kind: str, value: Any) -> Any:
@@ -305,20 +305,21 @@ def tagged_class() -> Any:
 def test_tags_of_classes_that_confluents_serializer_registers(
     registry: RegistryProcess, executors: RuleRegistry
 ) -> None:
-    topic, made = f"t-{uuid.uuid4().hex[:8]}", tagged_class()
+    topic, person_class = f"t-{uuid.uuid4().hex[:8]}", tagged_class()
     context = SerializationContext(topic, MessageField.VALUE)
     client = SchemaRegistryClient({"url": registry.url})
-    person = made(name="Ann", town="Rome", cards=[{"number": ["1", "2"]}])
-    ProtobufSerializer(made, client)(person, context)
-    held = client.get_latest_version(f"{topic}-value").schema
-    assert '[(confluent.field_meta) = { tags : [ "PII" ] }]' in held.schema_str
+    person = person_class(name="Ann", town="Rome", cards=[{"number": ["1", "2"]}])
+    ProtobufSerializer(person_class, client)(person, context)
+    registered_schema = client.get_latest_version(f"{topic}-value").schema
+    assert '[(confluent.field_meta) = { tags : [ "PII" ] }]' in registered_schema.schema_str
     rules = rule_set([rule(TRANSFORM, "CEL_FIELD", "'***'", tags=["PII"])])
     number = client.register_schema(
-        f"{topic}-value", Schema(held.schema_str, "PROTOBUF", held.references, None, rules)
+        f"{topic}-value",
+        Schema(registered_schema.schema_str, "PROTOBUF", registered_schema.references, None, rules),
     )
     latest = {"auto.register.schemas": False, "use.latest.version": True}
     fresh = SchemaRegistryClient({"url": registry.url})
-    theirs = ProtobufSerializer(made, fresh, conf=latest, rule_registry=executors)(person, context)
+    theirs = ProtobufSerializer(person_class, fresh, conf=latest, rule_registry=executors)(person, context)
     schema = Registry(registry.url).by_id(number)
     codec = make_codec(schema.kind, schema.text, [], schema.contract)
     masked = {"name": "***", "town": "Rome", "cards": [{"number": ["***", "***"]}]}
@@ -333,9 +334,11 @@ def test_a_rule_that_cannot_be_read_is_not_registered(
     subject = f"s-{uuid.uuid4().hex[:8]}-value"
     bad = Schema(ORDER, "AVRO", [], None, rule_set(RULES["unreadable"]))
     assert call(registry.url, "PUT", f"/config/{subject}", {"validateRules": True})[0] == 200
-    with pytest.raises(SchemaRegistryError, match=r"rule 'rule 0': 'message. ==' is not valid CEL") as found:
+    with pytest.raises(
+        SchemaRegistryError, match=r"rule 'rule 0': 'message. ==' is not valid CEL"
+    ) as refused:
         schemas.register_schema(subject, bad)
-    assert found.value.error_code == 42210
+    assert refused.value.error_code == 42210
     schemas.register_schema(subject, Schema(ORDER, "AVRO", [], None, rule_set(RULES["mail"])))
     schemas.register_schema(f"{subject}-2", bad)
 
@@ -373,8 +376,8 @@ def test_the_command_line_sends_what_a_rule_refuses_to_its_topic(
     schemas.register_schema(f"{topic}-value", Schema(ORDER, "AVRO", [], None, rule_set(rows)))
     lines = b'{"id":"a","price":1}\n{"id":"b","price":-1}\n{"id":"c","price":2}\n'
     done = cli("produce", topic, "-q", "-s", "value=avro", "-r", registry.url, stdin=lines, code=1)
-    told = done.stderr.decode()
-    assert "line 2: value: rule 'rule 0' refuses the value: message.price > 0.0; sent to " + dead in told
+    printed = done.stderr.decode()
+    assert "line 2: value: rule 'rule 0' refuses the value: message.price > 0.0; sent to " + dead in printed
     assert [AvroDeserializer(schemas)(row.value)["price"] for row in consumed(bootstrap, topic)] == [1.0, 2.0]
     assert AvroDeserializer(schemas)(consumed(bootstrap, topic)[0].value)["id"] == "***"
     [letter] = consumed(bootstrap, dead)

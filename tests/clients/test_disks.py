@@ -91,13 +91,13 @@ def values(broker: BrokerProcess, topic: str, partition: int, count: int) -> lis
 
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "reader", "log_level": 0})
     consumer.assign([TopicPartition(topic, partition, 0)])
-    found: list[bytes] = []
+    values_read: list[bytes] = []
     for _ in range(60):
-        found += [row.value() for row in consumer.consume(1000, 0.5) if row.error() is None]
-        if len(found) >= count:
+        values_read += [row.value() for row in consumer.consume(1000, 0.5) if row.error() is None]
+        if len(values_read) >= count:
             break
     consumer.close()
-    return found
+    return values_read
 
 
 def lines_about(broker: BrokerProcess, dir_: Path) -> list[str]:
@@ -281,8 +281,8 @@ def test_a_batch_with_a_flipped_bit_is_never_served(
     lost: set[int] = set()
     for path in (segments[1], segments[-1]):
         data = bytearray(path.read_bytes())
-        found = [(at, header) for at, header in batches(memoryview(bytes(data)))]
-        position, header = found[len(found) // 2]
+        batches_read = [(at, header) for at, header in batches(memoryview(bytes(data)))]
+        position, header = batches_read[len(batches_read) // 2]
         data[position + header.size_bytes // 2] ^= 0x10
         path.write_bytes(data)
         lost |= set(range(header.base_offset, header.next_offset))
@@ -290,8 +290,8 @@ def test_a_batch_with_a_flipped_bit_is_never_served(
     wanted = [(b"%09d" % index).ljust(200, b".") for index in range(300) if index not in lost]
     for _ in range(2):
         assert values(broker, "flipped", 0, len(wanted)) == wanted
-    told = [line for line in broker.log().splitlines() if "damaged batch is not served" in line]
-    assert len(told) == 2
+    lines = [line for line in broker.log().splitlines() if "damaged batch is not served" in line]
+    assert len(lines) == 2
     in_batches(broker, "flipped", 1, 10)
     assert values(broker, "flipped", 0, len(wanted) + 10)[: len(wanted)] == wanted
     broker.restart()

@@ -41,9 +41,9 @@ GOOD = build_batch([Record(0, int(time.time() * 1000), b"k", b"v" * 100)])
 
 @pytest.fixture
 def raw(broker: BrokerProcess) -> Iterator[Raw]:
-    made = Raw(broker)
-    yield made
-    made.sock.close()
+    connection = Raw(broker)
+    yield connection
+    connection.sock.close()
 
 
 def new_topic(broker: BrokerProcess, partitions: int = 1, **config: str) -> str:
@@ -160,9 +160,9 @@ def test_a_time_in_records_that_cannot_be_read_is_an_error_of_their_partition(
     )
     answer = raw.ask(request, ListOffsetsResponse, 5)
     assert isinstance(answer, ListOffsetsResponse)
-    found = {part.partition_index: part for part in answer.topics[0].partitions}
-    assert found[0].error_code == ErrorCode.CORRUPT_MESSAGE
-    assert (found[1].error_code, found[1].offset) == (0, 0)
+    parts = {part.partition_index: part for part in answer.topics[0].partitions}
+    assert parts[0].error_code == ErrorCode.CORRUPT_MESSAGE
+    assert (parts[1].error_code, parts[1].offset) == (0, 0)
 
 
 def test_a_batch_larger_than_a_segment_is_refused(broker: BrokerProcess, raw: Raw) -> None:
@@ -198,8 +198,8 @@ def test_a_transactional_batch_outside_a_transaction_is_refused(broker: BrokerPr
     assert "the request names no transactional id" in (answer.error_message or "")
     # The last stable offset is not held back: who reads what is committed reads on.
     assert codes(produce(raw, topic, GOOD)) == [0]
-    found = Confluent().consume(broker.bootstrap, topic, 1, 1, timeout_s=20)
-    assert [message.key for message in found] == [b"k"]
+    messages = Confluent().consume(broker.bootstrap, topic, 1, 1, timeout_s=20)
+    assert [message.key for message in messages] == [b"k"]
 
 
 def test_messages_of_others_arrive_all_the_same(broker: BrokerProcess) -> None:

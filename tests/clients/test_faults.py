@@ -71,9 +71,9 @@ def test_acknowledged_records_survive_kill_nine_once(own_broker: Callable[..., B
     loader.join(30)
     assert producer.flush(60) == 0
     assert not failures, failures[:3]
-    found = Confluent().consume(broker.bootstrap, "killed", 2, sent)
+    messages = Confluent().consume(broker.bootstrap, "killed", 2, sent)
     for partition in (0, 1):
-        values = [int(item.value or b"-1") for item in found if item.partition == partition]
+        values = [int(item.value or b"-1") for item in messages if item.partition == partition]
         assert values == list(range(partition, sent, 2)), "lost, repeated or out of order"
 
 
@@ -114,5 +114,5 @@ def test_a_broker_whose_only_disk_fails_ends_and_comes_back(own_broker: Callable
     assert "every log dir is offline" in broker.log()
     assert "Traceback" not in broker.log()
     broker.start()
-    found = Confluent().consume(broker.bootstrap, "full", 1, 100)
-    assert [item.value for item in found[:100]] == [item.value for item in kept]
+    messages = Confluent().consume(broker.bootstrap, "full", 1, 100)
+    assert [item.value for item in messages[:100]] == [item.value for item in kept]

@@ -69,12 +69,12 @@ def test_a_compacted_topic_of_small_segments_is_read_to_its_end(
         client.produce(broker.bootstrap, "states", [message], codec="none", acks=acks)
 
     def left() -> list[int]:
-        found = client.read_to_end(broker.bootstrap, "states")
-        return [message.offset for message in found]
+        messages = client.read_to_end(broker.bootstrap, "states")
+        return [message.offset for message in messages]
 
     deadline = time.monotonic() + 120
     while len(left()) > 6 and time.monotonic() < deadline:
         pass  # the active segment and the one before it keep theirs
-    found = foreign.run(probe, broker.bootstrap, "kafkago-read", "states", "59")
-    assert found["offsets"] == left()
-    assert len(found["offsets"]) <= 6
+    report = foreign.run(probe, broker.bootstrap, "kafkago-read", "states", "59")
+    assert report["offsets"] == left()
+    assert len(report["offsets"]) <= 6

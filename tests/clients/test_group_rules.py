@@ -42,7 +42,7 @@ def fresh(name: str) -> str:
 @pytest.fixture
 def member(strict: Broker) -> Iterator[Callable[..., Any]]:
     """Makes consumers that have asked for `t`."""
-    made: list[Any] = []
+    consumers: list[Any] = []
 
     def make(group: str, **config: Any) -> Any:
         consumer = Consumer(
@@ -55,11 +55,11 @@ def member(strict: Broker) -> Iterator[Callable[..., Any]]:
             }
         )
         consumer.subscribe(["t"])
-        made.append(consumer)
+        consumers.append(consumer)
         return consumer
 
     yield make
-    for consumer in made:
+    for consumer in consumers:
         consumer.close()
 
 
@@ -125,8 +125,8 @@ def test_offsets_with_too_long_a_note_are_refused(strict: Broker) -> None:
     with pytest.raises(KafkaException) as error:
         consumer.commit(offsets=[TopicPartition("t", 0, 2, "x" * 101)], asynchronous=False)
     assert error.value.args[0].name() == "OFFSET_METADATA_TOO_LARGE"
-    (found,) = consumer.committed([TopicPartition("t", 0)], timeout=120)
-    assert (found.offset, found.metadata) == (1, "x" * 90)
+    (committed,) = consumer.committed([TopicPartition("t", 0)], timeout=120)
+    assert (committed.offset, committed.metadata) == (1, "x" * 90)
     consumer.close()
 
 
@@ -137,10 +137,10 @@ def test_many_groups_are_asked_about_at_once(strict: Broker) -> None:
         consumer.commit(offsets=[TopicPartition("t", number % PARTITIONS, number)], asynchronous=False)
         consumer.close()
     client = KafkaAdminClient(bootstrap_servers=strict.bootstrap)
-    found = client.list_group_offsets(dict.fromkeys(groups))
+    offsets = client.list_group_offsets(dict.fromkeys(groups))
     client.close()
     for number, group in enumerate(groups):
-        ((place, committed),) = found[group].items()
+        ((place, committed),) = offsets[group].items()
         assert (place.partition, committed.offset) == (number % PARTITIONS, number)
 
 
@@ -203,8 +203,8 @@ def test_what_groups_have_overwritten_leaves_the_disk(own_broker: Callable[..., 
     broker.kill()
     broker.start()
     again = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "kept"})
-    found = again.committed([TopicPartition("t", 0), TopicPartition("t", 1)], timeout=120)
-    assert [item.offset for item in found] == [198, 199]
+    committed = again.committed([TopicPartition("t", 0), TopicPartition("t", 1)], timeout=120)
+    assert [item.offset for item in committed] == [198, 199]
     again.close()
     assert groups_of(broker.bootstrap) == {"kept"}
 

@@ -182,8 +182,8 @@ def test_seek_and_offsets_for_times(broker: BrokerProcess) -> None:
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": fresh("g"), "enable.auto.commit": False}
     )
-    found = consumer.offsets_for_times([TopicPartition(topic, 0, base_ms + 20_500)], timeout=120)
-    assert found[0].offset == 21
+    offsets = consumer.offsets_for_times([TopicPartition(topic, 0, base_ms + 20_500)], timeout=120)
+    assert offsets[0].offset == 21
     past_end = consumer.offsets_for_times([TopicPartition(topic, 0, base_ms + 10**9)], timeout=120)
     assert past_end[0].offset == -1
     assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=120) == (0, 50)
@@ -275,12 +275,12 @@ def test_kafka_python_and_aiokafka_groups(broker: BrokerProcess) -> None:
         )
         await other.start()
         try:
-            found: list[bytes] = []
+            values_read: list[bytes] = []
             end = time.monotonic() + 120
-            while len(found) < 300 and time.monotonic() < end:
+            while len(values_read) < 300 and time.monotonic() < end:
                 batches = await other.getmany(timeout_ms=500)
-                found += [row.value for rows in batches.values() for row in rows]
-            return found
+                values_read += [row.value for rows in batches.values() for row in rows]
+            return values_read
         finally:
             await other.stop()
 

@@ -203,25 +203,25 @@ def fill(bootstrap: str) -> None:
 
 def witness(bootstrap: str) -> dict[str, Any]:
     """What librdkafka finds: digests of all records by partition and isolation, offsets, options."""
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     admin = AdminClient({"bootstrap.servers": bootstrap})
     listed = admin.list_topics(timeout=60).topics
-    found["topics"] = {
+    facts["topics"] = {
         name: len(topic.partitions) for name, topic in sorted(listed.items()) if not name.startswith("__")
     }
     for isolation in ("read_committed", "read_uncommitted"):
-        found[isolation] = digests(bootstrap, found["topics"], isolation)
+        facts[isolation] = digests(bootstrap, facts["topics"], isolation)
     asked = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers"})
     rows = [TopicPartition("data", i) for i in range(3)] + [TopicPartition("moved", i) for i in range(2)]
-    found["committed"] = [(row.offset, row.metadata) for row in asked.committed(rows, timeout=60)]
+    facts["committed"] = [(row.offset, row.metadata) for row in asked.committed(rows, timeout=60)]
     asked.close()
-    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in found["topics"]]
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in facts["topics"]]
     own = {}
     for resource, future in admin.describe_configs(resources).items():
         entries = future.result(60)
         own[resource.name] = {name: entries[name].value for name in OPTIONS if not entries[name].is_default}
-    found["options"] = own
-    return found
+    facts["options"] = own
+    return facts
 
 
 def digests(bootstrap: str, topics: dict[str, int], isolation: str) -> dict[str, tuple[int, str]]:
@@ -272,9 +272,9 @@ def test_what_kafka_has_written_is_there(
         words += ["--zookeeper", f"{own_zookeeper.address}/kafka"]
     else:
         words += ["--node-id", str(NODE_ID)]
-    said = Cli("").json(*words)
-    assert said["missing"] == []
-    assert said["clean"] is True
+    report = Cli("").json(*words)
+    assert report["missing"] == []
+    assert report["clean"] is True
     assert digest_of(kafka.data) == files, "Kafka's own directory is as it was"
     numbered = {} if release.authorizer else {"node__id": str(NODE_ID)}
     broker = own_broker(tmp_path / "new", **numbered)
@@ -304,11 +304,12 @@ def secure(bootstrap: str) -> None:
 def secured(bootstrap: str) -> bool:
     """Whether the user and the broker's own option are there; rules are asked of brokers with an authorizer only."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    found = admin.describe_user_scram_credentials(["alice"])["alice"].result(60)
+    credentials = admin.describe_user_scram_credentials(["alice"])["alice"].result(60)
     broker = ConfigResource(ConfigResource.Type.BROKER, str(NODE_ID))
     options = admin.describe_configs([broker])[broker].result(60)
     return bool(
-        found.scram_credential_infos[0].iterations == 4096 and options["log.cleaner.threads"].value == "2"
+        credentials.scram_credential_infos[0].iterations == 4096
+        and options["log.cleaner.threads"].value == "2"
     )
 
 

@@ -42,8 +42,8 @@ def test_two_brokers_become_one(
     second(other, 5)
     topics = {"spread": 4, "copied": 2}
     with both(first, other) as admin:
-        made = [NewTopic("spread", 4, 1), NewTopic("copied", 2, 2)]
-        for future in admin.create_topics(made).values():
+        new_topics = [NewTopic("spread", 4, 1), NewTopic("copied", 2, 2)]
+        for future in admin.create_topics(new_topics).values():
             future.result(120)
         producer = Producer({"bootstrap.servers": first.bootstrap})
         for number in range(1000):
@@ -56,7 +56,7 @@ def test_two_brokers_become_one(
     assert [name for name in half["missing"] if name.startswith("spread")], (
         "the other broker has some of them"
     )
-    said = Cli("").json("import", "--from", str(first.data), "--from", str(other.data), *where)
-    assert said["missing"] == []
+    report = Cli("").json("import", "--from", str(first.data), "--from", str(other.data), *where)
+    assert report["missing"] == []
     broker = own_broker(tmp_path / "new")
     assert digests(broker.bootstrap, topics, "read_uncommitted") == before

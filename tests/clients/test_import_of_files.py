@@ -28,8 +28,8 @@ def kafka(tmp_path: Path) -> Path:
 
 
 def test_topics_groups_and_metadata_are_there(kafka: Path, tmp_path: Path) -> None:
-    said = OFFLINE.json("import", "--from", str(kafka), "--data", str(tmp_path / "new"))
-    assert (said["topics"], said["rules"], said["missing"]) == (3, 2, [])
+    report = OFFLINE.json("import", "--from", str(kafka), "--data", str(tmp_path / "new"))
+    assert (report["topics"], report["rules"], report["missing"]) == (3, 2, [])
     with Broker({"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                  "super.users": "User:ANONYMOUS"}, data_dir=tmp_path / "new") as broker:  # fmt: skip
         assert rows(broker.bootstrap, "orders", 2) == [f"order {number}" for number in range(10)]
@@ -53,9 +53,9 @@ def test_topics_groups_and_metadata_are_there(kafka: Path, tmp_path: Path) -> No
 def rows(bootstrap: str, topic: str, partitions: int) -> list[str]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "rows"})
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-    found = [message for message in consumer.consume(10, 30) if message.error() is None]
+    messages = [message for message in consumer.consume(10, 30) if message.error() is None]
     consumer.close()
-    return [message.value().decode() for message in sorted(found, key=lambda message: message.value())]
+    return [message.value().decode() for message in sorted(messages, key=lambda message: message.value())]
 
 
 def test_ids_and_deleted_topics(kafka: Path) -> None:
@@ -72,8 +72,8 @@ def test_what_is_refused(kafka: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     empty = tmp_path / "empty"
     empty.mkdir()
-    said = OFFLINE("import", "--from", str(empty), "--data", str(new), code=1).stderr
-    assert b"has no meta.properties" in said
+    complaint = OFFLINE("import", "--from", str(empty), "--data", str(new), code=1).stderr
+    assert b"has no meta.properties" in complaint
     new.mkdir()
     (new / "file").write_text("mine")
     assert b"is not empty" in OFFLINE("import", "--from", str(kafka), "--data", str(new), code=1).stderr
@@ -87,6 +87,6 @@ def test_what_is_refused(kafka: Path, tmp_path: Path) -> None:
     data = bytearray(log.read_bytes())
     data[len(data) // 2] ^= 1
     log.write_bytes(data)
-    said = OFFLINE("import", "--from", str(kafka), "--data", str(new), code=1).stderr
-    assert b"is damaged" in said
+    complaint = OFFLINE("import", "--from", str(kafka), "--data", str(new), code=1).stderr
+    assert b"is damaged" in complaint
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "kafka"]

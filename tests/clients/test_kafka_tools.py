@@ -114,18 +114,18 @@ def comparer(kafka: Kafka, bootstrap: str, capsys: pytest.CaptureFixture[str]) -
     def compare(name: str, *words: str, where: bool = True) -> Lines:
         answers = []
         for who in ("java", "ours"):
-            given = [word.replace("{who}", who) for word in words]
+            arguments = [word.replace("{who}", who) for word in words]
             if where:
                 # argparse4j wants the sub-command before the server, and takes neither after a list of options.
-                given = [*given, "--bootstrap-server", bootstrap] if name == "cluster" else [
-                    "--bootstrap-server", bootstrap, *given]  # fmt: skip
+                arguments = [*arguments, "--bootstrap-server", bootstrap] if name == "cluster" else [
+                    "--bootstrap-server", bootstrap, *arguments]  # fmt: skip
             if who == "java":
-                lines, code = kafka(name, given)
+                lines, code = kafka(name, arguments)
             else:
                 capsys.readouterr()
-                code = run(f"kafka-{name}", given)
-                said = capsys.readouterr()
-                lines = normal(said.out + "\n" + said.err)
+                code = run(f"kafka-{name}", arguments)
+                printed = capsys.readouterr()
+                lines = normal(printed.out + "\n" + printed.err)
             answers.append(([re.sub(r"\b(java|ours)\b", "{who}", line) for line in lines], code))
         (theirs, their_code), (ours, our_code) = answers
         assert ours == theirs, (name, words)

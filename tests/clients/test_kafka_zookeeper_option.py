@@ -24,12 +24,12 @@ LOGIN = 'org.apache.kafka.common.security.scram.ScramLoginModule required userna
 def zookeeper(zookeeper_server: ZooKeeperServer) -> str:
     """A place of its own in the shared ZooKeeper."""
     root = f"/option-{uuid.uuid4().hex[:8]}"
-    made = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", "from barnabas.kafka_tools.zookeeper_shell import script; script()",
          zookeeper_server.address, "create", root],
         capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
     )  # fmt: skip
-    assert made.returncode == 0, made.stderr
+    assert done.returncode == 0, done.stderr
     return zookeeper_server.address + root
 
 
@@ -60,8 +60,8 @@ def brokers() -> Iterator[list[BrokerProcess]]:
 def test_the_brokers_are_those_that_are_registered(
     zookeeper: str, tmp_path: Path, brokers: list[BrokerProcess]
 ) -> None:
-    said = kafka("topics", "--list", "--zookeeper", zookeeper, code=1)
-    assert f"no broker is registered in the ZooKeeper at {zookeeper}" in said
+    complaint = kafka("topics", "--list", "--zookeeper", zookeeper, code=1)
+    assert f"no broker is registered in the ZooKeeper at {zookeeper}" in complaint
     brokers.append(broker_of(zookeeper, tmp_path / "b").start())
     words = ("--replication-factor", "1", "--partitions", "1", "--topic", "test")
     assert kafka("topics", "--create", "--zookeeper", zookeeper, *words) == "Created topic test.\n"
@@ -75,8 +75,8 @@ def test_the_first_users_are_made_before_the_first_broker(
 ) -> None:
     user = ("--zookeeper", zookeeper, "--entity-type", "users", "--entity-name")
     for name in ("admin", "stocks consumer"):
-        made = kafka("configs", "--alter", "--add-config", PASSWORDS, *user, name)
-        assert made == f"Completed updating config for user {name}.\n"
+        printed = kafka("configs", "--alter", "--add-config", PASSWORDS, *user, name)
+        assert printed == f"Completed updating config for user {name}.\n"
     shown = (
         "SCRAM credential configs for user-principal 'stocks consumer' are SCRAM-SHA-256=iterations=8192, "
     )
@@ -97,9 +97,9 @@ def test_the_first_users_are_made_before_the_first_broker(
         return dict(AdminClient(settings).list_topics(timeout=30).topics)
 
     assert topics_of("stocks consumer") == {}
-    said = kafka("topics", "--list", "--zookeeper", zookeeper, code=1)
-    assert f"no listener for PLAINTEXT, but for SASL_PLAINTEXT ({broker.bootstrap})" in said
-    assert "--command-config FILE" in said
+    complaint = kafka("topics", "--list", "--zookeeper", zookeeper, code=1)
+    assert f"no listener for PLAINTEXT, but for SASL_PLAINTEXT ({broker.bootstrap})" in complaint
+    assert "--command-config FILE" in complaint
     (tmp_path / "client.properties").write_text(
         f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={LOGIN.format('admin')}\n"
     )
@@ -120,5 +120,5 @@ def test_the_first_users_are_made_before_the_first_broker(
 
 def test_a_password_that_is_missing_is_refused(zookeeper: str) -> None:
     words = ("--zookeeper", zookeeper, "--entity-type", "users", "--entity-name", "a", "--alter")
-    said = kafka("configs", *words, "--add-config", "SCRAM-SHA-256=[iterations=8192]", code=1)
-    assert "SCRAM-SHA-256 needs a password" in said
+    complaint = kafka("configs", *words, "--add-config", "SCRAM-SHA-256=[iterations=8192]", code=1)
+    assert "SCRAM-SHA-256 needs a password" in complaint

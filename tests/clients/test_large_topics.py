@@ -46,13 +46,13 @@ def test_others_are_served_while_it_is_made_and_deleted(broker: Broker) -> None:
     try:
         with measured(broker) as turns:
             admin.create_topics([NewTopic("large", PARTITIONS, 1)], request_timeout=120)["large"].result(130)
-            made = len(delivered)
+            count = len(delivered)
             admin.delete_topics(["large"], request_timeout=120)["large"].result(130)
     finally:
         gc.enable()
         done.set()
         thread.join()
     assert seen <= {0, PARTITIONS}
-    assert made > 3
+    assert count > 3
     assert not any(delivered)
     assert turns.longest_cpu_ms < TURN_CPU_MS_MAX, turns.longest_cpu_ms

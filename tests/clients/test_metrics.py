@@ -42,9 +42,9 @@ class Watched:
         assert self.process.stdout is not None
         ready = self.process.stdout.readline().decode()
         assert ready.startswith("ready"), self.log.read_text()
-        found = re.search(r"127\.0\.0\.1:\d+", ready)
-        assert found is not None
-        self.bootstrap = found[0]
+        match = re.search(r"127\.0\.0\.1:\d+", ready)
+        assert match is not None
+        self.bootstrap = match[0]
         url = re.search(r"service started service=metrics url=(\S+)", self.log.read_text())
         assert url is not None
         self.url = f"{url[1]}/metrics"
@@ -69,10 +69,10 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    made = Watched(tmp_path_factory.mktemp("metrics"))
-    yield made
-    assert made.end() == 0
-    assert "Traceback" not in made.log.read_text()
+    watched_process = Watched(tmp_path_factory.mktemp("metrics"))
+    yield watched_process
+    assert watched_process.end() == 0
+    assert "Traceback" not in watched_process.log.read_text()
 
 
 def produce(watched: Watched, topic: str) -> None:
@@ -262,12 +262,12 @@ def test_clients_are_seen_by_their_software(watched: Watched) -> None:
     producer = Producer({"bootstrap.servers": watched.bootstrap})
     producer.produce("seen", "x")
     assert producer.flush(WAIT_S) == 0
-    found = {
+    labels_of_clients = {
         labels[0]
         for name, labels in watched.values()
         if name == "kafka_server_socket_server_metrics_connections"
     }
-    assert any("kafka" in software for software in found), found
+    assert any("kafka" in software for software in labels_of_clients), labels_of_clients
     assert producer.list_topics(timeout=WAIT_S).topics
 
 
@@ -284,11 +284,11 @@ def test_metrics_by_the_names_of_kafkas_mbeans(watched: Watched) -> None:
     produce(watched, "by.bean")
     url = watched.url.removesuffix("/metrics")
     pattern = "kafka.server:type=BrokerTopicMetrics,topic=by.bean,name=*PerSec"
-    found = json.loads(tool("metrics", pattern, "-u", url, "--json"))
+    beans = json.loads(tool("metrics", pattern, "-u", url, "--json"))
     name = "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec,topic=by.bean"
-    assert found[name]["Count"] == RECORDS * PARTITIONS
-    assert found[name]["OneMinuteRate"] > 0
-    assert all("topic=by.bean" in one for one in found)
+    assert beans[name]["Count"] == RECORDS * PARTITIONS
+    assert beans[name]["OneMinuteRate"] > 0
+    assert all("topic=by.bean" in one for one in beans)
     shown = tool("metrics", "messagesinpersec,topic=by.bean", "-u", url)
     assert re.search(rf"{re.escape(name)} +Count +{RECORDS * PARTITIONS}\n", shown)
     times = json.loads(tool("metrics", "kafka.network:name=TotalTimeMs,*", "-u", url, "--json"))

@@ -76,9 +76,9 @@ class Place:
         assert self.process.stdout is not None
         ready = self.process.stdout.readline().decode()
         assert ready.startswith("ready"), self.log.read_text()
-        found = re.search(r"127\.0\.0\.1:\d+", ready)
-        assert found is not None
-        self.bootstrap = found[0]
+        match = re.search(r"127\.0\.0\.1:\d+", ready)
+        assert match is not None
+        self.bootstrap = match[0]
         text = self.log.read_text()
         self.urls = dict(re.findall(r"service started service=(\w+) url=(\S+)", text))
         metrics = re.search(r"metrics are served url=(\S+)/metrics", text)
@@ -98,20 +98,22 @@ class Place:
     def value(self, of: str, name: str, **labels: str) -> float | None:
         """One value, where these labels and perhaps others stand; None if there is none."""
         wanted = set(labels.items())
-        return next((v for (n, given), v in self.values(of).items() if n == name and wanted <= given), None)
+        return next(
+            (v for (n, its_labels), v in self.values(of).items() if n == name and wanted <= its_labels), None
+        )
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     collector = Collector()
-    made = Place(tmp_path_factory.mktemp("place"), collector)
-    yield made
-    made.process.terminate()
-    assert made.process.wait(WAIT_S) == 0
-    assert made.process.stdout is not None
-    made.process.stdout.close()
+    started = Place(tmp_path_factory.mktemp("place"), collector)
+    yield started
+    started.process.terminate()
+    assert started.process.wait(WAIT_S) == 0
+    assert started.process.stdout is not None
+    started.process.stdout.close()
     collector.end()
-    assert "Traceback" not in made.log.read_text()
+    assert "Traceback" not in started.log.read_text()
 
 
 def register(place: Place, subject: str) -> None:

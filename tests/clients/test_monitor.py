@@ -51,10 +51,10 @@ def ask(url: str) -> Any:
 
 def until(condition: Callable[[], Any]) -> Any:
     give_up = time.monotonic() + WAIT_S
-    while not (found := condition()):
+    while not (outcome := condition()):
         assert time.monotonic() < give_up
         time.sleep(0.1)
-    return found
+    return outcome
 
 
 def test_verdicts_reach_those_that_read_burrow(bootstrap: str, monitor: str) -> None:

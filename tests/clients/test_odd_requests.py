@@ -54,9 +54,9 @@ LONGEST = "n" * 32_767
 
 @pytest.fixture
 def raw(broker: BrokerProcess) -> Iterator[Raw]:
-    made = Raw(broker)
-    yield made
-    made.sock.close()
+    connection = Raw(broker)
+    yield connection
+    connection.sock.close()
 
 
 def test_an_offset_that_is_to_be_kept_for_ever(broker: BrokerProcess, raw: Raw) -> None:

@@ -76,8 +76,8 @@ class World:
             mine = [codec for codec in codecs if codec in program.codecs]
             if mine:
                 words = ["write", topic, str(COUNT), ",".join(mine), *_versions(program.versions)]
-                found = foreign.run(self.commands[program.name], self.bootstrap, *words)
-                self.written[topic] += [(who, key, value) for who, key, value in found["written"]]
+                report = foreign.run(self.commands[program.name], self.bootstrap, *words)
+                self.written[topic] += [(who, key, value) for who, key, value in report["written"]]
 
     def _write_new(self, topic: str, codec: str) -> None:
         who = f"confluent-kafka {codec}"
@@ -90,9 +90,9 @@ class World:
 
     def read(self) -> None:
         for topic, written in self.written.items():
-            found = Confluent().consume(self.bootstrap, topic, 1, len(written))
-            self.rows[topic] = [_row(item) for item in found]
-            self.times[topic] = [item.timestamp_ms for item in found]
+            messages = Confluent().consume(self.bootstrap, topic, 1, len(written))
+            self.rows[topic] = [_row(item) for item in messages]
+            self.times[topic] = [item.timestamp_ms for item in messages]
 
 
 def _versions(versions: tuple[str, ...]) -> list[str]:
@@ -144,11 +144,11 @@ def test_old_clients_read_what_all_wrote(world: World, program: Program) -> None
             continue
         versions = program.versions_with_lz4 if "lz4" in codecs else program.versions
         rows = world.rows[topic]
-        found = foreign.run(command, world.bootstrap, "read", topic, str(len(rows)), *_versions(versions))[
-            "found"
-        ]
-        assert not versions or set(found) == set(versions)
-        for version, seen in found.items():
+        rows_by_version = foreign.run(
+            command, world.bootstrap, "read", topic, str(len(rows)), *_versions(versions)
+        )["found"]
+        assert not versions or set(rows_by_version) == set(versions)
+        for version, seen in rows_by_version.items():
             assert [(offset, key, value) for offset, _, key, value in seen] == rows, version
             times = [time for _, time, _, _ in seen]
             same = all(
@@ -183,13 +183,13 @@ def test_librdkafka_that_takes_the_broker_for_an_old_one(world: World, version: 
     rows = {**world.rows, topic: [(n, None, str(n % COUNT) * 50) for n in range(4 * COUNT)]}
     for name, wanted in rows.items():
         consumer.assign([TopicPartition(name, 0, OFFSET_BEGINNING)])
-        found: list[Row] = []
+        rows_read: list[Row] = []
         deadline = time.monotonic() + 120
-        while len(found) < len(wanted) and time.monotonic() < deadline:
-            found += [
+        while len(rows_read) < len(wanted) and time.monotonic() < deadline:
+            rows_read += [
                 (row.offset(), _text(row.key()), _text(row.value())) for row in consumer.consume(1000, 0.1)
             ]
-        assert found == wanted
+        assert rows_read == wanted
     consumer.close()
 
 
@@ -219,9 +219,9 @@ def test_old_clients_commit_and_go_on(world: World, program: Program) -> None:
         pytest.skip("its reader is a member of a group already")
     command = world.command(program)
     count = len(world.rows["old-plain"])
-    found: dict[str, Any] = foreign.run(
+    report: dict[str, Any] = foreign.run(
         command, world.bootstrap, "group", "old-plain", str(count), *_versions(program.versions)
     )["positions"]
     # sarama says -2 (the beginning) before the first commit; the others read to the end first.
     wanted = [-2, count] if program.name.startswith("sarama") else [[count, count], [count, count], count]
-    assert found == dict.fromkeys(program.versions or found, wanted)
+    assert report == dict.fromkeys(program.versions or report, wanted)

@@ -184,11 +184,11 @@ def test_offsets_go_on_from_set_to_set(broker: BrokerProcess, peer: Peer, versio
     for fetch_version in range(4):
         data = peer.fetch(topic, 0, fetch_version)
         assert data.high_watermark == 15
-        found = list(read_message_set(data.records))
-        assert [row.offset for row in found] == list(range(15))
-        assert [(row.key, row.value) for row in found] == [(row.key, row.value) for row in lines(5)] * 3
+        records = list(read_message_set(data.records))
+        assert [row.offset for row in records] == list(range(15))
+        assert [(row.key, row.value) for row in records] == [(row.key, row.value) for row in lines(5)] * 3
         kept = magic and fetch_version >= 2
-        assert [row.timestamp for row in found] == [row.timestamp if kept else -1 for row in lines(5)] * 3
+        assert [row.timestamp for row in records] == [row.timestamp if kept else -1 for row in lines(5)] * 3
         assert {one.magic for _, one in messages(data.records)} == {1 if fetch_version >= 2 else 0}
 
 
@@ -227,8 +227,8 @@ def test_a_set_larger_than_a_batch_may_be_is_parted(broker: BrokerProcess, peer:
     sent = lines(200, size=100)
     answer = peer.produce(topic, build_message_set(sent, magic=1))
     assert (answer.error_code, answer.base_offset) == (0, 0)
-    found = Confluent().consume(broker.bootstrap, topic, 1, 200)
-    assert [(item.offset, item.key, item.value, item.timestamp_ms) for item in found] == [
+    messages_read = Confluent().consume(broker.bootstrap, topic, 1, 200)
+    assert [(item.offset, item.key, item.value, item.timestamp_ms) for item in messages_read] == [
         (row.offset, row.key, row.value, row.timestamp) for row in sent
     ]
 
@@ -274,14 +274,14 @@ def test_a_fetch_ends_within_its_bytes_but_holds_something(
 @pytest.mark.parametrize("version", range(4))
 def test_a_waiting_fetch_is_woken(broker: BrokerProcess, peer: Peer, version: int) -> None:
     topic = new_topic(broker)
-    found: list[PartitionData] = []
-    waiting = threading.Thread(target=lambda: found.append(peer.fetch(topic, 0, version, wait_ms=30_000)))
+    answers: list[PartitionData] = []
+    waiting = threading.Thread(target=lambda: answers.append(peer.fetch(topic, 0, version, wait_ms=30_000)))
     waiting.start()
     with Peer(broker) as other:
         other.produce(topic, build_message_set(lines(2), magic=1))
     waiting.join(25)
-    assert found
-    assert [row.offset for row in read_message_set(found[0].records)] == [0, 1]
+    assert answers
+    assert [row.offset for row in read_message_set(answers[0].records)] == [0, 1]
 
 
 def test_zstd_is_refused_only_where_it_begins(broker: BrokerProcess, peer: Peer) -> None:
@@ -347,8 +347,8 @@ def test_topics_by_the_oldest_versions(broker: BrokerProcess, peer: Peer) -> Non
         request = CreateTopicsRequest(
             topics=[CreatableTopic(name=name, num_partitions=2, replication_factor=1)], timeout_ms=5000
         )
-        (made,) = peer.ask(request, CreateTopicsResponse, version).topics
-        assert (made.name, made.error_code) == (name, 0)
+        (topic_row,) = peer.ask(request, CreateTopicsResponse, version).topics
+        assert (topic_row.name, topic_row.error_code) == (name, 0)
         (again,) = peer.ask(request, CreateTopicsResponse, version).topics
         assert again.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
         (shown,) = peer.ask(

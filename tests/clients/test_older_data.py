@@ -57,9 +57,9 @@ def test_everything_is_there(
 def positions(bootstrap: str, group: str) -> list[tuple[int, str]]:
     """What a group has committed."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    found = consumer.committed([TopicPartition(PLAIN, 0), TopicPartition(PLAIN, 1)], 30)
+    committed = consumer.committed([TopicPartition(PLAIN, 0), TopicPartition(PLAIN, 1)], 30)
     consumer.close()
-    return [(row.offset, row.metadata or "") for row in found]
+    return [(row.offset, row.metadata or "") for row in committed]
 
 
 def rest(bootstrap: str, group: str, protocol: str, count: int) -> bool:
@@ -67,13 +67,13 @@ def rest(bootstrap: str, group: str, protocol: str, count: int) -> bool:
     options = {"group.id": group, "group.protocol": protocol, "auto.offset.reset": "error"}
     consumer = Consumer({"bootstrap.servers": bootstrap, "enable.auto.commit": False, **options})
     consumer.subscribe([PLAIN])
-    found: list[Any] = []
-    while len(found) < count:
-        more = consumer.consume(count - len(found), 60)
+    messages: list[Any] = []
+    while len(messages) < count:
+        more = consumer.consume(count - len(messages), 60)
         assert more, "the group does not go on"
-        found += more
+        messages += more
     consumer.close()
-    return all(m.error() is None and m.offset() >= (3, 4)[m.partition()] for m in found)
+    return all(m.error() is None and m.offset() >= (3, 4)[m.partition()] for m in messages)
 
 
 def released(bootstrap: str, count: int) -> list[str]:
@@ -82,10 +82,10 @@ def released(bootstrap: str, count: int) -> list[str]:
         {"bootstrap.servers": bootstrap, "group.id": "workers", "share.acknowledgement.mode": "implicit"}
     )
     worker.subscribe(["jobs"])
-    found: list[str] = []
+    values: list[str] = []
     for _ in range(300):
-        found += [message.value().decode() for message in worker.poll(0.2)]
-        if len(found) >= count:
+        values += [message.value().decode() for message in worker.poll(0.2)]
+        if len(values) >= count:
             break
     worker.close()
-    return sorted(found)
+    return sorted(values)

@@ -108,11 +108,11 @@ def is_served(broker: Broker) -> bool:
 
 def longest_turns(broker: Broker, api: Api, version: int, rows: int) -> dict[str, int]:
     """The CPU time in ms of the longest turn, for each heavy request of an API."""
-    found = list(heavy_frames(api.request, version, rows))
+    frames = list(heavy_frames(api.request, version, rows))
     if can_be_heavy(api.request, version):
-        assert any(len(frame) >= HEAVY_BYTES for _, frame in found), f"{api.name} has no heavy request"
+        assert any(len(frame) >= HEAVY_BYTES for _, frame in frames), f"{api.name} has no heavy request"
     longest = {}
-    for shape, frame in found:
+    for shape, frame in frames:
         peer = Peer(broker)
         # The first time, modules are imported and code is compiled; a second time shows what a request costs.
         for _ in range(2):
@@ -129,8 +129,8 @@ def longest_turns(broker: Broker, api: Api, version: int, rows: int) -> dict[str
 
 @pytest.mark.parametrize("api", one_in(5, [*APIS, *OWN_APIS]), ids=lambda api: api.name)
 def test_no_heavy_request_holds_up_the_loop(broker: Broker, api: Api) -> None:
-    found = longest_turns(broker, api, api.versions[-1], ROWS)
-    too_long = {shape: cpu_ms for shape, cpu_ms in found.items() if cpu_ms > TURN_CPU_MS_MAX}
+    turns = longest_turns(broker, api, api.versions[-1], ROWS)
+    too_long = {shape: cpu_ms for shape, cpu_ms in turns.items() if cpu_ms > TURN_CPU_MS_MAX}
     assert too_long == {}, f"{api.name}: turns of so many ms of CPU"
 
 

@@ -124,9 +124,9 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AllServices]:
     gc.freeze()  # the objects of the tests are not looked through in the turns of the services
     with Broker() as broker:
         create_topic(broker.bootstrap, "heavy", 3)
-        made = AllServices(broker.bootstrap, tmp_path_factory.mktemp("pipelines"))
-        yield made
-        made.thread.stop()
+        started = AllServices(broker.bootstrap, tmp_path_factory.mktemp("pipelines"))
+        yield started
+        started.thread.stop()
     gc.unfreeze()
 
 
@@ -141,7 +141,7 @@ def longest_turns(
     One that takes more than is allowed is sent again: the first time, modules are imported and code is compiled, and on a
     busy machine a thread pays for what others have driven out of the caches.
     """
-    found = {}
+    turns_by_shape = {}
     for request in heavy_requests(service, method, path, large_bytes):
         for _ in range(3):
             with services.measured() as turns, LockHolds() as holds:
@@ -149,16 +149,16 @@ def longest_turns(
                 assert services.send(service, "GET", GOOD) == 200
             assert status != 500, f"{request.shape}: an error of the service's own"
             assert status != 415 or request.shape == "long content-type", f"{request.shape}: nobody read it"
-            found[request.shape] = status, round(turns.longest_cpu_ms), round(holds.longest_cpu_ms)
+            turns_by_shape[request.shape] = status, round(turns.longest_cpu_ms), round(holds.longest_cpu_ms)
             if turns.longest_cpu_ms <= TURN_CPU_MS_MAX and holds.longest_cpu_ms <= HELD_CPU_MS_MAX:
                 break
-    return found
+    return turns_by_shape
 
 
-def too_long(service: str, found: dict[str, tuple[int, int, int]]) -> dict[str, tuple[int, int, int]]:
+def too_long(service: str, turns: dict[str, tuple[int, int, int]]) -> dict[str, tuple[int, int, int]]:
     """What held others up. The server of pipelines never runs in a broker's process: only its own loop counts."""
     held_ms_max = float("inf") if service == "pipelines" else HELD_CPU_MS_MAX
-    return {shape: row for shape, row in found.items() if row[1] > TURN_CPU_MS_MAX or row[2] > held_ms_max}
+    return {shape: row for shape, row in turns.items() if row[1] > TURN_CPU_MS_MAX or row[2] > held_ms_max}
 
 
 @pytest.mark.parametrize(("service", "method", "path"), one_in(9, ROUTES))
@@ -166,8 +166,8 @@ def test_no_heavy_request_holds_up_the_services(
     services: AllServices, service: str, method: str, path: str
 ) -> None:
     with shared():  # the processes beside registry and proxy go on, and end with the services
-        found = longest_turns(services, service, method, path)
-    assert too_long(service, found) == {}, "(status, ms of CPU of a turn, ms with the lock), by what was sent"
+        turns = longest_turns(services, service, method, path)
+    assert too_long(service, turns) == {}, "(status, ms of CPU of a turn, ms with the lock), by what was sent"
 
 
 @pytest.mark.parametrize("service", TABLES)

@@ -29,8 +29,8 @@ def test_internal_offsets_may_be_compressed() -> None:
         size_bytes = sum(path.stat().st_size for path in broker.data_dir.glob("__consumer_offsets-*/*.log"))
         assert size_bytes < 2500, "five texts of 1000 equal letters"
         broker.restart()
-        found = consumer.committed(wanted, timeout=120)
-        assert [(item.partition, item.offset) for item in found] == [
+        committed = consumer.committed(wanted, timeout=120)
+        assert [(item.partition, item.offset) for item in committed] == [
             (index, 10 + index) for index in range(5)
         ]
         consumer.close()
@@ -61,8 +61,10 @@ def test_an_idle_producer_is_forgotten() -> None:
         def known() -> list[Any]:
             client = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
             try:
-                (found,) = client.describe_producers([Place("t", 0)]).values()
-                return list(found.active_producers if hasattr(found, "active_producers") else found)
+                (producers,) = client.describe_producers([Place("t", 0)]).values()
+                return list(
+                    producers.active_producers if hasattr(producers, "active_producers") else producers
+                )
             finally:
                 client.close()
 
@@ -82,18 +84,18 @@ def test_topics_come_in_pages(asked: int, pages: list[int]) -> None:
         create_topic(broker.bootstrap, "a", 4)
         create_topic(broker.bootstrap, "b", 3)
         client = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-        found, cursor = [], None
+        topic_pages, cursor = [], None
         while True:
             page = client.describe_topic_partitions(["b", "a"], response_partition_limit=asked, cursor=cursor)
-            found.append(page)
+            topic_pages.append(page)
             cursor = page["next_cursor"]
             if cursor is None:
                 break
         client.close()
-        assert [sum(len(topic["partitions"]) for topic in page["topics"]) for page in found] == pages
+        assert [sum(len(topic["partitions"]) for topic in page["topics"]) for page in topic_pages] == pages
         named = [
             (topic["name"], row["partition_index"])
-            for page in found
+            for page in topic_pages
             for topic in page["topics"]
             for row in topic["partitions"]
         ]
@@ -148,8 +150,8 @@ def test_loggers_are_changed_while_the_broker_runs(own_broker: Any) -> None:
     cli = Cli(broker.bootstrap)
 
     def levels() -> dict[str, str]:
-        found = client.describe_configs([Resource(Kind.BROKER_LOGGER, "1")], config_filter="all")
-        return {name: one["value"] for name, one in found["broker_logger"]["1"].items()}
+        configs = client.describe_configs([Resource(Kind.BROKER_LOGGER, "1")], config_filter="all")
+        return {name: one["value"] for name, one in configs["broker_logger"]["1"].items()}
 
     before = levels()
     assert before["root"] == before["barnabas.storage"] == before["barnabas.requests"] == "INFO"

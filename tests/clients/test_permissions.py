@@ -55,14 +55,14 @@ def test_a_new_log_dir_has_the_permissions_of_the_option(
     tmp_path: Path, permissions: str, dir_mode: int
 ) -> None:
     with masked(0o022):
-        found = filled(tmp_path / "data", log_dirs_permissions=permissions)
-    folders = {name: mode for name, mode in found.items() if (tmp_path / "data" / name).is_dir()}
+        modes_found = filled(tmp_path / "data", log_dirs_permissions=permissions)
+    folders = {name: mode for name, mode in modes_found.items() if (tmp_path / "data" / name).is_dir()}
     assert len(folders) > 1
     assert set(folders.values()) == {dir_mode}
-    for name in found.keys() - folders.keys():
-        assert found[name] in (dir_mode & 0o644, 0o600), name
-    assert {".lock", "meta.properties"} <= found.keys()
-    assert found["meta.properties"] == found[".lock"] == dir_mode & 0o644
+    for name in modes_found.keys() - folders.keys():
+        assert modes_found[name] in (dir_mode & 0o644, 0o600), name
+    assert {".lock", "meta.properties"} <= modes_found.keys()
+    assert modes_found["meta.properties"] == modes_found[".lock"] == dir_mode & 0o644
 
 
 def test_the_umask_may_take_away_more(tmp_path: Path) -> None:
@@ -83,19 +83,19 @@ def test_a_log_dir_that_is_there_stays_open_and_the_start_says_so(
     folder.chmod(mode)
     with masked(0o022), caplog.at_level(logging.WARNING, "barnabas"):
         assert filled(folder)["."] == mode
-    said = [
+    reasons = [
         record.__dict__["reason"]
         for record in caplog.records
         if record.message == "a log dir is open to others"
     ]
-    assert said
+    assert reasons
     who = "every user" if mode == 0o755 else "the group"
-    assert said[0].startswith(
+    assert reasons[0].startswith(
         f"{who} of this machine can look into {folder}, which holds records and metadata"
     )
-    assert "chmod 700 it" in said[0]
+    assert "chmod 700 it" in reasons[0]
     config = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:9092"}
-    assert said[0] in list(findings(load(overrides=config)))
+    assert reasons[0] in list(findings(load(overrides=config)))
     wide = {**config, "log.dirs.permissions": "everybody" if mode == 0o755 else "group"}
     assert not [line for line in findings(load(overrides=wide)) if "log.dirs.permissions" in line]
 
@@ -109,5 +109,5 @@ def test_a_dir_that_is_closed_later_gets_closed_files(tmp_path: Path) -> None:
             producer = Producer({"bootstrap.servers": broker.bootstrap})
             producer.produce("later", b"x")
             assert producer.flush(FLUSH_S) == 0
-            found = modes(folder)
-    assert not [name for name, mode in found.items() if name.startswith("later") and mode & 0o077]
+            modes_now = modes(folder)
+    assert not [name for name, mode in modes_now.items() if name.startswith("later") and mode & 0o077]

@@ -50,9 +50,9 @@ def new_topic(broker: BrokerProcess) -> Callable[..., str]:
 
 @pytest.fixture
 def raw(broker: BrokerProcess) -> Iterator[Raw]:
-    made = Raw(broker)
-    yield made
-    made.sock.close()
+    connection = Raw(broker)
+    yield connection
+    connection.sock.close()
 
 
 def batch(count: int, codec: Codec, *, key: bytes | None = b"key") -> bytes:
@@ -107,9 +107,9 @@ def test_a_producers_batches_stay_in_order(
     for producer in producers:
         assert producer.flush(60) == 0
     assert failed == [None] * 2 * RECORDS
-    found = [message.key.decode().split("-") for message in Confluent().read_to_end(broker.bootstrap, topic)]
+    keys = [message.key.decode().split("-") for message in Confluent().read_to_end(broker.bootstrap, topic)]
     for who in ("0", "1"):
-        assert [int(number) for owner, number in found if owner == who] == list(range(RECORDS))
+        assert [int(number) for owner, number in keys if owner == who] == list(range(RECORDS))
 
 
 def test_what_is_refused_in_the_thread(raw: Raw, new_topic: Callable[..., str]) -> None:
@@ -157,8 +157,8 @@ def test_zstd_that_begins_with_an_empty_frame_is_read(
     assert answer_to(raw, topic, sealed(data)).error_code == ErrorCode.NONE
     partition = ListOffsetsPartition(partition_index=0, timestamp=1_000)
     request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[partition])])
-    found = raw.ask(request, ListOffsetsResponse, 7)
-    assert found.topics[0].partitions[0].offset == 0
+    answer = raw.ask(request, ListOffsetsResponse, 7)
+    assert answer.topics[0].partitions[0].offset == 0
     assert len(Confluent().read_to_end(broker.bootstrap, topic)) == 3
 
 

@@ -131,19 +131,19 @@ class Witness:
 
     def query(self, text: str) -> list[dict[str, Any]]:
         """What a query finds now."""
-        found: list[dict[str, Any]] = self.ask("query", query=text)["result"]
-        return found
+        samples: list[dict[str, Any]] = self.ask("query", query=text)["result"]
+        return samples
 
     def wait_for(self, text: str) -> list[dict[str, Any]]:
         """What a query finds, once it finds something."""
         deadline = time.monotonic() + WAIT_S
         while True:
             try:
-                found = self.query(text)
+                samples = self.query(text)
             except (requests.ConnectionError, AssertionError, ValueError):
-                found = []
-            if found:
-                return found
+                samples = []
+            if samples:
+                return samples
             assert time.monotonic() < deadline, (text, (self._folder / "prometheus.log").read_text()[-2000:])
             time.sleep(0.2)
 
@@ -159,12 +159,12 @@ class Witness:
 
 @pytest.fixture(scope="module")
 def witness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Witness]:
-    made = Witness(tmp_path_factory.mktemp("prometheus"))
+    started = Witness(tmp_path_factory.mktemp("prometheus"))
     try:
-        made.wait_for(f'rate(kafka_server_brokertopicmetrics_bytesout_total{{topic="{TOPIC}"}}[30s]) > 0')
-        yield made
+        started.wait_for(f'rate(kafka_server_brokertopicmetrics_bytesout_total{{topic="{TOPIC}"}}[30s]) > 0')
+        yield started
     finally:
-        made.end()
+        started.end()
 
 
 @needs_prometheus

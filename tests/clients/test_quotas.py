@@ -44,26 +44,26 @@ def produce(
     bootstrap: str, topic: str, client_id: str, messages: int = MESSAGES
 ) -> tuple[float, list[float]]:
     """(seconds it took, throttle times in seconds)."""
-    told: list[float] = []
+    throttles: list[float] = []
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
             "client.id": client_id,
             "batch.size": 25_000,
             "max.in.flight": 1,
-            "throttle_cb": lambda event: told.append(event.throttle_time),
+            "throttle_cb": lambda event: throttles.append(event.throttle_time),
         }
     )
     begun = time.monotonic()
     for _ in range(messages):
         producer.produce(topic, MESSAGE)
     assert producer.flush(60) == 0
-    return time.monotonic() - begun, told
+    return time.monotonic() - begun, throttles
 
 
 def consume(bootstrap: str, topic: str, client_id: str) -> list[float]:
     """Throttle times in seconds."""
-    told: list[float] = []
+    throttles: list[float] = []
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -73,7 +73,7 @@ def consume(bootstrap: str, topic: str, client_id: str) -> list[float]:
             "fetch.message.max.bytes": 20_000,
             "queued.max.messages.kbytes": 20,
             "fetch.queue.backoff.ms": 5,
-            "throttle_cb": lambda event: told.append(event.throttle_time),
+            "throttle_cb": lambda event: throttles.append(event.throttle_time),
         }
     )
     consumer.subscribe([topic])
@@ -84,17 +84,17 @@ def consume(bootstrap: str, topic: str, client_id: str) -> list[float]:
         assert message.error() is None
         count += 1
     consumer.close()
-    return told
+    return throttles
 
 
 def test_a_noisy_producer_waits_and_others_do_not(still: Broker) -> None:
     cli, topic, noisy = Cli(still.bootstrap), fresh("produced"), fresh("noisy")
     create_topic(still.bootstrap, topic)
     cli("quota", "set", "--client", noisy, f"producer_byte_rate={RATE_BYTES_S}")
-    noisy_s, told = produce(still.bootstrap, topic, noisy)
+    noisy_s, throttles = produce(still.bootstrap, topic, noisy)
     _, untold = produce(still.bootstrap, topic, fresh("polite"))
-    assert max(told) > 0
-    assert noisy_s >= min(told)
+    assert max(throttles) > 0
+    assert noisy_s >= min(throttles)
     assert untold == []
 
 
@@ -111,8 +111,8 @@ def test_request_time_is_limited(still: Broker) -> None:
     cli, topic, busy = Cli(still.bootstrap), fresh("timed"), fresh("busy")
     create_topic(still.bootstrap, topic)
     cli("quota", "set", "--client", busy, "request_percentage=0.0001")
-    _, told = produce(still.bootstrap, topic, busy, messages=2)
-    assert max(told) > 0
+    _, throttles = produce(still.bootstrap, topic, busy, messages=2)
+    assert max(throttles) > 0
 
 
 def test_quotas_are_listed_and_removed(still: Broker) -> None:
@@ -238,12 +238,12 @@ def test_connections_of_an_address_that_come_too_fast_are_closed_after_a_wait() 
 def test_an_address_has_so_many_connections() -> None:
     options = {"max.connections.per.ip": "2", "max.connections.per.ip.overrides": "10.0.0.9:1,localhost:4"}
     with Broker(options) as broker:
-        held = [connect(broker)]
+        sockets = [connect(broker)]
         # The name is looked up while connections are accepted already.
-        while not all(map(is_served, held)) or len(held) < 4:
-            held = [sock for sock in held if is_served(sock)] + [connect(broker)]
+        while not all(map(is_served, sockets)) or len(sockets) < 4:
+            sockets = [sock for sock in sockets if is_served(sock)] + [connect(broker)]
         assert not is_served(connect(broker))
-        held.pop().close()
+        sockets.pop().close()
         while not is_served(connect(broker)):
             pass  # until the broker has noticed
 
@@ -251,12 +251,12 @@ def test_an_address_has_so_many_connections() -> None:
 def test_connections_over_the_limits_of_broker_and_listener_wait_for_their_turn() -> None:
     options = {"listener.name.plaintext.max.connections": "2"}
     with Broker(options) as broker:
-        held = [connect(broker) for _ in range(3)]
-        assert is_served(held[0])
-        assert is_served(held[1])
-        held[2].sendall(API_VERSIONS)
-        held[0].close()
-        assert len(held[2].recv(4)) == 4
+        sockets = [connect(broker) for _ in range(3)]
+        assert is_served(sockets[0])
+        assert is_served(sockets[1])
+        sockets[2].sendall(API_VERSIONS)
+        sockets[0].close()
+        assert len(sockets[2].recv(4)) == 4
 
 
 def test_connections_that_come_too_fast_for_the_broker_wait() -> None:

@@ -20,7 +20,7 @@ PARTITIONS = 3
 
 def mixed(count: int) -> list[Message]:
     """Keys, headers, empty and null values, in rotation over the partitions."""
-    made = []
+    messages = []
     for number in range(count):
         key = (
             None
@@ -37,18 +37,18 @@ def mixed(count: int) -> list[Message]:
             else b"value-%d-" % number + b"x" * (number % 50)
         )
         headers = (("n", str(number).encode()), ("empty", b"")) if number % 5 == 0 else ()
-        made.append(Message(number % PARTITIONS, key, value, headers))
-    return made
+        messages.append(Message(number % PARTITIONS, key, value, headers))
+    return messages
 
 
 def by_partition(
     messages: list[Message],
 ) -> dict[int, list[tuple[bytes | None, bytes | None, tuple[object, ...]]]]:
     """Contents in order of arrival, by partition."""
-    found = defaultdict(list)
+    rows = defaultdict(list)
     for message in messages:
-        found[message.partition].append((message.key, message.value, message.headers))
-    return dict(found)
+        rows[message.partition].append((message.key, message.value, message.headers))
+    return dict(rows)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -61,9 +61,9 @@ def test_every_codec_of_every_client_reads_back_in_every_client(
     sent = mixed(3_000)
     assert driver.produce(broker.bootstrap, topic, sent, codec=codec, acks=-1) == len(sent)
     for reader in DRIVERS:
-        found = reader.consume(broker.bootstrap, topic, PARTITIONS, len(sent))
-        assert len(found) == len(sent), reader.name
-        assert by_partition(found) == by_partition(sent), reader.name
+        messages = reader.consume(broker.bootstrap, topic, PARTITIONS, len(sent))
+        assert len(messages) == len(sent), reader.name
+        assert by_partition(messages) == by_partition(sent), reader.name
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
@@ -73,8 +73,8 @@ def test_every_acks(broker: BrokerProcess, driver: Driver, acks: int) -> None:
     create_topic(broker.bootstrap, topic, PARTITIONS)
     sent = mixed(1_000)
     assert driver.produce(broker.bootstrap, topic, sent, codec="none", acks=acks) == len(sent)
-    found = driver.consume(broker.bootstrap, topic, PARTITIONS, len(sent))
-    assert by_partition(found) == by_partition(sent)
+    messages = driver.consume(broker.bootstrap, topic, PARTITIONS, len(sent))
+    assert by_partition(messages) == by_partition(sent)
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ def test_a_hundred_thousand_records(broker: BrokerProcess, name: str, codec: str
     create_topic(broker.bootstrap, topic, PARTITIONS)
     sent = mixed(100_000)
     assert driver.produce(broker.bootstrap, topic, sent, codec=codec, acks=-1) == len(sent)
-    found = BY_NAME["confluent-kafka"].consume(broker.bootstrap, topic, PARTITIONS, len(sent))
-    assert by_partition(found) == by_partition(sent)
+    messages = BY_NAME["confluent-kafka"].consume(broker.bootstrap, topic, PARTITIONS, len(sent))
+    assert by_partition(messages) == by_partition(sent)
     for index, rows in itertools.groupby(
-        sorted(found, key=lambda m: (m.partition, m.offset)), lambda m: m.partition
+        sorted(messages, key=lambda m: (m.partition, m.offset)), lambda m: m.partition
     ):
         offsets = [row.offset for row in rows]
         assert offsets == list(range(len(offsets))), f"partition {index} has gaps"
@@ -107,7 +107,7 @@ def test_records_outlive_a_restart(own_broker, driver: Driver) -> None:  # type:
     assert broker.stop() == 0
     broker.start()
     driver.produce(broker.bootstrap, "kept", after, codec="gzip", acks=-1)
-    found = driver.consume(broker.bootstrap, "kept", PARTITIONS, len(before) + len(after))
-    assert by_partition(found) == {
+    messages = driver.consume(broker.bootstrap, "kept", PARTITIONS, len(before) + len(after))
+    assert by_partition(messages) == {
         index: by_partition(before)[index] + by_partition(after)[index] for index in range(PARTITIONS)
     }

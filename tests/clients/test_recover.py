@@ -39,8 +39,8 @@ def produce(broker: BrokerProcess, topic: str) -> None:
 
 
 def values(broker: BrokerProcess, topic: str, count: int) -> list[bytes | None]:
-    found: list[Message] = Confluent().consume(broker.bootstrap, topic, 2, count, timeout_s=30)
-    return sorted((message.value for message in found), key=lambda value: int(value or b"-1"))
+    messages: list[Message] = Confluent().consume(broker.bootstrap, topic, 2, count, timeout_s=30)
+    return sorted((message.value for message in messages), key=lambda value: int(value or b"-1"))
 
 
 def refused_start(broker: BrokerProcess) -> str:

@@ -50,16 +50,16 @@ def instance(bootstrap: str, folder: Path) -> RegistryProcess:
     """One with a topic of its own."""
     name = uuid.uuid4().hex[:8]
     arguments = ("--topic", f"_schemas_{name}", "--group", f"registry-{name}")
-    made = RegistryProcess(bootstrap, folder / "registry.log", *arguments).start()
-    made.await_writer()
-    return made
+    process = RegistryProcess(bootstrap, folder / "registry.log", *arguments).start()
+    process.await_writer()
+    return process
 
 
 @pytest.fixture(scope="module")
 def registry(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryProcess]:
-    made = instance(bootstrap, tmp_path_factory.mktemp("registry"))
-    yield made
-    assert made.end() == 0
+    process = instance(bootstrap, tmp_path_factory.mktemp("registry"))
+    yield process
+    assert process.end() == 0
 
 
 @pytest.fixture
@@ -85,14 +85,14 @@ def test_avro_through_a_topic(bootstrap: str, client: SchemaRegistryClient, topi
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     reader = AvroDeserializer(client)
-    found: list[Any] = []
-    while len(found) < 3:
+    people: list[Any] = []
+    while len(people) < 3:
         message = consumer.poll(60)
         assert message is not None
         assert message.error() is None
-        found.append(reader(message.value(), ctx(topic)))
+        people.append(reader(message.value(), ctx(topic)))
     consumer.close()
-    assert found == [PERSON] * 3
+    assert people == [PERSON] * 3
 
 
 def test_avro_evolves(client: SchemaRegistryClient, topic: str) -> None:
@@ -164,10 +164,10 @@ def test_protobuf(client: SchemaRegistryClient, topic: str) -> None:
     raw = ProtobufSerializer(kind, client, {"use.deprecated.format": False})(message, ctx(topic))
     reader = ProtobufDeserializer(kind, {"use.deprecated.format": False}, client)
     assert reader(raw, ctx(topic)) == message
-    held = client.get_latest_version(f"{topic}-value").schema
-    assert held.schema_type == "PROTOBUF"
-    assert [r.name.rpartition("/")[2] for r in held.references] == ["item.proto"]
-    assert "message Order {" in held.schema_str
+    schema = client.get_latest_version(f"{topic}-value").schema
+    assert schema.schema_type == "PROTOBUF"
+    assert [r.name.rpartition("/")[2] for r in schema.references] == ["item.proto"]
+    assert "message Order {" in schema.schema_str
     conf = {"use.deprecated.format": False, "auto.register.schemas": False}
     assert ProtobufSerializer(kind, client, conf)(message, ctx(topic)) == raw
 
@@ -196,9 +196,9 @@ def test_the_client_calls(client: SchemaRegistryClient, topic: str) -> None:
 
 
 def test_the_cluster_that_it_belongs_to(bootstrap: str, registry: RegistryProcess) -> None:
-    told = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60).cluster_id
+    cluster_id = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60).cluster_id
     status, answer = call(registry.url, "GET", "/v1/metadata/id")
-    assert (status, answer["scope"]["clusters"]["kafka-cluster"]) == (200, told)
+    assert (status, answer["scope"]["clusters"]["kafka-cluster"]) == (200, cluster_id)
 
 
 def test_ids_in_headers(client: SchemaRegistryClient, topic: str) -> None:
@@ -217,18 +217,18 @@ def test_ids_in_headers(client: SchemaRegistryClient, topic: str) -> None:
 def test_ids_are_not_given_again(bootstrap: str, tmp_path: Path) -> None:
     registry = instance(bootstrap, tmp_path)
     first = call(registry.url, "POST", "/subjects/a/versions", {"schema": '"string"'})[1]["id"]
-    given = call(registry.url, "POST", "/subjects/b/versions", {"schema": '"long"'})[1]["id"]
-    assert given > first
+    id_given = call(registry.url, "POST", "/subjects/b/versions", {"schema": '"long"'})[1]["id"]
+    assert id_given > first
     for query in ("", "?permanent=true"):
         assert call(registry.url, "DELETE", f"/subjects/b{query}") == (200, [1])
-    assert call(registry.url, "GET", f"/schemas/ids/{given}")[1]["error_code"] == 40403
+    assert call(registry.url, "GET", f"/schemas/ids/{id_given}")[1]["error_code"] == 40403
     assert registry.end() == 0
     registry.start()
     registry.await_writer()
     status, answer = call(registry.url, "POST", "/subjects/b/versions", {"schema": '"long"'})
     assert registry.end() == 0
     assert status == 200
-    assert answer["id"] > given
+    assert answer["id"] > id_given
 
 
 def test_the_topic_holds_confluents_records(
@@ -245,9 +245,9 @@ def test_the_topic_holds_confluents_records(
         if message.key() == wanted:
             break
     consumer.close()
-    held = json.loads(message.value())
-    guid = held.pop("guid")
-    assert held == {
+    fields = json.loads(message.value())
+    guid = fields.pop("guid")
+    assert fields == {
         "subject": f"{topic}-value",
         "version": 1,
         "id": schema_id,
@@ -306,9 +306,9 @@ def test_confluents_java_client(registry: RegistryProcess, client: SchemaRegistr
     context = SerializationContext(topic, MessageField.VALUE)
     user = json.dumps({"type": "record", "name": "User", "fields": [{"name": "name", "type": "string"}]})
     record = AvroSerializer(client, user)({"name": "Python"}, context)
-    found = foreign.run(program, registry.url, subject, base64.b64encode(record).decode())
-    assert found["read"] == {"name": "Python", "age": 7}
-    written = base64.b64decode(found["record"])
+    report = foreign.run(program, registry.url, subject, base64.b64encode(record).decode())
+    assert report["read"] == {"name": "Python", "age": 7}
+    written = base64.b64decode(report["record"])
     assert AvroDeserializer(client)(written, context) == {"name": "Java", "age": 30}
 
 

@@ -53,8 +53,8 @@ class Reporting:
 
     def client(self, key: str = "secret") -> Any:
         profile = HttpProfile(endpoint=self.url.removeprefix("http://"), protocol="http", reqTimeout=WAIT_S)
-        made = credential.Credential("AKIDtest", key)
-        return ckafka_client.CkafkaClient(made, "", ClientProfile(httpProfile=profile))
+        login = credential.Credential("AKIDtest", key)
+        return ckafka_client.CkafkaClient(login, "", ClientProfile(httpProfile=profile))
 
     def act(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
         """An action that Tencent's client has no method for."""
@@ -64,10 +64,10 @@ class Reporting:
 
 @pytest.fixture(scope="module")
 def reporting(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reporting]:
-    made = Reporting(bootstrap, tmp_path_factory.mktemp("reporting"), f"hooked-{uuid.uuid4().hex[:8]}")
-    yield made
-    assert made.end() == 0
-    assert "Traceback" not in made.log.read_text()
+    process = Reporting(bootstrap, tmp_path_factory.mktemp("reporting"), f"hooked-{uuid.uuid4().hex[:8]}")
+    yield process
+    assert process.end() == 0
+    assert "Traceback" not in process.log.read_text()
 
 
 def message(point_id: str, *rows: tuple[str | None, str]) -> Any:
@@ -75,9 +75,9 @@ def message(point_id: str, *rows: tuple[str | None, str]) -> Any:
     request.DataHubId = point_id
     request.Message = []
     for key, body in rows:
-        made = models.BatchContent()
-        made.Key, made.Body = key, body
-        request.Message.append(made)
+        content = models.BatchContent()
+        content.Key, content.Body = key, body
+        request.Message.append(content)
     return request
 
 
@@ -99,8 +99,8 @@ def test_messages_of_the_guide(reporting: Reporting, cli: Cli, bootstrap: str) -
     assert [one[:4] for one in ids] == [[point_id, topic, "0", "0"], [point_id, topic, "0", "1"]]
     assert all(int(one[4]) <= int(one[5]) for one in ids)
     done = cli("reporting", "find", sent.MessageId[0])
-    found = json.loads(done.stdout)
-    assert (found["key"], found["body"], found["offset"]) == ("k", "hello", 0)
+    record = json.loads(done.stdout)
+    assert (record["key"], record["body"], record["offset"]) == ("k", "hello", 0)
 
     reporting.act("PauseAccessPoint", {"DataHubId": point_id})
     with pytest.raises(TencentCloudSDKException) as caught:

@@ -58,9 +58,9 @@ class Together:
         assert self.process.stdout is not None
         ready = self.process.stdout.readline().decode()
         assert ready.startswith("ready"), self.log.read_text()
-        found = re.search(r"127\.0\.0\.1:\d+", ready)
-        assert found is not None
-        self.bootstrap = found[0]
+        match = re.search(r"127\.0\.0\.1:\d+", ready)
+        assert match is not None
+        self.bootstrap = match[0]
         urls = dict(re.findall(r"service started service=(\w+) url=http://(\S+)", self.log.read_text()))
         self.registry, self.rest, self.reporting = urls["registry"], urls["rest"], urls["reporting"]
 
@@ -74,10 +74,10 @@ class Together:
 
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Together]:
-    made = Together(tmp_path_factory.mktemp("rest"))
-    yield made
-    assert made.end() == 0
-    assert "Traceback" not in made.log.read_text()
+    process = Together(tmp_path_factory.mktemp("rest"))
+    yield process
+    assert process.end() == 0
+    assert "Traceback" not in process.log.read_text()
 
 
 @pytest.fixture
@@ -115,19 +115,19 @@ def post(base: str, path: str, body: Any = None, status: int = 204) -> None:
 
 
 def read(base: str, count: int, accept: str = "*/*") -> list[Any]:
-    found: list[Any] = []
+    records: list[Any] = []
     deadline = time.monotonic() + WAIT_S
-    while len(found) < count:
-        assert time.monotonic() < deadline, found
+    while len(records) < count:
+        assert time.monotonic() < deadline, records
         answer = requests.get(f"{base}/records", headers={"Accept": accept}, timeout=WAIT_S)
         assert answer.status_code == 200, answer.text
-        found += answer.json()
-    return found
+        records += answer.json()
+    return records
 
 
 def cluster(url: str) -> str:
-    held = requests.get(f"{url}/v3/clusters", timeout=WAIT_S).json()["data"][0]
-    return str(held["metadata"]["self"])
+    cluster_row = requests.get(f"{url}/v3/clusters", timeout=WAIT_S).json()["data"][0]
+    return str(cluster_row["metadata"]["self"])
 
 
 def test_the_quick_start(url: str, topic: str) -> None:
@@ -141,8 +141,8 @@ def test_the_quick_start(url: str, topic: str) -> None:
     assert record == {"topic": topic, "key": None, "value": {"foo": "bar"}, "partition": 0, "offset": 0}
     post(base, "offsets", status=200)
     place = {"topic": topic, "partition": 0}
-    held = requests.get(f"{base}/offsets", json={"partitions": [place]}, headers=V2, timeout=WAIT_S).json()
-    assert held == {"offsets": [{**place, "offset": 1, "metadata": ""}]}
+    offsets = requests.get(f"{base}/offsets", json={"partitions": [place]}, headers=V2, timeout=WAIT_S).json()
+    assert offsets == {"offsets": [{**place, "offset": 1, "metadata": ""}]}
     post(base, "positions/beginning", {"partitions": [place]})
     assert read(base, 1) == [record]
     post(base, "assignments", {"partitions": [place]}, status=409)
@@ -215,8 +215,8 @@ def reader_of(format: str, registry: SchemaRegistryClient) -> Any:
     file.message_type.add(name="User").field.add(name="name", number=1, type=9, label=1)
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
-    made = message_factory.GetMessageClass(pool.FindMessageTypeByName("User"))
-    read = ProtobufDeserializer(made, {}, registry)
+    message_class = message_factory.GetMessageClass(pool.FindMessageTypeByName("User"))
+    read = ProtobufDeserializer(message_class, {}, registry)
     return lambda data, context: json_format.MessageToDict(read(data, context))
 
 
@@ -312,45 +312,45 @@ def consumed(bootstrap: str, topic: str, count: int) -> list[Any]:
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(topic, 0, 0)])
     try:
-        found = consumer.consume(count, timeout=WAIT_S)
-        assert len(found) == count
-        return found
+        messages = consumer.consume(count, timeout=WAIT_S)
+        assert len(messages) == count
+        return messages
     finally:
         consumer.close()
 
 
 def test_topics_by_v3(url: str, topic: str) -> None:
-    held = cluster(url)
+    cluster_url = cluster(url)
     wanted = {
         "topic_name": topic,
         "partitions_count": 3,
         "replication_factor": 1,
         "configs": [{"name": "cleanup.policy", "value": "compact"}],
     }
-    made = requests.post(f"{held}/topics", json=wanted, timeout=WAIT_S)
-    assert (made.status_code, made.json()["partitions_count"]) == (201, 3)
-    again = requests.post(f"{held}/topics", json=wanted, timeout=WAIT_S)
+    created = requests.post(f"{cluster_url}/topics", json=wanted, timeout=WAIT_S)
+    assert (created.status_code, created.json()["partitions_count"]) == (201, 3)
+    again = requests.post(f"{cluster_url}/topics", json=wanted, timeout=WAIT_S)
     assert (again.status_code, again.json()["error_code"]) == (400, 40002)
-    option = f"{held}/topics/{topic}/configs/cleanup.policy"
-    found = requests.get(option, timeout=WAIT_S).json()
-    assert (found["value"], found["source"]) == ("compact", "DYNAMIC_TOPIC_CONFIG")
+    option = f"{cluster_url}/topics/{topic}/configs/cleanup.policy"
+    option_row = requests.get(option, timeout=WAIT_S).json()
+    assert (option_row["value"], option_row["source"]) == ("compact", "DYNAMIC_TOPIC_CONFIG")
     change = {
         "data": [
             {"name": "cleanup.policy", "operation": "DELETE"},
             {"name": "compression.type", "value": "gzip"},
         ]
     }
-    altered = requests.post(f"{held}/topics/{topic}/configs:alter", json=change, timeout=WAIT_S)
+    altered = requests.post(f"{cluster_url}/topics/{topic}/configs:alter", json=change, timeout=WAIT_S)
     assert altered.status_code == 204
     assert requests.get(option, timeout=WAIT_S).json()["is_default"] is True
-    more = requests.patch(f"{held}/topics/{topic}", json={"partitions_count": 4}, timeout=WAIT_S)
+    more = requests.patch(f"{cluster_url}/topics/{topic}", json={"partitions_count": 4}, timeout=WAIT_S)
     assert more.status_code == 200
-    rows = requests.get(f"{held}/topics/{topic}/partitions", timeout=WAIT_S).json()["data"]
+    rows = requests.get(f"{cluster_url}/topics/{topic}/partitions", timeout=WAIT_S).json()["data"]
     assert [row["partition_id"] for row in rows] == [0, 1, 2, 3]
     replicas = requests.get(rows[0]["replicas"]["related"], timeout=WAIT_S).json()["data"]
     assert [(row["is_leader"], row["is_in_sync"]) for row in replicas] == [(True, True)]
-    assert requests.delete(f"{held}/topics/{topic}", timeout=WAIT_S).status_code == 204
-    gone = requests.get(f"{held}/topics/{topic}", timeout=WAIT_S)
+    assert requests.delete(f"{cluster_url}/topics/{topic}", timeout=WAIT_S).status_code == 204
+    gone = requests.get(f"{cluster_url}/topics/{topic}", timeout=WAIT_S)
     assert (gone.status_code, gone.json()["error_code"]) == (404, 40403)
     old = requests.get(f"{url}/topics/{topic}", timeout=WAIT_S)
     assert (old.status_code, old.json()["error_code"]) == (404, 40401)
@@ -382,10 +382,10 @@ def test_lags_of_a_group(url: str, topic: str) -> None:
     post(base, "subscription", {"topics": [topic]})
     read(base, 5)
     post(base, "offsets", {"offsets": [{"topic": topic, "partition": 0, "offset": 1}]}, status=200)
-    held = f"{cluster(url)}/consumer-groups/{group}"
-    summary = requests.get(f"{held}/lag-summary", timeout=WAIT_S).json()
+    group_url = f"{cluster(url)}/consumer-groups/{group}"
+    summary = requests.get(f"{group_url}/lag-summary", timeout=WAIT_S).json()
     assert (summary["max_lag"], summary["total_lag"], summary["max_lag_topic_name"]) == (3, 3, topic)
-    (member,) = requests.get(f"{held}/consumers", timeout=WAIT_S).json()["data"]
+    (member,) = requests.get(f"{group_url}/consumers", timeout=WAIT_S).json()["data"]
     (place,) = requests.get(member["assignments"]["related"], timeout=WAIT_S).json()["data"]
     assert requests.get(place["lag"]["related"], timeout=WAIT_S).json()["lag"] == 3
     requests.delete(base, timeout=WAIT_S)
@@ -440,20 +440,20 @@ def test_two_connections_share_an_instance(url: str, topic: str) -> None:
     send(url, f"/topics/{topic}", {"records": [{"value": number} for number in range(count)]})
     base = instance(url, format="json")
     post(base, "assignments", {"partitions": [{"topic": topic, "partition": 0}]})
-    found: list[int] = []
+    values: list[int] = []
 
     def work() -> None:
         deadline = time.monotonic() + WAIT_S
-        while len(found) < count and time.monotonic() < deadline:
+        while len(values) < count and time.monotonic() < deadline:
             rows = requests.get(f"{base}/records?max_bytes=20&timeout=200", timeout=WAIT_S).json()
-            found.extend(row["value"] for row in rows)
+            values.extend(row["value"] for row in rows)
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(found) == list(range(count))
+    assert sorted(values) == list(range(count))
     requests.delete(base, timeout=WAIT_S)
 
 

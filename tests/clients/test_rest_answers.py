@@ -19,20 +19,20 @@ from tests.differential.http_answers import cases, check
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    given = os.environ.get("BARNABAS_TEST_REST")
-    if given:
-        yield given.rstrip("/")
+    address = os.environ.get("BARNABAS_TEST_REST")
+    if address:
+        yield address.rstrip("/")
         return
-    made = Together(tmp_path_factory.mktemp("rest"))
-    yield f"http://{made.rest}"
-    assert made.end() == 0
-    assert "Traceback" not in made.log.read_text()
+    process = Together(tmp_path_factory.mktemp("rest"))
+    yield f"http://{process.rest}"
+    assert process.end() == 0
+    assert "Traceback" not in process.log.read_text()
 
 
 @pytest.mark.parametrize("case", cases("rest_answers.json"), ids=lambda case: case["name"])
 def test_answers_are_confluents(url: str, case: dict[str, Any]) -> None:
     new = uuid.uuid4().hex[:8]
-    held = requests.get(f"{url}/v3/clusters", timeout=WAIT_S).json()["data"][0]
-    names = {"topic": f"t-{new}", "group": f"g-{new}", "cluster": held["cluster_id"]}
+    cluster_row = requests.get(f"{url}/v3/clusters", timeout=WAIT_S).json()["data"][0]
+    names = {"topic": f"t-{new}", "group": f"g-{new}", "cluster": cluster_row["cluster_id"]}
     for number, step in enumerate(case["steps"]):
         assert not check(url, step, names), f"step {number}: {step['call']}"

@@ -28,11 +28,11 @@ def bounds(bootstrap: str, topic: str) -> tuple[int, int]:
 
     client = admin(bootstrap)
     part = TopicPartition(topic, 0)
-    found = [
+    offsets = [
         client.list_offsets({part: spec})[part].result(20).offset
         for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
     ]
-    return found[0], found[1]
+    return offsets[0], offsets[1]
 
 
 def awaited(check: Callable[[], bool], what: str) -> None:
@@ -172,9 +172,9 @@ def test_compact_and_delete_does_both() -> None:
             return Confluent().read_to_end(broker.bootstrap, "both")
 
         awaited(lambda: len(kept()) < 100, "nothing was compacted")
-        found = kept()
-        assert [item.offset for item in found] == sorted(item.offset for item in found)
-        newest = {item.key: item.value for item in found}
+        messages = kept()
+        assert [item.offset for item in messages] == sorted(item.offset for item in messages)
+        newest = {item.key: item.value for item in messages}
         assert newest == {b"k%d" % n: b"3-%d" % (45 + n) + b"." * 150 for n in range(5)}
         broker.advance(2 * 3_600_000)
         assert bounds(broker.bootstrap, "both") == (200, 200)

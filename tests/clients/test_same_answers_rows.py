@@ -247,20 +247,20 @@ def seen(answer: Any) -> Any:
     if hasattr(answer, "topics"):
         rows = [row for topic in answer.topics for row in getattr(topic, "partitions", [topic])]
         return [(row.error_code, row.offset) if hasattr(row, "offset") else row.error_code for row in rows]
-    found: list[Any] = []
+    facts_seen: list[Any] = []
     for response in answer.responses:
         if hasattr(response, "partition_responses"):
             for row in response.partition_responses:
                 facts = (row.error_code, row.base_offset)
-                found.append((*facts, len(row.record_errors)) if row.record_errors else facts)
+                facts_seen.append((*facts, len(row.record_errors)) if row.record_errors else facts)
         elif hasattr(response, "partitions"):
             for row in response.partitions:
                 end = row.diverging_epoch
                 ended = () if end is None else ((end.epoch, end.end_offset),)
-                found.append((row.error_code, row.high_watermark, row.log_start_offset, *ended))
+                facts_seen.append((row.error_code, row.high_watermark, row.log_start_offset, *ended))
         else:
-            found.append(response.error_code)
-    return found
+            facts_seen.append(response.error_code)
+    return facts_seen
 
 
 @pytest.fixture(scope="module")

@@ -46,11 +46,11 @@ class Member:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            said = json.loads(line)
-            self.owned = said.get("owns", self.owned)
-            self.values += said.get("values", [])
-            self.failed += [said["failed"]] if "failed" in said else []
-            self.left = self.left or "left" in said
+            event = json.loads(line)
+            self.owned = event.get("owns", self.owned)
+            self.values += event.get("values", [])
+            self.failed += [event["failed"]] if "failed" in event else []
+            self.left = self.left or "left" in event
 
     def __repr__(self) -> str:
         """What a failure shows: state, and the last lines that the client wrote."""
@@ -137,8 +137,8 @@ def test_kafka_python_commits_seeks_and_looks_up_times(broker: BrokerProcess) ->
     group = f"kp-{uuid.uuid4().hex[:8]}"
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False)
     consumer.assign([part])
-    found = consumer.offsets_for_times({part: BASE_MS + 20_500})[part]
-    assert (found.offset, found.timestamp) == (21, BASE_MS + 21_000)
+    offset = consumer.offsets_for_times({part: BASE_MS + 20_500})[part]
+    assert (offset.offset, offset.timestamp) == (21, BASE_MS + 21_000)
     assert consumer.offsets_for_times({part: BASE_MS + 10**9})[part] is None
     assert consumer.beginning_offsets([part])[part] == 0
     assert consumer.end_offsets([part])[part] == 100
@@ -168,8 +168,8 @@ def test_aiokafka_commits_seeks_and_looks_up_times(broker: BrokerProcess) -> Non
         )
         await consumer.start()
         consumer.assign([part])
-        found = (await consumer.offsets_for_times({part: BASE_MS + 20_500}))[part]
-        assert (found.offset, found.timestamp) == (21, BASE_MS + 21_000)
+        offset = (await consumer.offsets_for_times({part: BASE_MS + 20_500}))[part]
+        assert (offset.offset, offset.timestamp) == (21, BASE_MS + 21_000)
         assert (await consumer.beginning_offsets([part]))[part] == 0
         assert (await consumer.end_offsets([part]))[part] == 100
         consumer.seek(part, 30)

@@ -43,9 +43,9 @@ class WithRegistry:
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
         assert self.process.stdout is not None
-        found = re.match(r"ready on (127\.0\.0\.1:\d+)", self.process.stdout.readline().decode())
-        assert found is not None, self.log.read_text()
-        self.bootstrap = found[1]
+        match = re.match(r"ready on (127\.0\.0\.1:\d+)", self.process.stdout.readline().decode())
+        assert match is not None, self.log.read_text()
+        self.bootstrap = match[1]
         url = re.search(r"service started service=registry url=(http://\S+)", self.log.read_text())
         assert url is not None
         self.url = url[1]
@@ -60,10 +60,10 @@ class WithRegistry:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithRegistry]:
-    made = WithRegistry(tmp_path_factory.mktemp("checks"))
-    yield made
-    assert made.end() == 0
-    assert "Traceback" not in made.log.read_text()
+    process = WithRegistry(tmp_path_factory.mktemp("checks"))
+    yield process
+    assert process.end() == 0
+    assert "Traceback" not in process.log.read_text()
 
 
 @pytest.fixture
@@ -73,12 +73,12 @@ def topic() -> str:
 
 def produce(bootstrap: str, topic: str, value: bytes | None, **settings: Any) -> KafkaError | None:
     """One record by librdkafka; the error with which it failed."""
-    found: list[KafkaError | None] = []
+    errors: list[KafkaError | None] = []
     options = {name: settings.pop(name) for name in list(settings) if "." in name}
     producer = Producer({"bootstrap.servers": bootstrap, **options})
-    producer.produce(topic, value, on_delivery=lambda error, _: found.append(error), **settings)
+    producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error), **settings)
     assert producer.flush(WAIT_S) == 0
-    return found[0]
+    return errors[0]
 
 
 def register(url: str, subject: str, schema: str) -> int:
@@ -140,7 +140,7 @@ def test_keys_guids_and_names(both: WithRegistry, topic: str) -> None:
     value = AvroSerializer(client, USER, conf=settings)({"name": "Ann"}, context)
     assert value == b"\6Ann"
     key = b"\0" + register(both.url, "shop.User", USER).to_bytes(4, "big") + b"\6Ann"
-    found: list[KafkaError | None] = []
+    errors: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": both.bootstrap, "linger.ms": 500})
     for partition in range(3):
         producer.produce(
@@ -149,10 +149,10 @@ def test_keys_guids_and_names(both: WithRegistry, topic: str) -> None:
             key,
             partition=partition,
             headers=context.headers,
-            on_delivery=lambda e, _: found.append(e),
+            on_delivery=lambda e, _: errors.append(e),
         )
     assert producer.flush(WAIT_S) == 0
-    assert found == [None, None, None]
+    assert errors == [None, None, None]
     assert produce(both.bootstrap, topic, value, headers=context.headers) is None, "without a key"
     for wrong in ({"headers": context.headers, "key": b"k"}, {"key": key}):
         refused = produce(both.bootstrap, topic, value, **wrong)
@@ -182,8 +182,8 @@ class Silent:
     def end(self) -> None:
         self.listener.shutdown(socket.SHUT_RDWR)
         self.thread.join()
-        for held in (self.listener, *self.held):
-            held.close()
+        for sock in (self.listener, *self.held):
+            sock.close()
 
 
 def test_a_registry_elsewhere_that_hangs(both: WithRegistry, topic: str) -> None:
@@ -195,15 +195,15 @@ def test_a_registry_elsewhere_that_hangs(both: WithRegistry, topic: str) -> None
         with Broker({"confluent.schema.registry.url": f"{silent.url},{both.url}"}) as broker:
             create_topic(broker.bootstrap, topic, config=VALUES)
             create_topic(broker.bootstrap, "plain")
-            found: list[KafkaError | None] = []
+            errors: list[KafkaError | None] = []
             producer = Producer({"bootstrap.servers": broker.bootstrap})
-            producer.produce(topic, value, on_delivery=lambda error, _: found.append(error))
+            producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
             producer.poll(0)
             assert silent.asked.wait(WAIT_S)
             assert produce(broker.bootstrap, "plain", b"x") is None
-            assert found == []
+            assert errors == []
             assert producer.flush(WAIT_S) == 0
-            assert found == [None]
+            assert errors == [None]
     finally:
         silent.end()
 

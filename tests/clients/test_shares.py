@@ -30,8 +30,8 @@ def probe() -> list[str]:
 
 def test_members_share_a_partition(probe: list[str], bootstrap: str) -> None:
     """Each record goes to one of three members, and nothing is left at the end."""
-    found = foreign.run(probe, bootstrap, "share", "together")
-    assert found["busy"] > 1
+    report = foreign.run(probe, bootstrap, "share", "together")
+    assert report["busy"] > 1
 
 
 def test_accept_release_reject_and_the_delivery_count(probe: list[str], bootstrap: str) -> None:
@@ -77,7 +77,7 @@ def test_a_killed_broker_forgets_nothing(probe: list[str], own_broker: Callable[
     ) as worker:
         assert worker.stdout is not None
         kill_at = [count // 4, count // 2]
-        found: dict[str, Any] = {}
+        report: dict[str, Any] = {}
         for line in worker.stdout:
             words = line.split()
             if words[0] == "done" and kill_at and int(words[1]) >= kill_at[0]:
@@ -85,10 +85,10 @@ def test_a_killed_broker_forgets_nothing(probe: list[str], own_broker: Callable[
                 broker.kill()
                 broker.start()
             if line.startswith("{"):
-                found = json.loads(line)
-    assert found.get("ok") is True, found
+                report = json.loads(line)
+    assert report.get("ok") is True, report
     assert not kill_at
-    assert (found["accepted"], found["again"]) == (count, 0)
+    assert (report["accepted"], report["again"]) == (count, 0)
 
 
 def _produce(bootstrap: str, topic: str, count: int) -> None:

@@ -68,10 +68,10 @@ def settle(broker: Broker, group: str, wanted: tuple[str, ...], rejected: str = 
 
 def unsettled(broker: Broker, group: str) -> list[int]:
     """The offsets of what is locked or waits to be delivered again."""
-    services = broker._running().services
+    services = broker.inside.server.services
     topic_id = services.partitions.id_of("t")
     assert topic_id is not None
-    queue = broker._call(lambda: services.shares.open(group, topic_id, 0))
+    queue = broker.inside.call(lambda: services.shares.open(group, topic_id, 0))
     return sorted(queue.core.records)
 
 

@@ -41,10 +41,10 @@ def begin(bootstrap: str, name: str, count: int) -> None:
 def records(consumer: Any) -> list[Any]:
     """The next poll that has any."""
     for _ in range(100):
-        found = consumer.poll(0.2)
-        if found:
-            assert all(message.error() is None for message in found)
-            return list(found)
+        batch = consumer.poll(0.2)
+        if batch:
+            assert all(message.error() is None for message in batch)
+            return list(batch)
     raise AssertionError("nothing was delivered")
 
 

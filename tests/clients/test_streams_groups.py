@@ -34,8 +34,8 @@ def app(broker: BrokerProcess) -> str:
 
 @pytest.fixture
 def admin(broker: BrokerProcess) -> Iterator[Admin]:
-    with Admin(broker.bootstrap) as made:
-        yield made
+    with Admin(broker.bootstrap) as client:
+        yield client
 
 
 def codes(answer: object) -> list[int]:
@@ -114,8 +114,8 @@ def test_administration(
     def tool(*arguments: str, code: int = 0) -> str:
         """What kafka-streams-groups prints; within this process, which is much faster."""
         assert run("kafka-streams-groups", [*arguments, "--bootstrap-server", broker.bootstrap]) == code
-        said = capsys.readouterr()
-        return said.out + said.err
+        printed = capsys.readouterr()
+        return printed.out + printed.err
 
     create_topic(broker.bootstrap, app, 2)
     producer = Producer({"bootstrap.servers": broker.bootstrap})

@@ -53,16 +53,16 @@ def options(broker: Broker) -> ClientOptions:
 @asynccontextmanager
 async def tables(broker: Broker, count: int = 1):
     """So many instances of one table, each of which has read all of it."""
-    made = [
+    all_tables = [
         Table(options(broker), CompactedTopic("numbers", "numbers"), Numbers(), read_back_s=DEADLINE_S)
         for _ in range(count)
     ]
     try:
-        for table in made:
+        for table in all_tables:
             await table.start()
-        yield made
+        yield all_tables
     finally:
-        for table in made:
+        for table in all_tables:
             await table.stop()
 
 

@@ -40,12 +40,12 @@ def receiver() -> Iterator[Broker]:
 
 def shown(broker: Broker, prefix: str, client_id: str) -> dict[str, float]:
     """What `barnabas clients --metrics` says of one client; values of one name are summed."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for row in Cli(broker.bootstrap).json("clients", "--metrics", prefix):
         if row["client_id"] == client_id:
             for metric in row["metrics"]:
-                found[metric["name"]] = found.get(metric["name"], 0) + metric["value"]
-    return found
+                values[metric["name"]] = values.get(metric["name"], 0) + metric["value"]
+    return values
 
 
 def until(check: Callable[[], bool], meanwhile: Callable[[], Any]) -> None:
@@ -76,15 +76,15 @@ def test_the_java_client_pushes_what_is_asked(receiver: Broker, probe: list[str]
         capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert json.loads(done.stdout.strip().splitlines()[-1])["ok"] is True, done.stdout + done.stderr
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     sent = "org.apache.kafka.producer.record.send.total"
     # What it says when it closes may still be on its way.
     until(
-        lambda: found.get(sent, 0) >= 100,
-        lambda: found.update(shown(receiver, "org.apache.kafka.producer", "java-telemetry")),
+        lambda: values.get(sent, 0) >= 100,
+        lambda: values.update(shown(receiver, "org.apache.kafka.producer", "java-telemetry")),
     )
-    assert found[sent] == 100
-    assert len(found) > 20
+    assert values[sent] == 100
+    assert len(values) > 20
 
 
 @pytest.mark.parametrize("codec", list(Codec))

@@ -198,9 +198,9 @@ def test_in_a_running_event_loop() -> None:
             await producer.stop()
             consumer = AIOKafkaConsumer("t", bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
             await consumer.start()
-            found = await consumer.getone()
+            message = await consumer.getone()
             await consumer.stop()
-            return [found.value]
+            return [message.value]
 
     assert asyncio.run(use()) == [b"hello"]
 

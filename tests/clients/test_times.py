@@ -151,8 +151,8 @@ def test_the_special_times(broker: BrokerProcess) -> None:
                         )
                     ],
                 )
-                (found,) = peer.ask(request, ListOffsetsResponse, version).topics[0].partitions
+                (part,) = peer.ask(request, ListOffsetsResponse, version).topics[0].partitions
                 if version < since.get(asked, 0):
-                    assert found.error_code == ErrorCode.UNSUPPORTED_VERSION
+                    assert part.error_code == ErrorCode.UNSUPPORTED_VERSION
                 else:
-                    assert (found.error_code, found.offset, found.timestamp) == (0, offset, timestamp_ms)
+                    assert (part.error_code, part.offset, part.timestamp) == (0, offset, timestamp_ms)

@@ -55,13 +55,13 @@ def values(bootstrap: str, name: str, count: int, partitions: int = 3) -> list[s
     """All values of a topic, which has to have so many."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
     consumer.assign([TopicPartition(name, number, 0) for number in range(partitions)])
-    found: list[str] = []
-    while len(found) < count:
-        for record in consumer.consume(count - len(found), 1.0):
+    texts: list[str] = []
+    while len(texts) < count:
+        for record in consumer.consume(count - len(texts), 1.0):
             assert record.error() is None, record.error()
-            found.append(record.value().decode())
+            texts.append(record.value().decode())
     consumer.close()
-    return sorted(found, key=lambda text: int(text.split()[1]))
+    return sorted(texts, key=lambda text: int(text.split()[1]))
 
 
 def delete(bootstrap: str, name: str) -> None:
@@ -101,13 +101,17 @@ def test_a_deleted_topic_comes_back_with_records_options_and_the_groups_offsets(
     made(bootstrap, "orders", segment__bytes="200000")
     group = Consumer({"bootstrap.servers": bootstrap, "group.id": "billing"})
     group.commit(offsets=[TopicPartition("orders", 1, 7)], asynchronous=False)
-    said = command(bootstrap, "delete", "orders")
-    assert "`barnabas topic restore orders` brings it back" in said
+    printed = command(bootstrap, "delete", "orders")
+    assert "`barnabas topic restore orders` brings it back" in printed
     assert "orders" not in topics(bootstrap)
     with Admin(bootstrap) as admin:
-        [held] = admin.topic_bin.list()
-        assert (held.name, held.partitions, held.until_ms - held.deleted_ms) == ("orders", 3, HOUR_MS)
-        assert held.size_bytes > 500
+        [deleted] = admin.topic_bin.list()
+        assert (deleted.name, deleted.partitions, deleted.until_ms - deleted.deleted_ms) == (
+            "orders",
+            3,
+            HOUR_MS,
+        )
+        assert deleted.size_bytes > 500
         assert admin.groups.offsets(["billing"])["billing"] == {}  # hidden, and kept
     [row] = json.loads(command(bootstrap, "bin", "--json"))
     assert row["topic"] == "orders"
@@ -120,7 +124,7 @@ def test_a_deleted_topic_comes_back_with_records_options_and_the_groups_offsets(
     options = client.describe_configs([resource])[resource].result(60)
     assert options["segment.bytes"].value == "200000"
     with Admin(bootstrap) as admin:
-        assert admin.topics.describe(["orders"])["orders"].id == held.id
+        assert admin.topics.describe(["orders"])["orders"].id == deleted.id
         assert admin.topic_bin.list() == []
     sent(bootstrap, "orders", range(30, 60))
     binned.restart()
@@ -213,11 +217,11 @@ def test_nothing_is_lost_when_the_broker_is_killed_in_the_middle(
     begin(lambda admin: admin.topics.delete(["orders"]))
     if "orders" in topics(bootstrap):
         delete(bootstrap, "orders")
-    [held] = held_by(bootstrap)
-    begin(lambda admin: admin.topic_bin.restore(held.id, "orders"))
+    [deleted] = held_by(bootstrap)
+    begin(lambda admin: admin.topic_bin.restore(deleted.id, "orders"))
     if "orders" not in topics(bootstrap):
         with Admin(bootstrap) as admin:
-            admin.topic_bin.restore(held.id, "orders")
+            admin.topic_bin.restore(deleted.id, "orders")
     assert values(bootstrap, "orders", 300, partitions=30) == expected(300)
     assert held_by(bootstrap) == []
     assert list(binned.data_dir.glob("*-stray")) == []
@@ -237,13 +241,13 @@ def test_replicas_come_back_together_even_one_that_was_away(
         sent(cluster.bootstrap, "orders", range(30, 60))
         delete(cluster.bootstrap, "orders")
         cluster.brokers[3].start()  # it finds a log whose topic is in the bin
-        [held] = held_by(cluster.bootstrap)
+        [deleted] = held_by(cluster.bootstrap)
         until(
             lambda: all(list((tmp_path / f"b{n}").glob("orders-*-stray")) for n in (1, 2, 3)) or None,
             "all brokers have the logs in their bins",
         )
         with Admin(cluster.bootstrap) as admin:
-            admin.topic_bin.restore(held.id, "orders")
+            admin.topic_bin.restore(deleted.id, "orders")
         cluster.until_in_sync("orders", [1, 2, 3])
         assert values(cluster.bootstrap, "orders", 60) == expected(60)
         for broker in (1, 2):

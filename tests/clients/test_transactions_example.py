@@ -38,8 +38,8 @@ def test_the_programs_do_what_their_page_says(own_broker, tmp_path: Path) -> Non
     assert run("statements.py", bootstrap, cwd=tmp_path) == shown("statements.py")
     assert run("statements.py", bootstrap, cwd=tmp_path) == "0 lines written\n"
     lines = cli("consume", "statements", "-o", "beginning", "-e", "-f", "%s\n").stdout.decode().splitlines()
-    found = sorted((line["account"], line["amount"]) for line in map(json.loads, lines))
-    assert found == [("alice", -100), ("alice", -40), ("bob", 100), ("carol", 40)]
+    amounts = sorted((line["account"], line["amount"]) for line in map(json.loads, lines))
+    assert amounts == [("alice", -100), ("alice", -40), ("bob", 100), ("carol", 40)]
     run("balances.py", bootstrap, "--die-after", "3", cwd=tmp_path, code=-9)
     assert run("balances.py", bootstrap, cwd=tmp_path) == shown("balances.py")
     assert "0 records booked" in run("balances.py", bootstrap, cwd=tmp_path)

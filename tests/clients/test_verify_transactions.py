@@ -37,10 +37,10 @@ def test_a_broker_that_is_killed_keeps_its_promises(own_broker, tmp_path: Path) 
     finally:
         process.kill()
     assert process.returncode == 0, (out, err)
-    told = json.loads(out)
-    assert told["violations"] == []
-    assert told["transactions"]["committed"] > 3
-    assert told["records"] >= told["transactions"]["committed"]
+    report = json.loads(out)
+    assert report["violations"] == []
+    assert report["transactions"]["committed"] > 3
+    assert report["records"] >= report["transactions"]["committed"]
 
 
 def _wait_until_written(cli: Cli, topic: str, records: int = 50) -> None:

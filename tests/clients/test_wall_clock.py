@@ -91,10 +91,10 @@ def clock() -> SteppedClock:
 
 @pytest.fixture
 def broker(clock: SteppedClock) -> Iterator[Broker]:
-    made = Broker({"group.min.session.timeout.ms": "100", "group.initial.rebalance.delay.ms": "0"})
-    made.clock = clock  # type: ignore[assignment]
-    with made:
-        yield made
+    started = Broker({"group.min.session.timeout.ms": "100", "group.initial.rebalance.delay.ms": "0"})
+    started.clock = clock  # type: ignore[assignment]
+    with started:
+        yield started
 
 
 def join(raw: Raw, group: str) -> None:
@@ -149,7 +149,7 @@ def test_flushes_and_deletions_keep_their_delays(broker: Broker, clock: SteppedC
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.delete_topics(["gone"])["gone"].result(TIMEOUT_S)
     clock.by_ms = by_ms
-    partition = broker._running().services.partitions.require("flushed", 0)
+    partition = broker.inside.server.services.partitions.require("flushed", 0)
     while partition.log.recovery_point < 1:
         assert time.monotonic() - begun_s < TIMEOUT_S, "it is not flushed"
         time.sleep(0.02)

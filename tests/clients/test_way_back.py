@@ -39,8 +39,8 @@ def test_topics_options_records_and_groups_are_taken_back(
         )
 
         def is_moved() -> bool:
-            found = committed(there, "billing")
-            return 0 < found.get("orders 0", 0) <= 300 and 0 < found.get("orders 1", 0) <= 40
+            offsets = committed(there, "billing")
+            return 0 < offsets.get("orders 0", 0) <= 300 and 0 < offsets.get("orders 1", 0) <= 40
 
         with run(file):
             until(is_moved, "the group is moved", 300)

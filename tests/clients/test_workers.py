@@ -60,10 +60,10 @@ def first(folder: Path, port: int) -> Iterator[subprocess.Popen[str]]:
 
 def worker_pid(folder: Path) -> int | None:
     """The process of worker 2."""
-    found = [
+    pids = [
         pid for pid, words in processes() if "--worker" in words and f"log.dirs={folder}/worker2" in words
     ]
-    return found[0] if found else None
+    return pids[0] if pids else None
 
 
 def test_each_leads_and_a_killed_one_comes_back(

@@ -60,32 +60,32 @@ class Tree:
 @pytest.fixture(params=["sqlite", "zookeeper"])
 def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tree]:
     zookeeper = request.getfixturevalue("zookeeper_address") if request.param == "zookeeper" else None
-    made = Tree(tmp_path, zookeeper)
-    yield made
-    made.kill()
+    started = Tree(tmp_path, zookeeper)
+    yield started
+    started.kill()
 
 
 @pytest.fixture
 def znodes(zookeeper_address: str, tmp_path: Path) -> Iterator[tuple[Tree, Any]]:
     """A broker's ZooKeeper tree, and kazoo to look at it from outside."""
     kazoo_client = pytest.importorskip("kazoo.client")
-    made = Tree(tmp_path, zookeeper_address)
-    client = kazoo_client.KazooClient(made.options["zookeeper.connect"])
+    started = Tree(tmp_path, zookeeper_address)
+    client = kazoo_client.KazooClient(started.options["zookeeper.connect"])
     client.start(20)
     client.ensure_path("/")
-    yield made, client
+    yield started, client
     client.stop()
     client.close()
-    made.kill()
+    started.kill()
 
 
 def until(holds: Callable[[], object]) -> Any:
     """Its first true answer; fails when none comes for long."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        found = holds()
-        if found:
-            return found
+        outcome = holds()
+        if outcome:
+            return outcome
         time.sleep(0.05)
     raise AssertionError("it did not come true")
 
@@ -127,15 +127,15 @@ def consume(broker: BrokerProcess, topic: str, group: str, count: int) -> list[s
         {"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
     )
     consumer.subscribe([topic])
-    found = []
+    values = []
     deadline = time.monotonic() + 120
-    while len(found) < count and time.monotonic() < deadline:
+    while len(values) < count and time.monotonic() < deadline:
         message = consumer.poll(0.5)
         if message is not None and message.error() is None:
-            found.append(message.value().decode())
+            values.append(message.value().decode())
     consumer.commit(asynchronous=False)
     consumer.close()
-    return found
+    return values
 
 
 def test_topics_and_options_are_made_changed_and_deleted(tree: Tree) -> None:
@@ -202,18 +202,18 @@ def test_other_clients_produce_and_consume(tree: Tree) -> None:
             "auto", bootstrap_servers=broker.bootstrap, group_id="a", auto_offset_reset="earliest"
         )
         await reader.start()
-        found = [message.value async for message, _ in _limited(reader, 100)]
+        payloads = [message.value async for message, _ in _limited(reader, 100)]
         await reader.stop()
-        return found
+        return payloads
 
-    found = asyncio.run(asyncio.wait_for(with_aiokafka(), 100))
-    assert sorted(found) == sorted(b"%s%d" % (kind, number) for kind in (b"k", b"a") for number in range(50))
+    values = asyncio.run(asyncio.wait_for(with_aiokafka(), 100))
+    assert sorted(values) == sorted(b"%s%d" % (kind, number) for kind in (b"k", b"a") for number in range(50))
     old = KafkaConsumer(
         "auto", bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=20_000
     )
     read = [next(old).value for _ in range(100)]
     old.close()
-    assert read == found
+    assert read == values
 
 
 async def _limited(reader: AIOKafkaConsumer, count: int) -> Any:
@@ -241,8 +241,8 @@ def test_the_nodes_are_kafka_s(znodes: tuple[Tree, Any]) -> None:
     create(broker, "t", 2, retention_ms="1000")
 
     def read(path: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(zookeeper.get(path)[0])
-        return found
+        node: dict[str, Any] = json.loads(zookeeper.get(path)[0])
+        return node
 
     registered = read("/brokers/ids/1")
     assert registered["version"] == 5
@@ -330,21 +330,22 @@ def start(folder: Path, **options: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_start_without_zookeeper_waits_for_it_until_it_is_told_to_end(tmp_path: Path, number: int) -> None:
     pytest.importorskip("kazoo")
-    address, said = f"127.0.0.1:{free_port()}", tmp_path / "said"
+    address, stderr_file = f"127.0.0.1:{free_port()}", tmp_path / "said"
     options = ["-o", f"zookeeper.connect={address}", "-o", "zookeeper.connection.timeout.ms=300"]
     command = [sys.executable, "-m", "barnabas", "start", "--data", str(tmp_path / "data"), *options]
-    with said.open("wb") as stderr:
+    with stderr_file.open("wb") as stderr:
         process = subprocess.Popen([*command, "--listen", f"127.0.0.1:{free_port()}"], stderr=stderr)
     try:
-        until(lambda: said.read_text().count("the broker waits for it") > 1)
+        until(lambda: stderr_file.read_text().count("the broker waits for it") > 1)
         process.send_signal(number)
         assert process.wait(60) == 0
     finally:
         process.kill()
     assert (
-        f"{address}: no ZooKeeper server answered within 0.3 s; check zookeeper.connect" in said.read_text()
+        f"{address}: no ZooKeeper server answered within 0.3 s; check zookeeper.connect"
+        in stderr_file.read_text()
     )
-    assert "Traceback" not in said.read_text()
+    assert "Traceback" not in stderr_file.read_text()
 
 
 def test_a_broker_that_waits_for_zookeeper_serves_once_it_is_there(

@@ -19,11 +19,11 @@ ALL = {1, 2, 3}
 
 @pytest.fixture(scope="module")
 def cluster(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(tmp_path_factory.mktemp("admin"), zookeeper_server, chroot="/admin")
+    brokers = Cluster(tmp_path_factory.mktemp("admin"), zookeeper_server, chroot="/admin")
     try:
-        yield made.start()
+        yield brokers.start()
     finally:
-        made.close()
+        brokers.close()
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_each_broker_answers_for_its_own(admin: Admin) -> None:
     assert list(admin.transactions.producers(keys).require()) == keys
     dirs = admin.log_dirs.describe(partitions=keys).require()
     assert set(dirs) == ALL
-    assert all(len(log_dir.replicas) == len(keys) for found in dirs.values() for log_dir in found)
+    assert all(len(log_dir.replicas) == len(keys) for directories in dirs.values() for log_dir in directories)
     groups = [f"{name}-{number}" for number in range(8)]
     for group in groups:
         admin.groups.alter_offsets(group, {keys[0]: 0}).require()
@@ -100,8 +100,8 @@ def test_requests_survive_the_loss_of_the_controller(admin: Admin, cluster: Clus
     cluster.brokers[victim].kill()
     try:
         name = f"admin-{uuid.uuid4().hex[:8]}"
-        made = admin.topics.create([NewTopic(name, 3, 1)])
-        assert made.failed == {}
+        creation = admin.topics.create([NewTopic(name, 3, 1)])
+        assert creation.failed == {}
         again = admin.topics.create([NewTopic(name, 3, 1)]).failed[name]
         assert isinstance(again, ResourceError)
         assert again.code == ErrorCode.TOPIC_ALREADY_EXISTS

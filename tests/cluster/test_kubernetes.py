@@ -86,11 +86,13 @@ def test_three_pods_are_a_cluster(tmp_path: Path, zookeeper: str) -> None:
         bootstrap = f"127.0.0.1:{ports[0]}"
         client = admin(bootstrap)
         client.create_topics([NewTopic("orders", 3)])["orders"].result(60)
-        held = client.list_topics(timeout=60)
-        while "orders" not in held.topics:  # another broker has created it
-            held = client.list_topics(timeout=60)
-        assert {broker.id: broker.port for broker in held.brokers.values()} == dict(enumerate(ports))
-        assert all(len(partition.replicas) == 3 for partition in held.topics["orders"].partitions.values())
+        metadata = client.list_topics(timeout=60)
+        while "orders" not in metadata.topics:  # another broker has created it
+            metadata = client.list_topics(timeout=60)
+        assert {broker.id: broker.port for broker in metadata.brokers.values()} == dict(enumerate(ports))
+        assert all(
+            len(partition.replicas) == 3 for partition in metadata.topics["orders"].partitions.values()
+        )
         producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
         for number in range(30):
             producer.produce("orders", b"%d" % number)

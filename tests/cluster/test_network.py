@@ -35,11 +35,11 @@ def network() -> Iterator[Network]:
     if os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("nsenter") is None:
         pytest.skip("needs root, `ip` and `nsenter`")
     try:
-        made = Network(["a", "b"])
+        emulated = Network(["a", "b"])
     except NetworkError as error:
         pytest.skip(str(error))
-    with made:
-        yield made
+    with emulated:
+        yield emulated
 
 
 def test_links_are_cut_and_mended(network: Network) -> None:

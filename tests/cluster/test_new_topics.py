@@ -30,11 +30,11 @@ PATIENCE_MS = 60_000
 
 @pytest.fixture(scope="module")
 def cluster(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(tmp_path_factory.mktemp("cluster"), zookeeper_server, chroot="/new_topics")
+    brokers = Cluster(tmp_path_factory.mktemp("cluster"), zookeeper_server, chroot="/new_topics")
     try:
-        yield made.start()
+        yield brokers.start()
     finally:
-        made.close()
+        brokers.close()
 
 
 def describe(raw: Raw, name: str | None) -> MetadataResponse:

@@ -50,7 +50,7 @@ RACKS = {1: "a", 2: "b", 3: "c"}
 
 @pytest.fixture(scope="module")
 def cluster(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(
+    brokers = Cluster(
         tmp_path_factory.mktemp("cluster"),
         zookeeper_server,
         chroot="/replication/one",
@@ -58,9 +58,9 @@ def cluster(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPath
         options={"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"},
     )
     try:
-        yield made.start()
+        yield brokers.start()
     finally:
-        made.close()
+        brokers.close()
 
 
 def create(cluster: Cluster, name: str, partitions: int = 1, **configs: str) -> None:
@@ -130,16 +130,16 @@ def read(cluster: Cluster, topic: str, partitions: int = 1) -> list[bytes]:
         f"{topic} has ends",
     )
     consumer.assign(places)
-    found: list[bytes] = []
+    values: list[bytes] = []
     deadline = time.monotonic() + 120
     try:
         while any(place.offset < ends[place.partition] for place in consumer.position(places)):
             assert time.monotonic() < deadline, (
-                f"{len(found)} records read, up to {consumer.position(places)}"
+                f"{len(values)} records read, up to {consumer.position(places)}"
             )
             for message in consumer.consume(1_000, 0.5):
                 assert message.error() is None, message.error()
-                found.append(message.value() or b"")
+                values.append(message.value() or b"")
             places = [
                 place if place.offset >= 0 else TopicPartition(topic, place.partition, 0)
                 for place in consumer.position(places)
@@ -148,7 +148,7 @@ def read(cluster: Cluster, topic: str, partitions: int = 1) -> list[bytes]:
                 break
     finally:
         consumer.close()
-    return found
+    return values
 
 
 def stored(cluster: Cluster, topic: str, partition: int = 0) -> dict[int, bytes]:
@@ -200,8 +200,8 @@ def test_nothing_acknowledged_is_lost_with_a_killed_leader(cluster: Cluster) -> 
         cluster.start_again(leader)
         cluster.until_in_sync("killed", ALL)
         load.until_more()
-    found = read(cluster, "killed", 2)
-    assert sorted(found) == sorted(load.acknowledged)
+    values = read(cluster, "killed", 2)
+    assert sorted(values) == sorted(load.acknowledged)
     for index in range(2):
         until_equal(cluster, "killed", index)
 
@@ -381,8 +381,8 @@ def test_replicas_move_under_load_and_through_the_loss_of_the_controller(cluster
         staying, coming = (broker for broker in ALL if broker != controller)
         replicas, configs = [[controller, staying]], {"file.delete.delay.ms": "100"}
         topics = cluster.admin()  # it must outlive its futures
-        made = NewTopic("moved", 1, replica_assignment=replicas, config=configs)
-        topics.create_topics([made])["moved"].result(60)
+        new_topic = NewTopic("moved", 1, replica_assignment=replicas, config=configs)
+        topics.create_topics([new_topic])["moved"].result(60)
         cluster.until_in_sync("moved", sorted(replicas[0]))
         first = [str(number).encode() + b"." * 10_000 for number in range(300)]  # more than one fetch carries
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})

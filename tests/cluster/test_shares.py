@@ -27,11 +27,11 @@ STATES = "__share_group_state"
 
 @pytest.fixture(scope="module")
 def cluster(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(tmp_path_factory.mktemp("shares"), zookeeper_server, chroot="/shares")
+    brokers = Cluster(tmp_path_factory.mktemp("shares"), zookeeper_server, chroot="/shares")
     try:
-        yield made.start()
+        yield brokers.start()
     finally:
-        made.close()
+        brokers.close()
 
 
 class JavaWorker:
@@ -79,9 +79,9 @@ def produce(cluster: Cluster, topic: str, first: int, last: int) -> None:
 def coordinator(cluster: Cluster, topic: str, partition: int, group: str) -> int:
     """The broker that keeps what a group has settled of a partition."""
     admin = cluster.admin()  # it must outlive its futures
-    found = admin.describe_topics(TopicCollection([topic]))[topic].result(30)
+    description = admin.describe_topics(TopicCollection([topic]))[topic].result(30)
     states = cluster.topic(STATES).partitions
-    return int(states[partition_for_name(f"{group}:{found.topic_id}:{partition}", len(states))].leader)
+    return int(states[partition_for_name(f"{group}:{description.topic_id}:{partition}", len(states))].leader)
 
 
 @pytest.mark.java
@@ -108,8 +108,8 @@ def test_nothing_is_lost_when_a_leader_and_a_coordinator_are_killed(cluster: Clu
             worker.until_done((step + 2) * per_step)
             cluster.start_again(victim)
             cluster.until_in_sync("jobs", ALL)
-        found = worker.result()
+        report = worker.result()
     finally:
         worker.close()
-    assert found.get("ok") is True, found
-    assert (found["accepted"] + found["unsure"], found["again"]) == (count, 0), found
+    assert report.get("ok") is True, report
+    assert (report["accepted"] + report["unsure"], report["again"]) == (count, 0), report

@@ -28,9 +28,9 @@ def opened(kind: str, request: pytest.FixtureRequest) -> Database:
         def query(*statements: str) -> list[tuple]:
             with contextlib.closing(sqlite3.connect(file)) as connection:
                 for statement in statements:
-                    found = connection.execute(statement).fetchall()
+                    rows = connection.execute(statement).fetchall()
                 connection.commit()
-                return found
+                return rows
 
         return Database("sqlite", f"jdbc:sqlite:{file}", query, "{}")
     if kind == "mariadb":

@@ -77,8 +77,8 @@ class Victim:
         }
 
     def run(self, *statements: str) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = self.server.query(*statements)
-        return found
+        rows: list[tuple[Any, ...]] = self.server.query(*statements)
+        return rows
 
     def kill(self) -> None:
         if self.kind == "postgres":
@@ -99,9 +99,9 @@ def victim(request) -> Iterator[Victim]:
         pytest.skip(NO_POSTGRES)
     if request.param == "mariadb" and MARIADB is None:
         pytest.skip(NO_MARIADB)
-    made = Victim(request.param)
-    yield made
-    made.close()
+    started = Victim(request.param)
+    yield started
+    started.close()
 
 
 def write_on(victim: Victim, ended: threading.Event) -> None:
@@ -124,9 +124,9 @@ class Standalone:
 
     def __init__(self, bootstrap: str, name: str, config: dict[str, str], folder: Path) -> None:
         worker, connector = folder / "worker.properties", folder / "connector.properties"
-        given = {"bootstrap.servers": bootstrap, "listeners": "http://127.0.0.1:0", "group.id": name}
-        given |= {f"{part}.storage.topic": f"{name}-{part}" for part in ("config", "offset", "status")}
-        for file, values in ((worker, given), (connector, {"name": name, **config})):
+        options = {"bootstrap.servers": bootstrap, "listeners": "http://127.0.0.1:0", "group.id": name}
+        options |= {f"{part}.storage.topic": f"{name}-{part}" for part in ("config", "offset", "status")}
+        for file, values in ((worker, options), (connector, {"name": name, **config})):
             file.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
         self._command = [sys.executable, "-c", COMMAND, str(worker), str(connector)]
         self.process: subprocess.Popen[bytes] | None = None
@@ -156,17 +156,17 @@ def values(bootstrap: str, topic: str, enough: Callable[[list[dict]], bool]) -> 
         {"bootstrap.servers": bootstrap, "group.id": "test", "isolation.level": "read_committed"}
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[dict] = []
+    events: list[dict] = []
 
     def look() -> bool:
-        found.extend(json.loads(m.value()) for m in consumer.consume(1000, 0.3) if not m.error())
-        return enough(found)
+        events.extend(json.loads(m.value()) for m in consumer.consume(1000, 0.3) if not m.error())
+        return enough(events)
 
     try:
         until(look, f"all of {topic}", deadline_s=120)
     finally:
         consumer.close()
-    return found
+    return events
 
 
 class Faults:
@@ -236,16 +236,16 @@ def test_each_change_once(victim, own_broker, tmp_path, request):
         writer.join()
         rows = {row[0] for row in victim.run("SELECT n FROM inv.log")}
         print(f"{victim.kind}: {len(rows)} transactions, {dict(counts)}")
-        found = values(
-            broker.bootstrap, log, lambda found: len({v["after"]["n"] for v in found}) >= len(rows)
+        events = values(
+            broker.bootstrap, log, lambda so_far: len({v["after"]["n"] for v in so_far}) >= len(rows)
         )
         time.sleep(2)
-        found = values(broker.bootstrap, log, lambda found: len(found) >= len(rows))
-        told = Counter(value["after"]["n"] for value in found)
-        assert set(told) == rows
-        assert [n for n, count in told.items() if count > 1] == []
-        assert [value["after"]["n"] for value in found] == sorted(rows)
-        updates = values(broker.bootstrap, last, lambda found: len(found) > len(rows))
+        events = values(broker.bootstrap, log, lambda so_far: len(so_far) >= len(rows))
+        times = Counter(value["after"]["n"] for value in events)
+        assert set(times) == rows
+        assert [n for n, count in times.items() if count > 1] == []
+        assert [value["after"]["n"] for value in events] == sorted(rows)
+        updates = values(broker.bootstrap, last, lambda so_far: len(so_far) > len(rows))
         assert [v["after"]["n"] for v in updates if v["op"] == "u"] == sorted(rows)
     finally:
         ended.set()

@@ -45,10 +45,10 @@ def test_rows_are_inserted_and_refused_ones_reported(tmp_path: Path) -> None:
             server.be_busy(1)
             with pytest.raises(RetriableError, match="503"):
                 sink.put([sink.record("t", {"id": 9})])
-        found = server.query(
+        result_rows = server.query(
             "SELECT id, name, toString(at) AS at FROM events FINAL ORDER BY id FORMAT JSONEachRow"
         )
-        assert found == [{"id": n, "name": f"n{n}", "at": "2026-01-02 03:04:05.678"} for n in range(3)]
+        assert result_rows == [{"id": n, "name": f"n{n}", "at": "2026-01-02 03:04:05.678"} for n in range(3)]
         with pytest.raises(OptionError, match="password is incorrect"):
             run_sink(ClickHouseSink, {**config, "password": "wrong"}).__enter__()
     finally:

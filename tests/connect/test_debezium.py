@@ -104,57 +104,61 @@ def in_json(schema: Schema | None, value: Any) -> Any:
 
 def schema_in_json(schema: Schema, field: str | None = None) -> dict[str, Any]:
     """As Connect's JSON converter writes it."""
-    found: dict[str, Any] = {"type": {"float32": "float", "float64": "double"}.get(schema.type, schema.type)}
+    described: dict[str, Any] = {
+        "type": {"float32": "float", "float64": "double"}.get(schema.type, schema.type)
+    }
     if schema.type == "struct":
-        found["fields"] = [schema_in_json(one.schema, one.name) for one in schema.fields]
+        described["fields"] = [schema_in_json(one.schema, one.name) for one in schema.fields]
     if schema.items is not None:
-        found["items"] = schema_in_json(schema.items)
-    found["optional"] = schema.optional
+        described["items"] = schema_in_json(schema.items)
+    described["optional"] = schema.optional
     if schema.name:
-        found["name"] = schema.name
+        described["name"] = schema.name
     if schema.version:
-        found["version"] = schema.version
+        described["version"] = schema.version
     if schema.doc:
-        found["doc"] = schema.doc
+        described["doc"] = schema.doc
     if schema.parameters:
-        found["parameters"] = dict(schema.parameters)
+        described["parameters"] = dict(schema.parameters)
     if schema.has_default:
-        found["default"] = in_json(schema.as_optional(), schema.default)
+        described["default"] = in_json(schema.as_optional(), schema.default)
     if field:
-        found["field"] = field
-    return found
+        described["field"] = field
+    return described
 
 
 def plain(payload: Any, topic: str) -> Any:
     """Without what may differ."""
     if not isinstance(payload, dict):
         return payload
-    found = {name: value for name, value in payload.items() if name not in ("ts_ms", "ts_us", "ts_ns")}
-    source = dict(found.get("source") or {})
+    fields = {name: value for name, value in payload.items() if name not in ("ts_ms", "ts_us", "ts_ns")}
+    source = dict(fields.get("source") or {})
     if source:
         source.pop("version")
         if source["snapshot"] != "false":
             for name in ("ts_ms", "ts_us", "ts_ns", "txId", "lsn", "sequence", "file", "pos"):
                 source.pop(name, None)
-        found["source"] = source
-    if found.get("data_collections"):
-        found["data_collections"] = sorted(found["data_collections"], key=lambda row: row["data_collection"])
-    if found.get("ddl"):
-        found["ddl"] = found["ddl"].partition(" /*")[0].replace("`", "").lower()
-        for change in found["tableChanges"]:
+        fields["source"] = source
+    if fields.get("data_collections"):
+        fields["data_collections"] = sorted(
+            fields["data_collections"], key=lambda row: row["data_collection"]
+        )
+    if fields.get("ddl"):
+        fields["ddl"] = fields["ddl"].partition(" /*")[0].replace("`", "").lower()
+        for change in fields["tableChanges"]:
             change.pop("table")
-    return found
+    return fields
 
 
 def of_witness(file: Path) -> list[tuple[str, Any, Any, Any]]:
-    found = []
+    records = []
     for line in file.read_text().splitlines():
         topic, key, value = line.split("\t")
         parts = [json.loads(text) if text != "null" else None for text in (key, value)]
-        found.append((topic, *parts))
+        records.append((topic, *parts))
     return [
         (topic, key and key["payload"], plain(value and value["payload"], topic), value and value["schema"])
-        for topic, key, value in found
+        for topic, key, value in records
     ]
 
 
@@ -283,15 +287,15 @@ def test_postgres(postgres, tmp_path, options):
 
 def without_begin(records: list[tuple[str, Any, Any, Any]]) -> list[tuple[str, Any, Any, Any]]:
     """END of a transaction with a logical message names a Java object in Debezium."""
-    found = []
+    kept = []
     for topic, key, value, schema in records:
         if topic == "w.transaction" and value["status"] == "END":
             value = {
                 **value,
                 "data_collections": [c for c in value["data_collections"] if "inv." in c["data_collection"]],
             }
-        found.append((topic, key, value, schema))
-    return found
+        kept.append((topic, key, value, schema))
+    return kept
 
 
 MARIADB_TABLES = (
@@ -358,11 +362,11 @@ def test_mariadb(mariadb, tmp_path):
         for _ in range(8):
             source.poll()
         # Debezium's snapshot also tells the schema by statements that it makes itself.
-        found = of_witness(output)
-        begun = {place for place, record in enumerate(found[1:]) if record[0] == "m"}
+        records = of_witness(output)
+        begun = {place for place, record in enumerate(records[1:]) if record[0] == "m"}
         theirs = [
             record
-            for place, record in enumerate(found)
+            for place, record in enumerate(records)
             if not (record[0] == "m" and record[2]["source"]["snapshot"] != "false")
             and record[1:3] != (None, None)
             and not (place in begun and record[0] == "m.transaction" and record[2]["status"] == "BEGIN")

@@ -105,11 +105,11 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 def test_records_are_rows_with_their_types_each_once(lake: Any) -> None:
     with run_sink(lake.kind, lake.config, [("orders", 0), ("orders", 1)]) as sink:
-        made = [sink.record("orders", order(n), value_schema=ORDER, partition=n % 2) for n in range(4)]
-        sink.put(made)
+        records = [sink.record("orders", order(n), value_schema=ORDER, partition=n % 2) for n in range(4)]
+        sink.put(records)
         assert sink.flush() == {("orders", 0): 2, ("orders", 1): 2}
         sink.restart()
-        sink.put(made)  # as after a failure before offsets were committed
+        sink.put(records)  # as after a failure before offsets were committed
         sink.put([sink.record("orders", order(9), value_schema=ORDER)])
         sink.flush()
     rows = lake.rows()
@@ -222,8 +222,8 @@ def test_objects_of_the_sink_become_the_same_records_in_the_same_partitions(
         source.restart()
         records = [*first, *source.poll_until(6)]
         assert source.poll() == []
-    found = sorted((r.partition, r.value if text else r.value["id"]) for r in records)
-    assert found == sorted((n % 2, f"line {n}" if text else n) for n in range(8))
+    rows = sorted((r.partition, r.value if text else r.value["id"]) for r in records)
+    assert rows == sorted((n % 2, f"line {n}" if text else n) for n in range(8))
     assert {r.topic for r in records} == {"t"}
     with run_source(S3Source, {**place, "topic.regex.list": "u.*"}) as source:
         assert source.connector.partitions() == []

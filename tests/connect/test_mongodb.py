@@ -87,9 +87,9 @@ class Collection:
 
 @pytest.fixture
 def collection(mongodb) -> Iterator[Collection]:
-    made = Collection(mongodb)
-    yield made
-    made.client.close()
+    started = Collection(mongodb)
+    yield started
+    started.client.close()
 
 
 def poll_until(source: DrivenSource, count: int) -> None:
@@ -233,13 +233,13 @@ def test_a_resume_token_that_is_too_old_says_what_to_do():
     from barnabas.connect.mongodb.reader import Reader, Watched
 
     reader = Reader(Watched("mongodb://me:secret@db/"))
-    told = reader.failed(OperationFailure("Resume of change stream was not possible", 286), "reading")
+    error = reader.failed(OperationFailure("Resume of change stream was not possible", 286), "reading")
     reader.close()
-    assert isinstance(told, ConnectError)
-    assert str(told).startswith(
+    assert isinstance(error, ConnectError)
+    assert str(error).startswith(
         "mongodb://db/: the changes after the stored resume token are not kept any more"
     )
-    assert "startup.mode=copy_existing" in str(told)
+    assert "startup.mode=copy_existing" in str(error)
 
 
 def test_names():

@@ -54,10 +54,10 @@ def wait_for(done, limit_s: float = 20.0) -> None:
 
 @pytest.fixture
 def client(mosquitto) -> Iterator[Client]:
-    made = Client(mosquitto.port)
-    yield made
-    made.client.disconnect()
-    made.client.loop_stop()
+    connected = Client(mosquitto.port)
+    yield connected
+    connected.client.disconnect()
+    connected.client.loop_stop()
 
 
 def lesson(mosquitto, **more: str) -> dict[str, str]:
@@ -142,9 +142,9 @@ def test_a_broker_that_restarts(client_folder):
 @pytest.fixture
 def client_folder(mosquitto):
     """A broker of its own, which may be killed."""
-    made = Mosquitto(new_folder("mq"))
-    yield made
-    made.kill()
+    broker = Mosquitto(new_folder("mq"))
+    yield broker
+    broker.kill()
 
 
 def test_converters_keys_and_dynamic_topics(mosquitto, client):

@@ -48,9 +48,9 @@ class Database:
 
 @pytest.fixture
 def database(mariadb) -> Iterator[Database]:
-    made = Database(mariadb)
-    yield made
-    mariadb.query(f"DROP DATABASE {made.name}")
+    own = Database(mariadb)
+    yield own
+    mariadb.query(f"DROP DATABASE {own.name}")
 
 
 def poll_until(source: DrivenSource, count: int) -> None:
@@ -195,9 +195,9 @@ def test_changes_of_the_schema(database):
         assert source.records[5].key == {"id": 1}
         change = source.records[1]
         assert (change.topic, change.key) == ("m", {"databaseName": database.name})
-        (told,) = change.value["tableChanges"]
-        assert (told["type"], told["id"]) == ("ALTER", f'"{database.name}"."people"')
-        assert told["table"]["primaryKeyColumnNames"] == ["id"]
+        (change_of_table,) = change.value["tableChanges"]
+        assert (change_of_table["type"], change_of_table["id"]) == ("ALTER", f'"{database.name}"."people"')
+        assert change_of_table["table"]["primaryKeyColumnNames"] == ["id"]
 
 
 def test_values(database):
@@ -415,8 +415,8 @@ def test_a_row_that_changes_while_its_chunk_is_read_is_not_told_as_it_was(databa
     with run_source(MariadbSource, signalling(database)) as source:
         source.poll()
         database.run(asked(database, "execute-snapshot", "t"))
-        found = source.poll_until(5)
-        events = [(r.value["op"], r.key["id"]) for r in found if r.value is not None]
+        records = source.poll_until(5)
+        events = [(r.value["op"], r.key["id"]) for r in records if r.value is not None]
         assert events == [("u", 2), ("d", 3), ("r", 1), ("r", 4)]
 
 

@@ -69,9 +69,9 @@ class Schema:
 
 @pytest.fixture
 def schema(postgres) -> Iterator[Schema]:
-    made = Schema(postgres)
-    yield made
-    made.drop()
+    own = Schema(postgres)
+    yield own
+    own.drop()
 
 
 def said(source: DrivenSource) -> list[tuple]:
@@ -135,9 +135,9 @@ def test_rows_then_changes(schema):
             "last",
             "false",
         ]
-        gone, made = source.records[4], source.records[6]
+        gone, insert = source.records[4], source.records[6]
         assert [(h.key, h.value) for h in gone.headers] == [("__debezium.newkey", {"id": 9})]
-        assert [(h.key, h.value) for h in made.headers] == [("__debezium.oldkey", {"id": 2})]
+        assert [(h.key, h.value) for h in insert.headers] == [("__debezium.oldkey", {"id": 2})]
         envelope = gone.value_schema
         assert (envelope.name, envelope.version) == (f"w.{schema.name}.people.Envelope", 2)
         assert [field.name for field in envelope.fields] == [
@@ -526,10 +526,10 @@ def test_a_row_that_changes_between_its_reading_and_the_mark_is_not_told_as_it_w
     with run_source(PostgresSource, signalling(schema)) as source:
         source.poll()
         schema.run(asked(schema, "execute-snapshot", "t"))
-        found = source.poll_until(6)
+        records = source.poll_until(6)
         assert source.poll() == []
     events = [
-        (r.value["op"], (r.value["after"] or r.value["before"])["id"]) for r in found if r.value is not None
+        (r.value["op"], (r.value["after"] or r.value["before"])["id"]) for r in records if r.value is not None
     ]
     assert events == [("u", 3), ("d", 4), ("r", 1), ("r", 2), ("r", 5)]
 
@@ -543,8 +543,8 @@ def test_signals_with_conditions_and_stops(schema, caplog):
         source.poll()
         only = [{"data-collection": f"{schema.name}.t", "filter": "id % 10 = 0"}]
         schema.run(asked(schema, "execute-snapshot", "t", **{"additional-conditions": only}))
-        found = source.poll_until(3)
-        assert [record.value["after"]["id"] for record in found] == [10, 20, 30]
+        records = source.poll_until(3)
+        assert [record.value["after"]["id"] for record in records] == [10, 20, 30]
         schema.run(
             asked(schema, "execute-snapshot", "nothing"),
             asked(schema, "execute-snapshot", "keyless"),
@@ -553,10 +553,10 @@ def test_signals_with_conditions_and_stops(schema, caplog):
             "INSERT INTO signals VALUES ('x', 'execute-snapshot', 'no JSON')",
             "INSERT INTO t VALUES (31, 'after')",
         )
-        found = source.poll_until(1)
-        assert [record.value["op"] for record in found] == ["c"]
+        records = source.poll_until(1)
+        assert [record.value["op"] for record in records] == ["c"]
         assert source.poll() == []
-    said = [(record.message, getattr(record, "reason", "")) for record in caplog.records]
-    assert ("a signal names no captured table", "") in said
-    assert any(message == "a table cannot be read" and "primary key" in reason for message, reason in said)
-    assert any(message == "signal not understood" for message, _ in said)
+    logged = [(record.message, getattr(record, "reason", "")) for record in caplog.records]
+    assert ("a signal names no captured table", "") in logged
+    assert any(message == "a table cannot be read" and "primary key" in reason for message, reason in logged)
+    assert any(message == "signal not understood" for message, _ in logged)

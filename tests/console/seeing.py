@@ -21,10 +21,10 @@ WIDE, NARROW = 1440, 390
 def need_chromium() -> str:
     """The program; skips the test, with the reason, where there is none."""
     pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install playwright)")
-    found = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
-    if found is None:
+    path_found = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
+    if path_found is None:
         pytest.skip("no Chromium is installed (Debian's package `chromium`)")
-    return found
+    return path_found
 
 
 def axe_source() -> str:
@@ -106,10 +106,10 @@ class Seen:
         options: dict[str, object] = {"resultTypes": ["violations"]}
         if rules:
             options["runOnly"] = {"type": "rule", "values": list(rules)}
-        found = self.page.evaluate("options => axe.run(document, options)", options)["violations"]
+        violations = self.page.evaluate("options => axe.run(document, options)", options)["violations"]
         serious = [
             (rule["id"], node["target"], node["html"][:200])
-            for rule in found
+            for rule in violations
             if rule["impact"] in ("serious", "critical")
             for node in rule["nodes"]
         ]

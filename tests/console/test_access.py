@@ -164,12 +164,12 @@ def test_masked_fields_are_shown_and_found_by_nobody_else(
     assert "4711" not in ben.get(records).text
     assert "4711" in anna.get(records).text
 
-    def found(who: Person, filter_: str) -> int:
+    def count_found(who: Person, filter_: str) -> int:
         return len(who.get(f"/api/v1{records}?filter={filter_}").json()["records"])
 
     for filter_ in ("secret = '4711'", "value LIKE '%254711%25'", "headers['token'] = '4712'"):
-        assert (found(anna, filter_), found(ben, filter_)) == (1, 0), filter_
-    assert found(ben, "id = 7") == 1
+        assert (count_found(anna, filter_), count_found(ben, filter_)) == (1, 0), filter_
+    assert count_found(ben, "id = 7") == 1
     again = ben.get("/clusters/local/topics/mine-masked/produce?partition=0&offset=0")
     assert again.status_code == 403
     assert "cannot be sent again" in again.text

@@ -35,10 +35,10 @@ def rules_of(
     any_rule = AclBindingFilter(
         ResourceType.TOPIC, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
     )
-    found = client.describe_acls(any_rule).result()
+    rules = client.describe_acls(any_rule).result()
     return {
         (r.principal, r.operation, r.permission_type, r.resource_pattern_type)
-        for r in found
+        for r in rules
         if r.name == name
     }
 
@@ -46,8 +46,8 @@ def rules_of(
 def test_brokers_show_their_disks_and_change_their_options(
     guarded: ConsoleProcess, client: AdminClient
 ) -> None:
-    found = guarded.data("/brokers")["brokers"]
-    node = found[0]["id"]
+    brokers = guarded.data("/brokers")["brokers"]
+    node = brokers[0]["id"]
     one = guarded.data(f"/brokers/{node}")
     assert one["dirs"][0]["total_bytes"] > one["dirs"][0]["usable_bytes"] > 0
     assert "Log dirs" in guarded.page(f"/brokers/{node}")
@@ -176,9 +176,9 @@ def test_schemas_are_checked_before_they_are_registered(guarded: ConsoleProcess)
         in guarded.send(f"{path}/check", {"kind": "AVRO", "schema": json.dumps(NEW)}, 200).text
     )
     guarded.send(f"{path}/versions", {"kind": "AVRO", "schema": json.dumps(NEW)})
-    found = guarded.data(path)
-    assert (found["versions"], found["version"], found["against"]) == ([1, 2], 2, 1)
-    assert any("note" in line["text"] for line in found["diff"] if line["kind"] == "add")
+    page = guarded.data(path)
+    assert (page["versions"], page["version"], page["against"]) == ([1, 2], 2, 1)
+    assert any("note" in line["text"] for line in page["diff"] if line["kind"] == "add")
     guarded.send(f"{path}/level", {"level": "FULL"})
     assert guarded.data(path)["level"] == {"level": "FULL", "is_own": True}
     assert subject in guarded.page("/schemas", q=subject)
@@ -196,8 +196,8 @@ def test_records_of_a_schema_are_decoded_filtered_and_written(guarded: ConsolePr
     producer = Producer({"bootstrap.servers": guarded.bootstrap})
     producer.produce(name, b"\x00" + schema.to_bytes(4, "big") + b"\xff")
     producer.flush()
-    found = guarded.data(f"/topics/{name}/records", filter="note like 'hell%' and id = 7")["records"]
-    assert [(r["value"]["kind"], r["value"]["document"]) for r in found] == [
+    records = guarded.data(f"/topics/{name}/records", filter="note like 'hell%' and id = 7")["records"]
+    assert [(r["value"]["kind"], r["value"]["document"]) for r in records] == [
         ("avro", {"id": 7, "note": "hello"})
     ]
     damaged = guarded.data(f"/topics/{name}/records/0/1")["record"]["value"]

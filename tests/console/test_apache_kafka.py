@@ -76,8 +76,8 @@ def test_every_page_shows_what_kafka_holds(beside: ConsoleProcess, kafka: str) -
     assert beside.data("/bin")["has_bin"] is False
     assert "Apache Kafka has no bin" in beside.page("/topics/orders/changes")
     assert beside.data("/topics/orders/records/0/0")["batch"]["producer_id"] is not None
-    found = beside.data("/topics/orders/records", key="key-7")["records"]
-    assert [r["value"]["document"] for r in found] == [{"number": 7}]
+    records = beside.data("/topics/orders/records", key="key-7")["records"]
+    assert [r["value"]["document"] for r in records] == [{"number": 7}]
     shown = beside.post("/groups/billing/reset", {"to": "beginning"})
     beside.send("/groups/billing/offsets", {"lines": shown["lines"], "was": shown["was"]})
     assert beside.data("/groups/billing")["partitions"][0]["committed"] == 0

@@ -32,11 +32,11 @@ def passwords(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
     for user in USERS:
         command += ["--user", user]
     subprocess.run(command, check=True, capture_output=True, timeout=WAIT_S)
-    found = {}
+    passwords_by_user = {}
     for user in USERS:
         text = "".join(p.read_text() for p in (folder / "clients" / user).glob("*") if p.suffix != ".pem")
-        found[user] = text.split("sasl.password=", 1)[1].splitlines()[0]
-    return folder / "users.properties", found
+        passwords_by_user[user] = text.split("sasl.password=", 1)[1].splitlines()[0]
+    return folder / "users.properties", passwords_by_user
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +100,8 @@ def test_over_http_roles_masks_and_the_audit_are_those_of_the_user(
             assert len(tools) == 1 + len(PAGES) + sum(len(page.actions) for page in PAGES)
             assert tools["get_topics"].annotations.read_only_hint  # type: ignore[union-attr]
             assert tools["post_topics_topic_delete"].annotations.destructive_hint  # type: ignore[union-attr]
-            made = await anna.ask("post_topics", fields={"name": "told-1", "partitions": 2})
-            assert made["topic"] == "told-1"
+            created = await anna.ask("post_topics", fields={"name": "told-1", "partitions": 2})
+            assert created["topic"] == "told-1"
             value = {"id": 1, "secret": "4711"}
             await anna.ask("post_topics_topic_produce", topic="told-1", fields={"value": value})
             shown = await anna.ask("get_topics_topic_records", topic="told-1", fields={"filter": "id = 1"})

@@ -67,9 +67,9 @@ def test_a_live_tail_says_that_the_cluster_is_gone_and_goes_on_where_it_was(
             name, begun = next(got)
             assert name == "begun"
             broker.kill()
-            name, told = next((name, told) for name, told in got if name != "beat")
-        assert (name, told["again"]) == ("failed", True)
-        assert "The cluster does not answer" in told["message"]
+            name, facts = next((name, fields) for name, fields in got if name != "beat")
+        assert (name, facts["again"]) == ("failed", True)
+        assert "The cluster does not answer" in facts["message"]
         broker.restart()
         deadline = time.monotonic() + WAIT_S
         while requests.get(f"{console.home}/topics/followed", timeout=WAIT_S).status_code != 200:
@@ -78,9 +78,9 @@ def test_a_live_tail_says_that_the_cluster_is_gone_and_goes_on_where_it_was(
         console.post("/topics/followed/produce", {"value": "again"})
         at = ",".join(f"{number}:{offset}" for number, offset in begun["at"].items())
         with requests.get(tail, params={"at": at}, stream=True, timeout=WAIT_S) as answer:
-            found = next(told for name, told in events(answer) if name == "found")
-        assert found["at"] == {"0": 1}
-        assert [record["value"]["text"] for record in found["records"]] == ["again"]
+            event = next(fields for name, fields in events(answer) if name == "found")
+        assert event["at"] == {"0": 1}
+        assert [record["value"]["text"] for record in event["records"]] == ["again"]
 
 
 def test_clusters_stand_beside_each_other_and_one_that_is_away_hides_no_other(

@@ -34,8 +34,8 @@ PATHS = (
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     need_chromium()
-    with chromium() as found:
-        yield found
+    with chromium() as chromium_browser:
+        yield chromium_browser
 
 
 @pytest.fixture(scope="module")

@@ -19,10 +19,10 @@ from tests.security.test_admin_library import OPTIONS
 
 def await_value(read: Callable[[], Any]) -> Any:
     limit_s = time.monotonic() + WAIT_S
-    while not (found := read()):
+    while not (outcome := read()):
         assert time.monotonic() < limit_s
         time.sleep(0.1)
-    return found
+    return outcome
 
 
 def test_clients_are_listed_and_their_metrics_shown(console: ConsoleProcess) -> None:
@@ -54,8 +54,8 @@ def test_clients_are_listed_and_their_metrics_shown(console: ConsoleProcess) -> 
 
     [instance] = await_value(pushed)
     path = f"/clients/metrics/{instance['instance']}"
-    found = console.data(path, q="producer.connection.creation.total")["metrics"]
-    assert [metric["name"].endswith("producer.connection.creation.total") for metric in found] == [True]
+    metrics = console.data(path, q="producer.connection.creation.total")["metrics"]
+    assert [metric["name"].endswith("producer.connection.creation.total") for metric in metrics] == [True]
     assert "producer.connection.creation.total" in console.page(path)
     console.page("/clients/metrics/unknown", 404)
     console.send("/clients/metrics/remove", {"name": name})

@@ -32,19 +32,19 @@ def copies(console: ConsoleProcess) -> None:
 
 @pytest.mark.usefixtures("copies")
 def test_a_copy_is_told_to_be_the_same(console: ConsoleProcess) -> None:
-    found = console.data("/topics/compared/compare", **{"with": "copied"})
-    assert (found["differences"], found["options"]) == ([], [])
-    assert (found["counted"]["scanned"], found["counted"]["is_over"]) == (40, True)
-    assert all(row["is_same"] for row in found["partitions"])
+    comparison = console.data("/topics/compared/compare", **{"with": "copied"})
+    assert (comparison["differences"], comparison["options"]) == ([], [])
+    assert (comparison["counted"]["scanned"], comparison["counted"]["is_over"]) == (40, True)
+    assert all(row["is_same"] for row in comparison["partitions"])
     assert "No record differs." in console.page("/topics/compared/compare", **{"with": "copied"})
 
 
 @pytest.mark.usefixtures("copies")
 def test_what_differs_is_shown_by_offset(console: ConsoleProcess) -> None:
-    found = console.data("/topics/compared/compare", **{"with": "damaged"})
-    assert [row["name"] for row in found["options"]] == ["retention.ms"]
-    assert [row["is_same"] for row in found["partitions"]] == [True, False]
-    (one,) = found["differences"]
+    comparison = console.data("/topics/compared/compare", **{"with": "damaged"})
+    assert [row["name"] for row in comparison["options"]] == ["retention.ms"]
+    assert [row["is_same"] for row in comparison["partitions"]] == [True, False]
+    (one,) = comparison["differences"]
     assert (one["what"], one["key"]) == ("value", "k7")
     assert one["here"] == {"partition": 1, "offset": 3, "value": "v7"}
     assert one["there"] == {"partition": 1, "offset": 3, "value": "changed"}
@@ -55,22 +55,25 @@ def test_what_differs_is_shown_by_offset(console: ConsoleProcess) -> None:
 
 @pytest.mark.usefixtures("copies")
 def test_what_differs_is_shown_by_key(console: ConsoleProcess) -> None:
-    found = console.data("/topics/compared/compare", **{"with": "spread", "by": "key"})
-    assert [(d["what"], d["key"]) for d in found["differences"]] == [("missing there", "k4")]
-    found = console.data("/topics/damaged/compare", **{"with": "compared", "by": "key"})
-    assert [(d["what"], d["key"]) for d in found["differences"]] == [("missing here", "k19"), ("value", "k7")]
+    comparison = console.data("/topics/compared/compare", **{"with": "spread", "by": "key"})
+    assert [(d["what"], d["key"]) for d in comparison["differences"]] == [("missing there", "k4")]
+    comparison = console.data("/topics/damaged/compare", **{"with": "compared", "by": "key"})
+    assert [(d["what"], d["key"]) for d in comparison["differences"]] == [
+        ("missing here", "k19"),
+        ("value", "k7"),
+    ]
 
 
 @pytest.mark.usefixtures("copies")
 def test_more_differences_than_fit_are_found_by_going_on(console: ConsoleProcess) -> None:
     fill(console, "shifted", 2, [(n % 2, f"k{n + 2}", f"v{n}") for n in range(20)])
-    found, at, pages = [], "", 0
+    places, at, pages = [], "", 0
     while at is not None:
         answer = console.data("/topics/compared/compare", **{"with": "shifted", "limit": 3, "at": at})
-        found += [(d["here"]["partition"], d["here"]["offset"]) for d in answer["differences"]]
+        places += [(d["here"]["partition"], d["here"]["offset"]) for d in answer["differences"]]
         at, pages = answer["next"], pages + 1
         assert pages < 12
-    assert found == [(p, offset) for p in (0, 1) for offset in range(10)]
+    assert places == [(p, offset) for p in (0, 1) for offset in range(10)]
 
 
 @pytest.mark.usefixtures("copies")

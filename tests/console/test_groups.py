@@ -40,9 +40,9 @@ class Committed:
 
     def offsets(self) -> list[int]:
         consumer = self.consumer()
-        found = consumer.committed([TopicPartition(self.topic, n) for n in (0, 1)], timeout=WAIT_S)
+        places = consumer.committed([TopicPartition(self.topic, n) for n in (0, 1)], timeout=WAIT_S)
         consumer.close()
-        return [place.offset for place in found]
+        return [place.offset for place in places]
 
 
 @pytest.fixture
@@ -55,10 +55,10 @@ def moved(console: ConsoleProcess, committed: Committed, **asked: Any) -> Any:
 
 
 def test_lag_is_shown_in_records_and_seconds(console: ConsoleProcess, committed: Committed) -> None:
-    found = console.data(committed.path)
-    assert (found["lag"], found["state"]) == (14, "empty")
-    assert [(p["committed"], p["end"], p["lag"]) for p in found["partitions"]] == [(3, 10, 7), (3, 10, 7)]
-    assert found["behind_s"] > 1_000_000
+    page = console.data(committed.path)
+    assert (page["lag"], page["state"]) == (14, "empty")
+    assert [(p["committed"], p["end"], p["lag"]) for p in page["partitions"]] == [(3, 10, 7), (3, 10, 7)]
+    assert page["behind_s"] > 1_000_000
     console.post("/topics", {"name": f"other-{committed.topic}"})  # what was read before is forgotten
     listed = console.data("/groups", q=committed.group)["groups"]
     assert [(row["lag"], row["topics"]) for row in listed] == [(14, 1)]
@@ -125,9 +125,9 @@ def test_a_group_with_members_shows_them_and_is_not_moved(
     consumer.subscribe([committed.topic])
     while not consumer.assignment():
         consumer.poll(1)
-    found = console.data(committed.path)
-    assert [member["client"] for member in found["members"]] == ["seen-client"]
-    assert found["members"][0]["assigned"] == [f"{committed.topic}-0", f"{committed.topic}-1"]
+    page = console.data(committed.path)
+    assert [member["client"] for member in page["members"]] == ["seen-client"]
+    assert page["members"][0]["assigned"] == [f"{committed.topic}-0", f"{committed.topic}-1"]
     assert "stop them before" in console.page(f"{committed.path}/reset")
     refused = console.post(f"{committed.path}/offsets", {"lines": f"{committed.topic}:0:0"}, status=409)
     assert "members" in refused["message"]

@@ -17,10 +17,10 @@ from tests.console.conftest import WAIT_S, ConsoleProcess, running
 
 def test_many_points_become_means() -> None:
     points = [(float(second), float(second % 2)) for second in range(10 * POINTS_MAX)]
-    made = thinned(points)
-    assert len(made) == POINTS_MAX
-    assert {value for _, value in made} == {0.5}
-    assert made[-1][0] == points[-1][0]
+    means = thinned(points)
+    assert len(means) == POINTS_MAX
+    assert {value for _, value in means} == {0.5}
+    assert means[-1][0] == points[-1][0]
     assert thinned(points[:5]) == points[:5]
 
 
@@ -70,9 +70,9 @@ def test_throughput_disk_and_lag_of_a_monitor_are_drawn(watched: ConsoleProcess)
             for path in (f"/groups/{group}", f"/topics/{topic}")
             for graph in watched.data(path, since="1h")["history"]["graphs"]
         ]
-    found = watched.data(since="1h")["history"]
-    assert {graph["unit"] for graph in found["graphs"]} >= {"records", "bytes"}
-    assert found["failure"] is None
+    history = watched.data(since="1h")["history"]
+    assert {graph["unit"] for graph in history["graphs"]} >= {"records", "bytes"}
+    assert history["failure"] is None
     page = watched.page(f"/groups/{group}", since="1h")
     assert "data-plot=" in page
     assert 'aria-current="true">1h' in page

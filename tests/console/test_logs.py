@@ -55,14 +55,14 @@ def log(console: ConsoleProcess) -> str:
 
 def test_lines_are_found_and_counted(console: ConsoleProcess, log: str) -> None:
     assert log in console.page("/logs")
-    found = console.data(f"/logs/{log}", q="level:error -disk")["result"]
-    assert (found["matched"], found["looked"], found["is_over"]) == (59, 600, True)
-    assert sum(bar["count"] for bar in found["histogram"]["bars"]) == 59
-    assert found["lines"][0]["message"] == "timeout after 590 ms"
-    [pattern] = found["patterns"]
+    answer = console.data(f"/logs/{log}", q="level:error -disk")["result"]
+    assert (answer["matched"], answer["looked"], answer["is_over"]) == (59, 600, True)
+    assert sum(bar["count"] for bar in answer["histogram"]["bars"]) == 59
+    assert answer["lines"][0]["message"] == "timeout after 590 ms"
+    [pattern] = answer["patterns"]
     assert (pattern["pattern"], pattern["count"]) == ("timeout after <*> ms", 59)
     values = {
-        field["name"]: {one["value"]: one["count"] for one in field["values"]} for field in found["fields"]
+        field["name"]: {one["value"]: one["count"] for one in field["values"]} for field in answer["fields"]
     }
     assert values["level"] == {"ERROR": 59}
     assert set(values["host"]) == {"web1"}
@@ -87,8 +87,8 @@ def test_a_time_and_new_patterns(console: ConsoleProcess, log: str) -> None:
 
 
 def test_lines_around_a_hit_are_those_of_its_file(console: ConsoleProcess, log: str) -> None:
-    found = console.data(f"/logs/{log}/around", partition=0, offset=300, lines=3)
-    assert [line["offset"] for line in found["lines"]] == [294, 296, 298, 300, 302, 304, 306]
+    around = console.data(f"/logs/{log}/around", partition=0, offset=300, lines=3)
+    assert [line["offset"] for line in around["lines"]] == [294, 296, 298, 300, 302, 304, 306]
     assert 'class="hit"' in console.page(f"/logs/{log}/around", partition=0, offset=300)
     assert "There is no record" in console.page(f"/logs/{log}/around", 404, partition=0, offset=10_000)
 
@@ -102,17 +102,17 @@ def test_what_cannot_be_understood_is_said(console: ConsoleProcess, log: str) ->
 def test_lines_are_followed_and_searched_to_the_end(console: ConsoleProcess, log: str) -> None:
     url = f"{console.api}/logs/{log}"
     events = requests.get(f"{url}/search", params={"q": "timeout", "as": "html"}, timeout=WAIT_S).text
-    told = [
+    events_read = [
         json.loads(line.removeprefix("data: ")) for line in events.splitlines() if line.startswith("data: ")
     ]
-    assert told[-1] == {"event": "done", "said": "59 of 600 lines match."}
-    assert "timeout after 590 ms" in told[-2]["html"]
+    assert events_read[-1] == {"event": "done", "said": "59 of 600 lines match."}
+    assert "timeout after 590 ms" in events_read[-2]["html"]
     with requests.get(f"{url}/tail", params={"q": "late"}, timeout=WAIT_S, stream=True) as following:
         lines = following.iter_lines(chunk_size=1)
         next(line for line in lines if b"Following 1 partitions." in line)
         send(console.bootstrap, log, [(time.time(), b"WARN not this"), (time.time(), b"WARN a late line")])
-        found = json.loads(next(line for line in lines if b"late line" in line).removeprefix(b"data: "))
-    assert [(one["level"], one["message"]) for one in found["records"]] == [("WARN", "WARN a late line")]
+        late_event = json.loads(next(line for line in lines if b"late line" in line).removeprefix(b"data: "))
+    assert [(one["level"], one["message"]) for one in late_event["records"]] == [("WARN", "WARN a late line")]
 
 
 def test_masked_lines_are_not_shown(bootstrap: str, log: str, tmp_path: Path) -> None:

@@ -20,14 +20,14 @@ from tests.console.conftest import WAIT_S, ConsoleProcess, running
 
 @pytest.fixture(scope="module")
 def source() -> Iterator[Broker]:
-    with Broker() as found:
-        yield found
+    with Broker() as broker:
+        yield broker
 
 
 @pytest.fixture(scope="module")
 def target(source: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
     log = tmp_path_factory.mktemp("mirrors") / "log"
-    with Broker() as found, running(found.bootstrap, log, "--also", f"there={source.bootstrap}") as console:
+    with Broker() as broker, running(broker.bootstrap, log, "--also", f"there={source.bootstrap}") as console:
         yield console
 
 
@@ -66,9 +66,9 @@ def test_a_link_from_its_creation_to_its_end(source: Broker, target: ConsoleProc
     [topic] = target.data("/mirrors/east")["topics"]
     assert (topic["topic"], topic["lag"], topic["partitions"]) == ("orders", 0, 2)
     assert source.bootstrap in target.page("/mirrors")
-    found = events(f"{target.api}/mirrors/east/verify")
-    assert [one["event"] for one in found] == ["progress", "found", "found", "done"]
-    assert found[-1]["said"] == "100 records in 2 ranges: both sides are the same."
+    progress = events(f"{target.api}/mirrors/east/verify")
+    assert [one["event"] for one in progress] == ["progress", "found", "found", "done"]
+    assert progress[-1]["said"] == "100 records in 2 ranges: both sides are the same."
 
     preview = target.post("/mirrors/east/preview", {"move": "failover"})
     assert [(row["end"], row["not_copied"]) for row in preview["tails"]] == [(50, 0), (50, 0)]

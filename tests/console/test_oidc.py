@@ -97,13 +97,13 @@ def test_a_person_logs_in_with_the_roles_of_the_groups_and_out(
         page = log_in(console, "anna", anna)
         assert (page.status_code, page.url) == (200, f"{console.url}/clusters/local")
         assert "anna" in page.text
-        made = {"name": "seen-oidc", "partitions": 1}
-        assert anna.post(f"{console.api}/topics", json=made, timeout=WAIT_S).status_code == 200
+        topic = {"name": "seen-oidc", "partitions": 1}
+        assert anna.post(f"{console.api}/topics", json=topic, timeout=WAIT_S).status_code == 200
 
         assert log_in(console, "bert", bert).url.startswith(console.url)
         assert bert.get(f"{console.api}/topics/seen-oidc", timeout=WAIT_S).status_code == 200
         assert (
-            bert.post(f"{console.api}/topics", json={**made, "name": "seen-2"}, timeout=WAIT_S).status_code
+            bert.post(f"{console.api}/topics", json={**topic, "name": "seen-2"}, timeout=WAIT_S).status_code
             == 403
         )
         assert log_in(console, "carl", carl).url.startswith(console.url)

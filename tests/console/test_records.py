@@ -50,20 +50,20 @@ def filled(console: ConsoleProcess, bootstrap: str) -> Filled:
     return Filled(console, bootstrap)
 
 
-def numbers(found: Any) -> list[int]:
-    return [record["value"]["document"]["number"] for record in found["records"]]
+def numbers(page: Any) -> list[int]:
+    return [record["value"]["document"]["number"] for record in page["records"]]
 
 
 def test_the_newest_come_first_and_older_ones_follow(console: ConsoleProcess, filled: Filled) -> None:
     seen: list[int] = []
     at: dict[str, str] = {}
     while True:
-        found = console.data(filled.path, limit=150, **at)
-        seen += numbers(found)
-        assert numbers(found) == sorted(numbers(found), reverse=True)
-        if found["next"] is None:
+        page = console.data(filled.path, limit=150, **at)
+        seen += numbers(page)
+        assert numbers(page) == sorted(numbers(page), reverse=True)
+        if page["next"] is None:
             break
-        at = {"at": found["next"]}
+        at = {"at": page["next"]}
     assert sorted(seen) == list(range(400))
     assert max(seen) == seen[0]
 
@@ -72,21 +72,21 @@ def test_from_the_oldest_on_every_record_is_seen_once(console: ConsoleProcess, f
     seen: list[int] = []
     at: dict[str, str] = {}
     while True:
-        found = console.data(filled.path, **{"from": "oldest"}, limit=77, **at)
-        seen += numbers(found)
-        if found["next"] is None:
+        page = console.data(filled.path, **{"from": "oldest"}, limit=77, **at)
+        seen += numbers(page)
+        if page["next"] is None:
             break
-        at = {"at": found["next"]}
+        at = {"at": page["next"]}
     assert sorted(seen) == list(range(400))
 
 
 def test_by_offset_and_by_time(console: ConsoleProcess, filled: Filled) -> None:
-    found = console.data(filled.path, **{"from": "offset"}, offset=3, partition=1, limit=2)
-    assert [(r["partition"], r["offset"]) for r in found["records"]] == [(1, 3), (1, 4)]
-    found = console.data(filled.path, **{"from": "time"}, time="1700000390000", limit=500)
-    assert sorted(numbers(found)) == list(range(390, 400))
-    found = console.data(filled.path, **{"from": "time"}, time="2023-11-14T22:19:50+00:00", limit=500)
-    assert sorted(numbers(found)) == list(range(390, 400))
+    page = console.data(filled.path, **{"from": "offset"}, offset=3, partition=1, limit=2)
+    assert [(r["partition"], r["offset"]) for r in page["records"]] == [(1, 3), (1, 4)]
+    page = console.data(filled.path, **{"from": "time"}, time="1700000390000", limit=500)
+    assert sorted(numbers(page)) == list(range(390, 400))
+    page = console.data(filled.path, **{"from": "time"}, time="2023-11-14T22:19:50+00:00", limit=500)
+    assert sorted(numbers(page)) == list(range(390, 400))
     assert "is not a time" in console.page(filled.path, 400, **{"from": "time"}, time="soon")
     assert "holds the offsets 0 to" in console.page(
         filled.path, **{"from": "offset"}, offset=9_999, partition=1
@@ -95,14 +95,14 @@ def test_by_offset_and_by_time(console: ConsoleProcess, filled: Filled) -> None:
 
 def test_a_key_is_looked_for_only_where_it_hashes_to(console: ConsoleProcess, filled: Filled) -> None:
     key = b"key-17"
-    found = console.data(filled.path, key=key.decode(), limit=500)
-    assert sorted(numbers(found)) == list(range(17, 400, 40))
-    assert {r["partition"] for r in found["records"]} == {partition_for_key(key, 4)}
+    page = console.data(filled.path, key=key.decode(), limit=500)
+    assert sorted(numbers(page)) == list(range(17, 400, 40))
+    assert {r["partition"] for r in page["records"]} == {partition_for_key(key, 4)}
     ends = [p["end"] for p in console.data(f"/topics/{filled.name}")["partitions"]]
-    assert found["progress"]["scanned"] == ends[partition_for_key(key, 4)]
+    assert page["progress"]["scanned"] == ends[partition_for_key(key, 4)]
     assert f"Only partition {partition_for_key(key, 4)} of 4" in console.page(filled.path, key=key.decode())
     everywhere = console.data(filled.path, key=key.decode(), partitioner="all", limit=500)
-    assert numbers(everywhere) == numbers(found)
+    assert numbers(everywhere) == numbers(page)
     assert everywhere["progress"]["scanned"] == 400
 
 
@@ -113,16 +113,16 @@ def test_keys_that_librdkafka_spread_are_found(console: ConsoleProcess, bootstra
     for number in range(50):
         producer.produce(name, b"v", f"key-{number}")
     producer.flush()
-    found = console.data(f"/topics/{name}/records", key="key-7", partitioner="librdkafka")
-    assert [r["partition"] for r in found["records"]] == [zlib.crc32(b"key-7") % 5]
+    page = console.data(f"/topics/{name}/records", key="key-7", partitioner="librdkafka")
+    assert [r["partition"] for r in page["records"]] == [zlib.crc32(b"key-7") % 5]
 
 
 def test_a_filter_finds_what_it_says(console: ConsoleProcess, filled: Filled) -> None:
-    found = console.data(
+    page = console.data(
         filled.path, filter="country = 'DE' and number >= 300 and headers['source'] = 'shop'", limit=500
     )
-    assert numbers(found) == list(range(396, 299, -4))
-    assert found["progress"]["scanned"] == 400
+    assert numbers(page) == list(range(396, 299, -4))
+    assert page["progress"]["scanned"] == 400
     assert "No record fits" in console.page(filled.path, filter="country = 'XX'")
     wrong = console.page(filled.path, 400, filter="country =")
     assert "The filter cannot be understood" in wrong
@@ -130,15 +130,15 @@ def test_a_filter_finds_what_it_says(console: ConsoleProcess, filled: Filled) ->
 
 
 def test_the_command_of_a_search_finds_the_same_records(console: ConsoleProcess, filled: Filled) -> None:
-    found = console.data(filled.path, key="key-16", filter="country = 'DE' or number < 5", limit=500)
-    assert len(found["records"]) == 10
-    (shown,) = found["commands"]
+    page = console.data(filled.path, key="key-16", filter="country = 'DE' or number < 5", limit=500)
+    assert len(page["records"]) == 10
+    (shown,) = page["commands"]
     for command, wanted in ((shown, 10), (f"{shown} -c 3 -q", 3)):
         done = subprocess.run(
             [sys.executable, "-m", *shlex.split(command)], capture_output=True, text=True, timeout=WAIT_S
         )
         lines = [json.loads(line)["number"] for line in done.stdout.splitlines()]
-        assert lines == sorted(numbers(found))[:wanted], done.stderr
+        assert lines == sorted(numbers(page))[:wanted], done.stderr
 
 
 def events(answer: requests.Response) -> Iterator[tuple[str, Any]]:
@@ -174,8 +174,8 @@ def test_a_live_tail_shows_what_arrives_and_ends_with_its_reader(
             filled.name, b'{"live": true, "number": -2}', partition=0, timestamp=1_600_000_000_000
         )
         producer.flush()
-        found = next(event for name, event in got if name == "found")
-    assert numbers(found) == [-2]
+        pushed = next(event for name, event in got if name == "found")
+    assert numbers(pushed) == [-2]
 
 
 def test_a_filter_that_never_matches_says_so_at_the_end(console: ConsoleProcess, filled: Filled) -> None:
@@ -265,9 +265,9 @@ def test_a_record_tells_its_batch_and_who_has_passed_it(
         "/topics", {"name": f"other-{group}", "partitions": "1"}
     )  # what was read before is forgotten
     for offset, passed in ((4, True), (5, False)):
-        found = console.data(f"{filled.path}/2/{offset}")
-        assert {"group": group, "committed": 5, "has_passed": passed} in found["groups"]
-        assert found["batch"]["base_offset"] <= offset
+        record = console.data(f"{filled.path}/2/{offset}")
+        assert {"group": group, "committed": 5, "has_passed": passed} in record["groups"]
+        assert record["batch"]["base_offset"] <= offset
     assert "holds the offsets" in console.page(f"{filled.path}/2/99999", 404)
 
 
@@ -308,8 +308,8 @@ def test_records_of_internal_topics_are_readable(
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     consumer.commit(offsets=[TopicPartition(filled.name, 0, 3)], asynchronous=False)
     consumer.close()
-    found = console.data("/topics/__consumer_offsets/records", filter=f"key.data.group = '{group}'")
-    assert [r["value"]["document"]["data"]["offset"] for r in found["records"]] == [3]
+    page = console.data("/topics/__consumer_offsets/records", filter=f"key.data.group = '{group}'")
+    assert [r["value"]["document"]["data"]["offset"] for r in page["records"]] == [3]
 
 
 def test_damaged_bytes_of_a_schema_are_shown_with_the_reason(console: ConsoleProcess, bootstrap: str) -> None:
@@ -318,9 +318,9 @@ def test_damaged_bytes_of_a_schema_are_shown_with_the_reason(console: ConsolePro
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(name, struct.pack(">bI", 0, 77) + b"abc")
     producer.flush()
-    found = console.data(f"/topics/{name}/records", value_as="schema")["records"][0]["value"]
-    assert found["text"] == "00 00 00 00 4d 61 62 63"
-    assert found["error"]
+    record_value = console.data(f"/topics/{name}/records", value_as="schema")["records"][0]["value"]
+    assert record_value["text"] == "00 00 00 00 4d 61 62 63"
+    assert record_value["error"]
 
 
 def test_dead_letters_go_back_as_they_are(console: ConsoleProcess, bootstrap: str) -> None:
@@ -339,12 +339,12 @@ def test_dead_letters_go_back_as_they_are(console: ConsoleProcess, bootstrap: st
     assert (done["copied"], done["next"]) == (6, None)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": mark})
     consumer.assign([TopicPartition(orders, n, 0) for n in range(3)])
-    found = []
-    while len(found) < 6:
-        found += consumer.consume(6 - len(found), 1.0)
+    records = []
+    while len(records) < 6:
+        records += consumer.consume(6 - len(records), 1.0)
     consumer.close()
-    assert sorted(record.value() for record in found) == [bytes((0, 255, n)) for n in range(1, 12, 2)]
-    for record in found:
+    assert sorted(record.value() for record in records) == [bytes((0, 255, n)) for n in range(1, 12, 2)]
+    for record in records:
         assert record.headers() == [("source", b"shop")]
         assert record.timestamp()[1] == 1_700_000_000_000 + record.value()[2]
         assert record.partition() == partition_for_key(record.key(), 3)
@@ -367,13 +367,13 @@ def test_a_key_index_says_what_it_skipped(console: ConsoleProcess, bootstrap: st
     path = f"/topics/{name}/records"
 
     def ready() -> bool:
-        told = " ".join(note for note in console.data(path, key="no such key")["notes"])
-        return "The key index skipped" in told and "3 of 4 segments" in told
+        notes = " ".join(note for note in console.data(path, key="no such key")["notes"])
+        return "The key index skipped" in notes and "3 of 4 segments" in notes
 
     until(ready, "the key index of the closed segments")
     for place in ("newest", "oldest"):
-        found = console.data(path, key="key-7", **{"from": place})
-        assert [(r["offset"], r["key"]["text"]) for r in found["records"]] == [(7, "key-7")]
-        assert found["progress"]["scanned"] < 2_000
-        assert found["next"] is None
+        page = console.data(path, key="key-7", **{"from": place})
+        assert [(r["offset"], r["key"]["text"]) for r in page["records"]] == [(7, "key-7")]
+        assert page["progress"]["scanned"] < 2_000
+        assert page["next"] is None
     assert "The key index skipped" in console.page(path, key="key-7")

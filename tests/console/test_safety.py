@@ -84,8 +84,8 @@ def test_static_files_cannot_lead_out_of_their_folder(console: ConsoleProcess) -
 
 
 def test_the_api_is_described(console: ConsoleProcess) -> None:
-    found = requests.get(f"{console.url}/openapi.json", timeout=WAIT_S).json()
-    paths = found["paths"]
+    document = requests.get(f"{console.url}/openapi.json", timeout=WAIT_S).json()
+    paths = document["paths"]
     assert "post" in paths["/api/v1/clusters/{cluster}/topics"]
     assert all(operation["summary"] for path in paths.values() for operation in path.values())
 

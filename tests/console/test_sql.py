@@ -40,9 +40,9 @@ def test_from_a_statement_to_rows_that_follow(bootstrap: str, tmp_path: Path) ->
             assert "there is no column M" in refused["message"]
             query = {"sql": "SELECT who, twice FROM big EMIT CHANGES LIMIT 2;", "start": "earliest"}
             lines = requests.get(f"{console.api}/sql/search", params=query, timeout=300).text.splitlines()
-            told = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
-            assert [row for one in told for row in one.get("rows", [])] == [["anna", 6], ["anna", 8]]
-            assert told[-1]["event"] == "done"
+            events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+            assert [row for one in events for row in one.get("rows", [])] == [["anna", 6], ["anna", 8]]
+            assert events[-1]["event"] == "done"
 
             def lag() -> object:
                 [row] = console.data("/sql")["queries"]

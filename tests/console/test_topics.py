@@ -56,9 +56,9 @@ def test_records_and_sizes_are_shown(console: ConsoleProcess, bootstrap: str) ->
     for number in range(10):
         producer.produce(name, b"x" * 100, partition=number % 2)
     producer.flush()
-    found = console.data(f"/topics/{name}")
-    assert [(p["start"], p["end"]) for p in found["partitions"]] == [(0, 5), (0, 5)]
-    assert found["records"] == 10
+    page = console.data(f"/topics/{name}")
+    assert [(p["start"], p["end"]) for p in page["partitions"]] == [(0, 5), (0, 5)]
+    assert page["records"] == 10
     assert name in console.page(f"/topics/{name}")
 
 
@@ -128,29 +128,33 @@ def test_a_deleted_topic_is_restored_from_the_bin(
     producer.flush()
     console.send(f"/topics/{name}/delete", {"confirm": name})
     assert name not in client.list_topics().topics
-    [held] = [topic for topic in console.data("/bin")["topics"] if topic["name"] == name]
+    [deleted] = [topic for topic in console.data("/bin")["topics"] if topic["name"] == name]
     assert name in console.page("/bin")
     console.post("/topics", {"name": name, "partitions": 1})  # somebody takes the name
-    assert "already exists" in console.send("/bin/restore", {"id": held["id"], "name": name}, status=409).text
-    assert "Not done" in console.send("/bin/purge", {"id": held["id"], "confirm": "other"}, status=400).text
-    console.send("/bin/restore", {"id": held["id"], "name": f"{name}-before"})
+    assert (
+        "already exists" in console.send("/bin/restore", {"id": deleted["id"], "name": name}, status=409).text
+    )
+    assert (
+        "Not done" in console.send("/bin/purge", {"id": deleted["id"], "confirm": "other"}, status=400).text
+    )
+    console.send("/bin/restore", {"id": deleted["id"], "name": f"{name}-before"})
     assert console.data(f"/topics/{name}-before/records")["records"][0]["value"]["text"] == "kept"
-    late = console.send("/bin/restore", {"id": held["id"], "name": f"{name}-again"}, status=404)
+    late = console.send("/bin/restore", {"id": deleted["id"], "name": f"{name}-again"}, status=404)
     assert "not in the bin any more" in late.text
     console.send(f"/topics/{name}-before/delete", {"confirm": f"{name}-before"})
-    console.send("/bin/purge", {"id": held["id"], "confirm": f"{name}-before"})
-    assert [topic for topic in console.data("/bin")["topics"] if topic["id"] == held["id"]] == []
+    console.send("/bin/purge", {"id": deleted["id"], "confirm": f"{name}-before"})
+    assert [topic for topic in console.data("/bin")["topics"] if topic["id"] == deleted["id"]] == []
 
 
 def test_the_list_is_found_sorted_and_cut(console: ConsoleProcess) -> None:
     mark = uuid.uuid4().hex[:6]
     for number, partitions in enumerate((3, 1, 2)):
         console.post("/topics", {"name": f"{mark}-{number}", "partitions": partitions})
-    found = console.data("/topics", q=mark, sort="partitions", order="desc", rows=2)
-    assert [row["partitions"] for row in found["topics"]] == [3, 2]
-    assert (found["list"]["count"], found["list"]["total"]) == (2, 3)
-    found = console.data("/topics", q=mark, sort="partitions", order="desc", rows=2, page=2)
-    assert [row["partitions"] for row in found["topics"]] == [1]
+    page = console.data("/topics", q=mark, sort="partitions", order="desc", rows=2)
+    assert [row["partitions"] for row in page["topics"]] == [3, 2]
+    assert (page["list"]["count"], page["list"]["total"]) == (2, 3)
+    page = console.data("/topics", q=mark, sort="partitions", order="desc", rows=2, page=2)
+    assert [row["partitions"] for row in page["topics"]] == [1]
 
 
 class _Commands(HTMLParser):

@@ -44,16 +44,16 @@ def test_the_console_of_a_broker_finds_the_services_of_its_process(tmp_path: Pat
     try:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"ready"), log.read_text()
-        found = re.search(r"service started service=console url=(\S+)", log.read_text())
-        assert found is not None
-        api = f"{found[1]}/api/v1/clusters/prod"
+        match = re.search(r"service started service=console url=(\S+)", log.read_text())
+        assert match is not None
+        api = f"{match[1]}/api/v1/clusters/prod"
         body = {"subject": "made-value", "kind": "AVRO", "schema": '"string"'}
         assert requests.post(f"{api}/schemas", json=body, timeout=WAIT_S).status_code == 200
         assert [
             row["subject"] for row in requests.get(f"{api}/schemas", timeout=WAIT_S).json()["subjects"]
         ] == ["made-value"]
         assert requests.get(f"{api}/connectors", timeout=WAIT_S).json()["connectors"] == []
-        assert requests.get(f"{found[1]}/", timeout=WAIT_S).status_code == 200
+        assert requests.get(f"{match[1]}/", timeout=WAIT_S).status_code == 200
     finally:
         process.terminate()
         assert process.wait(WAIT_S) == 0

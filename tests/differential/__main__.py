@@ -55,11 +55,11 @@ def main() -> int:
         comparison = Comparison(kafka, ours)
         comparison.run(options.seed, options.cases, options.api)
     rows = accepted()
-    found = list(comparison.findings.values())
-    news = [finding for finding in found if not is_accepted(finding, rows)]
+    findings = list(comparison.findings.values())
+    news = [finding for finding in findings if not is_accepted(finding, rows)]
     report(news)
     print(
-        f"{comparison.asked} requests: {len(found) - len(news)} differences accepted, {len(news)} not accepted"
+        f"{comparison.asked} requests: {len(findings) - len(news)} differences accepted, {len(news)} not accepted"
     )
     return 1 if news else 0
 

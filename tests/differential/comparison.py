@@ -117,11 +117,11 @@ class Comparison:
 
     def _compare(self, api: Api, version: int, request: Message) -> None:
         try:
-            found = self._differences(api, version, request)
+            found_differences = self._differences(api, version, request)
         except WireError:
             return  # the declaration does not allow this value in this version
         self.asked += 1
-        for difference in found:
+        for difference in found_differences:
             known = self.findings.get((api.name, difference))
             if known is None:
                 least = self._least(api, version, request, difference)

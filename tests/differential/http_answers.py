@@ -31,8 +31,8 @@ WAIT_S: Final = 60
 
 def cases(file: str) -> list[dict[str, Any]]:
     """The cases in a file beside this one."""
-    found: list[dict[str, Any]] = json.loads((HERE / file).read_text())
-    return found
+    rows: list[dict[str, Any]] = json.loads((HERE / file).read_text())
+    return rows
 
 
 def filled(value: Any, names: dict[str, Any]) -> Any:
@@ -78,27 +78,27 @@ def ask(url: str, step: dict[str, Any]) -> requests.Response:
     return requests.request(method, target, data=body, headers=headers, timeout=WAIT_S)
 
 
-def check(url: str, given: dict[str, Any], names: dict[str, Any]) -> list[str]:
+def check(url: str, case: dict[str, Any], names: dict[str, Any]) -> list[str]:
     """How the answer to a step differs from what it says; adds what is to be kept to `names`."""
-    step = filled(given, names)
+    step = filled(case, names)
     answer = ask(url, step)
     deadline_s = time.monotonic() + WAIT_S
     while "until" in step and len(answer.json()) < step["until"] and time.monotonic() < deadline_s:
         answer = ask(url, step)
-    found = []
+    problems = []
     if answer.status_code != step["status"]:
         return [f"status {answer.status_code}, not {step['status']}: {answer.text[:200]}"]
     if "as" in step:
         got = answer.headers.get("content-type", "").partition(";")[0]
-        found += differences(SHORT.get(step["as"], step["as"]), got, "content type")
+        problems += differences(SHORT.get(step["as"], step["as"]), got, "content type")
     if "error" in step:
         shape = {"error_code": step["error"], "message": "<text>"}
-        found += differences(shape, answer.json())
+        problems += differences(shape, answer.json())
         if not answer.json().get("message", "").startswith(step.get("message", "")):
-            found.append(f"message {answer.json()['message']!r}")
+            problems.append(f"message {answer.json()['message']!r}")
     if "answer" in step:
-        found += differences(step["answer"], answer.json())
+        problems += differences(step["answer"], answer.json())
     if step["status"] == 204 and answer.content:
-        found.append("a body")
-    names |= {name: answer.json()[field] for name, field in given.get("keep", {}).items()}
-    return found
+        problems.append("a body")
+    names |= {name: answer.json()[field] for name, field in case.get("keep", {}).items()}
+    return problems

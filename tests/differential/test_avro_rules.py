@@ -69,39 +69,39 @@ class Maker:
             return self.chance.choice([*self.defined, "int"])
         name = self.chance.choice(free)
         self.defined.add(name)
-        made: dict[str, Any] = {"type": kind, "name": name}
+        schema: dict[str, Any] = {"type": kind, "name": name}
         if self.chance.random() < 0.3:
-            made["namespace"] = self.chance.choice(("n", "m"))
+            schema["namespace"] = self.chance.choice(("n", "m"))
         if self.chance.random() < 0.2:
-            made["aliases"] = [self.chance.choice([other for other in NAMES if other != name])]
+            schema["aliases"] = [self.chance.choice([other for other in NAMES if other != name])]
         if kind == "fixed":
-            made["size"] = self.chance.choice((4, 8))
+            schema["size"] = self.chance.choice((4, 8))
         elif kind == "enum":
-            made["symbols"] = self.chance.sample(SYMBOLS, self.chance.randint(1, 3))
+            schema["symbols"] = self.chance.sample(SYMBOLS, self.chance.randint(1, 3))
             if self.chance.random() < 0.3:
-                made["default"] = made["symbols"][0]
+                schema["default"] = schema["symbols"][0]
         else:
-            made["fields"] = [self.field(field, depth - 1) for field in self.some_fields()]
-        return made
+            schema["fields"] = [self.field(field, depth - 1) for field in self.some_fields()]
+        return schema
 
     def some_fields(self) -> list[str]:
         return self.chance.sample(FIELDS, self.chance.randint(0, 3))
 
     def field(self, name: str, depth: int) -> Any:
-        made = {"name": name, "type": self.type(depth)}
-        first = made["type"][0] if isinstance(made["type"], list) and made["type"] else made["type"]
+        row = {"name": name, "type": self.type(depth)}
+        first = row["type"][0] if isinstance(row["type"], list) and row["type"] else row["type"]
         if isinstance(first, str) and first in DEFAULTS and self.chance.random() < 0.5:
-            made["default"] = DEFAULTS[first]
+            row["default"] = DEFAULTS[first]
         if self.chance.random() < 0.2:
-            made["aliases"] = [self.chance.choice([other for other in FIELDS if other != name])]
-        return made
+            row["aliases"] = [self.chance.choice([other for other in FIELDS if other != name])]
+        return row
 
     def changed(self, schema: Any) -> Any:
         """A later version: one or two parts of it are other ones."""
-        made = copy.deepcopy(schema)
+        schema_now = copy.deepcopy(schema)
         for _ in range(self.chance.randint(1, 2)):
-            made = self.change(made)
-        return made
+            schema_now = self.change(schema_now)
+        return schema_now
 
     def change(self, schema: Any) -> Any:
         places: list[tuple[Any, Any]] = []

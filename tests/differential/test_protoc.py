@@ -54,10 +54,10 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pb.FileDescrip
 
 def imported(files: Mapping[str, pb.FileDescriptorProto], name: str) -> list[str]:
     """All files that one needs, each after those that it needs itself."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for other in files[name].dependency:
-        found |= dict.fromkeys([*imported(files, other), other])
-    return list(found)
+        names |= dict.fromkeys([*imported(files, other), other])
+    return list(names)
 
 
 def parts(message: pb.FileDescriptorProto | pb.DescriptorProto) -> Iterator[pb.FieldDescriptorProto]:

@@ -153,15 +153,15 @@ class Source:
 
     def _array(self, cls: type[Struct], name: str, field: Field, version: int) -> list[Any]:
         rng = self._rng
-        made = [
+        items = [
             self._plain(cls, name, field.element)
             if isinstance(field.element, str)
             else self.make(field.element, version)
             for _ in range(rng.choice((0, 1, 1, 1, 2)))
         ]
-        if made and rng.random() < 0.1:
-            made.append(made[0])  # the same again
-        return made
+        if items and rng.random() < 0.1:
+            items.append(items[0])  # the same again
+        return items
 
     def _plain(self, cls: type[Struct], name: str, kind: str) -> Any:
         rng = self._rng

@@ -87,13 +87,13 @@ def steps_of(page: Path) -> list[Step]:
 
 def masked(lines: list[str]) -> list[str]:
     """The lines without what differs from run to run."""
-    found = []
+    lines_masked = []
     for text in lines:
         for pattern, name in MASKS:
             text = pattern.sub(name, text)
         if text.strip() and "runs here as PROCESS" not in text:
-            found.append(text.strip())
-    return found
+            lines_masked.append(text.strip())
+    return lines_masked
 
 
 @dataclass(slots=True)
@@ -127,10 +127,10 @@ class Shell:
         return text.rstrip("\n").split("\n") if text.strip() else []
 
 
-def rewrite_page(page: Path, found: dict[int, tuple[Step, list[str]]]) -> None:
+def rewrite_page(page: Path, steps: dict[int, tuple[Step, list[str]]]) -> None:
     """Put what commands printed into the page; found: by the line of the command."""
     lines = page.read_text("utf-8").splitlines()
-    for _, (step, printed) in sorted(found.items(), reverse=True):
+    for _, (step, printed) in sorted(steps.items(), reverse=True):
         begin = step.last_line - len(step.shown)
         lines[begin : step.last_line] = [f"{step.indent}{text}".rstrip() for text in printed]
     page.write_text("\n".join(lines) + "\n", "utf-8")

@@ -215,8 +215,8 @@ def working(stage: Stage) -> Iterator[Callable[[], None]]:
     assert shown is not None
     head, _, loop = code[1].partition("worker = ")
     program = f"import signal, sys\n{head}{WORK}\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit())\nworker = {loop}"
-    begin, found, rest = program.partition("while True:")
-    body = "".join(f"    {line}\n" for line in f"{found}{rest}".splitlines())
+    begin, keyword, rest = program.partition("while True:")
+    body = "".join(f"    {line}\n" for line in f"{keyword}{rest}".splitlines())
     program = f"{begin}try:\n{body}finally:\n    worker.close()\n"
     process = subprocess.Popen(
         [sys.executable, "-c", program.replace(DEFAULT_ADDRESS, stage.broker.bootstrap)],

@@ -64,13 +64,13 @@ def test_a_row_names_what_the_package_imports(part: str) -> None:
 
 def imports_of(path: Path) -> set[str]:
     """The modules that a file imports, wherever in it, with the names that it takes from them."""
-    found = set()
+    names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ MISTAKES: Final = {"barnabas topic lst"}
 
 def command_lines(page: Path) -> list[tuple[int, str]]:
     """(line, command) of blocks of code and of code within the text."""
-    found: list[tuple[int, str]] = []
+    commands: list[tuple[int, str]] = []
     fence = False
     lines = page.read_text("utf-8").splitlines()
     for number, text in enumerate(lines, 1):
@@ -45,18 +45,18 @@ def command_lines(page: Path) -> list[tuple[int, str]]:
             at = number
             while line.endswith("\\") and at < len(lines):
                 line, at = f"{line[:-1]}{lines[at].strip()}", at + 1
-            found += [(number, part) for part in commands_in(line)]
+            commands += [(number, part) for part in commands_in(line)]
         else:
-            found += [(number, match[1]) for match in IN_TEXT.finditer(text)]
-    return found
+            commands += [(number, match[1]) for match in IN_TEXT.finditer(text)]
+    return commands
 
 
 def commands_in(line: str) -> list[str]:
     """The commands of ours in one line of a shell: behind pipes too."""
     parts = re.split(r"\s(?:\||&&|;|&)\s|\s#\s", f"{line} ")
     names = re.compile(r"^(?:sudo )?(?:\S*/bin/)?(barnabas|kafka-[a-z-]+(?:\.sh)?)\s")
-    found = [part.strip() for part in parts if names.match(f"{part.strip()} ")]
-    return [part for part in found if not ERROR.match(part) and part not in MISTAKES]
+    commands = [part.strip() for part in parts if names.match(f"{part.strip()} ")]
+    return [part for part in commands if not ERROR.match(part) and part not in MISTAKES]
 
 
 def words_of(line: str) -> list[str]:

@@ -48,10 +48,10 @@ def test_each_metric_has_a_name_of_its_own_that_prometheus_allows() -> None:
 
 
 def test_every_name_on_the_page_is_declared() -> None:
-    found = set(re.findall(r"\bkafka_[a-z]+_[a-z_]+[a-z]\b", PAGE.read_text()))
+    names = set(re.findall(r"\bkafka_[a-z]+_[a-z_]+[a-z]\b", PAGE.read_text()))
     declared = series()
-    found = {name for name in found if not name.startswith("kafka_client_")}  # clients choose these
-    assert {name for name in found if not any(one.startswith(name) for one in declared)} == set()
+    names = {name for name in names if not name.startswith("kafka_client_")}  # clients choose these
+    assert {name for name in names if not any(one.startswith(name) for one in declared)} == set()
 
 
 def test_alert_rules_use_declared_series() -> None:

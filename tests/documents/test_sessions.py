@@ -47,7 +47,7 @@ def test_a_page_says_what_happens(
     page: str, own_broker: Callable[..., Any], tmp_path: Path, rewrite: bool
 ) -> None:
     stage = STAGES[page](own_broker, tmp_path)
-    different, found = [], {}
+    different, steps_run = [], {}
     with stage.cleanup:
         for step in steps_of(ROOT / page):
             stage.prepare(step)
@@ -58,8 +58,8 @@ def test_a_page_says_what_happens(
             if wanted != got:
                 different.append(f"{step.name}: $ {step.command}\nthe page says\n" + "\n".join(step.shown)
                                  + "\nand it prints\n" + "\n".join(printed))  # fmt: skip
-                found[step.line] = (step, printed)
+                steps_run[step.line] = (step, printed)
     if rewrite:
-        rewrite_page(ROOT / page, found)
+        rewrite_page(ROOT / page, steps_run)
         return
     assert not different, "\n\n".join(different)

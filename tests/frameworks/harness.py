@@ -41,12 +41,12 @@ def values(bootstrap: str, topic: str, count: int, isolation: str = "read_commit
         }
     )
     consumer.subscribe([topic])
-    found: list[str] = []
+    values_read: list[str] = []
     deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
-    while len(found) < count and time.monotonic() < deadline_s:
-        found += [m.value().decode() for m in consumer.consume(count, 0.2) if m.error() is None]
+    while len(values_read) < count and time.monotonic() < deadline_s:
+        values_read += [m.value().decode() for m in consumer.consume(count, 0.2) if m.error() is None]
     consumer.close()
-    return found
+    return values_read
 
 
 @contextlib.contextmanager
@@ -71,8 +71,8 @@ def capitals(bootstrap: str, name: str, command: list[str], folder: Path, env: M
     """Run a framework over the topics of `prepare`, and see that every message is there in capitals."""
     log = folder / f"{name}.log"
     with running(command, folder, log, env):
-        found = values(bootstrap, f"{name}-out", len(MESSAGES))
-    assert sorted(found) == sorted(message.upper() for message in MESSAGES), log.read_text()[-3000:]
+        values_read = values(bootstrap, f"{name}-out", len(MESSAGES))
+    assert sorted(values_read) == sorted(message.upper() for message in MESSAGES), log.read_text()[-3000:]
 
 
 def send_lines(port: int) -> None:

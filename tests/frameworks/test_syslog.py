@@ -73,5 +73,5 @@ def check(
     log = folder / "log"
     with running(command, folder, log, {"LD_LIBRARY_PATH": ":".join(map(str, libraries))}):
         send_lines(port)
-        found = values(broker.bootstrap, topic, len(MESSAGES))
-    assert found == MESSAGES, log.read_text()
+        values_read = values(broker.bootstrap, topic, len(MESSAGES))
+    assert values_read == MESSAGES, log.read_text()

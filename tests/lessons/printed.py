@@ -88,10 +88,10 @@ def programs() -> list[Program]:
 
 def document(name: str) -> list[str]:
     """The lines of a document; skips the test where the documents are not."""
-    found = sorted(FOLDER.glob(FILES[name]))
-    if not found:
+    paths = sorted(FOLDER.glob(FILES[name]))
+    if not paths:
         pytest.skip(f"the documents are not at {FOLDER}")
-    return found[0].read_text("utf-8").split("\n")
+    return paths[0].read_text("utf-8").split("\n")
 
 
 def source(program: Program, *, mended: bool) -> str:

@@ -48,14 +48,14 @@ def test_a_lesson(page: Path, shared: BrokerProcess, tmp_path: Path, rewrite: bo
     shutil.copytree(page.parent, folder)
     shell = Shell(shared.bootstrap, folder, {"DATA/": f"{shared.data_dir}/"})
     with registry(page, shared, tmp_path, shell):
-        different, found = [], {}
+        different, steps_run = [], {}
         for step in steps_of(page):
             printed = shell.run(step.command)
             if masked(step.shown) != masked(printed):
                 different.append("\n".join([f"{step.name}: $ {step.command}", "the page says", *step.shown,
                                             "and it prints", *printed]))  # fmt: skip
-                found[step.line] = (step, printed)
+                steps_run[step.line] = (step, printed)
     if rewrite:
-        rewrite_page(page, found)
+        rewrite_page(page, steps_run)
         return
     assert not different, "\n\n".join(different)

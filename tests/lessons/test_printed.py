@@ -117,11 +117,11 @@ def libraries_of(program: Program) -> Path:
     if program.libraries:
         pom = HERE.parent / program.libraries / "pom.xml"
         name = f"{program.libraries.replace('/', '-')}-{foreign.fingerprint(pom.parent, 'pom.xml')}"
-        return foreign.made(name, lambda made: foreign.maven(pom, made, f"what {program.name} needs"))
+        return foreign.made(name, lambda folder: foreign.maven(pom, folder, f"what {program.name} needs"))
     release = CLIENT[program.document]
     return foreign.made(
         f"java-libs-{release}",
-        lambda made: foreign.maven(POM, made, f"kafka-clients {release}", f"-Dkafka.version={release}"),
+        lambda folder: foreign.maven(POM, folder, f"kafka-clients {release}", f"-Dkafka.version={release}"),
     )
 
 

@@ -71,8 +71,8 @@ class Handler(BaseHTTPRequestHandler):
             return 200, self.session.query(query, "JSONEachRow").bytes() or b""
         except Exception as error:  # a ChdbError, which has no code but in its text
             text = str(error)
-            found = re.match(r"Code: (\d+)\.", text)
-            code = int(found[1]) if found else 0
+            match = re.match(r"Code: (\d+)\.", text)
+            code = int(match[1]) if match else 0
             status = 404 if code in NOT_FOUND else 400 if code in UNREADABLE else 501 if code == 48 else 500
             return status, f"{text}\n".encode()
 

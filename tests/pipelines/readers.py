@@ -32,7 +32,7 @@ def consumed(bootstrap: str, topic: str) -> list[Seen]:
     )
     try:
         partitions = consumer.list_topics(topic, timeout=120).topics[topic].partitions
-        found = []
+        records = []
         for partition in sorted(partitions):
             consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
             while True:
@@ -41,7 +41,7 @@ def consumed(bootstrap: str, topic: str) -> list[Seen]:
                 if message.error() is not None:
                     assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
                     break
-                found.append(Seen(message.key(), message.value(), dict(message.headers() or [])))
-        return found
+                records.append(Seen(message.key(), message.value(), dict(message.headers() or [])))
+        return records
     finally:
         consumer.close()

@@ -129,8 +129,8 @@ class SecuredKafka(ApacheKafka):
 def secured_kafka(folder: Path) -> SecuredKafka:
     """A running one; skips the test where Apache Kafka cannot be had."""
     try:
-        made = SecuredKafka(folder)
-        made.start()
+        kafka_started = SecuredKafka(folder)
+        kafka_started.start()
     except Unavailable as reason:
         pytest.skip(str(reason))
-    return made
+    return kafka_started

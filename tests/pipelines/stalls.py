@@ -60,8 +60,8 @@ class StallingSource(BarnabasSource):
     def __init__(self, options: dict[str, str]) -> None:
         own = {name: value for name, value in options.items() if not name.lower().startswith("stall")}
         super().__init__(own)
-        given = {name.lower(): value for name, value in options.items()}
-        self.stall = Stall(given.get("stallat", ""), given.get("stallin", ""))
+        lowered = {name.lower(): value for name, value in options.items()}
+        self.stall = Stall(lowered.get("stallat", ""), lowered.get("stallin", ""))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
         writer = StallingWriter(check_schema(self.options, schema), is_planned=not self._is_shipped)

@@ -134,12 +134,12 @@ def generate(seed: int) -> History:
     chance = random.Random(seed)
     history = History()
     ends = [0]
-    made: dict[str, list[list[tuple]]] = {"orders": history.orders, "payments": history.payments}
-    latest = dict.fromkeys(made, 0)
+    steps_by_topic: dict[str, list[list[tuple]]] = {"orders": history.orders, "payments": history.payments}
+    latest = dict.fromkeys(steps_by_topic, 0)
     number = 0
     for step in range(STEPS):
         over = ends[-2] - LATE - 90 if len(ends) > 1 else 0
-        for topic, steps in made.items():
+        for topic, steps in steps_by_topic.items():
             steps.append([])
             middle = 150 * step
             for _ in range(40):
@@ -211,12 +211,12 @@ def expected(history: History) -> dict[str, list[dict]]:
             "CREATE VIEW people AS FROM (SELECT *, step AS since, coalesce(lead(step) OVER (PARTITION BY key ORDER BY step, "
             "nth), 1000) AS until FROM changed) WHERE customer IS NOT NULL"
         )
-        found = {}
+        rows_by_name = {}
         for name, sql in QUERIES.items():
             cursor = db.execute(sql)
             names = [column[0] for column in cursor.description]
-            found[name] = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-        return found
+            rows_by_name[name] = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        return rows_by_name
 
 
 def plain(rows: list[dict]) -> list[str]:
@@ -262,11 +262,11 @@ def test_a_history_in_steps(spark, bootstrap, client, new_topic, tmp_path, seed)
     run_pipeline(spec, once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path)
     differences = {}
     for name, rows in wanted.items():
-        found = found_in(bootstrap, f"{t}-{name}", newest=name in ("changes", "ever"))
+        result_rows = found_in(bootstrap, f"{t}-{name}", newest=name in ("changes", "ever"))
         if name == "ever":
-            found = [row for row in found if row["customer"] != "end"]
-        if plain(found) != plain(rows):
-            ours, theirs = plain(found), plain(rows)
+            result_rows = [row for row in result_rows if row["customer"] != "end"]
+        if plain(result_rows) != plain(rows):
+            ours, theirs = plain(result_rows), plain(rows)
             differences[name] = {
                 "too much": list((Counter(ours) - Counter(theirs)).elements()),
                 "missing": list((Counter(theirs) - Counter(ours)).elements()),

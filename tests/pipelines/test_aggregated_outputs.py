@@ -34,6 +34,6 @@ def test_results_have_headers_and_failures_are_dead_letters(spark, bootstrap, cl
     assert record["timestamp"].year == 2020
     (letter,) = records_of(client, f"{topic}-dead-letters")
     assert (json.loads(letter["key"]), json.loads(letter["value"])) == ({"id": 2}, {"id": 2, "total": 4})
-    told = {header["key"]: header["value"] for header in letter["headers"]}
-    assert told["barnabas.step"] == f"{topic}-sums: key".encode()
-    assert told["barnabas.reason"].startswith(b"cannot compute string(100 / (id - 2)) with id = 2")
+    headers = {header["key"]: header["value"] for header in letter["headers"]}
+    assert headers["barnabas.step"] == f"{topic}-sums: key".encode()
+    assert headers["barnabas.reason"].startswith(b"cannot compute string(100 / (id - 2)) with id = 2")

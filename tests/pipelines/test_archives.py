@@ -74,8 +74,8 @@ outputs:
     rows = [row for file in parquet for row in pq.read_table(file).to_pylist()]
     assert in_order(rows) == in_order([{n: as_column(v) for n, v in value.items()} for value in VALUES])
     csv_files = list((tmp_path / "csv").glob("[!_.]*.csv"))
-    found = [row for file in csv_files for row in rows_of_csv(file)]
-    assert in_order(found) == in_order(
+    csv_rows = [row for file in csv_files for row in rows_of_csv(file)]
+    assert in_order(csv_rows) == in_order(
         [{"id": str(value["id"]), "name": value.get("name", "")} for value in VALUES]
     )
     # The newest micro-batch stays alone, and so does a file of other fields.
@@ -143,8 +143,8 @@ outputs:
     ]  # fmt: skip
 
 
-def options_of(**given):
-    return FILES.check(from_python(given, "f:1", "files"))
+def options_of(**options):
+    return FILES.check(from_python(options, "f:1", "files"))
 
 
 def write(options, frame, batch_id, identity="0f" * 16):
@@ -181,8 +181,8 @@ def test_merged_csv_that_is_packed_is_what_it_was(spark, tmp_path):
         rows = spark.createDataFrame([(number, value) for value in values], f"n int, `{name}` string")
         write(options, Frame(rows, ("n", name)), number)
     files = sorted((tmp_path / "t").glob("[!._]*.csv*"))
-    found = [(int(row["n"]), row[name]) for file in files for row in rows_of_csv(file)]
-    assert sorted(found) == sorted((n, value or "") for n in range(4) for value in values)
+    csv_rows = [(int(row["n"]), row[name]) for file in files for row in rows_of_csv(file)]
+    assert sorted(csv_rows) == sorted((n, value or "") for n in range(4) for value in values)
     assert len(files) == 2
 
 
@@ -194,8 +194,10 @@ def test_exploded_rows_have_ids_of_their_own(spark, bootstrap, client, new_topic
         "pipeline: p\nsource: {topic: in}\nsteps: [parse: {json: {a: 'array<int>'}}, explode: {field: a}]\n"
         "outputs: [elasticsearch: {url: 'http://h', index: i}]"
     )
-    made, _, _ = query_deliverable(spec, spec.queries()[0], records(spark, ['{"a": [7, 8]}', '{"a": [9]}']))
-    assert [row._identity for row in made.select("_identity").collect()] == [
+    deliverable, _, _ = query_deliverable(
+        spec, spec.queries()[0], records(spark, ['{"a": [7, 8]}', '{"a": [9]}'])
+    )
+    assert [row._identity for row in deliverable.select("_identity").collect()] == [
         "in-2-0-0",
         "in-2-0-1",
         "in-2-1-0",

@@ -63,8 +63,8 @@ def test_a_table_that_loses_its_checkpoint_again_and_again(bootstrap, new_topic,
         # Killed in the middle of its micro-batches, which begin when Spark has started.
         while run.process.poll() is None and time.monotonic() - begun < 300:
             if kills or run.log.exists():
-                found = client.topics()
-                if f"{t}-totals" in found and len(consumed(bootstrap, f"{t}-totals")) > batches:
+                topics = client.topics()
+                if f"{t}-totals" in topics and len(consumed(bootstrap, f"{t}-totals")) > batches:
                     break
             time.sleep(0.5)
         time.sleep(chance.uniform(0, 4))

@@ -63,15 +63,15 @@ class ClickHouse:
         with urlopen(
             Request(f"http://{self.place}{path}", body, login, method=method), timeout=120
         ) as answer:
-            found: bytes = answer.read()
-            return found
+            content: bytes = answer.read()
+            return content
 
     def query(self, sql: str) -> list[dict[str, Any]]:
         return [json.loads(row) for row in self._call("/?query=" + quote(sql), "POST").splitlines()]
 
     def asked(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self._call("/stand-in", "GET"))
-        return found
+        asked_queries: list[dict[str, Any]] = json.loads(self._call("/stand-in", "GET"))
+        return asked_queries
 
     def be_busy(self, times: int) -> None:
         self._call(f"/stand-in?busy={times}", "PUT")
@@ -137,10 +137,10 @@ def test_all_types_and_a_repeated_batch(spark, client, new_topic, clickhouse, ru
     tables = ("db.types", "plain", "newest")
     run(topic, types, *tables)
     expected = {name: row[3] for name, row in TYPES.items()}
-    found = "SELECT * FROM db.types SETTINGS output_format_json_quote_decimals = 1"
-    assert clickhouse.query(found) == [expected]
+    query = "SELECT * FROM db.types SETTINGS output_format_json_quote_decimals = 1"
+    assert clickhouse.query(query) == [expected]
     run(topic, types, *tables, checkpoints="the same batch once more")
-    assert clickhouse.query(found) == [expected]
+    assert clickhouse.query(query) == [expected]
     assert len(clickhouse.query("SELECT * FROM plain")) == 2
     assert len(clickhouse.query("SELECT * FROM newest FINAL")) == 1
     inserts = [asked["settings"] for asked in clickhouse.asked() if "async_insert" in asked["settings"]]

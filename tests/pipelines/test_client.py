@@ -39,8 +39,8 @@ def test_a_killed_broker_loses_and_doubles_nothing(own_broker):
         stream.flush()
         killer.join()
         assert stream.records == sent
-        found = [int(row["value"]) for row in records_of(client, "t")]
-        assert sorted(found) == list(range(sent))
+        numbers = [int(row["value"]) for row in records_of(client, "t")]
+        assert sorted(numbers) == list(range(sent))
 
 
 def test_reading_goes_on_after_a_restart(own_broker):

@@ -40,11 +40,11 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
         if (ours / name).exists():
             (theirs / name).symlink_to(ours / name)
     python = str(folder / "bin" / "python")
-    for module, found in (("pyarrow", 0), ("barnabas", 1), ("cramjam", 1), ("yaml", 1)):
+    for module, code in (("pyarrow", 0), ("barnabas", 1), ("cramjam", 1), ("yaml", 1)):
         done = subprocess.run(
             [python, "-c", f"import {module}"], capture_output=True, env=clean(), cwd="/", check=False
         )
-        assert done.returncode == found, (module, done.stderr)
+        assert done.returncode == code, (module, done.stderr)
     return python
 
 

@@ -105,19 +105,19 @@ def test_reading_and_writing_through_a_server(server, bootstrap, client, new_top
         client.create_topics([type_of_topic(f"{topic}-{copy}")])
     send(client, topic, [b"a", b"b"], 0)
     send(client, topic, [b"c"], 1)
-    found = run(server(sys.executable), bootstrap, topic, str(tmp_path / "checkpoints"))
-    assert found["read"] == ["a", "b", "c"]
+    report = run(server(sys.executable), bootstrap, topic, str(tmp_path / "checkpoints"))
+    assert report["read"] == ["a", "b", "c"]
     for copy in ("copy", "stream"):
         assert sorted(record.value for record in consumed(bootstrap, f"{topic}-{copy}")) == [b"a", b"b", b"c"]
-    assert "through Spark Connect foreachBatch does not know its query" in found["each"]
-    assert str(found["pipeline"]).startswith("a pipeline does not run through Spark Connect")
+    assert "through Spark Connect foreachBatch does not know its query" in report["each"]
+    assert str(report["pipeline"]).startswith("a pipeline does not run through Spark Connect")
 
 
 def test_a_server_whose_python_lacks_the_package_is_told_in_one_line(server, bootstrap, tmp_path):
     folder = tmp_path / "python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    found = run(server(str(folder / "bin" / "python")), bootstrap, "none", str(tmp_path))
-    assert str(found["register"]).startswith(
+    report = run(server(str(folder / "bin" / "python")), bootstrap, "none", str(tmp_path))
+    assert str(report["register"]).startswith(
         "the Spark Connect server cannot use the format: its Python has no module 'barnabas'; start the server with "
         "PYSPARK_PYTHON set to a Python 3."
     )

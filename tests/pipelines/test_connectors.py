@@ -28,14 +28,14 @@ def values(bootstrap: str, topic: str, count: int) -> list[str]:
     )
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        found: list[str] = []
+        values_read: list[str] = []
 
         def read() -> bool:
-            found.extend(message.value().decode() for message in consumer.consume(1000, 0.5))
-            return len(found) >= count
+            values_read.extend(message.value().decode() for message in consumer.consume(1000, 0.5))
+            return len(values_read) >= count
 
         until(read, f"{count} records in {topic}")
-        return found
+        return values_read
     finally:
         consumer.close()
 

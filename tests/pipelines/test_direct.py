@@ -127,14 +127,14 @@ def sent(client, topic: str, lines: list[bytes | None], *, header_every: int = 0
 def left_by(client, name: str) -> list[list[tuple]]:
     """What a pipeline wrote, without its name."""
     columns = ("key", "value", "timestamp", "headers")
-    found = []
+    rows_left = []
     for topic in (f"{name}-all", f"{name}-paths", f"{name}-dead-letters"):
         rows = [
             tuple(row[column] for column in columns)
             for row in sorted(records_of(client, topic), key=lambda row: row["offset"])
         ]
-        found.append([repr(row).replace(name, "NAME") for row in rows])
-    return found
+        rows_left.append([repr(row).replace(name, "NAME") for row in rows])
+    return rows_left
 
 
 @pytest.mark.parametrize("text", [TEXT, OWN_STEPS], ids=["one query", "steps of outputs"])
@@ -147,9 +147,9 @@ def test_the_same_as_by_sparks_expressions(spark, bootstrap, client, new_topic, 
     pass_once(spark, direct, bootstrap)
     monkeypatch.setattr(queries, "direct_program", lambda spec, query: None)
     pass_once(spark, parse_spec(text.format(name=f"{topic}-spark", topic=topic)), bootstrap)
-    found, expected = left_by(client, f"{topic}-direct"), left_by(client, f"{topic}-spark")
+    direct_rows, expected = left_by(client, f"{topic}-direct"), left_by(client, f"{topic}-spark")
     assert all(len(rows) > 20 for rows in expected)
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(direct_rows, expected, strict=True):
         assert ours == theirs
 
 
@@ -189,11 +189,11 @@ def test_a_stream_counts_lines_and_writes_each_once(
         report = run_pipeline(spec, once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path)
         assert (report.rows, report.queries[0].failed) == (1511, 1), number
         progress = [json.loads(one.json) for one in streams[-1].recentProgress]
-        (told,) = [raw for raw in progress if raw["numInputRows"]]
-        seconds = told["durationMs"]["triggerExecution"] / 1000
-        assert queries.records_per_second(told) == pytest.approx(1511 / seconds, rel=0.01)
+        (facts,) = [raw for raw in progress if raw["numInputRows"]]
+        seconds = facts["durationMs"]["triggerExecution"] / 1000
+        assert queries.records_per_second(facts) == pytest.approx(1511 / seconds, rel=0.01)
     assert [row["value"] for row in records_of(client, f"{topic}-all")] == [b"/a?b=%20c"] * 3020
     (dead, again) = records_of(client, f"{topic}-dead-letters")
     assert (dead["value"], again["value"]) == (b"bad", b"bad")
-    told = {header["key"]: header["value"] for header in again["headers"]}
-    assert told["barnabas.offset"] == b"3011"
+    facts = {header["key"]: header["value"] for header in again["headers"]}
+    assert facts["barnabas.offset"] == b"3011"

@@ -51,7 +51,7 @@ def source_rows(values: list[bytes | None], chance: random.Random) -> pa.RecordB
 
 def made_directly(program: Program, rows: pa.RecordBatch) -> tuple[dict[int, list[tuple]], set[int]]:
     """What is made of each record, by offset; and the offsets of those that are left to Spark."""
-    found: dict[int, list[tuple]] = {}
+    rows_by_offset: dict[int, list[tuple]] = {}
     left: set[int] = set()
     for packed in packer(program.text()).packed(rows, "t", 3):
         for row in range(packed.num_rows):
@@ -60,11 +60,11 @@ def made_directly(program: Program, rows: pa.RecordBatch) -> tuple[dict[int, lis
                 left.add(packed.column("offset")[row].as_py())
                 continue
             for piece in opened_parcel(parcel.as_buffer()):
-                for made in piece.to_pylist():
-                    found.setdefault(made["origin"]["offset"], []).append(
-                        (made["origin"]["output"], *(made[name] for name in COLUMNS))
+                for packed_row in piece.to_pylist():
+                    rows_by_offset.setdefault(packed_row["origin"]["offset"], []).append(
+                        (packed_row["origin"]["output"], *(packed_row[name] for name in COLUMNS))
                     )
-    return found, left
+    return rows_by_offset, left
 
 
 def plain(value: Any) -> Any:
@@ -78,13 +78,13 @@ def plain(value: Any) -> Any:
 
 def made_by_spark(spark, spec, query, rows: pa.RecordBatch) -> dict[int, list[tuple]]:
     """What Spark makes of each record, by offset."""
-    found: dict[int, list[tuple]] = {}
+    rows_by_offset: dict[int, list[tuple]] = {}
     table = pa.Table.from_batches([rows])
     data = query_rows(spec, query, spark.createDataFrame(table))
     for row in data.toArrow().to_pylist():
-        made = (row["origin"]["output"], *(plain(row[name]) for name in COLUMNS))
-        found.setdefault(row["origin"]["offset"], []).append(made)
-    return found
+        cells = (row["origin"]["output"], *(plain(row[name]) for name in COLUMNS))
+        rows_by_offset.setdefault(row["origin"]["offset"], []).append(cells)
+    return rows_by_offset
 
 
 def compare(spark, seed: int, count: int) -> tuple[int, int]:
@@ -100,7 +100,7 @@ def compare(spark, seed: int, count: int) -> tuple[int, int]:
         return 0, 0
     if program is None:
         return 0, 0
-    found, left = made_directly(program, rows)
+    directly, left = made_directly(program, rows)
     try:
         expected = made_by_spark(spark, spec, query, rows)
     except PipelineError:  # refused when it is planned, so it never runs
@@ -109,7 +109,7 @@ def compare(spark, seed: int, count: int) -> tuple[int, int]:
     for offset in range(count):
         if offset in left:
             continue
-        ours, theirs = found.get(offset, []), expected.get(offset, [])
+        ours, theirs = directly.get(offset, []), expected.get(offset, [])
         assert sorted(map(repr, ours)) == sorted(map(repr, theirs)), f"seed {seed}, {values[offset]}\n{text}"
     return count - len(left), len(left)
 

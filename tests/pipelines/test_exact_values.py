@@ -227,19 +227,19 @@ outputs:
 """
     )
     pass_once(spark, spec, bootstrap)
-    found = {
+    headers_by_topic = {
         name: [r.headers for r in consumed(bootstrap, f"{topic}-{name}")]
         for name in ("plain", "changed", "kept")
     }
-    assert found == {
+    assert headers_by_topic == {
         "plain": [{"trace": b"\xff7", "shop": b"south", "gone": None}],
         "changed": [{"trace": b"\xff7", "shop": b"north-1", "more": b"1"}],
         "kept": [{"trace": b"\xff7"}],
     }
     (dead,) = consumed(bootstrap, f"{topic}-dead-letters")
-    assert {name: value for name, value in dead.headers.items() if not name.startswith("barnabas.")} == found[
-        "plain"
-    ][0]
+    assert {
+        name: value for name, value in dead.headers.items() if not name.startswith("barnabas.")
+    } == headers_by_topic["plain"][0]
 
 
 OPEN = "parse: {json: all}"
@@ -355,8 +355,8 @@ CHANGES: list[tuple[list[str], list[tuple[str, dict[str, object] | str]]]] = [
     ("steps", "cases"), CHANGES, ids=lambda part: part[0] if isinstance(part[0], str) else ""
 )
 def test_every_value_is_exact_or_refused(spark, steps, cases):
-    found = steps_done(spark, "\n".join(f"- {step}" for step in steps), *(value for value, _ in cases))
-    for (value, expected), is_now in zip(cases, found, strict=True):
+    outcomes = steps_done(spark, "\n".join(f"- {step}" for step in steps), *(value for value, _ in cases))
+    for (value, expected), is_now in zip(cases, outcomes, strict=True):
         if isinstance(expected, str):
             assert isinstance(is_now, tuple), (value, is_now)
             assert expected in is_now[1], value

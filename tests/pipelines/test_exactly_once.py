@@ -151,18 +151,18 @@ class Case:
 
 @pytest.fixture
 def case(spark, bootstrap, tmp_path) -> Case:
-    made = Case(bootstrap, tmp_path / "case", spark)
-    made.begin()
-    return made
+    prepared = Case(bootstrap, tmp_path / "case", spark)
+    prepared.begin()
+    return prepared
 
 
 @pytest.fixture
 def own_case(spark, own_broker, tmp_path) -> Iterator[tuple[Case, BrokerProcess]]:
     """With a broker that may be killed."""
     broker = own_broker(transaction__state__log__num__partitions="4", offsets__topic__num__partitions="4")
-    made = Case(broker.bootstrap, tmp_path / "case", spark)
-    made.begin()
-    return made, broker
+    prepared = Case(broker.bootstrap, tmp_path / "case", spark)
+    prepared.begin()
+    return prepared, broker
 
 
 class InBackground:

@@ -36,10 +36,10 @@ pytestmark = pytest.mark.spark
 def registry(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryProcess]:
     log = tmp_path_factory.mktemp("registry") / "registry.log"
     names = ("--topic", "_schemas_pipelines", "--group", "registry-pipelines")
-    made = RegistryProcess(bootstrap, log, *names).start()
-    made.await_writer()
-    yield made
-    made.end()
+    process = RegistryProcess(bootstrap, log, *names).start()
+    process.await_writer()
+    yield process
+    process.end()
 
 
 TEXT = """
@@ -110,9 +110,9 @@ def test_versions_that_come_while_the_query_runs(
     read = AvroDeserializer(schemas)
     out = consumed(bootstrap, f"{topic}-out")
     assert [record.key for record in out] == [b"a", b"b", b"c", b"d"]
-    found = [read(record.value, SerializationContext(f"{topic}-out", MessageField.VALUE)) for record in out]
+    decoded = [read(record.value, SerializationContext(f"{topic}-out", MessageField.VALUE)) for record in out]
     order = {"price": Decimal("2.50"), "count": 2, "total": Decimal("5.00")}
-    assert found == [
+    assert decoded == [
         {"id": "a", "note": "n", **order},
         {"id": "b", "note": None, **order},
         {"id": "c", "note": None, **order},
@@ -126,7 +126,7 @@ def test_versions_that_come_while_the_query_runs(
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "reason"),
     [
         ("{url}", "http://127.0.0.1:1", ":5: step 1 parse: no registry answers at http://127.0.0.1:1"),
         ("subject: p-value", "subject: nowhere", ":5: step 1 parse: Subject 'nowhere' not found"),
@@ -136,7 +136,7 @@ def test_versions_that_come_while_the_query_runs(
     ],
 )
 def test_what_does_not_suit_shows_before_anything_runs(
-    spark: SparkSession, registry: RegistryProcess, old: str, new: str, told: str
+    spark: SparkSession, registry: RegistryProcess, old: str, new: str, reason: str
 ) -> None:
     schemas = SchemaRegistryClient({"url": registry.url})
     schemas.register_schema("p-value", Schema(schema(), "AVRO"))
@@ -145,7 +145,7 @@ def test_what_does_not_suit_shows_before_anything_runs(
     text = text.replace(old, new, 1).replace("{url}", registry.url)
     with pytest.raises(PipelineError) as raised:
         check_plan(spark, parse_spec(text, "p.yaml"))
-    assert told in str(raised.value)
+    assert reason in str(raised.value)
 
 
 def test_columns_instead_of_bytes(
@@ -188,10 +188,10 @@ def test_columns_instead_of_bytes(
     finally:
         running.stop()
     read = AvroDeserializer(schemas)
-    found = [read(r.value, SerializationContext(out, MessageField.VALUE)) for r in consumed(bootstrap, out)]
+    decoded = [read(r.value, SerializationContext(out, MessageField.VALUE)) for r in consumed(bootstrap, out)]
     good = {"total": Decimal("5.00"), "error": None, "gone": False}
     nothing = {"id": None, "total": None, "gone": True}
-    assert found == [
+    assert decoded == [
         {"id": "a", **good},
         {"id": "b", **good},
         {**nothing, "error": "value: the bytes do not begin with the id of a schema: 0x706c61696e"},
@@ -255,5 +255,5 @@ def test_schemas_that_headers_name(
         spark.read.format("barnabas").options(**settings, subscribe=topic, startingOffsets="earliest").load()
     )
     assert "headers" not in table.columns
-    found = [(row["value"] and row["value"]["id"], row["error"]) for row in table.collect()]
-    assert found == [("a", None), ("b", None), ("c", None), (None, f"value: {why}")]
+    cells = [(row["value"] and row["value"]["id"], row["error"]) for row in table.collect()]
+    assert cells == [("a", None), ("b", None), ("c", None), (None, f"value: {why}")]

@@ -21,10 +21,10 @@ KILLS = 2
 
 @pytest.fixture(params=[Server, SqlServer], ids=["pipelines", "sql"])
 def server(request: pytest.FixtureRequest, tmp_path: Path, bootstrap: str) -> Iterator[Server]:
-    made = request.param(tmp_path / "data", bootstrap)
-    made.start()
-    yield made
-    made.stop(signal.SIGKILL)
+    started = request.param(tmp_path / "data", bootstrap)
+    started.start()
+    yield started
+    started.stop(signal.SIGKILL)
 
 
 def java_of(server: Server) -> psutil.Process:
@@ -68,7 +68,7 @@ def test_it_says_so_and_goes_on(server: Server, client, new_topic) -> None:
     for _ in range(KILLS):
         java = java_of(server)
         java.kill()
-        status, health = until(lambda: (found := server.call("GET", "/health"))[0] == 500 and found, 5)
+        status, health = until(lambda: (answer := server.call("GET", "/health"))[0] == 500 and answer, 5)
         assert (status, health["status"]) == (500, "unhealthy")
         assert health["reason"] == "Spark's Java process was killed by signal 9; starting it again"
         assert server.call("GET", "/ready")[0] == 503
@@ -80,6 +80,6 @@ def test_it_says_so_and_goes_on(server: Server, client, new_topic) -> None:
         if isinstance(server, SqlServer):
             assert server.call("GET", "/healthcheck")[1]["isHealthy"] is True
         assert java_of(server).pid != java.pid
-    told = [line for line in server.log.read_text().splitlines() if "was killed by signal 9" in line]
-    assert len(told) == KILLS, told
+    lines = [line for line in server.log.read_text().splitlines() if "was killed by signal 9" in line]
+    assert len(lines) == KILLS, lines
     assert server.stop() == 0

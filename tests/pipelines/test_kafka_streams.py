@@ -71,7 +71,7 @@ def milliseconds(time: datetime.datetime) -> int:
 def history(seed: int) -> list[tuple[str, str, dict | None, int]]:
     """topic, key, value, milliseconds: out of order, with updates and deletes."""
     chance = random.Random(seed)
-    found: list[tuple[str, str, dict | None, int]] = []
+    records: list[tuple[str, str, dict | None, int]] = []
     for number in range(chance.randrange(5, 60)):
         ms = 1_700_000_000_000 + chance.randrange(3 * 3_600_000)
         who = f"w{chance.randrange(4)}"
@@ -80,15 +80,15 @@ def history(seed: int) -> list[tuple[str, str, dict | None, int]]:
         if topic == "visits":
             at = datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC).isoformat()
             owner = chance.choice((who, who, who, None))
-            found.append((topic, owner or "-", {"who": owner, "n": number, "at": at}, ms))
+            records.append((topic, owner or "-", {"who": owner, "n": number, "at": at}, ms))
         elif topic == "orders":
             order = f"o{chance.randrange(5)}"
             value = {"order": order, "who": chance.choice((who, who, None)), "amount": chance.randrange(9)}
-            found.append((topic, order, None if gone else value, ms))
+            records.append((topic, order, None if gone else value, ms))
         else:
             field = "name" if topic == "people" else "city"
-            found.append((topic, who, None if gone else {"who": who, field: f"{field}{number % 7}"}, ms))
-    return found
+            records.append((topic, who, None if gone else {"who": who, field: f"{field}{number % 7}"}, ms))
+    return records
 
 
 def as_line(topic: str, key: str, value: dict | None, ms: int) -> str:
@@ -122,15 +122,15 @@ def answers(histories: list[list]) -> list[dict[str, list[tuple[str, str]]]]:
     text = "".join("".join(as_line(*record) for record in records) + "\n" for records in histories)
     done = subprocess.run(program(), input=text, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
-    found = []
+    results = []
     for part in done.stdout.split("\n\n")[: len(histories)]:
         rows: dict[str, list[tuple[str, str]]] = {name: [] for name in WRITTEN}
         for line in part.splitlines():
             if line:
                 name, key, value = line.split("\t")
                 rows[name].append((key, value))
-        found.append(rows)
-    return found
+        results.append(rows)
+    return results
 
 
 @pytest.mark.timeout(600)

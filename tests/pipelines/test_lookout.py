@@ -30,9 +30,9 @@ class Readers:
 
 @pytest.fixture
 def readers(bootstrap):
-    made = Readers(bootstrap)
-    yield made
-    made.lookout.close()
+    started = Readers(bootstrap)
+    yield started
+    started.lookout.close()
 
 
 def test_each_reader_is_told_of_its_own_records_once(client, new_topic, readers):

@@ -25,10 +25,10 @@ PIPELINES = 8
 
 @pytest.fixture
 def server(tmp_path, bootstrap):
-    made = Server(tmp_path / "pipelines", bootstrap)
-    made.start()
-    yield made
-    made.stop()
+    started = Server(tmp_path / "pipelines", bootstrap)
+    started.start()
+    yield started
+    started.stop()
 
 
 def text(source: str, name: str) -> str:
@@ -47,8 +47,8 @@ def numbers(client: BlockingClient, name: str) -> list[int]:
     address = ",".join(f"{host}:{port}" for host, port in client.options.bootstrap)
     settings = {"subscribe": topic, "kafka.bootstrap.servers": address}
     options = source_options({**settings, "kafka.isolation.level": "read_committed"})
-    found = [batch.column("value").to_pylist() for batch in read_range(options, Range(topic, 0, 0, end))]
-    return [json.loads(value)["n"] for values in found for value in values]
+    columns = [batch.column("value").to_pylist() for batch in read_range(options, Range(topic, 0, 0, end))]
+    return [json.loads(value)["n"] for values in columns for value in values]
 
 
 def pythons(server: Server) -> list[psutil.Process]:
@@ -121,5 +121,5 @@ def test_what_workers_are_forked_from_has_no_threads():
     )
     if not Path("/proc/self/task").exists():
         pytest.skip("needs /proc")
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "1"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "1"

@@ -47,7 +47,7 @@ def test_a_plain_session_knows_the_format_in_every_thread(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("url", "properties", "said"),
+    ("url", "properties", "reason"),
     [
         (
             "jdbc:nobody://h/x",
@@ -58,7 +58,7 @@ def test_a_plain_session_knows_the_format_in_every_thread(tmp_path):
     ],
 )
 def test_a_jdbc_driver_that_is_missing_is_named(
-    spark, bootstrap, client, new_topic, tmp_path, url, properties, said
+    spark, bootstrap, client, new_topic, tmp_path, url, properties, reason
 ):
     source = new_topic(1)
     send(client, source, [b'{"a": 1}'])
@@ -68,5 +68,5 @@ def test_a_jdbc_driver_that_is_missing_is_named(
     )
     with pytest.raises(PipelineError, match="query database failed: ") as failure:
         run_pipeline(spec, once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path)
-    assert said in str(failure.value)
+    assert reason in str(failure.value)
     assert "\n" not in str(failure.value)

@@ -53,10 +53,10 @@ def test_the_access_log(spark, bootstrap, client, new_topic, tmp_path):
         "user_agent": 'a "quoted" agent',
     } in values  # fmt: skip
     dead = records_of(client, f"{source}-dead")
-    told = {row["value"]: {h["key"]: h["value"].decode() for h in row["headers"]} for row in dead}
+    facts = {row["value"]: {h["key"]: h["value"].decode() for h in row["headers"]} for row in dead}
     truncated = lines[8898 - 8850]
-    assert set(told) == {b"", b"broken \xff line", truncated}
-    assert told[b"broken \xff line"] == {
+    assert set(facts) == {b"", b"broken \xff line", truncated}
+    assert facts[b"broken \xff line"] == {
         "barnabas.pipeline": source,
         "barnabas.step": "1 parse",
         "barnabas.reason": "the value is not text in the source's encoding (UTF-8 unless source.encoding names another): "
@@ -65,7 +65,7 @@ def test_the_access_log(spark, bootstrap, client, new_topic, tmp_path):
         "barnabas.partition": "1",
         "barnabas.offset": "1",
     }
-    assert told[truncated]["barnabas.offset"] == str(8898 - 8850)
+    assert facts[truncated]["barnabas.offset"] == str(8898 - 8850)
     hours = {row["key"]: json.loads(row["value"]) for row in records_of(client, f"{source}-hours")}
     assert sum(value["requests"] for value in hours.values()) == 100
     assert hours[b"2015-05-17T08:00:00Z 404"] == {

@@ -61,9 +61,9 @@ outputs:
         (100, 123.75, True)
     ]
     (dead,) = records_of(client, f"{source}-dead-letters")
-    told = {h["key"]: h["value"].decode() for h in dead["headers"]}
+    headers = {h["key"]: h["value"].decode() for h in dead["headers"]}
     assert dead["value"] == b'{"id": 100, "name": "too long"}'
-    assert "value too long" in told["barnabas.reason"]
+    assert "value too long" in headers["barnabas.reason"]
 
     send(client, source, [b'{"id": 5, "name": "new"}'], 0)
     postgres.stop("immediate")

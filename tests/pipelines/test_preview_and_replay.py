@@ -42,28 +42,28 @@ def test_preview_shows_each_step(spark, bootstrap, client, made):
     send(
         client, source, [b'{"n": "1", "x": 0}', b'{"n": 0}', b'{"n": "y"}', b"\xff", b'{"n": 2, "name": "a"}']
     )
-    found = preview(spark, spec, bootstrap, count=10)
-    told = [[(s.step, s.rows, s.reason) for s in record.steps] for record in found]
-    assert told[0] == [
+    previews = preview(spark, spec, bootstrap, count=10)
+    steps = [[(s.step, s.rows, s.reason) for s in record.steps] for record in previews]
+    assert steps[0] == [
         ("1 parse", [{"n": "1", "x": 0}], None),
         ("2 convert", [{"n": 1, "x": 0}], None),
         ("3 filter", [{"n": 1, "x": 0}], None),
         ("4 drop", [{"n": 1}], None),
         ("1 upper", [{"n": 1, "name": None}], None),
     ]
-    assert told[1][-1] == ("3 filter", [], None)
-    assert told[2][-1] == ("2 convert", [], "n is y, not int")
-    ((step, rows, reason),) = told[3]
+    assert steps[1][-1] == ("3 filter", [], None)
+    assert steps[2][-1] == ("2 convert", [], "n is y, not int")
+    ((step, rows, reason),) = steps[3]
     assert (step, rows) == ("1 parse", [])
     assert reason.startswith("the value is not text in the source's encoding")
     assert reason.endswith(": 0xFF")
-    (left,) = found[0].leaves
+    (left,) = previews[0].leaves
     assert (left.topic, left.key, json.loads(left.value)) == (f"{source}-out", None, {"n": 1, "name": None})
-    (letter,) = found[2].leaves
+    (letter,) = previews[2].leaves
     assert (letter.topic, letter.headers["barnabas.step"]) == (f"{source}-dead-letters", "2 convert")
-    assert found[1].leaves == []
-    assert told[4][-1][1] == [{"n": 2, "name": "A"}]
-    text = render(found)
+    assert previews[1].leaves == []
+    assert steps[4][-1][1] == [{"n": 2, "name": "A"}]
+    text = render(previews)
     assert "  2 convert\n    cannot be handled: n is y, not int\n    -> dead letters" in text
     assert '    + name = "A"' in text
     assert "    - x" in text

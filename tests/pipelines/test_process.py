@@ -93,14 +93,16 @@ def test_states_are_those_of_the_model_through_restarts(spark, bootstrap, client
         report = run_pipeline(pipeline.spec(), once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path)
     assert failed
     assert report.rows
-    found = [json.loads(record.value) for record in consumed(bootstrap, f"{t}-out")]
+    out_rows = [json.loads(record.value) for record in consumed(bootstrap, f"{t}-out")]
     plain = [
         {**row, "at": row.get("at") and row["at"].isoformat(timespec="milliseconds").replace("+00:00", "Z")}
         for row in wanted
     ]
     for key in "abc":
         mine = [{n: v for n, v in row.items() if v is not None} for row in plain if row["k"] == key]
-        assert [{n: v for n, v in row.items() if v is not None} for row in found if row["k"] == key] == mine
+        assert [
+            {n: v for n, v in row.items() if v is not None} for row in out_rows if row["k"] == key
+        ] == mine
     letters = consumed(bootstrap, f"{t}-dead-letters")
     reasons = [(letter.told("step"), letter.told("reason").split(" (")[0]) for letter in letters]
     assert reasons.count(("2 process", "ValueError: seven")) == failed
@@ -249,19 +251,19 @@ def test_aggregates_and_functions_of_users(spark, bootstrap, client, new_topic, 
     run(("a", 1, 2.5), ("a", 4, -1.0))
     run(("b", 0.5, 9.0), ("a", 30, 1.0))
 
-    def found(name: str) -> list[dict]:
+    def rows_of(name: str) -> list[dict]:
         return [json.loads(record.value) for record in consumed(bootstrap, f"{t}-{name}")]
 
     def result(k: str, start: float, end: float, n: int, largest: float) -> dict:
         return {"k": k, "start": at(start), "end": at(end), "n": n, "largest": largest}
 
     # The window of the last row of b was over when it came.
-    assert sorted(found("minutes"), key=lambda row: (row["k"], row["start"])) == [
+    assert sorted(rows_of("minutes"), key=lambda row: (row["k"], row["start"])) == [
         result("a", 0, 2, 3, 3.0),
         result("a", 4, 6, 1, -1.0),
         result("b", 0, 2, 1, 2.0),
     ]
-    newest = {(row["k"], row["end"]): (row["window"], row["n"], row["largest"]) for row in found("sliding")}
+    newest = {(row["k"], row["end"]): (row["window"], row["n"], row["largest"]) for row in rows_of("sliding")}
     assert newest == {
         ("a", at(0)): (at(-3), 1, 1.0),
         ("a", at(1)): (at(-2), 2, 2.5),
@@ -270,7 +272,7 @@ def test_aggregates_and_functions_of_users(spark, bootstrap, client, new_topic, 
         ("a", at(30)): (at(27), 1, 1.0),
         ("b", at(1)): (at(-2), 1, 2.0),
     }
-    counted = [(row["k"], row["n"]) for row in found("counted")]
+    counted = [(row["k"], row["n"]) for row in rows_of("counted")]
     assert [n for k, n in counted if k == "a"] == [1, 2, 3, 4]
     assert [n for k, n in counted if k == "b"] == [1, 2]
     letters = consumed(bootstrap, f"{t}-dead-letters")

@@ -56,10 +56,10 @@ def test_killed_in_a_micro_batch(spark, bootstrap, client, new_topic, tmp_path, 
     (tmp_path / "code.py").write_text(CODE.format(reached=str(reached), stop=stop))
     (tmp_path / "p.yaml").write_text(PIPELINE.format(t=t))
     send(client, t, [json.dumps({"k": "abc"[x % 3], "x": x}).encode() for x in range(100)])
-    given = (str(tmp_path / "p.yaml"), "--once", "-b", bootstrap, "--checkpoints", str(checkpoints))
+    arguments = (str(tmp_path / "p.yaml"), "--once", "-b", bootstrap, "--checkpoints", str(checkpoints))
     with (tmp_path / "log").open("wb") as log:
         run = subprocess.Popen(
-            [sys.executable, *COMMAND, *given], stdout=log, stderr=log, start_new_session=True
+            [sys.executable, *COMMAND, *arguments], stdout=log, stderr=log, start_new_session=True
         )
     try:
         give_up = time.monotonic() + 400
@@ -73,8 +73,8 @@ def test_killed_in_a_micro_batch(spark, bootstrap, client, new_topic, tmp_path, 
     before = len(consumed(bootstrap, f"{t}-out"))
     assert before == stop // 20 * 20
     run_pipeline(load_spec(tmp_path / "p.yaml"), once=True, bootstrap=bootstrap, checkpoint_dir=checkpoints)
-    found = [json.loads(record.value) for record in consumed(bootstrap, f"{t}-out")]
+    rows = [json.loads(record.value) for record in consumed(bootstrap, f"{t}-out")]
     for place, key in enumerate("abc"):
         mine = list(range(place, 100, 3))
         wanted = [{"k": key, "n": n, "seen": mine[:n]} for n in range(1, len(mine) + 1)]
-        assert [row for row in found if row["k"] == key] == wanted
+        assert [row for row in rows if row["k"] == key] == wanted

@@ -171,8 +171,8 @@ def test_joins(spark, bootstrap, client, new_topic, tmp_path):
         "payments.dead-letters": 0,
         "customers.dead-letters": 1,
     }
-    found = values(bootstrap, f"{t}-named")
-    shown = {key: (value["amount"], value["name"], value["greeting"]) for key, value in found}
+    pairs = values(bootstrap, f"{t}-named")
+    shown = {key: (value["amount"], value["name"], value["greeting"]) for key, value in pairs}
     assert shown == {
         b"1": (5, "Anna", "Dear Anna"),
         b"2": (None, "Ben", "Dear Ben"),
@@ -182,7 +182,7 @@ def test_joins(spark, bootstrap, client, new_topic, tmp_path):
         b"6": (2, "Ben", "Dear Ben"),
         b"7": (3, "Anna", "Dear Anna"),
     }
-    assert len(found) == 7
+    assert len(pairs) == 7
     assert values(bootstrap, f"{t}-large") == [
         (
             b'{"hour":"2026-01-01T10:00:00.000Z","customer":"a"}',
@@ -238,11 +238,11 @@ def test_lines_of_files_and_sessions(spark, bootstrap, client, new_topic, tmp_pa
         )
     )
     pipeline.run(once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path / "checkpoints")
-    found = sorted(
+    sessions = sorted(
         (value["from"][11:16], value["to"][11:16], value["kind"], value["n"])
         for _, value in values(bootstrap, f"{t}-sessions")
     )
-    assert found == [("10:00", "11:15", "x", 2), ("10:30", "11:15", "y", 1), ("11:30", "12:15", "y", 1)]
+    assert sessions == [("10:00", "11:15", "x", 2), ("10:30", "11:15", "y", 1), ("11:30", "12:15", "y", 1)]
     (dead,) = consumed(bootstrap, f"{t}-lines-dead-letters")
     assert (dead.value, dead.told("step")) == (b"bad", "old: 1 parse")
     assert dead.told("topic").endswith("/in/1.csv")
@@ -325,15 +325,15 @@ def test_a_table_follows_its_keys_into_partitions_that_were_added(spark):
             """
         )
     )
-    found = {}
+    table = {}
     for row in changes.collect():
         key, value = bytes(row.key), bytes(row.value)
         if row._sign > 0:
-            assert key not in found
-            found[key] = value
+            assert key not in table
+            table[key] = value
         else:
-            assert found.pop(key) == value
-    assert found == {
+            assert table.pop(key) == value
+    assert table == {
         b"changed": b"new",
         b"late": b"second",
         b"same time": b"new",

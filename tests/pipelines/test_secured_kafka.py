@@ -23,9 +23,9 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    made = secured_kafka(tmp_path_factory.mktemp("kafka"))
-    yield made
-    made.stop()
+    started = secured_kafka(tmp_path_factory.mktemp("kafka"))
+    yield started
+    started.stop()
 
 
 def sasl(kafka: SecuredKafka, mechanism: str, password: str = PASSWORD, **more: str) -> dict[str, str]:
@@ -103,16 +103,16 @@ def test_certificates(kafka):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "reason"),
     [
         ("sasl.usrename", "alice", "sasl.usrename is not supported here; did you mean sasl.username?"),
         ("sasl.mechanism", "GSSAPI", "sasl.mechanism=GSSAPI is not one of PLAIN"),
         ("security.protocol", "TLS", "security.protocol=TLS is not one of"),
     ],
 )
-def test_what_is_not_understood(name, value, told):
+def test_what_is_not_understood(name, value, reason):
     options = {"bootstrap.servers": "x", "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
-    with pytest.raises(ClientError, match=told):
+    with pytest.raises(ClientError, match=reason):
         ClientOptions.from_kafka({**options, "sasl.username": "a", name: value})
 
 
@@ -137,9 +137,11 @@ def test_a_whole_pipeline(spark, kafka, tmp_path):
     address = options.pop("bootstrap.servers")
 
     def spec(password: str = PASSWORD):
-        given = json.dumps({f"kafka.{k}": v for k, v in {**options, "sasl.password": password}.items()})
+        options_text = json.dumps(
+            {f"kafka.{k}": v for k, v in {**options, "sasl.password": password}.items()}
+        )
         return parse_spec(
-            f"pipeline: {source}\nsource: {{topic: {source}, options: {given}}}\n"
+            f"pipeline: {source}\nsource: {{topic: {source}, options: {options_text}}}\n"
             "steps: [parse: {json: {id: int}}]\n"
             f"outputs: [{{topic: {source}-out}}]\n",
             "p.yaml",

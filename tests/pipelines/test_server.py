@@ -101,10 +101,10 @@ def until(what, seconds: float = 120):
 
 @pytest.fixture
 def server(tmp_path, bootstrap):
-    made = Server(tmp_path / "pipelines", bootstrap)
-    made.start()
-    yield made
-    made.stop(signal.SIGKILL)
+    started = Server(tmp_path / "pipelines", bootstrap)
+    started.start()
+    yield started
+    started.stop(signal.SIGKILL)
 
 
 def test_a_day_in_the_life_of_a_server(server, client, new_topic, tmp_path):
@@ -125,12 +125,7 @@ def test_a_day_in_the_life_of_a_server(server, client, new_topic, tmp_path):
     def put(*numbers):
         send(client, source, [b'{"n": %d}' % n for n in numbers])
 
-    # What cannot run is refused at once.
-    assert server.call("POST", "/pipelines", text.replace("parse", "prase"))[0] == 400
-    status, answer = server.call("POST", "/pipelines", text.replace(f"topic: {source}}}", "topic: nowhere}"))
-    assert (status, "topic nowhere does not exist" in answer["error"]) == (400, True)
-    assert server.call("GET", f"/pipelines/{source}")[0] == 404
-
+    _check_refusals(server, source, text)
     file = tmp_path / "p.yaml"
     file.write_text(text)
     added = server.command("add", str(file))
@@ -174,19 +169,7 @@ def test_a_day_in_the_life_of_a_server(server, client, new_topic, tmp_path):
     put(5)
     until(lambda: values()[-1:] == [5])
 
-    # All of that is in the pipeline's log.
-    said = server.command("logs", source).stdout.splitlines()
-    assert [line.split()[2].rstrip(",:") for line in said if " Spark: " not in line][:4] == [
-        "started", "stopped", "started", "started"
-    ]  # fmt: skip
-    assert any(" ERROR failed: " in line and source in line for line in said), said
-    assert not [line for line in said if line.startswith((" ", "\t"))]  # no stacks
-    shorter = server.command("logs", source, "-n", "2", "--json").stdout.splitlines()
-    assert [set(json.loads(line)) for line in shorter] == [{"at", "level", "query", "text"}] * 2
-    assert server.call("GET", f"/pipelines/{source}/logs?lines=0")[0] == 400
-    assert server.call("GET", f"/pipelines/{source}/logs?after=x")[0] == 400
-    assert server.call("GET", "/pipelines/nobody/logs")[0] == 404
-
+    _check_the_log(server, source)
     _check_in_the_console(server, source, tmp_path)
     _change_what_is_counted(server, client, new_topic, tmp_path)
     preview = {"pipeline": text, "count": 1}
@@ -290,18 +273,41 @@ def _check_in_the_console(server, source, tmp_path):
         console.page("/pipelines/nobody", 404)
 
 
+def _check_refusals(server, source, text):
+    """What cannot run is refused at once."""
+    assert server.call("POST", "/pipelines", text.replace("parse", "prase"))[0] == 400
+    status, answer = server.call("POST", "/pipelines", text.replace(f"topic: {source}}}", "topic: nowhere}"))
+    assert (status, "topic nowhere does not exist" in answer["error"]) == (400, True)
+    assert server.call("GET", f"/pipelines/{source}")[0] == 404
+
+
+def _check_the_log(server, source):
+    """All that has happened is in the pipeline's log."""
+    lines = server.command("logs", source).stdout.splitlines()
+    assert [line.split()[2].rstrip(",:") for line in lines if " Spark: " not in line][:4] == [
+        "started", "stopped", "started", "started"
+    ]  # fmt: skip
+    assert any(" ERROR failed: " in line and source in line for line in lines), lines
+    assert not [line for line in lines if line.startswith((" ", "\t"))]  # no stacks
+    shorter = server.command("logs", source, "-n", "2", "--json").stdout.splitlines()
+    assert [set(json.loads(line)) for line in shorter] == [{"at", "level", "query", "text"}] * 2
+    assert server.call("GET", f"/pipelines/{source}/logs?lines=0")[0] == 400
+    assert server.call("GET", f"/pipelines/{source}/logs?after=x")[0] == 400
+    assert server.call("GET", "/pipelines/nobody/logs")[0] == 404
+
+
 def _make_again(client, topic):
     from barnabas.client.blocking import NewTopic
     from barnabas.client.errors import BrokerError
 
-    def made():
+    def exists_again():
         try:
             client.create_topics([NewTopic(topic, 1, configs=KEPT)])
         except BrokerError:
             return False  # the deletion is still going on
         return True
 
-    until(made)
+    until(exists_again)
 
 
 def test_no_server_and_bad_places(tmp_path):

@@ -23,15 +23,15 @@ pytestmark = pytest.mark.spark
 
 
 def reader(spark, bootstrap, topic, **options):
-    made = spark.read.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
+    loading = spark.read.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
     chosen = {} if "assign" in options or "subscribePattern" in options else {"subscribe": topic}
-    return made.options(**{**chosen, "startingOffsets": "earliest", **options}).load()
+    return loading.options(**{**chosen, "startingOffsets": "earliest", **options}).load()
 
 
 def stream(spark, bootstrap, topic, checkpoint, sink, **options):
     """Runs a stream with AvailableNow into a list; the query, ended."""
-    made = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
-    rows = made.options(**{"subscribe": topic, "startingOffsets": "earliest", **options}).load()
+    loading = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
+    rows = loading.options(**{"subscribe": topic, "startingOffsets": "earliest", **options}).load()
 
     def keep(batch, _):
         sink.append([bytes(row.value) for row in batch.orderBy("partition", "offset").collect()])
@@ -198,11 +198,11 @@ def test_new_partitions_and_new_topics_of_a_pattern(spark, bootstrap, client, ne
     topic = new_topic(1)
     send(client, topic, [b"a"])
     batches: list[list[bytes]] = []
-    found = {"subscribePattern": f"{topic}(-x)?"}
+    subscription = {"subscribePattern": f"{topic}(-x)?"}
 
     def run():
-        made = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
-        rows = made.options(startingOffsets="latest", **found).load()
+        loading = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
+        rows = loading.options(startingOffsets="latest", **subscription).load()
 
         def keep(batch, _):
             batches.append(sorted(bytes(row.value) for row in batch.collect()))
@@ -224,8 +224,8 @@ def test_new_partitions_and_new_topics_of_a_pattern(spark, bootstrap, client, ne
 def test_found_while_running(spark, bootstrap, client, new_topic, tmp_path):
     topic = new_topic(1)
     seen: list[bytes] = []
-    made = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
-    rows = made.options(subscribePattern=f"{topic}(-x)?", startingOffsets="latest").load()
+    loading = spark.readStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
+    rows = loading.options(subscribePattern=f"{topic}(-x)?", startingOffsets="latest").load()
     query = (
         rows.writeStream.foreachBatch(lambda batch, _: seen.extend(bytes(r.value) for r in batch.collect()))
         .option("checkpointLocation", str(tmp_path))

@@ -108,9 +108,9 @@ def test_progress_since(spark, tmp_path):
         .start()
     )
     assert stream.awaitTermination(120)
-    found = list(spark_private.progress_since(stream, ""))
-    assert sum(progress["numInputRows"] for progress in found) == 2
-    assert list(spark_private.progress_since(stream, found[-1]["timestamp"])) == []
+    progresses = list(spark_private.progress_since(stream, ""))
+    assert sum(progress["numInputRows"] for progress in progresses) == 2
+    assert list(spark_private.progress_since(stream, progresses[-1]["timestamp"])) == []
 
 
 def test_workers_import_spark_from_files(spark):

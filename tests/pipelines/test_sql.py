@@ -57,7 +57,7 @@ class Lab:
                 continue
             assert isinstance(statement, s.CreateAs)
             query_id = self.topic(self.catalog.next_id("CSAS", statement.name))
-            made = plan(
+            planned = plan(
                 self.catalog,
                 statement.select,
                 query_id=query_id,
@@ -66,8 +66,8 @@ class Lab:
                 properties={"KAFKA_TOPIC": self.topic(statement.name), **statement.properties},
                 settings=Settings("earliest", 1),
             )
-            self.catalog.add(made.result)
-            spec = parse_spec(yaml.safe_dump(made.document, sort_keys=False), "statement")
+            self.catalog.add(planned.result)
+            spec = parse_spec(yaml.safe_dump(planned.document, sort_keys=False), "statement")
             run_pipeline(spec, once=True, bootstrap=self.bootstrap, checkpoint_dir=self.folder)
             letters = (
                 [r.headers for r in consumed(self.bootstrap, spec.dead_letters)]

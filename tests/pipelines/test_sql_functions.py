@@ -31,13 +31,13 @@ def groups() -> Iterator[Any]:
 
 @pytest.mark.parametrize("case", list(groups()))
 def test_spark_computes_what_is_documented(spark: Any, case: dict[str, Any]) -> None:
-    (made,) = read_statements(
+    (statement,) = read_statements(
         f"CREATE STREAM i ({case['columns']}) WITH (kafka_topic='i', value_format='JSON')"
     )
-    assert isinstance(made, s.Create)
-    relation = declared(made)
+    assert isinstance(statement, s.Create)
+    relation = declared(statement)
     rows = columns(spark, relation, case["row"])
-    found = {}
+    wrong = {}
     for text, wanted in case["expressions"]:
         if isinstance(wanted, dict) and set(wanted) == {"error"}:
             continue
@@ -48,8 +48,8 @@ def test_spark_computes_what_is_documented(spark: Any, case: dict[str, Any]) -> 
         shown = rows.selectExpr(f"to_json({value}, map('ignoreNullFields', 'false'))").collect()[0][0]
         result = json.loads(shown, parse_float=Decimal)["F"]
         if not same(wanted, result):
-            found[text] = (wanted, result)
-    assert found == {}
+            wrong[text] = (wanted, result)
+    assert wrong == {}
 
 
 def columns(spark: Any, relation: Relation, row: dict[str, Any]) -> Any:

@@ -35,10 +35,10 @@ NO_ROW: Final = b"\x00\xff no JSON"
 
 @pytest.fixture
 def server(tmp_path: Path, bootstrap: str) -> Iterator[SqlServer]:
-    made = SqlServer(tmp_path / "sql", bootstrap)
-    made.start()
-    yield made
-    made.stop(signal.SIGKILL)
+    started = SqlServer(tmp_path / "sql", bootstrap)
+    started.start()
+    yield started
+    started.stop(signal.SIGKILL)
 
 
 def put(client: BlockingClient, topic: str, rows: list[tuple[bytes, Any, int]]) -> None:
@@ -58,12 +58,12 @@ def kill(server: SqlServer, kind: str) -> None:
         return
 
     def victims() -> list[psutil.Process]:
-        found = []
+        children = []
         for child in psutil.Process(server.process.pid).children(recursive=True):
             with suppress(psutil.Error):
                 if (child.name() == "java") is (kind == "java"):
-                    found.append(child)
-        return found
+                    children.append(child)
+        return children
 
     for victim in until(victims, 300):
         with suppress(psutil.Error):

@@ -98,11 +98,11 @@ class Trial(Bench):
     def feed(self) -> None:
         """Writes the next record."""
         if self.inputs:
-            given = self.inputs.pop(0)
-            topic = self.prefix + given["topic"]
+            record = self.inputs.pop(0)
+            topic = self.prefix + record["topic"]
             if topic not in self.client.topics():
                 self.client.create_topics([NewTopic(topic, 1, configs=KEPT)])
-            self.put_json({**given, "topic": topic})
+            self.put_json({**record, "topic": topic})
 
     def is_idle(self) -> bool:
         """Whether all queries have read what is there."""
@@ -117,7 +117,7 @@ class Trial(Bench):
             )
             for topic in topics:
                 reading = [r for _, r in managed.running if any(pair[0] == topic for pair in r.positions)]
-                end = {pair: found.offset for pair, found in ends.items() if pair[0] == topic}
+                end = {pair: bound.offset for pair, bound in ends.items() if pair[0] == topic}
                 if not reading and any(end.values()):
                     return False
                 if any(r.positions.get(pair, 0) < offset for r in reading for pair, offset in end.items()):
@@ -141,8 +141,8 @@ class Trial(Bench):
         outputs = self.case.given.get("outputs", [])
         put = {one["topic"] for one in self.case.given.get("inputs", [])}
         topics = dict.fromkeys(str(one["topic"]) for one in outputs)
-        found = list(self.written_to([self.prefix + topic for topic in topics if topic not in put]))
-        return differences(outputs, found)
+        out_rows = list(self.written_to([self.prefix + topic for topic in topics if topic not in put]))
+        return differences(outputs, out_rows)
 
 
 def named(source: Any) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ def named(source: Any) -> tuple[str, ...]:
     return tuple(source.topics)
 
 
-def differences(outputs: Sequence[Mapping[str, Any]], found: Sequence[Out]) -> str | None:
+def differences(outputs: Sequence[Mapping[str, Any]], records: Sequence[Out]) -> str | None:
     """Compares records, those of each key in their order: Spark writes several keys of a micro-batch in any order."""
     wanted_by: dict[str, list[Mapping[str, Any]]] = {}
     found_by: dict[str, list[Out]] = {}
@@ -159,7 +159,7 @@ def differences(outputs: Sequence[Mapping[str, Any]], found: Sequence[Out]) -> s
         wanted_by.setdefault(
             _name(one["topic"], one.get("key"), one.get("window")) if by_key else "", []
         ).append(one)
-    for out in found:
+    for out in records:
         window = None if out.window is None else {"start": out.window[0]}
         found_by.setdefault(_name(out.topic, out.key, window) if by_key else "", []).append(out)
     for name in dict.fromkeys([*wanted_by, *found_by]):
@@ -189,10 +189,10 @@ def whole_cases() -> list[Any]:
 
 @pytest.fixture(scope="module")
 def manager(spark: Any, bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
-    made = Manager(tmp_path_factory.mktemp("sql"), {"bootstrap.servers": bootstrap})
-    made.open(spark)
-    yield made
-    made.close()
+    started = Manager(tmp_path_factory.mktemp("sql"), {"bootstrap.servers": bootstrap})
+    started.open(spark)
+    yield started
+    started.close()
 
 
 _numbers = iter(range(1, 1_000_000))

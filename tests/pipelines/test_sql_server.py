@@ -60,10 +60,10 @@ class SqlServer(Server):
 
 @pytest.fixture
 def server(tmp_path: Path, bootstrap: str) -> Iterator[SqlServer]:
-    made = SqlServer(tmp_path / "sql", bootstrap)
-    made.start()
-    yield made
-    made.stop(signal.SIGKILL)
+    started = SqlServer(tmp_path / "sql", bootstrap)
+    started.start()
+    yield started
+    started.stop(signal.SIGKILL)
 
 
 def http2_and_a_websocket(server: SqlServer) -> list[list]:
@@ -80,12 +80,12 @@ def http2_and_a_websocket(server: SqlServer) -> list[list]:
             answer = client.post(f"{url}/query-stream", content=json.dumps({"sql": query}))
             return [json.loads(line) for line in answer.text.splitlines()][1:]
 
-        found = until(rows)
+        row_lines = until(rows)
     request = quote(json.dumps({"ksql": query}))
     with connect(f"ws://127.0.0.1:{server.port}/ws/query?request={request}") as socket:
         columns, row = list(socket)
     assert [column["name"] for column in json.loads(columns)] == ["WHO", "S"]
-    return [*found, json.loads(row)["row"]["columns"]]
+    return [*row_lines, json.loads(row)["row"]["columns"]]
 
 
 EARLIEST = {"auto.offset.reset": "earliest"}
@@ -102,12 +102,12 @@ def test_from_the_first_statement_to_a_kill_and_back(server: SqlServer, new_topi
     assert "Kafka topic does not exist" in server.refused(
         "CREATE STREAM z (a INT) WITH (kafka_topic='no-such-topic');"
     )
-    (made,) = server.statements(
+    (answer,) = server.statements(
         f"CREATE TABLE totals WITH (kafka_topic='{topic}-totals') AS SELECT who, COUNT(*) AS c, SUM(n) AS s FROM clicks "
         "GROUP BY who EMIT CHANGES;",
         **EARLIEST,
     )
-    query = made["commandStatus"]["queryId"]
+    query = answer["commandStatus"]["queryId"]
 
     def totals() -> dict[str, list]:
         return {row[0]: row[1:] for row in server.rows("SELECT * FROM totals;")}
@@ -116,13 +116,13 @@ def test_from_the_first_statement_to_a_kill_and_back(server: SqlServer, new_topi
     assert server.rows("SELECT s FROM totals WHERE who = 'anna';") == [[301]]
 
     # A query that follows: what is there, then what comes; its topic and pipeline are gone afterwards.
-    found: list[list] = []
+    rows: list[list] = []
     follow = "SELECT who, n FROM clicks WHERE n > 5 EMIT CHANGES LIMIT 3;"
-    thread = threading.Thread(target=lambda: found.extend(server.rows(follow, **EARLIEST)))
+    thread = threading.Thread(target=lambda: rows.extend(server.rows(follow, **EARLIEST)))
     thread.start()
     server.statements("INSERT INTO clicks (who, n) VALUES ('carl', 4000);")
     thread.join(300)
-    assert sorted(found) == [["anna", 300], ["ben", 20], ["carl", 4000]]
+    assert sorted(rows) == [["anna", 300], ["ben", 20], ["carl", 4000]]
     until(lambda: [row["name"] for row in server.call("GET", "/pipelines")[1]] == [query])
 
     until(lambda: "carl" in totals())

@@ -126,7 +126,7 @@ def look_at_the_console(together: Together) -> None:
     (record,) = together.ask("GET", f"{home}/p/preview").json()["records"]
     assert (record["place"], record["value"]) == ("a/0/0", '{"n": 1}')
     assert record["steps"][0]["lines"] == [["+", "n = 1"]]
-    assert [made["topic"] for made in record["leaves"]] == ["b"]
+    assert [leaf["topic"] for leaf in record["leaves"]] == ["b"]
     wrong = json.dumps({"file": PIPELINE.replace("parse", "prase")})
     for path in (f"{home}/check", f"{home}/p/check"):
         checked = together.ask("POST", path, wrong, **{"Content-Type": "application/json"}).json()

@@ -50,8 +50,8 @@ def run(spark, steps: str, *values):
 
 
 def one(spark, steps: str, value):
-    (found,) = run(spark, steps, value)
-    return found
+    (outcome,) = run(spark, steps, value)
+    return outcome
 
 
 # --- the four worked cases ------------------------------------------------------------------------
@@ -136,11 +136,11 @@ def test_raw_json_inside_a_string(spark):
 
 @pytest.mark.parametrize("form", ["all", "{a: int}"])
 def test_a_json_array_is_refused_with_a_clear_reason(spark, form):
-    found = run(
+    outcomes = run(
         spark, f"- parse: {{json: {form}}}", '["a","b"]', '[{"a":1}]', "not json", '{"a": 1', '{"a": 1}'
     )
     array = ("1 parse", "the JSON is an array, not an object: its values have no names")
-    assert found == [
+    assert outcomes == [
         array,
         array,
         ("1 parse", "not a JSON object: not json"),
@@ -252,9 +252,15 @@ def test_of_headers_with_one_name_the_last_counts(spark):
         opened(spark.createDataFrame(data, SCHEMA)),
         spec_of("- metadata: {h: headers}").plan[SOURCE].operators,
     )
-    found = frame.data.select("_offset", "_error.reason", "h").orderBy("_offset").collect()
-    assert [row.h for row in found] == [{"a": "3", "b": "2"}, {"a": None}, None, {}, None]
-    assert [row.reason for row in found] == [None, None, "the value of a header is not UTF-8", None, None]
+    rows_collected = frame.data.select("_offset", "_error.reason", "h").orderBy("_offset").collect()
+    assert [row.h for row in rows_collected] == [{"a": "3", "b": "2"}, {"a": None}, None, {}, None]
+    assert [row.reason for row in rows_collected] == [
+        None,
+        None,
+        "the value of a header is not UTF-8",
+        None,
+        None,
+    ]
 
 
 def test_filter_keeps_what_failed(spark):
@@ -290,12 +296,12 @@ def test_text_steps(spark):
         "a": " x ", "b": "ÄB", "c": "a%20b+c", "d": 'a \\"q\\" \\\\', "e": "/old/x", "f": "a12b3", "g": "abcdef",
         "h": "4111111111111111", "i": "123", "j": "me",
     }  # fmt: skip
-    found = one(spark, steps, json.dumps(record))
-    assert found | {"j": None} == {
+    row = one(spark, steps, json.dumps(record))
+    assert row | {"j": None} == {
         "a": "X", "b": "äb", "c": "a b c", "d": 'a "q" \\', "e": "/new/x", "f": "a#b#", "g": "abcdef", "g2": "de",
         "h": "************1111", "i": "***", "j": None,
     }  # fmt: skip
-    assert found["j"] == __import__("hashlib").sha256(b"sme").hexdigest()
+    assert row["j"] == __import__("hashlib").sha256(b"sme").hexdigest()
     assert run(spark, "- parse: {json: all}\n- url_decode: [c]", '{"c": "%zz"}') == [
         ("2 url_decode", "c is %zz, not URL-encoded")
     ]
@@ -347,9 +353,9 @@ def test_explode(spark):
 
 def test_deduplicate_in_a_batch(spark):
     steps = "- parse: {json: all}\n- deduplicate: {by: [id], within: 1 hour}"
-    found = run(spark, steps, '{"id": 1}', '{"id": 1}', "bad", "bad", '{"id": 2}')
-    assert len([f for f in found if isinstance(f, dict)]) == 2
-    assert len([f for f in found if isinstance(f, tuple)]) == 2
+    outcomes = run(spark, steps, '{"id": 1}', '{"id": 1}', "bad", "bad", '{"id": 2}')
+    assert len([f for f in outcomes if isinstance(f, dict)]) == 2
+    assert len([f for f in outcomes if isinstance(f, tuple)]) == 2
 
 
 def test_rows_without_an_id_are_no_duplicates_of_each_other(spark):
@@ -360,9 +366,9 @@ def test_rows_without_an_id_are_no_duplicates_of_each_other(spark):
         assert [row["n"] for row in run(spark, kept, *lines)][:3] == [1, 2, 3]
         assert len(run(spark, kept, *lines)) == 4
         failing = kept.replace("1 hour", "1 hour, without: fail")
-        found = run(spark, failing, *lines)
-        assert [f[0] for f in found if isinstance(f, tuple)] == ["2 deduplicate"] * 3
-        assert len([f for f in found if isinstance(f, dict)]) == 1
+        outcomes = run(spark, failing, *lines)
+        assert [f[0] for f in outcomes if isinstance(f, tuple)] == ["2 deduplicate"] * 3
+        assert len([f for f in outcomes if isinstance(f, dict)]) == 1
 
 
 def test_times_keep_their_microseconds(spark):
@@ -374,8 +380,8 @@ def test_times_keep_their_microseconds(spark):
         "- deduplicate: {by: [id], within: 1 hour}"
     )
     (query,) = (spec := spec_of(steps, "{topic: out, key: id}")).queries()
-    found = query_rows(spec, query, lambda *_: rows(spark, lines)).collect()
-    written = sorted((json.loads(row.value) for row in found), key=lambda value: times.index(value["id"]))
+    collected = query_rows(spec, query, lambda *_: rows(spark, lines)).collect()
+    written = sorted((json.loads(row.value) for row in collected), key=lambda value: times.index(value["id"]))
     assert written == [{"id": time, "in": {"list": [time], "by": {"k": time}}} for time in times]
 
 
@@ -428,8 +434,10 @@ def test_routes(spark):
     )
     (query,) = spec.queries()
     values = ['{"level": "ERROR"}', '{"level": "WARN"}', '{"level": "x"}', "{}", "bad"]
-    found = {bytes(r.value).decode(): r.topic for r in query_rows(spec, query, rows(spark, values)).collect()}
-    assert found == {
+    topics = {
+        bytes(r.value).decode(): r.topic for r in query_rows(spec, query, rows(spark, values)).collect()
+    }
+    assert topics == {
         '{"level":"ERROR"}': "errors", '{"level":"WARN"}': "warnings", '{"level":"x"}': "others",
         "{}": "others", "bad": "p-dead-letters",
     }  # fmt: skip
@@ -472,10 +480,10 @@ def test_an_output_s_own_expressions_that_fail(spark):
         "{topic: out, key: cast(a AS int), headers: {h: 10 / (cast(a AS int) - 1)}}",
     )
     (query,) = spec.queries()
-    found = query_rows(spec, query, rows(spark, ['{"a": "5"}', '{"a": "x"}', '{"a": "1"}'])).collect()
-    assert [(row.topic, bytes(row.key), bytes(row.value)) for row in found] == [
+    collected = query_rows(spec, query, rows(spark, ['{"a": "5"}', '{"a": "x"}', '{"a": "1"}'])).collect()
+    assert [(row.topic, bytes(row.key), bytes(row.value)) for row in collected] == [
         ("out", b"5", b'{"a":"5"}'), ("p-dead-letters", b"k", b'{"a": "x"}'), ("p-dead-letters", b"k", b'{"a": "1"}'),
     ]  # fmt: skip
-    told = [{h.key: bytes(h.value).decode() for h in row.headers} for row in found[1:]]
-    assert [t["barnabas.step"] for t in told] == ["out: key", "out: headers.h"]
-    assert told[0]["barnabas.reason"] == "cannot compute cast(a AS int) with a = x"
+    headers = [{h.key: bytes(h.value).decode() for h in row.headers} for row in collected[1:]]
+    assert [t["barnabas.step"] for t in headers] == ["out: key", "out: headers.h"]
+    assert headers[0]["barnabas.reason"] == "cannot compute cast(a AS int) with a = x"

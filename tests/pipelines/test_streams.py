@@ -27,14 +27,14 @@ def read_whole(bootstrap: str, topic: str) -> Lines:
     settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.partition.eof": True}
     consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    found = []
+    lines = []
     while (message := consumer.poll(30)) is not None and message.error() is None:
         parts = ("-" if part is None else part.decode() for part in (message.key(), message.value()))
-        found.append([*parts, str(message.timestamp()[1])])
+        lines.append([*parts, str(message.timestamp()[1])])
     consumer.close()
     assert message is not None
     assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-    return found
+    return lines
 
 
 def counted(builder: StreamsBuilder, topic: str) -> None:
@@ -59,8 +59,8 @@ def test_words_are_counted_once_through_restarts(spark, bootstrap, client, new_t
         wanted = {name: driver.read_output(f"{t}-{name}") for name in ("counts", "largest")}
         assert len(driver.dead_letters) == 1
     for name, records in wanted.items():
-        found = [(r.key, r.value) for r in consumed(bootstrap, f"{t}-{name}")]
-        assert sorted(found) == sorted((r.key and r.key.encode(), str(r.value).encode()) for r in records)
+        pairs = [(r.key, r.value) for r in consumed(bootstrap, f"{t}-{name}")]
+        assert sorted(pairs) == sorted((r.key and r.key.encode(), str(r.value).encode()) for r in records)
     letters = consumed(bootstrap, f"{t}-dead-letters")
     assert [letter.value for letter in letters] == [b"a letter"]
     assert letters[0].told("reason").startswith("ZeroDivisionError")

@@ -81,10 +81,10 @@ app.stream("timed-in").process(Latest, stores="count").to("timed-counts")
 """
 
 
-def until(found: Callable[[], Any], about: Callable[[], str]) -> Any:
+def until(look: Callable[[], Any], about: Callable[[], str]) -> Any:
     """What is found, as soon as it is something."""
     give_up = time.monotonic() + PATIENCE_S
-    while not (value := found()):
+    while not (value := look()):
         assert time.monotonic() < give_up, about()
         time.sleep(0.2)
     return value
@@ -182,15 +182,15 @@ def test_timers_and_ttl_on_spark(bootstrap, client, tmp_path):
     (tmp_path / "timed.py").write_text(TIMED)
     begin = 1_700_000_000_000
 
-    def told() -> list[tuple[bytes | None, bytes | None]]:
+    def pairs_written() -> list[tuple[bytes | None, bytes | None]]:
         return [(record.key, record.value) for record in consumed(bootstrap, "timed-out")]
 
     with running(tmp_path, "timed:app", "-b", bootstrap) as log:
         send(bootstrap, "timed-in", ("a", "1", begin), ("a", "2", begin + 1))
-        until(lambda: (b"known", b"0") in told(), log)
-        assert told().count((b"a", b"new")) == 1
+        until(lambda: (b"known", b"0") in pairs_written(), log)
+        assert pairs_written().count((b"a", b"new")) == 1
         send(bootstrap, "timed-in", ("a", "3", begin + 30_000))
-        until(lambda: told().count((b"a", b"new")) == 2, log)
+        until(lambda: pairs_written().count((b"a", b"new")) == 2, log)
         until(lambda: len(consumed(bootstrap, "timed-counts")) == 2, log)
     # By the records' time: at the first record, and when that of the third one has come.
     assert [record.value for record in consumed(bootstrap, "timed-counts")][-1] == b"3"

@@ -28,11 +28,11 @@ def written(seeds: range) -> list[str]:
 def test_fresh_cases_are_alike():
     """BARNABAS_STREAMS_CASES says how many; BARNABAS_RECORD=1 writes the first ones where the quick test finds them."""
     seeds = range(int(os.environ.get("BARNABAS_STREAMS_CASES", "2000")))
-    found = written(seeds)
+    cases = written(seeds)
     if os.environ.get("BARNABAS_RECORD"):
-        text = "".join(f"{part}END\n" for part in found[:RECORDED_CASES])
+        text = "".join(f"{part}END\n" for part in cases[:RECORDED_CASES])
         RECORDED.write_bytes(gzip.compress(text.encode(), mtime=0))
-    for seed, part in zip(seeds, found, strict=True):
+    for seed, part in zip(seeds, cases, strict=True):
         steps, records = case(seed)
         theirs = [line.split("\t") for line in part.splitlines()]
         assert alike(steps, list(played(steps, records))) == alike(steps, theirs), (seed, steps, records)

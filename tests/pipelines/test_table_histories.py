@@ -153,14 +153,14 @@ class Writer:
     def write(self, histories: list[History], count: int) -> list[Record]:
         mixed = [record for history in histories for record in history.records(count)]
         self.chance.shuffle(mixed)
-        found = []
+        records = []
         for topic, key, value, ms in mixed:
             partition = sum(key.encode()) % 2
             offset = self.offsets[topic, partition] = self.offsets.get((topic, partition), -1) + 1
             data = None if value is None else json.dumps(value).encode()
-            found.append(Record(topic, key.encode(), data, ms * 1000, partition, offset))
+            records.append(Record(topic, key.encode(), data, ms * 1000, partition, offset))
         for topic in ("visits", "customers", "orders"):
-            mine = [r for r in found if r.topic == topic]
+            mine = [r for r in records if r.topic == topic]
             rows = [
                 [r.key for r in mine],
                 [r.value for r in mine],
@@ -178,7 +178,7 @@ class Writer:
             parquet.write_table(table, self.folder / "new.parquet")
             os.rename(self.folder / "new.parquet", place / f"{self.number:04}.parquet")
         self.number += 1
-        return found
+        return records
 
 
 def seen(rows: dict) -> list[str]:
@@ -244,11 +244,11 @@ def test_histories(spark, tmp_path, monkeypatch, seed, names, runs, batches):
                         tables[topic][key] = value
             for name in [name for name in names if name in TABLES]:
                 table = tables[name]
-                found = sorted(json.dumps(json.loads(value), sort_keys=True) for value in table.values())
-                assert found == seen(model.table(name).values()), name
+                rows_now = sorted(json.dumps(json.loads(value), sort_keys=True) for value in table.values())
+                assert rows_now == seen(model.table(name).values()), name
             for name in [name for name in names if name in STREAMS]:
                 rows = model.stream(name)[streamed[name] :]
                 streamed[name] += len(rows)
-                found = [json.loads(value) for topic, _, value in batch if topic == name]
-                assert sorted(json.dumps(row, sort_keys=True) for row in found) == seen(rows), name
+                rows_now = [json.loads(value) for topic, _, value in batch if topic == name]
+                assert sorted(json.dumps(row, sort_keys=True) for row in rows_now) == seen(rows), name
         written.batches.clear()

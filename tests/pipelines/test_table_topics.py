@@ -16,7 +16,7 @@ outputs: [{{topic: {t}-out}}]
 
 
 @pytest.mark.parametrize(
-    ("configs", "told"),
+    ("configs", "count"),
     [
         ({"cleanup.policy": "compact"}, False),
         ({"cleanup.policy": "delete", "retention.ms": "-1"}, False),
@@ -24,9 +24,9 @@ outputs: [{{topic: {t}-out}}]
         ({"cleanup.policy": "compact,delete", "retention.ms": "86400000"}, True),
     ],
 )
-def test_a_topic_that_deletes_is_reported(bootstrap, client, new_topic, caplog, configs, told):
+def test_a_topic_that_deletes_is_reported(bootstrap, client, new_topic, caplog, configs, count):
     topic = f"{new_topic()}-rows"
     client.create_topics([NewTopic(topic, 1, configs=configs)])
     prepare(parse_spec(SPEC.format(t=topic)), bootstrap)
     warnings = [record for record in caplog.records if record.message == "table topic deletes old records"]
-    assert [(warning.table, warning.topic) for warning in warnings] == [("rows", topic)] * told
+    assert [(warning.table, warning.topic) for warning in warnings] == [("rows", topic)] * count

@@ -107,19 +107,19 @@ def write(client, topic, records):
 
 def pairs(orders: dict, good: dict, kind: str) -> dict:
     """The rows of the join of both tables, by what tells them apart."""
-    found, met = {}, set()
+    pairs_met, met = {}, set()
     empty = dict.fromkeys(("name", "rank", "twice"))
     for order in orders.values():
         row = good.get(order["customer"])
         if row is not None:
             met.add(order["customer"])
-            found[order["order"], row["customer"]] = {**order, **row}
+            pairs_met[order["order"], row["customer"]] = {**order, **row}
         elif kind != "inner":
-            found[order["order"], order["customer"]] = {**order, **empty}
+            pairs_met[order["order"], order["customer"]] = {**order, **empty}
     for customer, row in good.items():
         if kind == "full" and customer not in met:
-            found[None, customer] = {"order": None, "amount": None, **row}
-    return found
+            pairs_met[None, customer] = {"order": None, "amount": None, **row}
+    return pairs_met
 
 
 def table_in(bootstrap, topic) -> list[dict]:
@@ -175,9 +175,9 @@ def test_a_history_of_tables(spark, bootstrap, client, new_topic, tmp_path, seed
         "customers: table",
         "a record of a table needs a key",
     )
-    found = [json.loads(record.value) for record in consumed(bootstrap, f"{t}-met")]
-    assert sorted(row["id"] for row in found) == sorted(met)
-    for row in found:
+    rows = [json.loads(record.value) for record in consumed(bootstrap, f"{t}-met")]
+    assert sorted(row["id"] for row in rows) == sorted(met)
+    for row in rows:
         visit, seen = met[row["id"]]
         names = {None if one is None else one["name"] for one in seen}
         assert row["customer"] == visit["customer"]

@@ -160,9 +160,9 @@ def test_what_is_committed_is_what_an_undisturbed_run_writes(bootstrap, new_topi
     assert kills
     for output in OUTPUTS:
         wanted = Counter((r.key, r.value) for r in consumed(bootstrap, f"{calm}-{output}"))
-        found = Counter((r.key, r.value) for r in consumed(bootstrap, f"{killed}-{output}"))
+        counts = Counter((r.key, r.value) for r in consumed(bootstrap, f"{killed}-{output}"))
         assert wanted
-        assert found == wanted, output
+        assert counts == wanted, output
         if output != "met":
             left = {r.key: r.value for r in consumed(bootstrap, f"{killed}-{output}")}
             rows = [json.loads(value) for value in left.values() if value is not None]

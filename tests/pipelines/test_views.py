@@ -50,8 +50,10 @@ def order(customer: str | None, hour: int, amount: str = "1.25") -> bytes:
 
 def newest(bootstrap: str, topic: str) -> dict[bytes | None, dict]:
     """The newest value of each key of a topic, as librdkafka reads it."""
-    found = {record.key: record.value for record in consumed(bootstrap, topic)}
-    return {key: json.loads(value, parse_float=str) for key, value in found.items() if value is not None}
+    values_by_key = {record.key: record.value for record in consumed(bootstrap, topic)}
+    return {
+        key: json.loads(value, parse_float=str) for key, value in values_by_key.items() if value is not None
+    }
 
 
 def by_key(rows: list[dict]) -> dict:
@@ -65,8 +67,8 @@ def by_key(rows: list[dict]) -> dict:
 
 
 def looked_up(path: Path, **asked) -> list[dict]:
-    found = Reader(path).find(Asked(limit=10_000, **asked))
-    return [json.loads(text, parse_float=str) for text in found.rows]
+    page = Reader(path).find(Asked(limit=10_000, **asked))
+    return [json.loads(text, parse_float=str) for text in page.rows]
 
 
 @pytest.fixture
@@ -110,10 +112,10 @@ def test_totals_that_are_repeated_lost_and_rebuilt(run, bootstrap, client, new_t
 
     # Somebody else's reader of SQLite's format.
     with sqlite3.connect(path) as connection:
-        found = connection.execute(
+        cursor = connection.execute(
             "SELECT customer, hour, orders, total FROM rows WHERE customer = 'A' ORDER BY hour"
         )
-        assert found.fetchall() == [("A", 1769850000000000, 2, "101.25"), ("A", 1769853600000000, 1, "0.10")]
+        assert cursor.fetchall() == [("A", 1769850000000000, 2, "101.25"), ("A", 1769853600000000, 1, "0.10")]
         assert connection.execute("SELECT value FROM barnabas WHERE name = 'batch'").fetchone() == ("0",)
     connection.close()
 
@@ -278,11 +280,11 @@ def test_lookups_of_a_server_that_is_killed(bootstrap, client, new_topic, tmp_pa
         sent += count
 
     def orders() -> int:
-        status, found = server.call("GET", f"{base}/totals?limit=10000")
+        status, page = server.call("GET", f"{base}/totals?limit=10000")
         if status != 200:
             return -1
-        assert found["next"] is None
-        return sum(row["orders"] for row in found["rows"])
+        assert page["next"] is None
+        return sum(row["orders"] for row in page["rows"])
 
     try:
         assert server.call("POST", "/pipelines", TOTALS.format(t=topic, view=""))[0] == 201
@@ -299,36 +301,15 @@ def test_lookups_of_a_server_that_is_killed(bootstrap, client, new_topic, tmp_pa
         until(lambda: orders() == 2 * sent)
 
         wanted = by_key(list(until(lambda: _complete(newest(bootstrap, f"{topic}-out"), 2 * sent)).values()))
-        status, found = server.call("GET", f"{base}/totals?limit=10000")
-        assert by_key(found["rows"]) == {
+        answer = server.call("GET", f"{base}/totals?limit=10000")[1]
+        assert by_key(answer["rows"]) == {
             key: {**row, "total": float(row["total"])} for key, row in wanted.items()
         }
-        assert found["as_of"]["offsets"] == {topic: {"0": sent, "1": sent}}
-        assert found["as_of"]["state"] in ("running", "starting")
+        assert answer["as_of"]["offsets"] == {topic: {"0": sent, "1": sent}}
+        assert answer["as_of"]["state"] in ("running", "starting")
 
-        status, found = server.call("GET", f"{base}/totals?key=C5&window=2026-01-31T05:00:00Z")
-        assert (status, [row["customer"] for row in found["rows"]]) == (200, ["C5"])
-        assert server.call("GET", f"{base}/nothing")[1] == {
-            "error": f"pipeline {topic} has no view 'nothing'; allowed: totals"
-        }
-        for query, said in (("limit=0", "limit"), ("kei=1", "'key'"), ("key=a&key=b", "customer string")):
-            status, found = server.call("GET", f"{base}/totals?{query}")
-            assert (status, said in found["error"]) == (400, True), found
-        (view,) = server.call("GET", base)[1]
-        assert (view["key"], view["window"]["seconds"]) == ([{"name": "customer", "type": "string"}], 3600.0)
-
-        got = server.command("get", topic, "C5", "--window", "2026-01-31T05:30:00Z")
-        assert got.stdout.splitlines()[0].split() == ["customer", "hour", "until", "orders", "total"]
-        assert got.stderr.startswith(f"1 rows of {topic}/totals as of 20")
-        assert server.command("get", f"{topic}/totals", "nobody").returncode == 1
-        assert "totals" in server.command("get", f"{topic}/other", "x").stderr
-        ranged = server.command("get", topic, "--from", "C10", "--to", "C12", "--limit", "3", "--json")
-        assert len(json.loads(ranged.stdout)["rows"]) == 3
-        assert all(
-            len(row["total"].partition(".")[2]) == 2
-            for row in json.loads(ranged.stdout, parse_float=str)["rows"]
-        )
-        assert server.command("views", topic).stdout.splitlines()[1].split()[0] == f"{topic}/totals"
+        _look_up(server, topic)
+        _look_up_with_commands(server, topic)
 
         # Stopped, the view can still be looked up.
         assert server.call("POST", f"/pipelines/{topic}/stop")[0] == 200
@@ -339,5 +320,33 @@ def test_lookups_of_a_server_that_is_killed(bootstrap, client, new_topic, tmp_pa
         server.stop(signal.SIGKILL)
 
 
-def _complete(found: dict, count: int) -> dict:
-    return found if sum(row["orders"] for row in found.values()) == count else {}
+def _look_up(server: Server, topic: str) -> None:
+    base = f"/pipelines/{topic}/views"
+    status, answer = server.call("GET", f"{base}/totals?key=C5&window=2026-01-31T05:00:00Z")
+    assert (status, [row["customer"] for row in answer["rows"]]) == (200, ["C5"])
+    assert server.call("GET", f"{base}/nothing")[1] == {
+        "error": f"pipeline {topic} has no view 'nothing'; allowed: totals"
+    }
+    for query, reason in (("limit=0", "limit"), ("kei=1", "'key'"), ("key=a&key=b", "customer string")):
+        status, answer = server.call("GET", f"{base}/totals?{query}")
+        assert (status, reason in answer["error"]) == (400, True), answer
+    (view,) = server.call("GET", base)[1]
+    assert (view["key"], view["window"]["seconds"]) == ([{"name": "customer", "type": "string"}], 3600.0)
+
+
+def _look_up_with_commands(server: Server, topic: str) -> None:
+    got = server.command("get", topic, "C5", "--window", "2026-01-31T05:30:00Z")
+    assert got.stdout.splitlines()[0].split() == ["customer", "hour", "until", "orders", "total"]
+    assert got.stderr.startswith(f"1 rows of {topic}/totals as of 20")
+    assert server.command("get", f"{topic}/totals", "nobody").returncode == 1
+    assert "totals" in server.command("get", f"{topic}/other", "x").stderr
+    ranged = server.command("get", topic, "--from", "C10", "--to", "C12", "--limit", "3", "--json")
+    assert len(json.loads(ranged.stdout)["rows"]) == 3
+    assert all(
+        len(row["total"].partition(".")[2]) == 2 for row in json.loads(ranged.stdout, parse_float=str)["rows"]
+    )
+    assert server.command("views", topic).stdout.splitlines()[1].split()[0] == f"{topic}/totals"
+
+
+def _complete(rows: dict, count: int) -> dict:
+    return rows if sum(row["orders"] for row in rows.values()) == count else {}

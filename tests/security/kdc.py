@@ -24,13 +24,13 @@ class Kdc:
 
     def __init__(self, folder: Path) -> None:
         path = f"{os.environ.get('PATH', '')}:{SYSTEM_FOLDERS}"
-        found = {name: shutil.which(name, path=path) for name in PROGRAMS}
-        missing = [name for name, place in found.items() if place is None]
+        paths = {name: shutil.which(name, path=path) for name in PROGRAMS}
+        missing = [name for name, place in paths.items() if place is None]
         if missing:
             pytest.skip(
                 f"no Kerberos server on this machine: {', '.join(missing)} (Debian: krb5-kdc krb5-admin-server)"
             )
-        self._programs = {name: str(place) for name, place in found.items()}
+        self._programs = {name: str(place) for name, place in paths.items()}
         self.folder = folder
         self.config = folder / "krb5.conf"
         self._process: subprocess.Popen[bytes] | None = None
@@ -69,9 +69,9 @@ class Kdc:
                 socket.create_connection(("127.0.0.1", port), 5).close()
                 return self
             except OSError:
-                said = (self.folder / "kdc.log").read_text()
-                assert self._process.poll() is None, said
-                assert time.monotonic() < deadline_s, said
+                printed = (self.folder / "kdc.log").read_text()
+                assert self._process.poll() is None, printed
+                assert time.monotonic() < deadline_s, printed
                 time.sleep(0.02)
 
     def keytab(self, principal: str) -> Path:

@@ -98,11 +98,11 @@ def kinds_of(api: Api) -> list[str]:
 
 def names_of(kind: type[Struct]) -> set[str]:
     """The names of all fields of a message, also of those in its structs."""
-    found = set(kind.FIELDS)
+    names = set(kind.FIELDS)
     for field in kind.FIELDS.values():
         if isinstance(field.element, type):
-            found |= names_of(field.element)
-    return found
+            names |= names_of(field.element)
+    return names
 
 
 def request_of(case: Case, topic_id: UUID) -> Message:
@@ -272,8 +272,8 @@ class Matrix:
     def _row_of(self, asked: MetadataRequest) -> Any:
         answer = self._ask("admin", asked, 12)
         assert answer is not None
-        made = MetadataResponse.decode(answer, 12, decode_response_header(answer, 3, 12)[1])
-        return made.topics[0]
+        response = MetadataResponse.decode(answer, 12, decode_response_header(answer, 3, 12)[1])
+        return response.topics[0]
 
     def ask(self, case: Case) -> bytes | None:
         """The frame of the answer; None when the broker closes the connection instead."""
@@ -323,10 +323,10 @@ left out: their answers are those without any right.
 """
 
 
-def compact(found: Mapping[Case, str]) -> Answers:
+def compact(answers: Mapping[Case, str]) -> Answers:
     """The answers in a form that a person can read."""
     grouped: dict[str, dict[str, dict[int, str]]] = {}
-    for (api, version, right, kind), answer in found.items():
+    for (api, version, right, kind), answer in answers.items():
         grouped.setdefault(f"{api.name} {kind}", {}).setdefault(right, {})[version] = answer
     return {
         name: {
@@ -339,36 +339,36 @@ def compact(found: Mapping[Case, str]) -> Answers:
 
 
 def _ranges(answers: Mapping[int, str]) -> dict[str, str]:
-    made: list[tuple[int, int, str]] = []
+    ranges: list[tuple[int, int, str]] = []
     for version, answer in sorted(answers.items()):
-        if made and made[-1][2] == answer:
-            made[-1] = (made[-1][0], version, answer)
+        if ranges and ranges[-1][2] == answer:
+            ranges[-1] = (ranges[-1][0], version, answer)
         else:
-            made.append((version, version, answer))
-    return {f"{low}-{high}": answer for low, high, answer in made}
+            ranges.append((version, version, answer))
+    return {f"{low}-{high}": answer for low, high, answer in ranges}
 
 
 def recorded() -> dict[Case, str]:
     """Kafka's answers."""
-    found = {}
+    answers_by_case = {}
     answers: Answers = json.loads(RECORDED.read_text())
     for case in cases():
         rights = answers.get(f"{case.api.name} {case.kind}", {})
         for versions, answer in rights.get(case.right, rights.get(NO_RIGHT, {})).items():
             low, high = map(int, versions.split("-"))
             if low <= case.version <= high:
-                found[case] = answer
-    return found
+                answers_by_case[case] = answer
+    return answers_by_case
 
 
 def ask_all(matrix: Matrix, keys: Mapping[int, range]) -> dict[Case, str]:
     """The refusals of each answer; "closed" where the connection ended."""
-    found = {}
+    answers = {}
     for case in cases(keys):
         frame = matrix.ask(case)
-        found[case] = CLOSED if frame is None else refusals(decoded(case, frame))
+        answers[case] = CLOSED if frame is None else refusals(decoded(case, frame))
         matrix.restore(case, frame)
-    return found
+    return answers
 
 
 def main() -> int:
@@ -384,10 +384,10 @@ def main() -> int:
         try:
             matrix = Matrix(f"127.0.0.1:{broker.port}")
             matrix.prepare()
-            found = ask_all(matrix, broker.versions())
+            answers = ask_all(matrix, broker.versions())
         finally:
             broker.stop()
-    RECORDED.write_text(json.dumps(compact(found), indent=1) + "\n")
+    RECORDED.write_text(json.dumps(compact(answers), indent=1) + "\n")
     return 0
 
 

@@ -71,9 +71,9 @@ def test_rules_are_added_listed_and_deleted(secured: Broker, admin: Admin) -> No
     assert list(admin.acls.list(AclFilter(ResourceType.TOPIC, "orders-1", pattern=Pattern.MATCH))) == [read]
     with login(secured, "alice") as alice:
         assert list(alice.topics.list()) == ["orders-1"]
-        found = alice.topics.describe(["orders-1", "other"], rights=True)
-        assert found["orders-1"].rights == {Operation.DESCRIBE}
-        hidden = found.failed["other"]
+        topics = alice.topics.describe(["orders-1", "other"], rights=True)
+        assert topics["orders-1"].rights == {Operation.DESCRIBE}
+        hidden = topics.failed["other"]
         assert isinstance(hidden, ResourceError)
         assert hidden.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert "a rule for this user has to allow it" in str(hidden)
@@ -114,7 +114,7 @@ def test_tokens(admin: Admin, secured: Broker) -> None:
     assert str(token.owner) == "User:admin"
     assert token.requester == token.owner
     assert token.hmac not in repr(token).encode()
-    assert [(found.id, found.renewers) for found in admin.tokens.list()] == [
+    assert [(token_found.id, token_found.renewers) for token_found in admin.tokens.list()] == [
         (token.id, (Principal("User", "alice"),))
     ]
     with login(secured, "alice") as alice:

@@ -47,20 +47,20 @@ def read(broker: Broker, is_wanted: Any, *, count: int = 1) -> list[tuple[str, d
         | {"enable.auto.commit": False}
     )
     consumer.subscribe([LOG])
-    found = []
+    events = []
     deadline_s = time.monotonic() + PATIENCE_S
     try:
-        while len(found) < count and time.monotonic() < deadline_s:
+        while len(events) < count and time.monotonic() < deadline_s:
             message = consumer.poll(0.2)
             if message is None or message.error() is not None:
                 continue
             value = json.loads(message.value())
             if is_wanted(value):
                 assert abs(message.timestamp()[1] - value["time_ms"]) == 0
-                found.append(((message.key() or b"").decode(), value))
+                events.append(((message.key() or b"").decode(), value))
     finally:
         consumer.close()
-    return found
+    return events
 
 
 def test_denials_and_grants_are_records(audited: Broker) -> None:
@@ -92,11 +92,11 @@ def test_denials_and_grants_are_records(audited: Broker) -> None:
 def test_reading_and_writing_the_topic_is_audited_but_the_brokers_own_writes_are_not(audited: Broker) -> None:
     error = produce(audited, "bob", LOG, b"forged")
     assert error is not None
-    found = read(
+    events = read(
         audited, lambda value: value.get("principal") == "User:bob" and value["decision"] == "denied"
     )
-    assert found[0][1]["resource"] == f"TOPIC:LITERAL:{LOG}"
-    server = audited._running()
+    assert events[0][1]["resource"] == f"TOPIC:LITERAL:{LOG}"
+    server = audited.inside.server
     partition = server.services.partitions.of_topic(LOG)[0]
     deadline_s = time.monotonic() + PATIENCE_S
     end, seen_s = partition.log_end_offset, time.monotonic()

@@ -113,7 +113,7 @@ def walk() -> Iterator[tuple[Api, int]]:
 
 
 def test_without_rights_nothing_is_done_or_disclosed(secured: Broker) -> None:
-    server = secured._running()
+    server = secured.inside.server
     topic_id = server.services.image.topics[TOPIC].topic_id
     image = server.services.image
     before = (dict(image.topics), dict(image.configs), dict(image.acls))
@@ -128,9 +128,9 @@ def test_without_rights_nothing_is_done_or_disclosed(secured: Broker) -> None:
         answer = ask(secured, "bob", api, version, topic_id)
         if answer is None:
             continue
-        found = list(codes(answer))
-        if not any(code in REFUSED for code in found) and not (api.key in LISTS and _is_empty(answer)):
-            wrong.append(f"{api.name} v{version}: {found} {answer}")
+        codes_seen = list(codes(answer))
+        if not any(code in REFUSED for code in codes_seen) and not (api.key in LISTS and _is_empty(answer)):
+            wrong.append(f"{api.name} v{version}: {codes_seen} {answer}")
         if SECRET in repr(answer).encode():
             wrong.append(f"{api.name} v{version} discloses the records")
     assert not wrong, "\n".join(wrong)
@@ -145,7 +145,7 @@ def _is_empty(answer: Message) -> bool:
 
 def test_with_its_right_each_api_works(secured: Broker) -> None:
     """Exactly what the table of APIs says is allowed, and no answer speaks of a missing right."""
-    server = secured._running()
+    server = secured.inside.server
     topic_id = server.services.image.topics[TOPIC].topic_id
     wrong: list[str] = []
     for api, version in walk():
@@ -166,9 +166,11 @@ def test_with_its_right_each_api_works(secured: Broker) -> None:
             answer = ask(secured, "carol", api, version, topic_id)
         if answer is None:
             continue
-        found = [code for code in codes(answer) if code in REFUSED and code != ErrorCode.UNKNOWN_TOPIC_ID]
-        if found:
-            wrong.append(f"{api.name} v{version}: {found} {answer}")
+        codes_seen = [
+            code for code in codes(answer) if code in REFUSED and code != ErrorCode.UNKNOWN_TOPIC_ID
+        ]
+        if codes_seen:
+            wrong.append(f"{api.name} v{version}: {codes_seen} {answer}")
     assert not wrong, "\n".join(wrong)
 
 
@@ -176,7 +178,7 @@ def test_with_its_right_each_api_works(secured: Broker) -> None:
 def test_a_right_on_the_cluster_that_stands_for_rights_on_topics(
     secured: Broker, key: int, right: str
 ) -> None:
-    topic_id = secured._running().services.image.topics[TOPIC].topic_id
+    topic_id = secured.inside.server.services.image.topics[TOPIC].topic_id
     api = BY_KEY[key]
     with granted(secured, "carol", [(right, "CLUSTER")]):
         answer = ask(secured, "carol", api, api.versions[-1], topic_id)
@@ -199,13 +201,13 @@ def granted(broker: Broker, user: str, rights: Iterable[tuple[str, str]]) -> Ite
             resource = Resource(of, Pattern.LITERAL, name)
             rule = Rule(f"User:{user}", "*", Operation[operation], Permission.ALLOW)
             rules[resource] = rules.get(resource, frozenset()) | {rule}
-    authorizer = broker._running().services.authorizer
+    authorizer = broker.inside.server.services.authorizer
     assert authorizer is not None
-    broker._call(lambda: authorizer.set_rules(rules.items()))
+    broker.inside.call(lambda: authorizer.set_rules(rules.items()))
     try:
         yield
     finally:
-        broker._call(lambda: authorizer.set_rules([(resource, frozenset()) for resource in rules]))
+        broker.inside.call(lambda: authorizer.set_rules([(resource, frozenset()) for resource in rules]))
 
 
 def test_each_row_of_the_table_names_fields_that_exist() -> None:
@@ -274,7 +276,7 @@ def test_a_producer_and_a_consumer_get_their_rights_and_lose_them(secured: Broke
     # While the consumer is in a long poll its right goes; what is written then must not reach it.
     assert remove(admin, read) == 1
     assert produce(secured, "admin", topic, b"two") is None
-    message = awaited(consumer, lambda found: found.error() is not None)
+    message = awaited(consumer, lambda outcome: outcome.error() is not None)
     assert message.error().code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
     consumer.close()
     assert remove(admin, write) == 1
@@ -417,22 +419,21 @@ def test_rules_survive_a_restart_and_lie_in_kafkas_nodes(tmp_path: Path) -> None
         )
         broker.restart()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        found = admin.describe_acls(any_filter("kept")).result(PATIENCE_S)
-        assert [row.principal for row in found] == ["User:alice"]
-        tree = broker._running().services.controller.tree
-        assert broker._loop is not None
-        data, _ = asyncio.run_coroutine_threadsafe(tree.get("/kafka-acl/Topic/kept"), broker._loop).result(
-            PATIENCE_S
-        )
+        rules = admin.describe_acls(any_filter("kept")).result(PATIENCE_S)
+        assert [row.principal for row in rules] == ["User:alice"]
+        tree = broker.inside.server.services.controller.tree
+        data, _ = asyncio.run_coroutine_threadsafe(
+            tree.get("/kafka-acl/Topic/kept"), broker.inside.loop
+        ).result(PATIENCE_S)
         assert json.loads(data)["acls"][0]["operation"] == "Read"
         paths = asyncio.run_coroutine_threadsafe(
-            tree.children("/kafka-acl-extended/prefixed/Topic"), broker._loop
+            tree.children("/kafka-acl-extended/prefixed/Topic"), broker.inside.loop
         ).result(PATIENCE_S)
         assert paths == ["pre"]
         # What cannot be read is not taken for no rule.
-        asyncio.run_coroutine_threadsafe(tree.set("/kafka-acl/Topic/kept", b"nonsense"), broker._loop).result(
-            PATIENCE_S
-        )
+        asyncio.run_coroutine_threadsafe(
+            tree.set("/kafka-acl/Topic/kept", b"nonsense"), broker.inside.loop
+        ).result(PATIENCE_S)
 
 
 def test_what_no_rule_names_may_be_open_to_everybody() -> None:

@@ -31,8 +31,8 @@ def broker(issuer: Issuer) -> Iterator[Broker]:
         "sasl.oauthbearer.jwks.endpoint.url": f"file://{issuer.file}",
         "connection.failed.authentication.delay.ms": "0",
     }
-    with Broker(options) as made:
-        yield made
+    with Broker(options) as started:
+        yield started
 
 
 def header(text: bytes) -> bytes:

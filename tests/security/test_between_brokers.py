@@ -37,9 +37,9 @@ JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("between") / "secure"
-    secured.create(made, [], ["alice"])
-    return made
+    directory = tmp_path_factory.mktemp("between") / "secure"
+    secured.create(directory, [], ["alice"])
+    return directory
 
 
 def options(folder: Path) -> dict[str, str]:
@@ -53,7 +53,7 @@ def cluster(
     lines = (folder / "clients" / "admin" / "librdkafka.properties").read_text().splitlines()
     client = dict(line.split("=", 1) for line in lines)
     del client["bootstrap.servers"]
-    made = Cluster(
+    brokers = Cluster(
         tmp_path_factory.mktemp("cluster"),
         zookeeper_server,
         chroot="/between",
@@ -62,9 +62,9 @@ def cluster(
         client=client,
     )
     try:
-        yield made.start()
+        yield brokers.start()
     finally:
-        made.close()
+        brokers.close()
 
 
 def test_three_brokers_that_speak_nothing_but_sasl_ssl(cluster: Cluster) -> None:
@@ -103,10 +103,10 @@ def test_three_brokers_that_speak_nothing_but_sasl_ssl(cluster: Cluster) -> None
     reader = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "readers", **cluster.client})
     try:
         for index in range(3):
-            found = until(
+            last_value = until(
                 lambda at=index: read_last(reader, at), f"the transaction's record in partition {index}"
             )
-            assert found == b"in a transaction"
+            assert last_value == b"in a transaction"
     finally:
         reader.close()
     for broker in cluster.brokers.values():
@@ -217,8 +217,8 @@ def read_last(reader: Consumer, partition: int) -> bytes | None:
 
 @pytest.fixture(scope="module")
 def broker(folder: Path) -> Iterator[Broker]:
-    with Broker({**options(folder), "listeners": "SASL_SSL://127.0.0.1:0"}) as made:
-        yield made
+    with Broker({**options(folder), "listeners": "SASL_SSL://127.0.0.1:0"}) as started:
+        yield started
 
 
 async def ask(broker: Broker, more: dict[str, str], times: int = 1) -> list[object]:
@@ -226,17 +226,17 @@ async def ask(broker: Broker, more: dict[str, str], times: int = 1) -> list[obje
     config = BrokerConfig(more)
     host, _, port = broker.bootstrap.rpartition(":")
     peers = Peers(2, lambda _: (host, int(port)), Machine().connect, BetweenBrokers(config))
-    found: list[object] = []
+    answers: list[object] = []
     try:
         for _ in range(times):
             try:
                 answer = await peers.call(1, ListGroupsRequest(), 2, 30)
-                found.append(answer.error_code)
+                answers.append(answer.error_code)
             except PeerLost as error:
-                found.append(error)
+                answers.append(error)
     finally:
         peers.close()
-    return found
+    return answers
 
 
 def as_another(folder: Path, **more: str) -> dict[str, str]:
@@ -260,8 +260,8 @@ def test_a_wrong_password_is_one_line_of_the_log(
     assert [type(error) for error in errors] == [PeerRefused] * 3
     assert "refuses the login of 'broker' by SCRAM-SHA-512" in str(errors[0])
     assert "guessed" not in caplog.text
-    said = [record.message for record in caplog.records if record.name == "barnabas.peers"]
-    assert said == ["no connection to another broker; it is tried again"]
+    messages = [record.message for record in caplog.records if record.name == "barnabas.peers"]
+    assert messages == ["no connection to another broker; it is tried again"]
     assert caplog.text.count("login refused") == 1, "the others were not even tried"
 
 
@@ -282,8 +282,8 @@ def test_a_certificate_for_servers_alone(
         ("server", ExtendedKeyUsageOID.SERVER_AUTH),
         ("client", ExtendedKeyUsageOID.CLIENT_AUTH),
     ):
-        made = authority.issue(name, ["127.0.0.1"], purposes=[purpose])
-        write_private(tmp_path / f"{name}.pem", b"".join(made))
+        issued = authority.issue(name, ["127.0.0.1"], purposes=[purpose])
+        write_private(tmp_path / f"{name}.pem", b"".join(issued))
     asking = {**as_another(folder), "ssl.client.auth": "required"}
     asking |= {"listeners": "SSL://127.0.0.1:0", "security.inter.broker.protocol": "SSL"}
     of_server = {**asking, "ssl.keystore.location": str(tmp_path / "server.pem")}
@@ -301,13 +301,13 @@ def test_a_certificate_for_servers_alone(
     assert "other brokers will refuse this broker's certificate" in caplog.text
     assert "other brokers refuse the certificate" in " ".join(findings(BrokerConfig(of_server)))
     assert not any(
-        "refuse" in said for said in findings(BrokerConfig({**of_server, "ssl.client.auth": "none"}))
+        "refuse" in finding for finding in findings(BrokerConfig({**of_server, "ssl.client.auth": "none"}))
     )
     with Broker({**of_client, "security.inter.broker.protocol": "SSL"}) as broker:
         (error,) = asyncio.run(ask(broker, asking))
         assert isinstance(error, PeerRefused)
         assert "is not trusted: its extendedKeyUsage does not name serverAuth" in str(error)
-    assert any("clients refuse" in said for said in findings(BrokerConfig(of_client)))
+    assert any("clients refuse" in finding for finding in findings(BrokerConfig(of_client)))
 
 
 def test_a_name_that_is_not_in_the_certificate(broker: Broker, folder: Path, tmp_path: Path) -> None:

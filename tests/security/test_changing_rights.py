@@ -55,9 +55,9 @@ def set_right(
 ) -> None:
     """Give the user a right, or take it away."""
     rules = frozenset({Rule(f"User:{user}", "*", right[0], Permission.ALLOW)} if has else ())
-    authorizer = broker._running().services.authorizer
+    authorizer = broker.inside.server.services.authorizer
     assert authorizer is not None
-    broker._call(lambda: authorizer.set_rules([(Resource(right[1], Pattern.LITERAL, name), rules)]))
+    broker.inside.call(lambda: authorizer.set_rules([(Resource(right[1], Pattern.LITERAL, name), rules)]))
 
 
 def ask(peer: Peer, request: Message, version: int) -> Any:
@@ -87,13 +87,13 @@ def errors(answer: Any) -> dict[Any, int]:
 
 def await_parked(broker: Broker, count: int) -> None:
     """Return when so many fetches wait for records."""
-    listeners = broker._running().services.listeners
+    listeners = broker.inside.server.services.listeners
 
     def parked() -> int:
         return sum(1 for connection in listeners.connections if connection.parked is not None)
 
     deadline_s = time.monotonic() + PATIENCE_S
-    while broker._call(parked) != count:
+    while broker.inside.call(parked) != count:
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
 
@@ -141,10 +141,10 @@ def open_session(peer: Peer, request: ShareFetchRequest) -> None:
 def test_a_share_session_keeps_no_right(
     secured: Broker, right: tuple[Operation, ResourceType], name: str, *, waits: bool
 ) -> None:
-    topics: dict[str, UUID] = {n: t.topic_id for n, t in secured._running().services.image.topics.items()}
+    topics: dict[str, UUID] = {n: t.topic_id for n, t in secured.inside.server.services.image.topics.items()}
     rights = [(READ_TOPIC, "one"), (READ_TOPIC, "two"), (READ_GROUP, "queue")]
-    for given in rights:
-        set_right(secured, "alice", *given, has=True)
+    for right_given in rights:
+        set_right(secured, "alice", *right_given, has=True)
     request = ShareFetchRequest(
         group_id="queue", member_id=f"member-{waits}-{name}", max_bytes=1000, max_records=10, min_bytes=1,
         topics=[ShareTopic(topic_id=topics[name], partitions=[SharePartition()]) for name in ("one", "two")],
@@ -166,8 +166,8 @@ def test_a_share_session_keeps_no_right(
             assert (answer.error_code, errors(answer)) == (0, {topics["one"]: REFUSED})
         else:
             assert {answer.error_code, *errors(answer).values()} - {0} == {group}
-    for given in rights:
-        set_right(secured, "alice", *given, has=False)
+    for right_given in rights:
+        set_right(secured, "alice", *right_given, has=False)
 
 
 def test_whoever_takes_a_right_from_himself_gets_his_answer() -> None:

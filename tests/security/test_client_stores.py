@@ -156,7 +156,7 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("changed", "told"), REFUSALS)
+@pytest.mark.parametrize(("changed", "reason"), REFUSALS)
 @pytest.mark.parametrize(
     "tool", one_in(2, ["topics", "console-producer", "console-consumer", "produce", "topic"])
 )
@@ -166,7 +166,7 @@ def test_a_refused_handshake_names_the_file(
     written: Callable[[str], str],
     tool: str,
     changed: dict[str, str | None],
-    told: str,
+    reason: str,
 ) -> None:
     """At once: librdkafka would try again for as long as a request may take."""
     port = secured.ports["SSL"]
@@ -191,7 +191,7 @@ def test_a_refused_handshake_names_the_file(
     )
     assert done.returncode == 1
     assert not done.stdout
-    assert told.format(port=port, file=file) in done.stderr.decode()
+    assert reason.format(port=port, file=file) in done.stderr.decode()
 
 
 def test_a_broker_whose_certificate_is_revoked(secured: Broker, certificates: Certificates) -> None:

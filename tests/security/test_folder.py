@@ -26,9 +26,9 @@ from tests.support.process import free_port
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("secure") / "dir"
-    assert run(["security", "init", str(made), "--host", "127.0.0.1", "--user", "alice"]) == 0
-    return made
+    directory = tmp_path_factory.mktemp("secure") / "dir"
+    assert run(["security", "init", str(directory), "--host", "127.0.0.1", "--user", "alice"]) == 0
+    return directory
 
 
 @pytest.fixture(scope="module")
@@ -130,10 +130,10 @@ def test_a_refused_login_is_named_at_once(
     folder: Path, address: str, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*command, *login(folder, "alice", address, sasl_password="guessed")]) == 1
-    said = capsys.readouterr().err
-    assert "is out of reach with this login" in said or "refused the credentials of alice" in said
-    assert "invalid credentials" in said
-    assert "check sasl.mechanism, sasl.username and sasl.password" in said
+    printed = capsys.readouterr().err
+    assert "is out of reach with this login" in printed or "refused the credentials of alice" in printed
+    assert "invalid credentials" in printed
+    assert "check sasl.mechanism, sasl.username and sasl.password" in printed
 
 
 def test_a_foreign_certificate_is_named_at_once(
@@ -229,17 +229,17 @@ def test_check(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     file = tmp_path / "server.properties"
     file.write_text("listeners=PLAINTEXT://0.0.0.0:9092\n")
     assert run(["security", "check", "--config", str(file)]) == 1
-    said = capsys.readouterr().out
-    assert "without encryption and without a login" in said
-    assert "no authorizer.class.name is set" in said
+    printed = capsys.readouterr().out
+    assert "without encryption and without a login" in printed
+    assert "no authorizer.class.name is set" in printed
     store = tmp_path / "broker.pem"
     store.write_bytes((folder / "broker.pem").read_bytes())
     os.chmod(store, 0o644)
     file.write_text(f"listeners=SSL://0.0.0.0:9093\nssl.keystore.location={store}\n")
     assert run(["security", "check", "--config", str(file)]) == 1
-    said = capsys.readouterr().out
-    assert "every user of this machine can read" in said
-    assert "accepts clients without a certificate" in said
+    printed = capsys.readouterr().out
+    assert "every user of this machine can read" in printed
+    assert "accepts clients without a certificate" in printed
 
 
 def test_files_with_secrets_that_others_may_read(

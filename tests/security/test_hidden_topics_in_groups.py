@@ -45,9 +45,9 @@ def secured() -> Iterator[Broker]:
 def allow(broker: Broker, operation: Operation, kind: ResourceType, name: str, *users: str) -> None:
     """These users, and no others, may do this."""
     rules = frozenset(Rule(f"User:{user}", "*", operation, Permission.ALLOW) for user in users)
-    authorizer = broker._running().services.authorizer
+    authorizer = broker.inside.server.services.authorizer
     assert authorizer is not None
-    broker._call(lambda: authorizer.set_rules([(Resource(kind, Pattern.LITERAL, name), rules)]))
+    broker.inside.call(lambda: authorizer.set_rules([(Resource(kind, Pattern.LITERAL, name), rules)]))
 
 
 def see(broker: Broker, name: str, *users: str) -> None:
@@ -86,7 +86,7 @@ class Member:
             self.owned = [topic.topic_id for topic in answer.assignment.topic_partitions]
 
     def has(self) -> set[str]:
-        names = self.broker._running().services.partitions
+        names = self.broker.inside.server.services.partitions
         return {names.name_of(topic_id) or "" for topic_id in self.owned}
 
     def until_has(self, *names: str) -> None:
@@ -154,7 +154,7 @@ def test_a_description_of_a_share_group_shows_no_hidden_topic(secured: Broker) -
             has = answer.assignment.topic_partitions if answer.assignment is not None else has
             time.sleep(0.02)
         # As if it subscribed to nothing any more: it has what it had until its next heartbeat.
-        core = secured._running().services.groups.runtime.core_of("g")
+        core = secured.inside.server.services.groups.runtime.core_of("g")
         assert core is not None
         members = cast("ShareGroup", core.state.groups["g"]).members
         members["m"] = replace(members["m"], topics=frozenset())
@@ -213,4 +213,4 @@ def test_a_streams_group_needs_rights_to_its_topics(secured: Broker) -> None:
             answer = beat(alice, "seen-one", epoch)
             epoch = answer.member_epoch or epoch
             time.sleep(0.02)
-        assert "seen-two" in secured._running().services.image.topics
+        assert "seen-two" in secured.inside.server.services.image.topics

@@ -109,20 +109,20 @@ class Realm:
             env=environment, capture_output=True, text=True, timeout=240,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        found: dict[str, str] = json.loads(done.stdout.strip().splitlines()[-1])
-        return found
+        report: dict[str, str] = json.loads(done.stdout.strip().splitlines()[-1])
+        return report
 
 
 @pytest.fixture(scope="module")
 def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
-    made = Realm(tmp_path_factory.mktemp("realm"))
+    own_realm = Realm(tmp_path_factory.mktemp("realm"))
     try:
-        made.broker.start()
-        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{made.plain_port}"})
+        own_realm.broker.start()
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{own_realm.plain_port}"})
         admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(60)
-        yield made
+        yield own_realm
     finally:
-        made.close()
+        own_realm.close()
 
 
 @pytest.mark.parametrize("who", ["alice", "carol/admin"])
@@ -180,9 +180,7 @@ def test_who_has_no_ticket_or_one_for_another_service(realm: Realm) -> None:
     assert "Major" not in log
 
 
-def test_raw_tokens_and_nonsense(realm: Realm) -> None:
-    """Tickets shown again, cut and changed; a client that wants a security layer; the broker goes on."""
-    code = """
+RAW_TOKENS = """
 import os, random, struct, sys
 import gssapi
 from tests.security.peer import Peer
@@ -252,8 +250,12 @@ for first in (shown, b"\\x60", b"\\x60\\x82" + bytes(1000), b"\\x61\\0\\0"):
     with Peer(address) as peer:
         assert peer.frame(first) == b"", first
 """
+
+
+def test_raw_tokens_and_nonsense(realm: Realm) -> None:
+    """Tickets shown again, cut and changed; a client that wants a security layer; the broker goes on."""
     done = subprocess.run(
-        [sys.executable, "-c", code, realm.bootstrap],
+        [sys.executable, "-c", RAW_TOKENS, realm.bootstrap],
         env={
             **realm.kdc.environment, "KRB5_CLIENT_KTNAME": f"FILE:{realm.keytabs['alice']}",
             "KRB5CCNAME": f"FILE:{realm.kdc.folder}/tickets-raw", "PYTHONPATH": str(Path(__file__).parents[2]),
@@ -267,7 +269,7 @@ for first in (shown, b"\\x60", b"\\x60\\x82" + bytes(1000), b"\\x61\\0\\0"):
 def test_what_does_not_start(realm: Realm, tmp_path: Path) -> None:
     """One line that says which option is wrong."""
     key = realm.keytabs["alice"]
-    for principal, keytab, said in (
+    for principal, keytab, complaint in (
         ("kafka/localhost", "/nowhere.keytab", "the keytab /nowhere.keytab cannot be read"),
         ("kafka/elsewhere", str(key), "Kerberos has no credentials for kafka/elsewhere"),
     ):
@@ -280,7 +282,7 @@ def test_what_does_not_start(realm: Realm, tmp_path: Path) -> None:
         broker = BrokerProcess(tmp_path / "data", options=options, environment=realm.kdc.environment)
         with pytest.raises(AssertionError, match="the broker ended with 1"):
             broker.start()
-        assert said in broker.log()
+        assert complaint in broker.log()
         assert "Traceback" not in broker.log()
         broker.stop()
         broker.log_path.unlink()

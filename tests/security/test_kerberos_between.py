@@ -48,11 +48,11 @@ def options_of(keytab: Path, **more: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
-    made = Kdc(tmp_path_factory.mktemp("kdc")).start()
+    started = Kdc(tmp_path_factory.mktemp("kdc")).start()
     try:
-        yield made
+        yield started
     finally:
-        made.stop()
+        started.stop()
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def brokers(
 ) -> Iterator[list[BrokerProcess]]:
     """Two, who may do everything as the user kafka; clients come by another listener."""
     folder = tmp_path_factory.mktemp("brokers")
-    made = []
+    processes = []
     first = free_ports(4)
     for number in (1, 2):
         inside, outside = first + 2 * number - 2, first + 2 * number - 1
@@ -80,15 +80,15 @@ def brokers(
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:kafka;User:ANONYMOUS",
         }
-        made.append(
+        processes.append(
             BrokerProcess(folder / f"b{number}", options=texts, port=outside, environment=kdc.environment)
         )
     try:
-        for broker in made:
+        for broker in processes:
             broker.start()
-        yield made
+        yield processes
     finally:
-        for broker in reversed(made):  # the first keeps the metadata
+        for broker in reversed(processes):  # the first keeps the metadata
             broker.stop()
 
 
@@ -109,14 +109,14 @@ def test_replication_by_tickets_alone(brokers: list[BrokerProcess]) -> None:
         )
     assert producer.flush(PATIENCE_S) == 0
     assert acknowledged == [None] * 20
-    found = admin.list_topics("tickets", timeout=10).topics["tickets"].partitions
-    assert {partition.leader for partition in found.values()} == {1, 2}
-    assert [sorted(partition.isrs) for partition in found.values()] == [[1, 2], [1, 2]]
+    partitions = admin.list_topics("tickets", timeout=10).topics["tickets"].partitions
+    assert {partition.leader for partition in partitions.values()} == {1, 2}
+    assert [sorted(partition.isrs) for partition in partitions.values()] == [[1, 2], [1, 2]]
     for broker in brokers:
-        said = broker.log()
-        assert "Traceback" not in said
-        assert "login refused" not in said
-        assert "no connection to another broker" not in said
+        log = broker.log()
+        assert "Traceback" not in log
+        assert "login refused" not in log
+        assert "no connection to another broker" not in log
 
 
 ASK = """
@@ -160,8 +160,8 @@ def test_a_login_and_who_is_refused(
     broker, good = brokers[0], options_of(keytab)
     assert ask(broker, kdc, good) == 0
     # Reached by a name for which the server knows no broker.
-    said = str(ask(broker, kdc, good, "127.0.0.1"))
-    assert said.startswith(
+    refusal = str(ask(broker, kdc, good, "127.0.0.1"))
+    assert refusal.startswith(
         f"PeerRefused: the Kerberos login of kafka/localhost@{REALM} to kafka@127.0.0.1 failed"
     )
     # A server that is away.
@@ -169,8 +169,8 @@ def test_a_login_and_who_is_refused(
     port = free_port()
     text = kdc.config.read_text()
     config.write_text(text[: text.index("kdc = ")] + f"kdc = 127.0.0.1:{port}\n }}\n")
-    said = str(ask(broker, kdc, good, KRB5_CONFIG=str(config)))
-    assert said.startswith("PeerRefused: the Kerberos login of"), said
+    refusal = str(ask(broker, kdc, good, KRB5_CONFIG=str(config)))
+    assert refusal.startswith("PeerRefused: the Kerberos login of"), refusal
 
 
 @pytest.mark.parametrize(

@@ -262,16 +262,16 @@ def test_kafkas_own_tools_for_users_and_tokens(tmp_path: Path) -> None:
             "SCRAM-SHA-256=[iterations=8192,password=hidden]",
             *users,
         )
-        said = tool(configs, "FREE", "--describe", *users)
-        assert "SCRAM-SHA-256=iterations=8192" in said
-        assert "hidden" not in said
+        description = tool(configs, "FREE", "--describe", *users)
+        assert "SCRAM-SHA-256=iterations=8192" in description
+        assert "hidden" not in description
         login = tmp_path / "bob.properties"
         login.write_text(
             "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config="
             'org.apache.kafka.common.security.scram.ScramLoginModule required username="bob" password="hidden";\n'
         )
         as_bob = ("--command-config", str(login))
-        made = tool(
+        printed = tool(
             tokens,
             "SASL",
             "--create",
@@ -281,7 +281,7 @@ def test_kafkas_own_tools_for_users_and_tokens(tmp_path: Path) -> None:
             "User:carol",
             *as_bob,
         )
-        token_id, hmac_text, *_ = made.splitlines()[-1].split()
+        token_id, hmac_text, *_ = printed.splitlines()[-1].split()
         tool(tokens, "SASL", "--renew", "--renew-time-period", "-1", "--hmac", hmac_text, *as_bob)
         assert token_id in tool(tokens, "SASL", "--describe", "--owner-principal", "User:bob", *as_bob)
         tool(tokens, "SASL", "--expire", "--expiry-time-period", "-1", "--hmac", hmac_text, *as_bob)

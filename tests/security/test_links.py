@@ -55,8 +55,8 @@ def test_a_link_logs_in_with_tls_and_its_password_stays_hidden(
             )
             words = ("--from", both, "--topics", "hidden", "--config", str(file), "--interval-ms", "100")
             assert barnabas(["mirror", "link", "create", "safe", *words, "-b", target.bootstrap]) == code
-        said = capsys.readouterr()
-        assert "sasl.password" in said.err
+        printed = capsys.readouterr()
+        assert "sasl.password" in printed.err
         with Admin(target.bootstrap) as library:
             until(lambda: library.links.describe()[0].partitions[0].log_end == 1, "the record")
             wrong = LinkSpec("other", reached_by(certificates, both, "wrong"), "nothing", interval_ms=100)

@@ -117,8 +117,8 @@ def broker(certificates: Certificates, issuer: Issuer) -> Iterator[Broker]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
-    with Broker(options) as made:
-        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{made.ports['FREE']}"})
+    with Broker(options) as started:
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{started.ports['FREE']}"})
         topics = [NewTopic(topic_of(name), 1) for name in WAYS]
         for future in admin.create_topics(topics).values():
             future.result(PATIENCE_S)
@@ -135,7 +135,7 @@ def broker(certificates: Certificates, issuer: Issuer) -> Iterator[Broker]:
                 binding(topic_of(name), AclOperation.WRITE, user=user),
                 binding("login", AclOperation.READ, user=user, kind=ResourceKind.GROUP, pattern=PREFIXED),
             )  # fmt: skip
-        yield made
+        yield started
 
 
 @pytest.fixture(scope="module")
@@ -170,10 +170,10 @@ SAID = {
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
 def test_the_command_line_names_the_protocol(broker: Broker, listener: str, protocol: str) -> None:
     """Before a client library tries again for half a minute and blames the connection."""
-    said = SAID.get((listener, protocol))
+    complaint = SAID.get((listener, protocol))
     with socket.create_connection(("127.0.0.1", broker.ports[listener])) as connected:
-        if said is not None:
-            with pytest.raises(NotKafka, match=re.escape(said)):
+        if complaint is not None:
+            with pytest.raises(NotKafka, match=re.escape(complaint)):
                 require_kafka(connected, "host:1", protocol)
         elif LISTENERS[listener].endswith("SSL") == protocol.endswith("SSL"):
             # Without a certificate of the client, nothing behind it can be seen of the third listener.
@@ -206,7 +206,7 @@ def test_confluent_kafka(ways: dict[str, Way], name: str) -> None:
         options["sasl.mechanism"] = way.mechanism
     delivered: list[Any] = []
     producer = Producer(options)
-    producer.produce(way.topic, b"by librdkafka", on_delivery=lambda *said: delivered.append(said))
+    producer.produce(way.topic, b"by librdkafka", on_delivery=lambda *delivery: delivered.append(delivery))
     assert producer.flush(PATIENCE_S) == 0
     error, sent = delivered[0]
     assert error is None, error
@@ -276,8 +276,8 @@ def test_aiokafka(ways: dict[str, Way], name: str) -> None:
         async with AIOKafkaConsumer(**options) as consumer:
             consumer.assign([Place(way.topic, 0)])
             consumer.seek(Place(way.topic, 0), sent.offset)
-            found: bytes = (await asyncio.wait_for(consumer.getone(), PATIENCE_S)).value
-            return found
+            payload: bytes = (await asyncio.wait_for(consumer.getone(), PATIENCE_S)).value
+            return payload
 
     assert asyncio.run(there_and_back()) == b"by aiokafka"
 
@@ -314,8 +314,8 @@ def test_the_client_of_pipelines_and_services(ways: dict[str, Way], name: str, t
 @pytest.mark.java
 def test_java(ways: dict[str, Way], tmp_path: Path) -> None:
     files = [java_properties(way, tmp_path) for way in ways.values()]
-    found = foreign.run(foreign.java_program(), "-", "logins", *map(str, files))
-    assert found["logins"] == len(WAYS)
+    report = foreign.run(foreign.java_program(), "-", "logins", *map(str, files))
+    assert report["logins"] == len(WAYS)
 
 
 def java_properties(way: Way, folder: Path) -> Path:

@@ -108,13 +108,13 @@ def test_all_clients_log_in_by_the_same_options(options: dict[str, str], provide
 
 def test_a_command_of_administration(options: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     where = options.pop("bootstrap.servers")
-    given = [word for name, value in options.items() for word in ("-X", f"{name}={value}")]
-    assert run(["topic", "create", "oidc-topic", "-b", where, *given]) == 0
-    assert run(["topic", "delete", "oidc-topic", "-b", where, *given]) == 0
-    assert run(["topic", "list", "-b", where, *given, "-X", "sasl.oauthbearer.client.secret=wrong"]) == 1
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert "gives the client me no token: invalid_client: no such client (status 401); check" in said
-    assert "wrong" not in said
+    login = [word for name, value in options.items() for word in ("-X", f"{name}={value}")]
+    assert run(["topic", "create", "oidc-topic", "-b", where, *login]) == 0
+    assert run(["topic", "delete", "oidc-topic", "-b", where, *login]) == 0
+    assert run(["topic", "list", "-b", where, *login, "-X", "sasl.oauthbearer.client.secret=wrong"]) == 1
+    complaint = capsys.readouterr().err.splitlines()[-1]
+    assert "gives the client me no token: invalid_client: no such client (status 401); check" in complaint
+    assert "wrong" not in complaint
 
 
 def test_the_options_of_java(options: dict[str, str]) -> None:
@@ -167,7 +167,7 @@ def test_a_busy_provider_is_asked_again(
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "reason"),
     [
         ((200, b"<html>"), "does not answer as a token endpoint does"),
         ((200, {"access_token": ""}), "does not answer as a token endpoint does"),
@@ -177,9 +177,11 @@ def test_a_busy_provider_is_asked_again(
         ((400, {"error": "invalid_scope"}), "no token: invalid_scope \\(status 400\\)"),
     ],
 )
-def test_answers_without_a_token(options: dict[str, str], provider: Provider, answer: Any, said: str) -> None:
+def test_answers_without_a_token(
+    options: dict[str, str], provider: Provider, answer: Any, reason: str
+) -> None:
     provider.answers = [answer]
-    with Admin(options) as admin, pytest.raises(AuthenticationFailed, match=said):
+    with Admin(options) as admin, pytest.raises(AuthenticationFailed, match=reason):
         admin.topics.list()
 
 
@@ -216,7 +218,7 @@ def test_the_certificate_of_the_provider(
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "reason"),
     [
         ({"sasl.oauthbearer.client.id": ""}, "sasl.oauthbearer.client.id is not set"),
         ({"sasl.oauthbearer.client.secret": ""}, "sasl.oauthbearer.client.secret is not set"),
@@ -227,14 +229,14 @@ def test_the_certificate_of_the_provider(
         ({"sasl.oauthbearer.method": "default"}, "tokens come from a file"),
     ],
 )
-def test_options_that_do_not_fit(changed: dict[str, str], said: str) -> None:
-    given = {
+def test_options_that_do_not_fit(changed: dict[str, str], reason: str) -> None:
+    own_options = {
         "bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER",
         "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": "s3cret",
         "sasl.oauthbearer.token.endpoint.url": "http://localhost:1",
     }  # fmt: skip
-    with pytest.raises(ClientError, match=said):
-        ClientOptions.from_kafka(given | changed)
+    with pytest.raises(ClientError, match=reason):
+        ClientOptions.from_kafka(own_options | changed)
 
 
 def test_secrets_are_not_shown(options: dict[str, str]) -> None:

@@ -77,16 +77,16 @@ def frames() -> dict[Case, bytes | None]:
         matrix = Matrix(broker.bootstrap)
         matrix.prepare()
         logger.addHandler(handler)
-        found: dict[Case, bytes | None] = {}
+        frames_by_case: dict[Case, bytes | None] = {}
         for case in cases():
             frame = matrix.ask(case)
             # The topic gets another id each time that a case has deleted it.
-            found[case] = frame and frame.replace(matrix.topic_id.bytes, TOPIC_ID.bytes)
+            frames_by_case[case] = frame and frame.replace(matrix.topic_id.bytes, TOPIC_ID.bytes)
             matrix.restore(case, frame)
         logger.removeHandler(handler)
         matrix.close()
     assert not errors, f"{len(errors)} errors in the broker's log, such as {errors[0]}"
-    return found
+    return frames_by_case
 
 
 def test_every_api_is_asked_in_every_version_by_every_user(frames: dict[Case, bytes | None]) -> None:
@@ -122,13 +122,13 @@ def _different(
 ) -> dict[tuple[int, int], list[tuple[Case, bytes | None]]]:
     """Each answer once, by API key and version."""
     seen: set[tuple[int, int, bytes | None]] = set()
-    found: dict[tuple[int, int], list[tuple[Case, bytes | None]]] = defaultdict(list)
+    frames_by_api: dict[tuple[int, int], list[tuple[Case, bytes | None]]] = defaultdict(list)
     for case, frame in frames.items():
         key = (case.api.key, case.version, frame)
         if key not in seen:
             seen.add(key)
-            found[key[:2]].append((case, frame))
-    return found
+            frames_by_api[key[:2]].append((case, frame))
+    return frames_by_api
 
 
 def test_a_refusal_does_not_say_whether_something_exists(frames: dict[Case, bytes | None]) -> None:
@@ -167,9 +167,9 @@ def test_pages_of_topics_lead_past_those_that_are_hidden() -> None:
     topics = {"a-seen": 3, "b-hidden": 2, "c-seen": 1, "d-hidden": 5, "e-absent": 0, "f-seen": 2}
     with Broker(OPTIONS) as broker:
         matrix = Matrix(broker.bootstrap)
-        made = [NewTopic(name, count) for name, count in topics.items() if count]
+        new_topics = [NewTopic(name, count) for name, count in topics.items() if count]
         admin = AdminClient(client(broker.bootstrap, "admin"))
-        for future in admin.create_topics(made).values():
+        for future in admin.create_topics(new_topics).values():
             future.result(PATIENCE_S)
         matrix.allow("DESCRIBE TOPIC", Resource(ResourceType.TOPIC, Pattern.LITERAL, "e-absent"))
         for name in ("a-seen", "c-seen", "f-seen"):

@@ -49,18 +49,18 @@ def test_a_function_decides(
 
 def refused(options: dict[str, Any]) -> str:
     """What the client is told."""
-    said: list[KafkaError] = []
-    admin = AdminClient({**options, "error_cb": said.append})
+    errors: list[KafkaError] = []
+    admin = AdminClient({**options, "error_cb": errors.append})
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         admin.poll(0.1)
-        if any(error.code() == KafkaError._AUTHENTICATION for error in said):
+        if any(error.code() == KafkaError._AUTHENTICATION for error in errors):
             return next(
                 str(error).partition(" (after")[0]
-                for error in said
+                for error in errors
                 if error.code() == KafkaError._AUTHENTICATION
             )
-    raise AssertionError(f"no refusal of the login: {said}")
+    raise AssertionError(f"no refusal of the login: {errors}")
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -109,7 +109,7 @@ def test_a_login_is_renewed_while_records_flow(
     producer = Producer({**options, "linger.ms": 0})
     consumer = Consumer({**options, "group.id": "renewed", "auto.offset.reset": "earliest"})
     consumer.subscribe(["renewed"])
-    end_s, sent, found = time.monotonic() + 4.5, 0, 0
+    end_s, sent, received = time.monotonic() + 4.5, 0, 0
     failed: list[object] = []
     while time.monotonic() < end_s:
         producer.produce(
@@ -117,10 +117,10 @@ def test_a_login_is_renewed_while_records_flow(
         )
         sent += 1
         producer.poll(0.01)
-        found += sum(message.error() is None for message in consumer.consume(100, 0.02))
+        received += sum(message.error() is None for message in consumer.consume(100, 0.02))
     assert producer.flush(PATIENCE_S) == 0
     deadline_s = time.monotonic() + PATIENCE_S
-    while found < sent and time.monotonic() < deadline_s:
-        found += sum(message.error() is None for message in consumer.consume(100, 0.5))
+    while received < sent and time.monotonic() < deadline_s:
+        received += sum(message.error() is None for message in consumer.consume(100, 0.5))
     consumer.close()
-    assert (found, failed) == (sent, [])
+    assert (received, failed) == (sent, [])

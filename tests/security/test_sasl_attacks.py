@@ -119,11 +119,11 @@ def test_who_does_not_log_in_loses_the_connection(
         assert begun.handshake("PLAIN") == 0
         assert user.handshake("PLAIN") == 0
         assert user.token(PLAIN_TOKEN)[0] == 0
-        close_idle = secured._running().services.listeners.close_idle
-        secured._call(lambda: close_idle(math.inf))
+        close_idle = secured.inside.server.services.listeners.close_idle
+        secured.inside.call(lambda: close_idle(math.inf))
         assert begun.handshake("PLAIN") == 0, "there is time enough"
         monkeypatch.setattr(listeners, "LOGIN_S_MAX", -1.0)
-        secured._call(lambda: close_idle(math.inf))
+        secured.inside.call(lambda: close_idle(math.inf))
         for peer in (silent, begun):
             assert peer.sock.recv(1) == b""
         assert user.works()
@@ -307,7 +307,7 @@ def test_users_who_are_deleted_or_change_their_password(
 @pytest.mark.parametrize("rounds", [300, pytest.param(5_000, marks=pytest.mark.soak)])
 def test_mutated_tokens_by_the_hundred(secured: Broker, address: Callable[[str], str], rounds: int) -> None:
     """Nothing but the right token opens the door, and nothing harms the broker. The seed repeats a failure."""
-    server = secured._running()
+    server = secured.inside.server
     delay = "connection.failed.authentication.delay.ms"
     server.config._values[delay], before = 0, server.config._values[delay]
     try:

@@ -34,16 +34,16 @@ SCHEMA = Schema('{"type":"record","name":"R","fields":[{"name":"a","type":"int"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("services") / "secure"
-    secured.create(made, [], ["alice"])
-    return made
+    directory = tmp_path_factory.mktemp("services") / "secure"
+    secured.create(directory, [], ["alice"])
+    return directory
 
 
 def password_of(folder: Path, user: str) -> str:
-    found: str = json.loads((folder / "clients" / user / "kafka-python.json").read_text())[
+    password: str = json.loads((folder / "clients" / user / "kafka-python.json").read_text())[
         "sasl_plain_password"
     ]
-    return found
+    return password
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +63,15 @@ def registries(
         "kafka",
     ]
     with Broker() as broker:
-        made = [RegistryProcess(broker.bootstrap, logs / f"{name}.log", *words) for name in ("a", "b")]
-        for registry in made:
+        processes = [RegistryProcess(broker.bootstrap, logs / f"{name}.log", *words) for name in ("a", "b")]
+        for registry in processes:
             registry.launch()
         try:
-            for registry in made:
+            for registry in processes:
                 registry.await_ready()
-            yield made
+            yield processes
         finally:
-            for registry in made:
+            for registry in processes:
                 assert registry.end() == 0
 
 
@@ -127,10 +127,10 @@ def test_tokens_and_what_needs_no_login(
 
 def test_passwords_and_tokens_are_in_no_log(folder: Path, registries: list[RegistryProcess]) -> None:
     client(registries[0], folder, f"alice:{password_of(folder, 'alice')}").get_subjects()
-    said = "".join(registry.log_path.read_text() for registry in registries)
-    assert password_of(folder, "alice") not in said
-    assert "user=alice" in said
-    assert "Traceback" not in said
+    logs = "".join(registry.log_path.read_text() for registry in registries)
+    assert password_of(folder, "alice") not in logs
+    assert "user=alice" in logs
+    assert "Traceback" not in logs
 
 
 def test_the_schema_commands_log_in(folder: Path, registries: list[RegistryProcess]) -> None:
@@ -145,7 +145,7 @@ def test_the_schema_commands_log_in(folder: Path, registries: list[RegistryProce
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "reason"),
     [
         (["registry", "start", "--listen", "0.0.0.0:0"], "without TLS and a login; give --secure DIR"),
         (["rest", "start", "--listen", "[::]:0"], "without TLS and a login"),
@@ -162,7 +162,7 @@ def test_the_schema_commands_log_in(folder: Path, registries: list[RegistryProce
     ],
 )
 def test_what_does_not_start(
-    words: list[str], said: str, folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+    words: list[str], reason: str, folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from barnabas.cli.main import run
 
@@ -171,7 +171,7 @@ def test_what_does_not_start(
     code = run([files.get(word, word) for word in words])
     error = capsys.readouterr().err
     assert code == 2, error
-    assert said in error
+    assert reason in error
     assert error.count("\n") == 1
 
 
@@ -216,7 +216,8 @@ def test_refusing_nobody_is_the_same_work(tmp_path: Path, monkeypatch: pytest.Mo
     file = UserFile(path)
     derive = hashlib.pbkdf2_hmac
     monkeypatch.setattr(
-        "hashlib.pbkdf2_hmac", lambda *given: worked.append((given[0], given[3])) or derive(*given)
+        "hashlib.pbkdf2_hmac",
+        lambda *arguments: worked.append((arguments[0], arguments[3])) or derive(*arguments),
     )
     for user in ("a", "nobody"):
         assert not file.check(user, "wrong")

@@ -45,9 +45,9 @@ class Together:
         assert self.process.stdout is not None
         ready = self.process.stdout.readline().decode()
         assert ready.startswith("ready"), self.log.read_text()
-        found = re.search(r"127\.0\.0\.1:\d+", ready)
-        assert found is not None
-        self.bootstrap = found[0]
+        match = re.search(r"127\.0\.0\.1:\d+", ready)
+        assert match is not None
+        self.bootstrap = match[0]
         self.urls = {
             name: f"https://127.0.0.1:{port}"
             for name, port in re.findall(
@@ -88,14 +88,14 @@ class Together:
 
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Together]:
-    made = Together(tmp_path_factory.mktemp("together"))
-    yield made
-    assert made.end() == 0
-    said = made.log.read_text()
-    assert "Traceback" not in said
+    process = Together(tmp_path_factory.mktemp("together"))
+    yield process
+    assert process.end() == 0
+    log = process.log.read_text()
+    assert "Traceback" not in log
     for user in ("alice", "admin"):
-        assert made.login(user).partition(":")[2] not in said
-    assert "in-process:" not in said
+        assert process.login(user).partition(":")[2] not in log
+    assert "in-process:" not in log
 
 
 def test_users_of_the_folder_and_nobody_else(together: Together) -> None:
@@ -125,7 +125,7 @@ def test_services_of_one_process_and_the_broker_know_each_other(together: Togeth
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "reason"),
     [
         (["--registry-listen", "0.0.0.0:0"], "--registry-listen 0.0.0.0:0 is reached from other machines, without TLS"),
         (["--registry-listen", "0.0.0.0:0", "--services-users", "USERS"], "without TLS; give"),
@@ -138,7 +138,7 @@ def test_services_of_one_process_and_the_broker_know_each_other(together: Togeth
         (["--registry-listen", "nonsense"], "--registry-listen 'nonsense' is not HOST:PORT"),
     ],
 )  # fmt: skip
-def test_what_does_not_start(words: list[str], said: str, tmp_path: Path, capsys: Any) -> None:
+def test_what_does_not_start(words: list[str], reason: str, tmp_path: Path, capsys: Any) -> None:
     from barnabas.local.start import main
 
     folder = tmp_path / "secure"
@@ -149,7 +149,7 @@ def test_what_does_not_start(words: list[str], said: str, tmp_path: Path, capsys
     )
     error = capsys.readouterr().err
     assert code == 2, error
-    assert said in error
+    assert reason in error
     assert error.count("\n") == 1
 
 
@@ -164,7 +164,7 @@ def test_a_broker_without_a_listener_that_the_services_could_use(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("words", "knows", "said"),
+    ("words", "knows", "parts"),
     [
         (["--workers", "2", "--services-users", "USERS"], False, ["set confluent.schema.registry.url"]),
         (["--workers", "2", "--services-users", "USERS"], True, []),
@@ -177,7 +177,7 @@ def test_a_broker_without_a_listener_that_the_services_could_use(tmp_path: Path)
         (["--secure", "FOLDER", "--registry-listen", "0.0.0.0:81"], False, []),
     ],
 )  # fmt: skip
-def test_what_a_start_warns_of(words: list[str], knows: bool, said: list[str], tmp_path: Path) -> None:
+def test_what_a_start_warns_of(words: list[str], knows: bool, parts: list[str], tmp_path: Path) -> None:
     from barnabas.local.start import parser
     from barnabas.services.with_broker import warnings_of
 
@@ -189,9 +189,9 @@ def test_what_a_start_warns_of(words: list[str], knows: bool, said: list[str], t
         "FOLDER": str(folder),
     }
     options = parser().parse_args(["--with", "registry,rest", *(files.get(word, word) for word in words)])
-    found = list(warnings_of(options, knows_registry=knows))
-    assert len(found) == len(said)
-    for warning, part in zip(found, said, strict=True):
+    warned = list(warnings_of(options, knows_registry=knows))
+    assert len(warned) == len(parts)
+    for warning, part in zip(warned, parts, strict=True):
         assert part in warning
 
 
@@ -206,9 +206,9 @@ def test_a_start_warns_of_files_that_others_may_read(tmp_path: Path) -> None:
     words = [word for name, file in files.items() for word in (f"--services-{name}", str(file))]
     cert = ["--services-tls-cert", str(files["tls-key"])]
     options = parser().parse_args(["--with", "rest", *words, *cert])
-    found = list(warnings_of(options, knows_registry=True))
-    assert len(found) == 3
-    assert all(any(f"can read {file}, which holds" in line for line in found) for file in files.values())
+    warned = list(warnings_of(options, knows_registry=True))
+    assert len(warned) == 3
+    assert all(any(f"can read {file}, which holds" in line for line in warned) for file in files.values())
     files["client"].chmod(0o600)
     assert len(list(warnings_of(options, knows_registry=True))) == 2
     assert list(warnings_of(parser().parse_args(words), knows_registry=True)) == [], (

@@ -92,12 +92,12 @@ def round_trip(options: dict[str, Any], topic: str, values: list[bytes]) -> None
     assert producer.flush(PATIENCE_S) == 0
     consumer = Consumer({**options, "group.id": f"g-{topic}", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
-    found: list[bytes] = []
+    values_read: list[bytes] = []
     deadline_s = time.monotonic() + PATIENCE_S
-    while len(found) < len(values) and time.monotonic() < deadline_s:
-        found += [message.value() for message in consumer.consume(500, 1.0) if message.error() is None]
+    while len(values_read) < len(values) and time.monotonic() < deadline_s:
+        values_read += [message.value() for message in consumer.consume(500, 1.0) if message.error() is None]
     consumer.close()
-    assert found == values
+    assert values_read == values
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,9 @@ def test_kafka_python(certificates: Certificates, address: Callable[[str], str])
     consumer = KafkaConsumer(
         "kafka-python", auto_offset_reset="earliest", consumer_timeout_ms=20_000, **options
     )
-    found = [next(consumer).value for _ in range(50)]
+    values = [next(consumer).value for _ in range(50)]
     consumer.close()
-    assert found == [b"%d" % number for number in range(50)]
+    assert values == [b"%d" % number for number in range(50)]
 
 
 def test_aiokafka(certificates: Certificates, address: Callable[[str], str]) -> None:
@@ -169,7 +169,7 @@ def refused_with(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("listener", "who", "said"),
+    ("listener", "who", "reason"),
     [
         ("AUTH", "", "shows no certificate"),
         ("AUTH", "stranger", "the client's certificate is refused"),
@@ -179,10 +179,10 @@ def refused_with(options: dict[str, Any]) -> None:
 )
 def test_clients_without_the_right_certificate(
     certificates: Certificates, address: Callable[[str], str], caplog: pytest.LogCaptureFixture,
-    listener: str, who: str, said: str,
+    listener: str, who: str, reason: str,
 ) -> None:  # fmt: skip
     refused_with(librdkafka(certificates, address(listener), who))
-    await_said(caplog, said)
+    await_said(caplog, reason)
 
 
 def test_a_client_that_does_not_trust_the_broker(
@@ -209,10 +209,10 @@ def test_plain_clients_on_a_tls_port_and_the_reverse(
     await_said(caplog, "this is a plain HTTP request")
 
 
-def await_said(caplog: pytest.LogCaptureFixture, said: str) -> None:
+def await_said(caplog: pytest.LogCaptureFixture, reason: str) -> None:
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
-        if any(said in str(getattr(record, "reason", "")) for record in list(caplog.records)):
+        if any(reason in str(getattr(record, "reason", "")) for record in list(caplog.records)):
             return
         time.sleep(0.02)
     raise AssertionError([getattr(record, "reason", record.message) for record in caplog.records])
@@ -351,7 +351,9 @@ def test_dynamic_passwords_are_encrypted_in_the_tree(certificates: Certificates,
                 alter(broker.bootstrap, location, store)
                 until_another(certificates, broker.ports["SSL"], before)
             assert serial(certificates, broker.ports["SSL"]) == serial_of(certificates, "server")
-            raw, _ = broker._await(broker._running().services.controller.tree.get("/config/brokers/1"))
+            raw, _ = broker.inside.wait_for(
+                broker.inside.server.services.controller.tree.get("/config/brokers/1")
+            )
             texts.append(json.loads(raw)["config"][password])
             assert PASSWORD.encode() not in raw
             assert "encryptedPassword:" in texts[-1]
@@ -367,14 +369,16 @@ def test_a_start_warns_of_passwords_of_before_there_was_a_secret(
     name, node = "listener.name.ssl.ssl.keystore.password", "/config/brokers/1"
     options, data = {"listeners": "PLAINTEXT://127.0.0.1:0"}, tmp_path / "data"
     with Broker(options, data_dir=data) as broker:
-        tree = broker._running().services.controller.tree
-        broker._await(tree.create(node, json.dumps({"version": 1, "config": {name: PASSWORD}}).encode()))
+        tree = broker.inside.server.services.controller.tree
+        broker.inside.wait_for(
+            tree.create(node, json.dumps({"version": 1, "config": {name: PASSWORD}}).encode())
+        )
     with Broker(options, data_dir=data):
-        said = [row for row in caplog.records if "stored in plain text in the metadata tree" in row.message]
-        assert [getattr(row, "options", None) for row in said] == [name]
+        warned = [row for row in caplog.records if "stored in plain text in the metadata tree" in row.message]
+        assert [getattr(row, "options", None) for row in warned] == [name]
     caplog.clear()
     with Broker({**options, "password.encoder.secret": "one"}, data_dir=data) as broker:
-        raw, _ = broker._await(broker._running().services.controller.tree.get(node))
+        raw, _ = broker.inside.wait_for(broker.inside.server.services.controller.tree.get(node))
         assert PASSWORD.encode() not in raw
     assert not [row for row in caplog.records if "as they are" in row.message]
     files = [path for path in data.rglob("*") if path.is_file()]
@@ -387,8 +391,8 @@ def described(bootstrap: str, names: tuple[str, ...]) -> list[Any]:
 
     resource = ConfigResource(ConfigResource.Type.BROKER, "1")
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    found = admin.describe_configs([resource])[resource].result(PATIENCE_S)
-    return [found[name] for name in names]
+    configs = admin.describe_configs([resource])[resource].result(PATIENCE_S)
+    return [configs[name] for name in names]
 
 
 def serial_of(certificates: Certificates, name: str) -> str:
@@ -406,8 +410,8 @@ def until_another(certificates: Certificates, port: int, before: str) -> None:
 
 def refresh(broker: Broker) -> None:
     """What the broker does every few seconds."""
-    server = broker._running()
-    broker._call(server.services.listeners.refresh_tls)
+    server = broker.inside.server
+    broker.inside.call(server.services.listeners.refresh_tls)
 
 
 def serial(certificates: Certificates, port: int) -> str:
@@ -416,9 +420,9 @@ def serial(certificates: Certificates, port: int) -> str:
         socket.create_connection(("127.0.0.1", port), 30) as raw,
         context.wrap_socket(raw, server_hostname="127.0.0.1") as sock,
     ):
-        found = sock.getpeercert()
-        assert found is not None
-        return str(found["serialNumber"]).lstrip("0")  # whole bytes, in hexadecimal
+        certificate = sock.getpeercert()
+        assert certificate is not None
+        return str(certificate["serialNumber"]).lstrip("0")  # whole bytes, in hexadecimal
 
 
 def alter(bootstrap: str, name: str, value: str) -> None:

@@ -67,13 +67,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         "delegation.token.expiry.time.ms": "60000",
         "delegation.token.max.lifetime.ms": "120000",
     }
-    with Broker(options) as made:
-        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{made.ports['FREE']}"})
+    with Broker(options) as started:
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{started.ports['FREE']}"})
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
         changes = [UserScramCredentialUpsertion(user, info, user.encode()) for user in USERS]
         for future in admin.alter_user_scram_credentials(changes).values():
             future.result(PATIENCE_S)
-        yield made
+        yield started
 
 
 def log_in(peer: Peer, user: str, password: str, extension: str = "", mechanism: str = MECHANISM) -> int:
@@ -130,7 +130,7 @@ def test_a_login_with_a_token_acts_as_its_owner(broker: Broker, mechanism: str) 
     with Peer(f"127.0.0.1:{broker.ports['SASL']}") as peer:
         password = base64.b64encode(token.hmac).decode()
         assert log_in(peer, token.token_id, password, ",tokenauth=true", mechanism) == 0
-        connections = list(broker._running().services.listeners.connections)
+        connections = list(broker.inside.server.services.listeners.connections)
         assert [c.principal for c in connections if c.sasl is not None and c.sasl.by_token] == ["User:alice"]
         for request in (
             CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1),
@@ -158,8 +158,8 @@ def test_a_token_that_exists_takes_the_same_way_as_one_that_does_not(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One derivation of a key, in a thread: neither the time of the answer nor the loop shows which tokens exist."""
-    made = create(broker, USERS[0])
-    loops_thread = broker._call(threading.get_ident)
+    token = create(broker, USERS[0])
+    loops_thread = broker.inside.call(threading.get_ident)
     derive, threads = sasl_listener.new_credential, []
 
     def noting(*args: Any) -> Any:
@@ -168,7 +168,7 @@ def test_a_token_that_exists_takes_the_same_way_as_one_that_does_not(
 
     monkeypatch.setattr(sasl_listener, "new_credential", noting)
     for token_id, password, error in (
-        (made.token_id, made.hmac, 0), (made.token_id, b"wrong", 58), ("no-such-token", b"x", 58)
+        (token.token_id, token.hmac, 0), (token.token_id, b"wrong", 58), ("no-such-token", b"x", 58)
     ):  # fmt: skip
         threads.clear()
         assert try_token(broker, token_id, password) == error
@@ -209,8 +209,8 @@ def test_a_token_that_has_expired_is_refused_and_removed(broker: Broker) -> None
     assert try_token(broker, token.token_id, token.hmac) == ErrorCode.SASL_AUTHENTICATION_FAILED
     answer = ask(broker, "alice", RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=-1))
     assert answer.error_code == ErrorCode.DELEGATION_TOKEN_EXPIRED
-    services = broker._running().services
-    broker._await(services.tokens.remove_expired())
+    services = broker.inside.server.services
+    broker.inside.wait_for(services.tokens.remove_expired())
     assert token.token_id not in services.image.tokens
 
 
@@ -230,21 +230,21 @@ def test_who_sees_which_tokens_and_acts_for_others(broker: Broker) -> None:
     )
     refused = ask(broker, "carol", for_alice, 3)
     assert refused.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
-    authorizer = broker._running().services.authorizer
+    authorizer = broker.inside.server.services.authorizer
     assert authorizer is not None
     user = Resource(ResourceType.USER, Pattern.LITERAL, "User:alice")
     allowed = frozenset(
         Rule("User:carol", "*", operation, Permission.ALLOW)
         for operation in (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS)
     )
-    broker._call(lambda: authorizer.set_rules([(user, allowed)]))
-    made = ask(broker, "carol", for_alice, 3)
-    assert (made.error_code, made.principal_name, made.token_requester_principal_name) == (
+    broker.inside.call(lambda: authorizer.set_rules([(user, allowed)]))
+    token_made = ask(broker, "carol", for_alice, 3)
+    assert (token_made.error_code, token_made.principal_name, token_made.token_requester_principal_name) == (
         0,
         "alice",
         "carol",
     )
-    assert {token.token_id, made.token_id} <= seen("carol")
+    assert {token.token_id, token_made.token_id} <= seen("carol")
     anonymous = encode_request(for_alice, 3, 7, "tests")[4:]
     with Peer(f"127.0.0.1:{broker.ports['FREE']}") as peer:
         answer = CreateDelegationTokenResponse.decode(memoryview(peer.frame(anonymous)), 3, 5)
@@ -256,9 +256,9 @@ def test_tokens_lie_in_kafkas_nodes_and_survive_a_restart(tmp_path: Path) -> Non
     options = {"delegation.token.secret.key": "a secret"}
     data = tmp_path / "data"
     with Broker(options, data_dir=data) as broker:
-        services = broker._running().services
-        token = broker._await(services.tokens.create("User:a b", "User:c", ("User:r*",), -1))
-        raw, _ = broker._await(services.controller.tree.get(f"/delegation_token/tokens/{token.id}"))
+        services = broker.inside.server.services
+        token = broker.inside.wait_for(services.tokens.create("User:a b", "User:c", ("User:r*",), -1))
+        raw, _ = broker.inside.wait_for(services.controller.tree.get(f"/delegation_token/tokens/{token.id}"))
         row = json.loads(raw)
         assert list(row) == [
             "version", "owner", "tokenRequester", "renewers", "issueTimestamp", "maxTimestamp", "expiryTimestamp",
@@ -268,7 +268,7 @@ def test_tokens_lie_in_kafkas_nodes_and_survive_a_restart(tmp_path: Path) -> Non
         expected = hmac.digest(b"a secret", token.id.encode(), "sha512")
         assert services.tokens.hmac_of(token.id) == expected
     with Broker(options, data_dir=data) as broker:
-        assert broker._running().services.image.tokens == {token.id: token}
+        assert broker.inside.server.services.image.tokens == {token.id: token}
 
 
 def test_kafkas_command(broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -279,8 +279,8 @@ def test_kafkas_command(broker: Broker, tmp_path: Path, capsys: pytest.CaptureFi
         'username="bob" password="bob";\n'
     )
     where = ["--bootstrap-server", f"127.0.0.1:{broker.ports['SASL']}", "--command-config", str(config)]
-    made = ["--create", "--max-life-time-period", "-1", "--renewer-principal", "User:carol"]
-    assert delegation_tokens.main([*where, *made]) == 0
+    creation = ["--create", "--max-life-time-period", "-1", "--renewer-principal", "User:carol"]
+    assert delegation_tokens.main([*where, *creation]) == 0
     row = capsys.readouterr().out.splitlines()[-1].split()
     assert row[2] == "User:bob"
     hmac_text = row[1]

@@ -94,9 +94,9 @@ def test_what_is_wrong_with_certificates_is_said(secure: tuple[int, Certificates
         assert "certificate" in stranger
         missing = await refused(ssl_truststore_location=str(tmp_path / "none.pem"))
         assert missing.startswith("zookeeper.ssl.truststore.location: cannot read")
-        said = "since TLS failed: the server said: .*certificate"
+        reason = "since TLS failed: the server said: .*certificate"
         with pytest.raises(
-            (ConnectionLost, NotAllowed), match=said
+            (ConnectionLost, NotAllowed), match=reason
         ):  # the server wants a certificate and gets none
             await opened(
                 port,

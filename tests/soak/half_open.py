@@ -23,12 +23,12 @@ def main(port: int, count: int, how: str) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (count + 100, hard))
     hello = client_hello()
-    held = []
+    peers = []
     for _ in range(count):
         peer = socket.create_connection(("127.0.0.1", port), 60)
         peer.sendall(hello if how == "whole" else hello[:-1])
-        held.append(peer)
-    print(len(held), flush=True)
+        peers.append(peer)
+    print(len(peers), flush=True)
     sys.stdin.read()
 
 

@@ -102,17 +102,17 @@ def tell(
     away = list(broker_away)
     for lines in journals:
         _tell_process(story, lines, rules, end)
-        for member, told in _by_member(lines).items():
-            story.doubtful[member] += [_doubt_after(row.end, told, rules) for row in away]
+        for member, events in _by_member(lines).items():
+            story.doubtful[member] += [_doubt_after(row.end, events, rules) for row in away]
     return story
 
 
 def _by_member(lines: list[list[Any]]) -> dict[str, list[list[Any]]]:
-    told: dict[str, list[list[Any]]] = defaultdict(list)
+    events: dict[str, list[list[Any]]] = defaultdict(list)
     for line in lines:
         if line[1]:
-            told[line[1]].append(line)
-    return told
+            events[line[1]].append(line)
+    return events
 
 
 def _tell_process(story: Story, lines: list[list[Any]], rules: Rules, end: float) -> None:
@@ -128,14 +128,16 @@ def _tell_process(story: Story, lines: list[list[Any]], rules: Rules, end: float
     story.silent += pauses
     story.came_or_went.append(times[0])
     story.came_or_went += [line[2] for line in lines if line[0] == "closed"]
-    for member, told in _by_member(lines).items():
-        _tell_member(story, member, told, min(died_at, end) if pauses and pauses[-1].end == FOREVER else end)
-        story.doubtful[member] = [_doubt(pause, told, rules) for pause in pauses]
+    for member, events in _by_member(lines).items():
+        _tell_member(
+            story, member, events, min(died_at, end) if pauses and pauses[-1].end == FOREVER else end
+        )
+        story.doubtful[member] = [_doubt(pause, events, rules) for pause in pauses]
 
 
-def _tell_member(story: Story, member: str, told: list[list[Any]], last: float) -> None:
+def _tell_member(story: Story, member: str, events: list[list[Any]], last: float) -> None:
     begun: dict[int, float] = {}
-    for line in told:
+    for line in events:
         kind, at = line[0], line[2]
         if kind == "assign":
             story.came_or_went += [at] if not begun else []
@@ -154,22 +156,22 @@ def _tell_member(story: Story, member: str, told: list[list[Any]], last: float) 
         story.owned.append(Owned(member, partition, Span(at, last)))
 
 
-def _doubt(pause: Span, told: list[list[Any]], rules: Rules) -> Span:
+def _doubt(pause: Span, events: list[list[Any]], rules: Rules) -> Span:
     """From when a member that did not run may have been fenced, to when it had heard of it."""
     begin = pause.begin + rules.session_s - rules.heartbeat_s - TICK_S
     if pause.end < begin:
         return Span(begin, begin)
-    return Span(begin, _hears_at(pause.end, told))
+    return Span(begin, _hears_at(pause.end, events))
 
 
-def _doubt_after(back_at: float, told: list[list[Any]], rules: Rules) -> Span:
+def _doubt_after(back_at: float, events: list[list[Any]], rules: Rules) -> Span:
     """The broker came back: who did not find it again within a session was fenced, until it had heard of it."""
     begin = back_at + rules.session_s - TICK_S
-    return Span(begin, _hears_at(begin, told))
+    return Span(begin, _hears_at(begin, events))
 
 
-def _hears_at(at: float, told: list[list[Any]]) -> float:
-    return min((line[2] for line in told if line[0] == "revoke" and line[2] > at), default=FOREVER)
+def _hears_at(at: float, events: list[list[Any]]) -> float:
+    return min((line[2] for line in events if line[0] == "revoke" and line[2] > at), default=FOREVER)
 
 
 # --- what must be true
@@ -204,7 +206,7 @@ def unowned(story: Story, partitions: int, whole: Span) -> dict[int, list[Span]]
     by_partition: dict[int, list[Span]] = {partition: [] for partition in range(partitions)}
     for topic in story.owned:
         by_partition[topic.partition].append(topic.span)
-    found = {}
+    free_spans = {}
     for partition, spans in by_partition.items():
         at, free = whole.begin, []
         for span in sorted(spans):
@@ -213,8 +215,8 @@ def unowned(story: Story, partitions: int, whole: Span) -> dict[int, list[Span]]
             at = max(at, span.end)
         if at < whole.end:
             free.append(Span(at, whole.end))
-        found[partition] = [span for span in free if span.begin < span.end <= whole.end]
-    return found
+        free_spans[partition] = [span for span in free if span.begin < span.end <= whole.end]
+    return free_spans
 
 
 def excuses(story: Story, rules: Rules, broker_away: Iterable[Span]) -> list[Span]:
@@ -283,13 +285,13 @@ def went_back(commits: Iterable[Commit]) -> list[str]:
     by_partition: dict[int, list[Commit]] = defaultdict(list)
     for commit in commits:
         by_partition[commit.partition].append(commit)
-    for partition, made in by_partition.items():
-        acknowledged = sorted(made, key=lambda commit: commit.acked_at)
+    for partition, commits_of_partition in by_partition.items():
+        acknowledged = sorted(commits_of_partition, key=lambda commit: commit.acked_at)
         times = [commit.acked_at for commit in acknowledged]
         highest: list[Commit] = []
         for commit in acknowledged:
             highest.append(commit if not highest or commit.offset >= highest[-1].offset else highest[-1])
-        for commit in made:
+        for commit in commits_of_partition:
             slot = bisect_left(times, commit.sent_at) - 1
             if slot >= 0 and highest[slot].offset > commit.offset:
                 faults.append(

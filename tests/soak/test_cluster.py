@@ -148,15 +148,15 @@ class Rounds:
 
     def controller(self) -> int:
         admin = self.cluster.admin()
-        found = 0
+        controller = 0
 
         def look() -> bool:
-            nonlocal found
-            found = int(admin.list_topics(timeout=10).controller_id)
-            return found in BROKERS
+            nonlocal controller
+            controller = int(admin.list_topics(timeout=10).controller_id)
+            return controller in BROKERS
 
         until(look, "there is a controller")
-        return found
+        return controller
 
     def kill_controller(self) -> str:
         return self.kill(self.controller())
@@ -257,7 +257,7 @@ def read_on(cluster: Cluster, positions: dict[int, int]) -> dict[tuple[int, int]
     consumer = Consumer(
         {"bootstrap.servers": cluster.bootstrap, "group.id": "unused", "enable.auto.commit": False}
     )
-    found: dict[tuple[int, int], bytes] = {}
+    records: dict[tuple[int, int], bytes] = {}
     try:
         for index, begin in positions.items():
             _, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, index), timeout=60)
@@ -273,21 +273,21 @@ def read_on(cluster: Cluster, positions: dict[int, int]) -> dict[tuple[int, int]
                         raise KafkaException(message.error())
                     offset = message.offset()
                     assert offset is not None
-                    found[index, offset] = message.value() or b""
+                    records[index, offset] = message.value() or b""
                     place = offset + 1
             positions[index] = max(place, begin)
     finally:
         consumer.close()
-    return found
+    return records
 
 
 @pytest.fixture
 def cluster(own_zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path, own_zookeeper, chroot="/soak")
+    brokers = Cluster(tmp_path, own_zookeeper, chroot="/soak")
     try:
-        yield made.start()
+        yield brokers.start()
     finally:
-        made.close()
+        brokers.close()
 
 
 @pytest.mark.soak
@@ -332,9 +332,9 @@ def bring_faults(cluster: Cluster, faults: Rounds, rounds: int) -> None:
             until(
                 lambda w=writer, c=count: len(w.acknowledged) > c + 20, "records are written again", QUIET_S
             )
-        found = read_on(cluster, positions)
-        checked |= found
-        stored.update(found.values())
+        records = read_on(cluster, positions)
+        checked |= records
+        stored.update(records.values())
         gap_s = max((gap for writer in writers for gap in writer.gaps), default=0.0)
         print(
             f"{number:3} {name} ({what}): well after {well_s:.1f} s, longest wait of a producer {gap_s:.1f} s, "

@@ -155,9 +155,9 @@ class Program:
     def end(self) -> dict[str, Any]:
         """What it found."""
         out, _ = self.process.communicate(b"", timeout=END_S * 2)
-        found: dict[str, Any] = json.loads(out.decode().strip().splitlines()[-1])
-        assert found["ok"], f"{self.name}: {found.get('error')} {self.log.read_text()[-2000:]}"
-        return found
+        report: dict[str, Any] = json.loads(out.decode().strip().splitlines()[-1])
+        assert report["ok"], f"{self.name}: {report.get('error')} {self.log.read_text()[-2000:]}"
+        return report
 
     def kill(self) -> None:
         if self.process.poll() is None:
@@ -272,17 +272,17 @@ class Transactions(threading.Thread):
             producer.commit_transaction(30)
             self.committed.append(list(values))
 
-    def judge(self, found: Counter[str]) -> list[str]:
+    def judge(self, counts: Counter[str]) -> list[str]:
         """What is wrong with what a reader of committed records found."""
-        faults = [f"{value} is there {count} times" for value, count in found.items() if count > 1]
-        faults += [f"{value} was aborted and read" for value in self.aborted if found[value]]
+        faults = [f"{value} is there {count} times" for value, count in counts.items() if count > 1]
+        faults += [f"{value} was aborted and read" for value in self.aborted if counts[value]]
         faults += [
-            f"{v} was committed and is lost" for values in self.committed for v in values if not found[v]
+            f"{v} was committed and is lost" for values in self.committed for v in values if not counts[v]
         ]
         if self.errors["commit: INVALID_TXN_STATE"]:
             faults.append("a commit was refused with INVALID_TXN_STATE")
         for values in self.unknown:
-            if len({found[value] for value in values}) > 1:
+            if len({counts[value] for value in values}) > 1:
                 faults.append(f"half of a transaction is there: {values}")
         return faults
 
@@ -292,7 +292,7 @@ def read_committed(bootstrap: str, topic: str) -> dict[tuple[int, int], str]:
     options = {"bootstrap.servers": bootstrap, "group.id": "judge", "isolation.level": "read_committed"}
     consumer = Consumer({**options, "enable.partition.eof": True, "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
-    found: dict[tuple[int, int], str] = {}
+    values: dict[tuple[int, int], str] = {}
     ended: set[int] = set()
     try:
         while len(ended) < PARTITIONS:
@@ -302,20 +302,20 @@ def read_committed(bootstrap: str, topic: str) -> dict[tuple[int, int], str]:
             if partition is None or offset is None:  # a connection was lost
                 assert error is not None
             elif error is None:
-                found[partition, offset] = (message.value() or b"").decode()
+                values[partition, offset] = (message.value() or b"").decode()
             elif error.code() == KafkaError._PARTITION_EOF:
                 ended.add(partition)
     finally:
         consumer.close()
-    return found
+    return values
 
 
 @pytest.fixture
 def network() -> Iterator[Network]:
     if os.geteuid() != 0:
         pytest.skip("needs root: network namespaces and file systems of its own")
-    with Network([f"b{broker}" for broker in BROKERS] + ["zk"]) as made:
-        yield made
+    with Network([f"b{broker}" for broker in BROKERS] + ["zk"]) as emulated:
+        yield emulated
 
 
 @pytest.fixture
@@ -324,11 +324,11 @@ def ensemble(network: Network, tmp_path: Path) -> Iterator[Ensemble]:
     if jars is None:
         pytest.skip("needs java, pyspark and kazoo")
     places = [(network.add_host(name, "zk"), network.command(name, [])) for name in ZOOKEEPERS]
-    made = Ensemble(jars, tmp_path, places)
+    servers = Ensemble(jars, tmp_path, places)
     try:
-        yield made.start()
+        yield servers.start()
     finally:
-        made.kill()
+        servers.kill()
 
 
 @pytest.fixture
@@ -355,11 +355,11 @@ def cluster(
         broker: (network.add_host(f"b{broker}", f"b{broker}"), network.command(f"b{broker}", []))
         for broker in disks
     }
-    made = Cluster(tmp_path, ensemble, chroot="/soak", places=places)
+    brokers = Cluster(tmp_path, ensemble, chroot="/soak", places=places)
     try:
-        yield made.start()
+        yield brokers.start()
     finally:
-        made.close()
+        brokers.close()
 
 
 @pytest.fixture
@@ -367,14 +367,14 @@ def programs(cluster: Cluster, tmp_path: Path) -> Iterator[list[Program]]:
     go = [str(foreign.go_program("go", foreign.HERE / "go", "the Go modules"))]
     java = foreign.java_program()
     create_topic(cluster, FOREIGN)
-    made = [
+    started = [
         Program(name, command, cluster.bootstrap, tmp_path / f"{name}client.log")
         for name, command in (("franz-", go), ("sarama-", go), ("", java))
     ]
     try:
-        yield made
+        yield started
     finally:
-        for program in made:
+        for program in started:
             program.kill()
 
 
@@ -404,29 +404,29 @@ def test_nothing_is_lost_whatever_is_cut_off_or_full(
     clients = {program.name or "java-": program.end() for program in programs}
     clients["kafka-python-"] = in_python.end()
     stored = read_committed(cluster.bootstrap, FOREIGN)
-    faults = [fault for name, found in clients.items() for fault in judge_client(name, found, stored)]
-    found = Counter(read_committed(cluster.bootstrap, TRANSACTIONS).values())
+    faults = [fault for name, report in clients.items() for fault in judge_client(name, report, stored)]
+    counts = Counter(read_committed(cluster.bootstrap, TRANSACTIONS).values())
     print(
         f"{len(transactions.committed)} transactions committed, {len(transactions.unknown)} with an unknown end, "
         f"{len(transactions.aborted)} records aborted, errors: {dict(transactions.errors)}",
         flush=True,
     )
-    faults += transactions.judge(found)
+    faults += transactions.judge(counts)
     until(lambda: len(transactions.committed) > 0, "a transaction was committed", 1)
     assert not faults, faults[:10]
 
 
-def judge_client(name: str, found: dict[str, Any], stored: dict[tuple[int, int], str]) -> list[str]:
+def judge_client(name: str, report: dict[str, Any], stored: dict[tuple[int, int], str]) -> list[str]:
     """What is wrong with what a client was told."""
     own = Counter(value for value in stored.values() if value.startswith(name))
     twice = [value for value, count in own.items() if count > 1]
-    lost = [row for row in found["acknowledged"] if stored.get((row[0], row[1])) != row[2]]
+    lost = [row for row in report["acknowledged"] if stored.get((row[0], row[1])) != row[2]]
     print(
-        f"{name[:-1]}: {len(found['acknowledged'])} acknowledged, {len(lost)} lost, {len(twice)} twice, "
-        f"{found['unseen']} not read, errors: {found['errors']}",
+        f"{name[:-1]}: {len(report['acknowledged'])} acknowledged, {len(lost)} lost, {len(twice)} twice, "
+        f"{report['unseen']} not read, errors: {report['errors']}",
         flush=True,
     )
     faults = [f"{name[:-1]} heard that {row} was written; it is lost" for row in lost[:3]]
     faults += [f"{value} is there twice" for value in twice[:3]]
-    faults += [f"{name[:-1]} did not read {found['unseen']} of its records"] if found["unseen"] else []
-    return faults if found["acknowledged"] else [*faults, f"{name[:-1]} was never told of a record"]
+    faults += [f"{name[:-1]} did not read {report['unseen']} of its records"] if report["unseen"] else []
+    return faults if report["acknowledged"] else [*faults, f"{name[:-1]} was never told of a record"]

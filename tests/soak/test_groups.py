@@ -64,10 +64,10 @@ def test_two_groups_of_ten_through_one_of_each_fault(begin: Begin) -> None:
     world.crash_broker(0.5)
     for group in world.groups:
         world.leave(group, 1)
-    found = world.finish()
-    assert found["records"] > 0
+    report = world.finish()
+    assert report["records"] > 0
     for group in world.groups:
-        assert found[group.name]["assignments"] >= world.partitions
+        assert report[group.name]["assignments"] >= world.partitions
 
 
 LONG = [
@@ -102,5 +102,5 @@ def test_two_hundred_members_for_minutes(begin: Begin, kind: Kind) -> None:
         if turn == 4:
             world.crash_broker(chance.uniform(0, 2))
         world.rest()
-    found = world.finish()
-    print(json.dumps(found, indent=1))
+    report = world.finish()
+    print(json.dumps(report, indent=1))

@@ -73,24 +73,24 @@ def test_nobodys_for_longer_than_session_and_rebalance(taken_at: float, faults: 
     dead = [*ticks(0, 10), ["assign", "a", 1, [0]]]
     other = [*ticks(0, 40), ["assign", "b", 1, [1]], ["assign", "b", taken_at, [0]]]
     story = told(40, dead, other)
-    found = journal.nobodys(journal.unowned(story, 2, Span(4, 40)), journal.excuses(story, RULES, []))
-    assert len(found) == faults
+    faults_found = journal.nobodys(journal.unowned(story, 2, Span(4, 40)), journal.excuses(story, RULES, []))
+    assert len(faults_found) == faults
 
 
 def test_nobodys_without_a_reason() -> None:
     calm = [*ticks(0, 60), ["assign", "a", 1, [0]], ["revoke", "a", 20, [0]], ["assign", "a", 21, [0]]]
     story = told(60, [["assign", "b", 1, [1]], *ticks(0, 60)], calm)
     story.came_or_went = [time for time in story.came_or_went if time < 5]
-    found = journal.nobodys(journal.unowned(story, 2, Span(4, 60)), journal.excuses(story, RULES, []))
-    assert [fault[:35] for fault in found] == ["partition 0 was nobody's from 20.00"]
+    complaints = journal.nobodys(journal.unowned(story, 2, Span(4, 60)), journal.excuses(story, RULES, []))
+    assert [fault[:35] for fault in complaints] == ["partition 0 was nobody's from 20.00"]
     excused = journal.excuses(story, RULES, [Span(19, 20)])
     assert journal.nobodys(journal.unowned(story, 2, Span(4, 60)), excused) == []
 
 
 def test_nobodys_for_longer_than_anything_excuses() -> None:
     free = {0: [Span(10, 18)], 1: [Span(10, 18.5)], 2: []}
-    found = journal.nobodys_for_long(free, RULES, [])
-    assert [fault[:35] for fault in found] == ["partition 1 was nobody's for 8.5 s "]
+    complaints = journal.nobodys_for_long(free, RULES, [])
+    assert [fault[:35] for fault in complaints] == ["partition 1 was nobody's for 8.5 s "]
     assert journal.nobodys_for_long(free, RULES, [Span(17, 18)]) == []
     assert len(journal.nobodys_for_long(free, RULES, [Span(8, 9.9)])) == 1
 

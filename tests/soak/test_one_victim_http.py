@@ -17,5 +17,5 @@ def test_no_very_large_request_holds_up_the_services(
     services: AllServices, service: str, method: str, path: str
 ) -> None:
     with shared():
-        found = longest_turns(services, service, method, path, LARGEST_BYTES)
-    assert too_long(service, found) == {}, "(status, ms of CPU of a turn, ms with the lock), by what was sent"
+        turns = longest_turns(services, service, method, path, LARGEST_BYTES)
+    assert too_long(service, turns) == {}, "(status, ms of CPU of a turn, ms with the lock), by what was sent"

@@ -187,8 +187,8 @@ def world(tmp_path: Path, own_broker: Callable[..., BrokerProcess]) -> Iterator[
 def test_ten_pipelines_outlive_everything(world: World, request: pytest.FixtureRequest) -> None:
     create_topic(world.broker.bootstrap, "soak-in", PARTITIONS)
     url = f"postgresql+psycopg://me@127.0.0.1:{world.postgres.port}/postgres"
-    made = outputs(world.folder, url, world.search.url)
-    for name, text in made.items():
+    outputs_by_name = outputs(world.folder, url, world.search.url)
+    for name, text in outputs_by_name.items():
         file = COMMON.format(name=name, trigger=TRIGGER, outputs=text)
         status, answer = world.server.call("POST", "/pipelines", file)
         assert status == 201, answer
@@ -202,7 +202,7 @@ def test_ten_pipelines_outlive_everything(world: World, request: pytest.FixtureR
     finally:
         feeder.stopping.set()
         feeder.join(360)
-    drain(world, set(made))
+    drain(world, set(outputs_by_name))
     judge(world)
     print(json.dumps({"records": feeder.sent, "faults": world.faults}), flush=True)
 
@@ -241,8 +241,8 @@ def judge(world: World) -> None:
     for topic in ("plain-out", "shared-a", "shared-b", "packed-out"):
         problems += compared(topic, good, ids(topic), once=False)
     for name in ("delta", "delta-by"):
-        found = DeltaTable(str(world.folder / name)).to_pyarrow_table(columns=["id"])["id"].to_pylist()
-        problems += compared(name, good, Counter(found), once=True)
+        stored_ids = DeltaTable(str(world.folder / name)).to_pyarrow_table(columns=["id"])["id"].to_pylist()
+        problems += compared(name, good, Counter(stored_ids), once=True)
     # Merged files too: whatever a reader of the folder sees.
     parquet = world.folder / "parquet"
     files = [str(p) for p in parquet.rglob("*.parquet") if not hidden(p, world.folder)]
@@ -278,10 +278,10 @@ def hidden(path: Path, root: Path) -> bool:
     return any(part.startswith(("_", ".")) for part in path.relative_to(root).parts)
 
 
-def compared(name: str, wanted: Counter, found: Counter, *, once: bool) -> list[str]:
-    lost, more = wanted.keys() - found.keys(), found.keys() - wanted.keys()
-    twice = sorted((v for v, n in found.items() if n > 1), key=str)
-    print(f"{name}: {len(found):,} of {len(wanted):,}, {len(twice):,} more than once", flush=True)
+def compared(name: str, wanted: Counter, counts: Counter, *, once: bool) -> list[str]:
+    lost, more = wanted.keys() - counts.keys(), counts.keys() - wanted.keys()
+    twice = sorted((v for v, n in counts.items() if n > 1), key=str)
+    print(f"{name}: {len(counts):,} of {len(wanted):,}, {len(twice):,} more than once", flush=True)
     problems = []
     if lost or more:
         problems.append(
@@ -299,7 +299,7 @@ def shown(values: Iterable[object]) -> list[object]:
 def found_by_search(search: OpenSearch) -> Counter[int]:
     """The ids of all documents, page by page."""
     search.call("POST", "/soak/_refresh")
-    found: Counter[int] = Counter()
+    ids: Counter[int] = Counter()
     after: list[object] = []
     while True:
         body: dict[str, object] = {"size": 5000, "sort": [{"id": "asc"}], "_source": ["id"]}
@@ -307,6 +307,6 @@ def found_by_search(search: OpenSearch) -> Counter[int]:
             body["search_after"] = after
         hits = search.call("POST", "/soak/_search", body)["hits"]["hits"]
         if not hits:
-            return found
-        found.update(hit["_source"]["id"] for hit in hits)
+            return ids
+        ids.update(hit["_source"]["id"] for hit in hits)
         after = hits[-1]["sort"]

@@ -129,12 +129,12 @@ def markers_came_between(text: str, cluster: Cluster) -> bool:
     it, too. First it asks for the ends of all partitions, uncommitted, then for its own positions, which are the last
     stable offsets: if a marker is written in between, the position is after that marker and so larger than the end. Every
     replica must have a marker, and nothing else, between the two, and then it is no end that went back."""
-    found = re.search(r"Offset for partition (\S+-\d+) is larger than topic endOffset: (\d+) > (\d+)", text)
-    if found is None:
+    match = re.search(r"Offset for partition (\S+-\d+) is larger than topic endOffset: (\d+) > (\d+)", text)
+    if match is None:
         return False
-    position, end = int(found[2]), int(found[3])
+    position, end = int(match[2]), int(match[3])
     for broker in cluster.brokers.values():
-        (log,) = (broker.data_dir / found[1]).glob("*.log")
+        (log,) = (broker.data_dir / match[1]).glob("*.log")
         lines = run_dump(log)
         between = [line for line in lines if end <= int(line.split()[2]) < position]
         assert len(between) == position - end, lines[-5:]

@@ -137,12 +137,12 @@ def test_counts_are_exact_through_kills(
     finally:
         app.kill()
     assert dict(store.items()) == dict(writer.truth)
-    found: dict[str, list[int]] = {}
+    counts_by_word: dict[str, list[int]] = {}
     for record in consumed(broker.bootstrap, f"{TOPIC}-counts"):
         assert record.key is not None
         assert record.value is not None
-        found.setdefault(record.key.decode(), []).append(int(record.value))
-    assert {word: counts[-1] for word, counts in found.items()} == dict(writer.truth)
-    assert [word for word, counts in found.items() if counts != sorted(set(counts))] == []
+        counts_by_word.setdefault(record.key.decode(), []).append(int(record.value))
+    assert {word: counts[-1] for word, counts in counts_by_word.items()} == dict(writer.truth)
+    assert [word for word, counts in counts_by_word.items() if counts != sorted(set(counts))] == []
     assert consumed(broker.bootstrap, f"{TOPIC}-dead-letters") == []
     print(f"{rounds} kills, {wanted:,} words: each counted once")

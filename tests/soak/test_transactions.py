@@ -135,12 +135,12 @@ def total(rows: dict[int, Rows]) -> int:
     return sum(map(len, rows.values()))
 
 
-def judge(given: dict[int, Rows], copies: dict[int, Rows]) -> list[str]:
+def judge(sent: dict[int, Rows], copies: dict[int, Rows]) -> list[str]:
     """What is wrong with the copies."""
     faults = []
     for index in range(PARTITIONS):
-        wanted = [(key, copied(value)) for key, value in given[index]]
-        if any(b"-aborted" in value for _, value in copies[index] + given[index]):
+        wanted = [(key, copied(value)) for key, value in sent[index]]
+        if any(b"-aborted" in value for _, value in copies[index] + sent[index]):
             faults.append(f"partition {index}: aborted records were read")
         if copies[index] == wanted:
             continue
@@ -190,9 +190,9 @@ def test_copies_are_exact_whatever_is_killed(
         feeder.over.set()
         feeder.join(60)
         deadline = time.monotonic() + END_WAIT_S
-        given = read_all(broker.bootstrap, "in")
-        while total(copies := read_all(broker.bootstrap, "out")) < total(given):
-            left = total(given) - total(copies)
+        sent = read_all(broker.bootstrap, "in")
+        while total(copies := read_all(broker.bootstrap, "out")) < total(sent):
+            left = total(sent) - total(copies)
             assert time.monotonic() < deadline, f"seed {seed}: {left} records of `in` are not copied"
             for copier in copiers:
                 copier.ensure()
@@ -201,13 +201,13 @@ def test_copies_are_exact_whatever_is_killed(
         feeder.over.set()
         for copier in copiers:
             copier.kill()
-    given, copies = read_all(broker.bootstrap, "in"), read_all(broker.bootstrap, "out")
-    count = total(given)
+    sent, copies = read_all(broker.bootstrap, "in"), read_all(broker.bootstrap, "out")
+    count = total(sent)
     starts = [copier.starts for copier in copiers]
     print(f"seed {seed}: {count} records, {kills} kills of the broker, copiers started {starts} times")
     assert count > 100
-    assert judge(given, copies) == []
-    read = {value for rows in given.values() for _, value in rows}
+    assert judge(sent, copies) == []
+    read = {value for rows in sent.values() for _, value in rows}
     assert not (feeder.acknowledged - read), "records of committed transactions are lost"
     assert "met a bug" not in broker.log()
     assert "Traceback" not in broker.log()

@@ -23,13 +23,13 @@ def until(look: Callable[[], T], what: str, deadline_s: float = DEADLINE_S) -> T
     last: object = None
     while time.monotonic() < end:
         try:
-            found = look()
+            outcome = look()
         except Exception as error:
             last = error
         else:
-            if found:
-                return found
-            last = found
+            if outcome:
+                return outcome
+            last = outcome
         time.sleep(0.1)
     raise AssertionError(f"not within {deadline_s:g} s: {what}; last: {last!r}")
 
@@ -104,9 +104,9 @@ class Cluster:
 
     def topic(self, name: str, admin: AdminClient | None = None) -> TopicMetadata:
         """What the cluster says of a topic."""
-        found = (admin or self.admin()).list_topics(name, timeout=10).topics[name]
-        assert found.error is None, found.error
-        return found
+        description = (admin or self.admin()).list_topics(name, timeout=10).topics[name]
+        assert description.error is None, description.error
+        return description
 
     def leader(self, topic: str, partition: int = 0) -> int:
         return int(self.topic(topic).partitions[partition].leader)
@@ -119,9 +119,9 @@ class Cluster:
         admin = self.admin()
 
         def look() -> bool:
-            found = self.topic(topic, admin).partitions.values()
-            return bool(found) and all(
-                sorted(partition.isrs) == brokers and partition.leader in brokers for partition in found
+            partitions = self.topic(topic, admin).partitions.values()
+            return bool(partitions) and all(
+                sorted(partition.isrs) == brokers and partition.leader in brokers for partition in partitions
             )
 
         until(look, f"in-sync replicas of {topic} are {brokers}")

@@ -153,7 +153,7 @@ def rows(bootstrap: str, topic: str) -> list[Row]:
     """All records of a topic, as librdkafka reads them."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS[topic])])
-    found: list[Row] = []
+    rows_read: list[Row] = []
     ended = 0
     while ended < PARTITIONS[topic]:
         message = consumer.poll(60)
@@ -164,14 +164,14 @@ def rows(bootstrap: str, topic: str) -> list[Row]:
             continue
         key, value = message.key(), message.value()
         headers = [(name, data.decode()) for name, data in message.headers() or []]
-        found.append(
+        rows_read.append(
             (
                 message.partition(), message.offset(), message.timestamp()[1], key.decode() if key else None,
                 value.decode() if value is not None else "", headers,
             )
         )  # fmt: skip
     consumer.close()
-    return sorted(found)
+    return sorted(rows_read)
 
 
 def main(sources: str, archive: str) -> None:

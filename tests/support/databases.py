@@ -72,7 +72,7 @@ class MariaDb:
         assert MARIADB is not None
         self.folder, self.port, self.settings = folder, free_port(), settings
         self.user = "root" if os.getuid() == 0 else None
-        made = subprocess.run(
+        installed = subprocess.run(
             [
                 "mariadb-install-db",
                 "--no-defaults",
@@ -86,7 +86,7 @@ class MariaDb:
             text=True,
             check=False,
         )
-        assert made.returncode == 0, made.stdout + made.stderr
+        assert installed.returncode == 0, installed.stdout + installed.stderr
         self.process: subprocess.Popen[bytes] | None = None
         self.start()
 

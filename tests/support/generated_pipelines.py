@@ -249,12 +249,12 @@ def pipeline(chance: Chance) -> tuple[str, Callable[[Chance], bytes]]:
 
 def _own(chance: Chance) -> str:
     """Key, value and headers of an output."""
-    found = ""
+    options = ""
     if chance.random() < 0.5:
         keys = ["name", "count", "price", "ok", "concat_ws('-', name)", text(chance)]
-        found += f', key: "{chance.choice(keys)}"'
+        options += f', key: "{chance.choice(keys)}"'
     if chance.random() < 0.3:
-        found += f', value: "{text(chance)}"'
+        options += f', value: "{text(chance)}"'
     if chance.random() < 0.3:
-        found += ', headers: {kind: kind, price: "cast(price as string)", x: "\'x\'"}'
-    return found
+        options += ', headers: {kind: kind, price: "cast(price as string)", x: "\'x\'"}'
+    return options

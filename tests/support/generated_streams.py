@@ -74,7 +74,7 @@ def case(seed: int) -> tuple[Lines, Lines]:
 
 def _step(chance: random.Random, kinds: dict[int, str]) -> tuple[list[str], str]:
     def one(kind: str) -> str:
-        return str(chance.choice([number for number, found in kinds.items() if found == kind]))
+        return str(chance.choice([number for number, kind_of_step in kinds.items() if kind_of_step == kind]))
 
     def pick(*of: int) -> str:
         return str(chance.choice(of))
@@ -94,7 +94,7 @@ def _step(chance: random.Random, kinds: dict[int, str]) -> tuple[list[str], str]
     table = pick(2, 3)  # whose keys are those of topics
     if chance.random() < 0.4 and len([kind for kind in kinds.values() if kind == "table"]) > 2:
         table = one("table")
-    streams = [number for number, found in kinds.items() if found == "stream"]
+    streams = [number for number, kind in kinds.items() if kind == "stream"]
     kinds_of = ("inner", "left", "outer")  # whose order differs, see docs/streams.md: nothing reads them
     choices: list[tuple[list[str], str]] = [
         (["filter", one("stream"), pick(2, 3), pick(0, 1)], "stream"),
@@ -168,25 +168,25 @@ def _joined(one: Any, other: Any) -> str:
 def build(steps: Lines, builder: StreamsBuilder | None = None, prefix: str = "") -> StreamsBuilder:
     """The topology of these steps; what step n makes is written to out-n. prefix: of the names of topics and stores."""
     builder = builder or StreamsBuilder()
-    made: dict[str, Any] = {}
-    for number, operator, *given in steps:
+    built: dict[str, Any] = {}
+    for number, operator, *arguments in steps:
         if operator in ("stream", "table"):
-            given = [prefix + given[0]]
-        found = made[number] = _built(builder, made, prefix + number, operator, given)
-        stream = found.to_stream() if hasattr(found, "to_stream") else found
+            arguments = [prefix + arguments[0]]
+        step = built[number] = _built(builder, built, prefix + number, operator, arguments)
+        stream = step.to_stream() if hasattr(step, "to_stream") else step
         if int(number) > 3:
             stream.to(f"{prefix}out-{number}")
     return builder
 
 
 def _built(
-    builder: StreamsBuilder, made: dict[str, Any], number: str, operator: str, given: list[str]
+    builder: StreamsBuilder, built: dict[str, Any], number: str, operator: str, arguments: list[str]
 ) -> Any:
     if operator == "stream":
-        return builder.stream(given[0])
+        return builder.stream(arguments[0])
     if operator == "table":
-        return builder.table(given[0])
-    one, *rest = made[given[0]], *given[1:]
+        return builder.table(arguments[0])
+    one, *rest = built[arguments[0]], *arguments[1:]
     if operator in ("filter", "table_filter"):
         return one.filter(lambda v: v is None or code(v) % int(rest[0]) != int(rest[1]))
     if operator in ("map_values", "table_map"):
@@ -196,7 +196,7 @@ def _built(
     if operator == "select_key":
         return one.select_key(lambda k, v: k if v is None else f"n{code(v) % int(rest[0])}")
     if operator == "merge":
-        return one.merge(made[rest[0]])
+        return one.merge(built[rest[0]])
     if operator == "aggregate":
         table = aggregated(one.group_by_key(), rest[0])
         return table.map_values(_text) if rest[0] == "count" else table
@@ -213,7 +213,7 @@ def _built(
         every, store = int(rest[0]), f"calls-{number}"
         own = type("Calls", (Counting,), {"every": every, "store": store})
         return one.process(own, stores=store)
-    other, kind = made[rest[0]], rest[-1]
+    other, kind = built[rest[0]], rest[-1]
     join = {"inner": one.join, "left": one.left_join, "outer": getattr(one, "outer_join", None)}[kind]
     if operator == "foreign":
         return join(other, _joined, on=lambda v: None if code(v) % 4 == 0 else f"k{code(v) % 3}")

@@ -92,9 +92,9 @@ def plain_bodies(large_bytes: int) -> dict[str, bytes]:
 @cache
 def schemas(large_bytes: int) -> dict[str, tuple[str, str]]:
     """(type, text) of heavy schemas. Of two with a name and "name again", the second one is compared with the first."""
-    made: dict[str, tuple[str, str]] = {}
+    schemas_by_name: dict[str, tuple[str, str]] = {}
     for again, leaf, avro in (("", {"type": "integer"}, "int"), (" again", {"type": "string"}, "string")):
-        made |= {
+        schemas_by_name |= {
             f"union{again}": ("AVRO", heavy_schemas.union_avro(1_500, avro)),
             f"circle{again}": ("AVRO", heavy_schemas.circle_avro(1_500, avro)),
             f"nested{again}": ("AVRO", heavy_schemas.doubling_avro(60, avro)),
@@ -108,7 +108,7 @@ def schemas(large_bytes: int) -> dict[str, tuple[str, str]]:
             f"small doubling{again}": ("JSON", heavy_schemas.doubling_json(20, leaf)),
             f"small messages{again}": ("PROTOBUF", heavy_schemas.messages_protobuf(250, avro)),
         }
-    return made | {
+    return schemas_by_name | {
         "defaults": ("AVRO", heavy_schemas.defaults_avro(250, "int")),
         "brackets": ("AVRO", "[" * large_bytes),
         "lists": ("JSON", '{"x":[' + "[]," * (large_bytes // 4) + "1]}"),
@@ -189,7 +189,7 @@ def heavy_requests(
 
     def target(long: int) -> str:
         return re.sub(
-            r"\{(\w+)[^}]*\}", lambda found: "n" * long if long else KNOWN.get(found[1], "heavy"), path
+            r"\{(\w+)[^}]*\}", lambda match: "n" * long if long else KNOWN.get(match[1], "heavy"), path
         )
 
     headers = {"content-type": media_types(service, path)[0]}

@@ -10,7 +10,7 @@ Leaf = Any
 
 def doubling_json(levels: int, leaf: Leaf) -> str:
     """Each definition refers to the next one twice: 2^levels paths lead to the leaf."""
-    made: dict[str, Any] = {
+    definitions: dict[str, Any] = {
         f"d{i}": {
             "type": "object",
             "additionalProperties": False,
@@ -18,26 +18,26 @@ def doubling_json(levels: int, leaf: Leaf) -> str:
         }
         for i in range(levels)
     }
-    return json.dumps({"$ref": "#/definitions/d0", "definitions": {**made, f"d{levels}": leaf}})
+    return json.dumps({"$ref": "#/definitions/d0", "definitions": {**definitions, f"d{levels}": leaf}})
 
 
 def doubling_not(levels: int, leaf: Leaf) -> str:
     """Like `doubling_json`, through `not`, which compares in the other direction."""
-    made: dict[str, Any] = {
+    definitions: dict[str, Any] = {
         f"d{i}": {"allOf": [{"not": {"$ref": f"#/definitions/d{i + 1}"}, "maxLength": n} for n in (1, 2)]}
         for i in range(levels)
     }
-    return json.dumps({"$ref": "#/definitions/d0", "definitions": {**made, f"d{levels}": leaf}})
+    return json.dumps({"$ref": "#/definitions/d0", "definitions": {**definitions, f"d{levels}": leaf}})
 
 
 def doubling_avro(levels: int, leaf: Leaf) -> str:
     """Each record holds the next one twice."""
-    held = leaf
+    schema = leaf
     for i in range(levels):
         second = f"R{i - 1}" if i else leaf
-        fields = [{"name": "a", "type": held}, {"name": "b", "type": second}]
-        held = {"type": "record", "name": f"R{i}", "fields": fields}
-    return json.dumps(held)
+        fields = [{"name": "a", "type": schema}, {"name": "b", "type": second}]
+        schema = {"type": "record", "name": f"R{i}", "fields": fields}
+    return json.dumps(schema)
 
 
 def circle_avro(records: int, leaf: Leaf) -> str:
@@ -84,8 +84,8 @@ def fields_avro(count: int, leaf: Leaf) -> str:
 
 def messages_protobuf(count: int, leaf: str) -> str:
     """A file of many messages, each of which holds the one before."""
-    made = [f"message M{i} {{ {leaf if not i else f'M{i - 1}'} f = 1; }}" for i in range(count)]
-    return "\n".join(['syntax = "proto3";', *made]).replace("int f", "int32 f")
+    messages = [f"message M{i} {{ {leaf if not i else f'M{i - 1}'} f = 1; }}" for i in range(count)]
+    return "\n".join(['syntax = "proto3";', *messages]).replace("int f", "int32 f")
 
 
 def fields_protobuf(count: int, leaf: str) -> str:

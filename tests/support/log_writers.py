@@ -119,9 +119,9 @@ def wait_for_lines(bootstrap: str, topic: str, count: int, seconds: float) -> bo
     end, grew_at = 0, time.monotonic()
     try:
         while end < count and time.monotonic() - grew_at < seconds:
-            found = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)[1]
-            if found > end:
-                end, grew_at = found, time.monotonic()
+            end_now = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)[1]
+            if end_now > end:
+                end, grew_at = end_now, time.monotonic()
             time.sleep(0.2)
     finally:
         consumer.close()

@@ -45,10 +45,10 @@ def free_ports(count: int) -> int:
         ports = range(first := CHANCE.choice(ports_of_servers()), first + count)
         if not _given.isdisjoint(ports):
             continue
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as sockets:
             try:
                 for port in ports:
-                    sock = held.enter_context(socket.socket())
+                    sock = sockets.enter_context(socket.socket())
                     sock.bind(("127.0.0.1", port))
             except (OSError, OverflowError):
                 continue

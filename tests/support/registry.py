@@ -83,10 +83,10 @@ def own_registry(bootstrap: str, folder: Path, name: str) -> Iterator[RegistryPr
     """A registry with a topic and a group of its own, which ends in order and without a traceback in its log."""
     log = folder / "registry.log"
     names = ("--topic", f"_schemas_{name}", "--group", f"registry-{name}")
-    made = RegistryProcess(bootstrap, log, *names).start()
-    made.await_writer()
-    yield made
-    assert made.end() == 0
+    process = RegistryProcess(bootstrap, log, *names).start()
+    process.await_writer()
+    yield process
+    assert process.end() == 0
     assert "Traceback" not in log.read_text()
 
 

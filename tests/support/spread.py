@@ -52,7 +52,11 @@ def group_of(item: pytest.Item) -> str | None:
         if isinstance(name, str) and name in COSTLY:
             return _costly(COSTLY[name], item.nodeid.partition("::")[0])
     definitions = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
-    if any(found[-1].scope in ("module", "package", "class") for found in definitions.values() if found):
+    if any(
+        definition[-1].scope in ("module", "package", "class")
+        for definition in definitions.values()
+        if definition
+    ):
         return item.nodeid.partition("::")[0]
     return None
 
@@ -108,9 +112,9 @@ _FILE: Final = pytest.StashKey[Path]()
 
 def groups_file(config: pytest.Config) -> Path:
     """Where the processes of this run leave the groups."""
-    given = getattr(config, "workerinput", {}).get("groups_file")
-    if given is not None:
-        return Path(given)
+    path = getattr(config, "workerinput", {}).get("groups_file")
+    if path is not None:
+        return Path(path)
     if _FILE not in config.stash:
         folder = tempfile.TemporaryDirectory(prefix="barnabas-tests-")
         config.add_cleanup(folder.cleanup)

@@ -88,10 +88,9 @@ class LockHolds:
 @contextmanager
 def measured(broker: Broker) -> Iterator[Turns]:
     """The turns of a broker of `barnabas.testing` while the block runs."""
-    assert broker._loop is not None
-    turns = Turns(broker._loop)
-    broker._call(turns.start)
+    turns = Turns(broker.inside.loop)
+    broker.inside.call(turns.start)
     try:
         yield turns
     finally:
-        broker._call(turns.stop)
+        broker.inside.call(turns.stop)

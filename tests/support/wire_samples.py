@@ -24,7 +24,7 @@ def all_messages() -> list[type[Message]]:
 
 def all_data() -> list[type[Data]]:
     """Every embedded schema: group protocol, control records, records of internal topics."""
-    found: list[type[Data]] = [
+    classes: list[type[Data]] = [
         consumer_protocol.ConsumerProtocolSubscription,
         consumer_protocol.ConsumerProtocolAssignment,
         control.ControlRecordType,
@@ -33,8 +33,8 @@ def all_data() -> list[type[Data]]:
     ]
     for records in (GROUP_RECORDS, SHARE_STATE_RECORDS, TRANSACTION_RECORDS):
         for pair in records.values():
-            found += [cls for cls in pair if cls not in found]
-    return found
+            classes += [cls for cls in pair if cls not in classes]
+    return classes
 
 
 def sample(cls: type[Struct], version: int, rng: random.Random, size: int = 3) -> Any:
@@ -55,10 +55,10 @@ def _value(name: str, field: Field, version: int, rng: random.Random, size: int)
             return [_primitive(name, field.element, rng) for _ in range(count)]
         return [sample(field.element, version, rng, size) for _ in range(count)]
     if field.kind == "struct":
-        made = sample(field.element, version, rng, size)
+        sample_ = sample(field.element, version, rng, size)
         # A tagged struct that equals its default is not sent, and is absent (None) when read back.
-        absent = field.tag is not None and not field.null and made == field.element()
-        return None if absent else made
+        absent = field.tag is not None and not field.null and sample_ == field.element()
+        return None if absent else sample_
     if rng.random() < 0.1 and field.default is not UNSET and field.default is not None:
         return field.default
     return _primitive(name, field.kind, rng)

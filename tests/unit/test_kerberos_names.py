@@ -80,10 +80,10 @@ def test_texts_that_are_no_principals(text: str) -> None:
 def test_the_brokers_own_principal() -> None:
     assert require_service("o", "kafka/host@R", "kafka").host == "host"
     assert require_service("o", "kafka/host@R", None).realm == "R"
-    for principal, service, said in (
+    for principal, service, reason in (
         ("kafka@R", None, "is not like kafka/HOST@REALM"),
         ("kafka/host@R", "other", "both must name the same service"),
         ("a@b@c", None, "is not a Kerberos principal"),
     ):
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=reason):
             require_service("o", principal, service)

@@ -70,8 +70,8 @@ def manifests_in(file: str) -> list[dict[str, Any]]:
 def test_the_image_has_every_extra_that_needs_no_java_and_no_compiler() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     wanted = set(extras) - {"all", "bench", "dev", "pipelines", "kerberos"}
-    found = re.findall(r"\[([\w,]+)\]'", (PACKAGING / "Dockerfile").read_text())
-    assert [set(names.split(",")) for names in found] == [wanted, wanted]
+    listed = re.findall(r"\[([\w,]+)\]'", (PACKAGING / "Dockerfile").read_text())
+    assert [set(names.split(",")) for names in listed] == [wanted, wanted]
 
 
 def test_a_broker_starts_with_the_properties_of_the_unit(tmp_path: Path) -> None:

@@ -51,13 +51,13 @@ def impurities(path: Path) -> Iterator[str]:
 
 
 def test_ids_are_made_elsewhere_and_nothing_is_opened_or_printed() -> None:
-    assert [found for path in sources(".py") for found in impurities(path)] == []
+    assert [impurity for path in sources(".py") for impurity in impurities(path)] == []
 
 
 def test_compiled_modules_use_memory_only() -> None:
     used = {(path.name, name) for path in sources(".pyx") for name in CYTHON.findall(path.read_text())}
     assert used
-    assert [found for found in sorted(used) if not CYTHON_MAY_USE.match(found[1])] == []
+    assert [use for use in sorted(used) if not CYTHON_MAY_USE.match(use[1])] == []
 
 
 def test_no_module_imports_itself_through_others() -> None:

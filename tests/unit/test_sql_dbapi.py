@@ -75,9 +75,9 @@ def test_parameters_are_written_as_values() -> None:
     assert [literal(value) for value in values] == [
         "TRUE", "3", "1.5E0", "2.50", "TO_BYTES('01', 'hex')", "ARRAY[1, 'x']", "MAP('k' := 1)", "'2021-01-02'",
     ]  # fmt: skip
-    for statement, given in (("a = ?", []), ("a", [1])):
+    for statement, parameters in (("a = ?", []), ("a", [1])):
         with pytest.raises(sql.InterfaceError):
-            filled(statement, given)
+            filled(statement, parameters)
     with pytest.raises(sql.DataError):
         literal(object())
 

@@ -44,8 +44,10 @@ class Reader:
         """Exactly once: the database says where to go on, since it alone knows what it has counted."""
         if self.way == "exactly":
             for row in partitions:
-                found = self.database.execute("SELECT next FROM positions WHERE number = ?", (row.partition,))
-                (next_one,) = found.fetchone() or (0,)
+                cursor = self.database.execute(
+                    "SELECT next FROM positions WHERE number = ?", (row.partition,)
+                )
+                (next_one,) = cursor.fetchone() or (0,)
                 row.offset = next_one
         consumer.assign(partitions)
 

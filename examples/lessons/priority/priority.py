@@ -45,7 +45,7 @@ def stocks_in(partitions: list[int]) -> tuple[set[str], int]:
         {"bootstrap.servers": BOOTSTRAP, "group.id": "lesson-priority", "enable.partition.eof": True}
     )
     consumer.assign([TopicPartition(TOPIC, number, 0) for number in partitions])
-    found: set[str] = set()
+    stocks: set[str] = set()
     count, ends = 0, 0
     deadline_s = time.monotonic() + LIMIT_S
     while ends < len(partitions) and time.monotonic() < deadline_s:
@@ -55,10 +55,10 @@ def stocks_in(partitions: list[int]) -> tuple[set[str], int]:
         if message.error() is not None:
             ends += 1
         else:
-            found.add(message.key().decode())
+            stocks.add(message.key().decode())
             count += 1
     consumer.close()
-    return found, count
+    return stocks, count
 
 
 def main() -> None:

@@ -55,9 +55,9 @@ class ResourceError(BrokerError):
         self.action = action
         self.resource = resource
         self.reason = reason or None
-        said = (reason or describe(code)).rstrip(". ")
+        why = (reason or describe(code)).rstrip(". ")
         advice = ADVICE.get(code)
-        super().__init__(code, f"cannot {action} {resource}", f"{said}; {advice}" if advice else said)
+        super().__init__(code, f"cannot {action} {resource}", f"{why}; {advice}" if advice else why)
 
 
 def refused(code: int, action: str, resource: str, reason: str | None = None) -> ResourceError | None:

@@ -180,15 +180,15 @@ async def coordinating_brokers(
     cluster: AsyncCluster, keys: Sequence[str], kind: int = GROUP
 ) -> Mapping[str, Broker]:
     """The brokers that coordinate these groups or transactional ids; they were looked up a moment ago."""
-    found = {}
+    coordinators = {}
     for key, place in (await cluster.coordinators(keys, kind)).items():
         node = cluster.nodes.get(place) if isinstance(place, int) else None
-        found[key] = (
+        coordinators[key] = (
             Broker(NO_NODE, "", -1)
             if node is None
             else Broker(NodeId(node.id), node.host, node.port, node.rack)
         )
-    return found
+    return coordinators
 
 
 def _named(place: int | ClientError, action: str, resource: str) -> int | ClientError:

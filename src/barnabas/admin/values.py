@@ -48,18 +48,18 @@ class Broker:
 
 def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     """Partition numbers by topic, in the order given."""
-    found: dict[str, list[int]] = {}
+    indexes: dict[str, list[int]] = {}
     for topic, partition in partitions:
-        found.setdefault(topic, []).append(partition)
-    return found
+        indexes.setdefault(topic, []).append(partition)
+    return indexes
 
 
 def values_by_topic(values: Mapping[TopicPartition, T]) -> dict[str, dict[int, T]]:
     """Values by topic and partition number, in the order given."""
-    found: dict[str, dict[int, T]] = {}
+    grouped: dict[str, dict[int, T]] = {}
     for (topic, partition), value in values.items():
-        found.setdefault(topic, {})[partition] = value
-    return found
+        grouped.setdefault(topic, {})[partition] = value
+    return grouped
 
 
 def rights_of(bits: int) -> frozenset[Operation] | None:

@@ -39,8 +39,8 @@ class Alarm:
         )
         for pattern in patterns:
             folder = os.path.dirname(os.path.abspath(pattern))
-            found = glob.glob(folder, recursive=True) if glob.has_magic(folder) else [folder]
-            for path in found:
+            folders = glob.glob(folder, recursive=True) if glob.has_magic(folder) else [folder]
+            for path in folders:
                 path = os.path.abspath(path)
                 if path in self._watched:
                     continue

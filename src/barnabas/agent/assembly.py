@@ -119,17 +119,17 @@ class Assembler:
             return None
         if piece.start != self.position:
             self.tail = piece.start_tail if piece.too_long else self._tail_before(piece.start)
-        made = Piece([], self.position, piece.end, piece.tail, piece.too_long, positions=[], ends=[])
+        shaped = Piece([], self.position, piece.end, piece.tail, piece.too_long, positions=[], ends=[])
         joins = self.joiner is not None or self.recipe.container
         events = self._events(piece) if joins else self._single(piece)
-        self._shape(events, made)
+        self._shape(events, shaped)
         self.position, self.tail = piece.end, piece.tail
         if self.pending is not None:
-            made.end, made.tail = self.pending.position, self.pending.tail
-        if made.end == self.told and not (made.too_long or made.lines or made.refused):
+            shaped.end, shaped.tail = self.pending.position, self.pending.tail
+        if shaped.end == self.told and not (shaped.too_long or shaped.lines or shaped.refused):
             return None
-        self.told = made.end
-        return made
+        self.told = shaped.end
+        return shaped
 
     def passed(self, piece: Piece) -> None:
         """Lines were sent without coming here."""
@@ -148,10 +148,10 @@ class Assembler:
         pending, self.pending = self.pending, None
         if pending is None:
             return None
-        made = Piece([], pending.position, self.position, self.tail, positions=[], ends=[])
-        self.told = made.end
-        self._shape([Joined(pending.position, self.position, pending.lines, pending.extra)], made)
-        return made
+        shaped = Piece([], pending.position, self.position, self.tail, positions=[], ends=[])
+        self.told = shaped.end
+        self._shape([Joined(pending.position, self.position, pending.lines, pending.extra)], shaped)
+        return shaped
 
     def is_due(self, now: float) -> bool:
         """Whether what waits has waited long enough."""
@@ -219,14 +219,14 @@ class Assembler:
             extra["log"] = {"flags": ["multiline"]}
         return shape.event(text, extra, read_at, path, event.position)
 
-    def _shape(self, events: list[Joined], made: Piece) -> None:
+    def _shape(self, events: list[Joined], shaped: Piece) -> None:
         """Decode, choose and shape records."""
         recipe, newline, read_at = self.recipe, self.followed.newline, time.time()
         value = recipe.shape.values(self.followed.path, read_at)
         key_of = recipe.shape.keys(self.followed.path)
         keys: list[bytes | None] | None = None if key_of is None else []
-        assert made.positions is not None
-        assert made.ends is not None
+        assert shaped.positions is not None
+        assert shaped.ends is not None
         refused = []
         for event in events:
             text = event.lines[0] if len(event.lines) == 1 else newline.join(event.lines)
@@ -242,22 +242,22 @@ class Assembler:
                     continue
             if not recipe.wants(text):
                 continue
-            made.lines.append(self._value(event, text, value, read_at))
-            made.positions.append(event.position)
-            made.ends.append(event.end)
+            shaped.lines.append(self._value(event, text, value, read_at))
+            shaped.positions.append(event.position)
+            shaped.ends.append(event.end)
             if keys is not None and key_of is not None:
                 keys.append(key_of(text))
-        made.keys, made.refused = keys, tuple(refused)
+        shaped.keys, shaped.refused = keys, tuple(refused)
 
     def _decoded(self, text: bytes, position: int) -> bytes:
         """Text in UTF-8. Raises UnicodeDecodeError."""
-        found = text.decode(self.recipe.encoding, "strict" if self.recipe.refuses else "replace")
-        return (found.removeprefix("\ufeff") if position == 0 else found).encode()
+        content = text.decode(self.recipe.encoding, "strict" if self.recipe.refuses else "replace")
+        return (content.removeprefix("\ufeff") if position == 0 else content).encode()
 
 
 def received(event: Joined) -> tuple[Joined, bytes]:
     """An event of the spool, and its text."""
-    found = json.loads(event.lines[0])
-    text = found.get("message", "")
+    fields = json.loads(event.lines[0])
+    text = fields.get("message", "")
     message = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
-    return event._replace(extra=found), message.encode("utf-8", "replace")
+    return event._replace(extra=fields), message.encode("utf-8", "replace")

@@ -232,73 +232,73 @@ def schema() -> Schema:
 
 
 def _config(root: Item, path: Path) -> AgentConfig:
-    found = SHAPE.open(root)
-    shared = found["fields"].text_map() if "fields" in found else {}
+    entries = SHAPE.open(root)
+    shared = entries["fields"].text_map() if "fields" in entries else {}
     inputs: dict[str, Input] = {}
-    for item in found["inputs"].items():
-        made = _input(INPUT.open(item), item, shared)
-        if made.name in inputs:
-            item.fail(f"there are two inputs called {made.name!r}; give each its own `name`")
-        inputs[made.name] = made
+    for item in entries["inputs"].items():
+        input_config = _input(INPUT.open(item), item, shared)
+        if input_config.name in inputs:
+            item.fail(f"there are two inputs called {input_config.name!r}; give each its own `name`")
+        inputs[input_config.name] = input_config
     if not inputs:
-        found["inputs"].fail("inputs is empty, so nothing would be shipped")
+        entries["inputs"].fail("inputs is empty, so nothing would be shipped")
 
     def text(name: str) -> str | None:
-        return found[name].text() if name in found else None
+        return entries[name].text() if name in entries else None
 
     state = text("state")
     return AgentConfig(
         path,
         tuple(inputs.values()),
         text("bootstrap"),
-        found["properties"].text_map() if "properties" in found else {},
+        entries["properties"].text_map() if "properties" in entries else {},
         default_folder() if state is None else Path(state).expanduser(),
         text("listen"),
     )
 
 
-def _input(found: Mapping[str, Item], item: Item, shared: Mapping[str, str]) -> Input:
-    topic = found["topic"].text()
-    fields = {**shared, **(found["fields"].text_map() if "fields" in found else {})}
-    is_json = "output" in found and found["output"].text() == "json"
+def _input(entries: Mapping[str, Item], item: Item, shared: Mapping[str, str]) -> Input:
+    topic = entries["topic"].text()
+    fields = {**shared, **(entries["fields"].text_map() if "fields" in entries else {})}
+    is_json = "output" in entries and entries["output"].text() == "json"
     wrong = [name for name in fields if name in OWN_HEADERS]
     if wrong and not is_json:
         item.fail(f"a field cannot be called {wrong[0]!r}: the agent sets a header of this name itself")
-    dead_letters = found["dead_letters"].text() if "dead_letters" in found else ""
-    encoding, newline = _encoding(found.get("encoding"))
+    dead_letters = entries["dead_letters"].text() if "dead_letters" in entries else ""
+    encoding, newline = _encoding(entries.get("encoding"))
     if dead_letters and is_json:
         encoding = encoding or "utf-8"
-    limits = LIMITS.open(found["limits"]) if "limits" in found else {}
-    source = _source(found, item)
-    is_container = "containers" in found
+    limits = LIMITS.open(entries["limits"]) if "limits" in entries else {}
+    source = _source(entries, item)
+    is_container = "containers" in entries
     if source is not None and source.kind != "stdin":
         for name in ("multiline", "encoding", "unpack", "start_at", "ignore_older", "exclude_files"):
-            if name in found:
-                found[name].fail(f"{name} belongs to files; {source.kind} receives whole events")
+            if name in entries:
+                entries[name].fail(f"{name} belongs to files; {source.kind} receives whole events")
     shape = Shape(
         is_json,
         fields,
-        found["tags"].texts() if "tags" in found else (),
-        *_key(found, fields),
+        entries["tags"].texts() if "tags" in entries else (),
+        *_key(entries, fields),
         kind="filestream" if source is None else source.kind,
     )
     recipe = Recipe(
         shape,
         encoding,
-        _multiline(found.get("multiline"), newline),
-        _patterns(found.get("include")),
-        _patterns(found.get("exclude")),
+        _multiline(entries.get("multiline"), newline),
+        _patterns(entries.get("include")),
+        _patterns(entries.get("exclude")),
         refuses=bool(dead_letters),
         container=is_container,
         spooled=source is not None and source.kind != "stdin",
-        time=_time(found, is_json),
+        time=_time(entries, is_json),
     )
     looks = Looks(
-        tuple(re.compile(pattern.pattern.decode()) for pattern in _patterns(found.get("exclude_files"))),
-        "start_at" in found and found["start_at"].text() == "end",
-        _seconds(found.get("ignore_older")),
-        _seconds(found.get("close_idle")),
-        "unpack" in found and found["unpack"].flag(),
+        tuple(re.compile(pattern.pattern.decode()) for pattern in _patterns(entries.get("exclude_files"))),
+        "start_at" in entries and entries["start_at"].text() == "end",
+        _seconds(entries.get("ignore_older")),
+        _seconds(entries.get("close_idle")),
+        "unpack" in entries and entries["unpack"].flag(),
         newline,
     )
 
@@ -306,15 +306,15 @@ def _input(found: Mapping[str, Item], item: Item, shared: Mapping[str, str]) -> 
         return limits[name].number() if name in limits else default
 
     return Input(
-        found["name"].text() if "name" in found else topic,
+        entries["name"].text() if "name" in entries else topic,
         topic,
-        _files(found),
+        _files(entries),
         recipe,
         looks,
         (limit("bytes_per_second"), limit("lines_per_second")),
-        found["key"].text() if "key" in found else "none",
-        found["headers"].flag() if "headers" in found else True,
-        found["compression"].text() if "compression" in found else "lz4",
+        entries["key"].text() if "key" in entries else "none",
+        entries["headers"].flag() if "headers" in entries else True,
+        entries["compression"].text() if "compression" in entries else "lz4",
         dead_letters,
         limit("memory_mb", 4),
         tuple(shape.headers()),
@@ -322,29 +322,29 @@ def _input(found: Mapping[str, Item], item: Item, shared: Mapping[str, str]) -> 
     )
 
 
-def _files(found: Mapping[str, Item]) -> tuple[str, ...]:
-    if "containers" in found:
-        texts = found["containers"].texts()
+def _files(entries: Mapping[str, Item]) -> tuple[str, ...]:
+    if "containers" in entries:
+        texts = entries["containers"].texts()
         return DEFAULT_FILES if texts == ("true",) else texts
-    return found["files"].texts() if "files" in found else ()
+    return entries["files"].texts() if "files" in entries else ()
 
 
-def _source(found: Mapping[str, Item], item: Item) -> Source | None:
+def _source(entries: Mapping[str, Item], item: Item) -> Source | None:
     """What is received from; None for files."""
-    kind = next((kind for kind in RECEIVED if kind in found), None)
+    kind = next((kind for kind in RECEIVED if kind in entries), None)
     if kind is None:
-        if "spool_mb" in found:
-            found["spool_mb"].fail("spool_mb belongs to what is received; files wait where they are")
+        if "spool_mb" in entries:
+            entries["spool_mb"].fail("spool_mb belongs to what is received; files wait where they are")
         return None
     if kind == "stdin":
-        if not found["stdin"].flag():
+        if not entries["stdin"].flag():
             item.fail("stdin is false, so this input reads nothing")
         return Source(kind)
-    inner = found[kind].mapping()
+    inner = entries[kind].mapping()
     if kind == "syslog" and not ("udp" in inner or "tcp" in inner):
-        found[kind].fail("syslog needs udp: HOST:PORT, tcp: HOST:PORT, or both")
+        entries[kind].fail("syslog needs udp: HOST:PORT, tcp: HOST:PORT, or both")
     if kind == "otlp" and not ("listen" in inner or "grpc" in inner):
-        found[kind].fail("otlp needs listen: HOST:PORT for HTTP, grpc: HOST:PORT, or both")
+        entries[kind].fail("otlp needs listen: HOST:PORT for HTTP, grpc: HOST:PORT, or both")
     tls = None
     if "tls" in inner:
         files = {name: value.text() for name, value in inner["tls"].mapping().items()}
@@ -357,53 +357,55 @@ def _source(found: Mapping[str, Item], item: Item) -> Source | None:
         units=inner["units"].texts() if "units" in inner else (),
         folder=inner["directory"].text() if "directory" in inner else "",
         at_end="start_at" in inner and inner["start_at"].text() == "end",
-        spool_mb=found["spool_mb"].number() if "spool_mb" in found else SPOOL_MB,
+        spool_mb=entries["spool_mb"].number() if "spool_mb" in entries else SPOOL_MB,
     )
 
 
-def _key(found: Mapping[str, Item], fields: Mapping[str, str]) -> tuple[str | None, re.Pattern[bytes] | None]:
+def _key(
+    entries: Mapping[str, Item], fields: Mapping[str, str]
+) -> tuple[str | None, re.Pattern[bytes] | None]:
     """The text of a key that is made for each record, and the pattern for it; None if all records of a file have the
     same simple key."""
-    pattern = _pattern(found["key_pattern"]) if "key_pattern" in found else None
-    if "key" not in found:
+    pattern = _pattern(entries["key_pattern"]) if "key_pattern" in entries else None
+    if "key" not in entries:
         if pattern is not None:
-            found["key_pattern"].fail("key_pattern needs a key that names its groups, for example '{1}'")
+            entries["key_pattern"].fail("key_pattern needs a key that names its groups, for example '{1}'")
         return None, None
-    key = found["key"].text()
+    key = entries["key"].text()
     if "{" not in key and "}" not in key and pattern is None:
         return None, None
     why = wrong_names(key, [*fields], pattern)
     if why:
-        found["key"].fail(f"key: {why}")
+        entries["key"].fail(f"key: {why}")
     return key, pattern
 
 
 def _multiline(item: Item | None, newline: bytes) -> Multiline | None:
     if item is None:
         return None
-    found = MULTILINE.open(item)
+    entries = MULTILINE.open(item)
     if len(newline) > 1:
         item.fail("multiline cannot be used with UTF-16")
-    timeout = _seconds(found.get("timeout"))
-    made = Multiline(
-        lines_max=found["lines_max"].number() if "lines_max" in found else LINES_MAX,
+    timeout = _seconds(entries.get("timeout"))
+    rule = Multiline(
+        lines_max=entries["lines_max"].number() if "lines_max" in entries else LINES_MAX,
         timeout_s=TIMEOUT_SECONDS if timeout is None else timeout,
     )
-    if "preset" in found:
-        return replace(made, preset=found["preset"].text())
-    if "indented" in found:
-        return made if found["indented"].flag() else None
-    is_start = "starts" in found
-    return replace(made, pattern=_pattern(found["starts" if is_start else "continues"]), negated=is_start)
+    if "preset" in entries:
+        return replace(rule, preset=entries["preset"].text())
+    if "indented" in entries:
+        return rule if entries["indented"].flag() else None
+    is_start = "starts" in entries
+    return replace(rule, pattern=_pattern(entries["starts" if is_start else "continues"]), negated=is_start)
 
 
-def _time(found: Mapping[str, Item], is_json: bool) -> TimeRule | None:
+def _time(entries: Mapping[str, Item], is_json: bool) -> TimeRule | None:
     """Where in a line its time is; None if that is not said."""
-    if "time" not in found:
+    if "time" not in entries:
         return None
     if not is_json:
-        found["time"].fail("time needs `output: json`; a record that is text has no @timestamp")
-    inner = found["time"].mapping()
+        entries["time"].fail("time needs `output: json`; a record that is text has no @timestamp")
+    inner = entries["time"].mapping()
     return TimeRule(_pattern(inner["pattern"]), inner["format"].text() if "format" in inner else "")
 
 

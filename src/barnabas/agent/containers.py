@@ -27,10 +27,10 @@ class ContainerLine(NamedTuple):
 
 def parse(line: bytes) -> ContainerLine:
     """One line of a file; a line in another format is taken as it is."""
-    found = CRI.match(line)
-    if found is not None:
-        extra = {"@timestamp": time_of(found[1].decode()), "stream": found[2].decode()}
-        return ContainerLine(found[4] or b"", found[3] == b"P", extra)
+    match = CRI.match(line)
+    if match is not None:
+        extra = {"@timestamp": time_of(match[1].decode()), "stream": match[2].decode()}
+        return ContainerLine(match[4] or b"", match[3] == b"P", extra)
     if line.startswith(b"{"):
         try:
             read = json.loads(line)
@@ -48,21 +48,21 @@ def parse(line: bytes) -> ContainerLine:
 
 def time_of(text: str) -> str:
     """A time with nanoseconds, as events have it."""
-    found = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,3}))?\d*Z$", text)
-    return f"{found[1]}.{(found[2] or ''):0<3}Z" if found else text
+    match = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,3}))?\d*Z$", text)
+    return f"{match[1]}.{(match[2] or ''):0<3}Z" if match else text
 
 
 def named(path: str) -> dict[str, Any]:
     """What the name of a file tells about its container."""
-    found = KUBERNETES.search(path)
-    if found is not None:
+    match = KUBERNETES.search(path)
+    if match is not None:
         return {
-            "container": {"id": found["id"]},
+            "container": {"id": match["id"]},
             "kubernetes": {
-                "pod": {"name": found["pod"]},
-                "namespace": found["namespace"],
-                "container": {"name": found["container"]},
+                "pod": {"name": match["pod"]},
+                "namespace": match["namespace"],
+                "container": {"name": match["container"]},
             },
         }
-    found = DOCKER.search(path)
-    return {} if found is None else {"container": {"id": found["id"]}}
+    match = DOCKER.search(path)
+    return {} if match is None else {"container": {"id": match["id"]}}

@@ -49,7 +49,7 @@ def is_named_after(name: str, log: str) -> bool:
 def rotated_from(path: str) -> Iterator[Path]:
     """The files beside `path` that rotation may have made of it, newest first."""
     log = Path(path)
-    found: list[tuple[int, Path]] = []
+    rotated: list[tuple[int, Path]] = []
     with contextlib.suppress(OSError), os.scandir(log.parent) as items:
         for item in items:
             if not is_named_after(item.name, log.name):
@@ -57,8 +57,8 @@ def rotated_from(path: str) -> Iterator[Path]:
             with contextlib.suppress(OSError):
                 status = item.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode):
-                    found.append((status.st_mtime_ns, log.parent / item.name))
-    for _, file in sorted(found, reverse=True):
+                    rotated.append((status.st_mtime_ns, log.parent / item.name))
+    for _, file in sorted(rotated, reverse=True):
         yield file
 
 
@@ -184,8 +184,8 @@ def originals_of(path: str, by_path: Mapping[str, Followed]) -> list[Followed]:
     folder, name = os.path.split(path)
     suffix = os.path.splitext(name)[1]
     names = {name[:i] for i in range(1, len(name))} | {name[:i] + suffix for i in range(1, len(name))}
-    found = (by_path.get(os.path.join(folder, log)) for log in names if is_named_after(name, log))
-    return [original for original in found if original is not None and not original.moved]
+    followed = (by_path.get(os.path.join(folder, log)) for log in names if is_named_after(name, log))
+    return [original for original in followed if original is not None and not original.moved]
 
 
 def waits_for_truncation(followed: Followed, by_path: Mapping[str, Followed]) -> bool:

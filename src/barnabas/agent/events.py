@@ -50,17 +50,17 @@ class Shape:
 
     def common(self) -> dict[str, Any]:
         """What all events of the input have."""
-        made: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "input": {"type": self.kind},
             "host": {"name": self.host},
             "agent": {"type": "barnabas", "name": self.host, "version": barnabas.__version__},
             "ecs": {"version": ECS_VERSION},
         }
         if self.fields:
-            made["fields"] = dict(self.fields)
+            fields["fields"] = dict(self.fields)
         if self.tags:
-            made["tags"] = [*self.tags]
-        return made
+            fields["tags"] = [*self.tags]
+        return fields
 
     def values(self, path: str, read_at: float) -> Shaped:
         """Makes the values of one file's records that were read at this time (seconds since 1970)."""
@@ -98,11 +98,11 @@ class Shape:
         """The value of a record of which more is known than its text. path: empty if it comes from no file."""
         if not self.is_json:
             return text
-        made: dict[str, Any] = {"@timestamp": shown(read_at), "message": text.decode("utf-8", "replace")}
+        fields: dict[str, Any] = {"@timestamp": shown(read_at), "message": text.decode("utf-8", "replace")}
         if path:
-            made["log"] = {"file": {"path": readable(path)}, "offset": position}
+            fields["log"] = {"file": {"path": readable(path)}, "offset": position}
         return dumps(
-            merged({**made, **self.common()}, extra), ensure_ascii=False, separators=(",", ":")
+            merged({**fields, **self.common()}, extra), ensure_ascii=False, separators=(",", ":")
         ).encode("utf-8", "replace")
 
     def headers(self) -> list[tuple[str, bytes]]:
@@ -124,7 +124,7 @@ class Shape:
             return lambda text: fixed
         search = self.key_pattern.search
 
-        def found(text: bytes) -> bytes | None:
+        def key_of(text: bytes) -> bytes | None:
             match = search(text)
             if match is None:
                 return None
@@ -137,7 +137,7 @@ class Shape:
                     key += match[int(name) if name.isdigit() else name] or b""
             return key
 
-        return found
+        return key_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +150,10 @@ class TimeRule:
 
     def find(self, text: bytes) -> str | None:
         """The time as events have it; None if there is none."""
-        found = self.pattern.search(text)
-        if found is None:
+        match = self.pattern.search(text)
+        if match is None:
             return None
-        word = found[1 if self.pattern.groups else 0].decode("utf-8", "replace")
+        word = match[1 if self.pattern.groups else 0].decode("utf-8", "replace")
         try:
             time = datetime.strptime(word, self.format) if self.format else datetime.fromisoformat(word)
             return shown(time.timestamp())

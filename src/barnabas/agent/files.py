@@ -128,19 +128,19 @@ class Followed:
     @classmethod
     def at_entry(cls, path: str, descriptor: int, entry: Entry, newline: bytes = b"\n") -> Followed:
         """A file that goes on where its entry says."""
-        made = cls(path, descriptor, entry, entry.position, newline=newline)
+        followed = cls(path, descriptor, entry, entry.position, newline=newline)
         # The bytes that are compared from now on are those that are here now, whatever the caller saw a moment ago. Of a
         # file that was seen when it had a few bytes only, more of the beginning is known now.
         first = os.pread(descriptor, DIGEST_BYTES, 0)
-        made.last = bytes_before(descriptor, entry.position)
-        made.is_replaced = (
+        followed.last = bytes_before(descriptor, entry.position)
+        followed.is_replaced = (
             digest(first[: entry.head_bytes]) != entry.head_digest if entry.head_bytes else False
-        ) or (bool(entry.position) and digest(made.last) != entry.tail_digest)
-        if entry.head_bytes and not made.is_replaced:
-            made.first = first
+        ) or (bool(entry.position) and digest(followed.last) != entry.tail_digest)
+        if entry.head_bytes and not followed.is_replaced:
+            followed.first = first
             entry.note_head(first)
-        made.owes_newline = bool(made.last) and not made.last.endswith(newline)
-        return made
+        followed.owes_newline = bool(followed.last) and not followed.last.endswith(newline)
+        return followed
 
     @property
     def read_position(self) -> int:
@@ -269,10 +269,10 @@ class Followed:
 
     def last_newline(self, data: bytes, at: int) -> int:
         """Where in the data, which begins at the position `at`, the last newline is; negative if there is none."""
-        found = data.rfind(self.newline)
-        while found >= 0 and (at + found) % len(self.newline):
-            found = data.rfind(self.newline, 0, found + 1)
-        return found if found >= 0 else -len(self.newline)
+        newline_at = data.rfind(self.newline)
+        while newline_at >= 0 and (at + newline_at) % len(self.newline):
+            newline_at = data.rfind(self.newline, 0, newline_at + 1)
+        return newline_at if newline_at >= 0 else -len(self.newline)
 
     def is_too_long(self) -> bool:
         """Whether the line at `position` is left out."""
@@ -365,11 +365,11 @@ def begin_at_end(entry: Entry, descriptor: int, newline: bytes) -> None:
     while end:
         start = max(end - CHUNK_BYTES, 0)
         data = os.pread(descriptor, end - start, start)
-        found = data.rfind(newline)
-        while found >= 0 and (start + found) % width:
-            found = data.rfind(newline, 0, found + width - 1)
-        if found >= 0:
-            end = start + found + width
+        newline_at = data.rfind(newline)
+        while newline_at >= 0 and (start + newline_at) % width:
+            newline_at = data.rfind(newline, 0, newline_at + width - 1)
+        if newline_at >= 0:
+            end = start + newline_at + width
             break
         end = start
     entry.advance(end, 0, os.pread(descriptor, min(end, DIGEST_BYTES), 0), bytes_before(descriptor, end))

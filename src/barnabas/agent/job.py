@@ -93,7 +93,7 @@ class Job:
 
         Raises CliError.
         """
-        told, tries = False, 0
+        has_warned, tries = False, 0
         while not stop.asked:
             try:
                 return self.prepare(stop)
@@ -104,9 +104,9 @@ class Job:
                 tries = tries + 1 if self.connection.is_reachable() else 0
                 if tries == TRIES:
                     raise
-                if not told:
+                if not has_warned:
                     note(f"{self.who}: waiting for the broker: {error}")
-                    told = True
+                    has_warned = True
                 time.sleep(RETRY_SECONDS)
         return None
 
@@ -128,12 +128,12 @@ class Job:
                 lambda: stop.asked, more_headers=self.more_headers, dead_letters=self.dead_letters,
                 tells_ends=self.recipe.multiline is not None,
             )  # fmt: skip
-            found = shipper.find_arrived()
+            arrived = shipper.find_arrived()
         except BaseException:
             state.close()
             raise
-        if found and not self.quiet:
-            note(f"{self.who}: {count_of(found, 'line')} of a run that was killed arrived; not sent again")
+        if arrived and not self.quiet:
+            note(f"{self.who}: {count_of(arrived, 'line')} of a run that was killed arrived; not sent again")
         topic_watch = TopicWatch(self.connection, self.topic, topic_id)
         watcher = Watcher(self.patterns, state, looks=self.looks)
         run = Run(
@@ -256,9 +256,9 @@ def ids_of(connection: Connection, topic: str) -> tuple[str, str]:
     """The ids of the cluster and of the topic; the latter is empty with brokers that have none."""
     with administering(connection) as admin:
         cluster = admin.cluster.describe().id or "cluster"
-        found = admin.topics.describe([topic])[topic]
+        description = admin.topics.describe([topic])[topic]
     # Older brokers have no topic ids; there the name has to do.
-    return cluster, "" if found.id is None else str(found.id)
+    return cluster, "" if description.id is None else str(description.id)
 
 
 def state_name(cluster: str, topic: str, topic_id: str, input: str = "") -> str:

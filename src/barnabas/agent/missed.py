@@ -69,7 +69,7 @@ def find_missed(
         and os.path.dirname(entry.path) == folder_of_log
         and (entry.path == log or is_named_after(os.path.basename(entry.path), name))
     ]
-    found: list[Missed] = []
+    missed: list[Missed] = []
     for file in rotated_from(log):
         if not is_rotation_of(file.name, name):
             continue
@@ -90,8 +90,8 @@ def find_missed(
         if is_seen or is_of_any(read, descriptor, status) or _is_copy_of(log, descriptor):
             os.close(descriptor)
         else:
-            found.append(Missed(file, descriptor, is_archive))
-    return found[::-1]
+            missed.append(Missed(file, descriptor, is_archive))
+    return missed[::-1]
 
 
 def _open(path: Path) -> int:

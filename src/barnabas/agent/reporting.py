@@ -75,9 +75,9 @@ def is_locked(path: Path) -> bool:
 def status_of(entry: Entry) -> FileStatus:
     """The status of one file. The size of a compressed file is not that of its contents."""
     try:
-        found = os.stat(entry.path)
+        stat = os.stat(entry.path)
     except OSError:
         return FileStatus(entry.path, entry.position, entry.lines, None)
-    is_same = (found.st_dev, found.st_ino) == (entry.device, entry.inode)
-    size = entry.position if entry.packed_bytes else found.st_size
+    is_same = (stat.st_dev, stat.st_ino) == (entry.device, entry.inode)
+    size = entry.position if entry.packed_bytes else stat.st_size
     return FileStatus(entry.path, entry.position, entry.lines, size if is_same else None)

@@ -91,9 +91,9 @@ class TopicWatch:
         # An error proves nothing: the broker is away, or the topic was deleted and is not created again yet.
         if answer.exception() is not None:
             return False
-        found = answer.result().done.get(self.topic)
-        self.partitions = len(found.partitions) if found is not None else 0
-        return found is not None and found.id is not None and str(found.id) != self.topic_id
+        description = answer.result().done.get(self.topic)
+        self.partitions = len(description.partitions) if description is not None else 0
+        return description is not None and description.id is not None and str(description.id) != self.topic_id
 
 
 @dataclass(slots=True)
@@ -172,11 +172,11 @@ class Run:
             if self.must_scan():
                 self.scan()
             self.save_new_files()
-            found = self.read_round()
+            has_read = self.read_round()
             self.leave_finished()
             if self.assemblers:
                 self.send_waiting()
-            if not found:
+            if not has_read:
                 self.rest()
             self.housekeep()
 
@@ -218,20 +218,20 @@ class Run:
 
     def files_to_read(self) -> list[tuple[FileKey, Followed]]:
         """The files that may have something new."""
-        found, alarm = list(self.watcher.open_files.items()), self.alarm
+        open_files, alarm = list(self.watcher.open_files.items()), self.alarm
         if alarm is None:
-            return found
+            return open_files
         now = time.monotonic()
         if alarm.is_lost or now - self.looked_at > FULL_SECONDS:
             alarm.is_lost, self.looked_at = False, now
             alarm.changed.clear()
             self.again.clear()
-            return found
+            return open_files
         changed, saved = alarm.changed | self.again, self.shipper.state.saved
         alarm.changed, self.again = set(), set()
         return [
             (key, followed)
-            for key, followed in found
+            for key, followed in open_files
             if followed.path in changed
             or followed.moved
             or followed.packed_bytes
@@ -253,7 +253,7 @@ class Run:
 
     def read_round(self) -> bool:
         """Read one piece of each file; False when none had anything new. Raises CliError, Stopped."""
-        found, saved = False, self.shipper.state.saved
+        has_read, saved = False, self.shipper.state.saved
         for key, followed in self.files_to_read():
             if self.stop.asked:
                 break
@@ -274,7 +274,7 @@ class Run:
             except Truncated:
                 self.watcher.restart(key)
                 self.look_again(followed)
-                found = self.save_new_files() or found
+                has_read = self.save_new_files() or has_read
                 continue
             except Compressed as kind:
                 self.watcher.leave_out(key, str(kind))
@@ -284,10 +284,10 @@ class Run:
                 continue
             self.watcher.room -= was_closed and followed.descriptor != CLOSED
             if piece is not None:
-                found = True
+                has_read = True
                 self.look_again(followed)
                 self.take(followed, piece)
-        return found
+        return has_read
 
     def look_again(self, followed: Followed) -> None:
         """The next round must look at this file, whatever is heard of it."""
@@ -307,9 +307,9 @@ class Run:
     def prepare(self, followed: Followed) -> None:
         """Before a file is read for the first time, what makes records of its lines is made."""
         file_id = followed.entry.id
-        found = self.assemblers.get(file_id)
-        if found is not None:
-            found.followed = followed  # the rest of a file may be in another one
+        assembler = self.assemblers.get(file_id)
+        if assembler is not None:
+            assembler.followed = followed  # the rest of a file may be in another one
             return
         shipper = self.shipper
         known = shipper.arrived.get(file_id, set()) | shipper.ends.get(file_id, set())
@@ -330,9 +330,9 @@ class Run:
             self.assemblers[followed.entry.id].passed(piece)
             self.shipper.send(followed, piece)
             return
-        made = self.assemblers[followed.entry.id].feed(piece)
-        if made is not None:
-            self.shipper.send(followed, made)
+        complete = self.assemblers[followed.entry.id].feed(piece)
+        if complete is not None:
+            self.shipper.send(followed, complete)
 
     def frame(self, followed: Followed, piece: Piece) -> bool:
         """Say how values are made of a block; whether they can be: its bytes are UTF-8, without a mark of their order."""
@@ -362,9 +362,9 @@ class Run:
         for file_id, assembler in list(self.assemblers.items()):
             is_left = file_id not in followed_ids
             if at_end or is_left or (assembler.is_due(now) and not assembler.followed.has_more()):
-                made = assembler.flush()
-                if made is not None:
-                    self.shipper.send(assembler.followed, made)
+                complete = assembler.flush()
+                if complete is not None:
+                    self.shipper.send(assembler.followed, complete)
             if is_left:
                 del self.assemblers[file_id]
 
@@ -461,12 +461,12 @@ class Run:
         behind = 0
         for followed in [*self.watcher.open_files.values()]:
             try:
-                found = (
+                status = (
                     os.stat(followed.path) if followed.descriptor == CLOSED else os.fstat(followed.descriptor)
                 )
             except OSError:
                 continue
-            behind += max(found.st_size - followed.entry.position, 0)
+            behind += max(status.st_size - followed.entry.position, 0)
         return behind
 
     def tell_notes(self) -> None:

@@ -286,18 +286,18 @@ class Shipper:
 
     def split(self, batch: Batch, size_bytes_max: int) -> list[Batch]:
         """Smaller batches with the same records; called in the sender's thread."""
-        made, now_ms = [Batch(batch.topic, batch.partition)], batch.block.base_timestamp
+        batches, now_ms = [Batch(batch.topic, batch.partition)], batch.block.base_timestamp
         for span in batch.spans:
             piece, stamp = span.sent.piece, self.stamp_of(span.sent.followed)
             for line in span.each():
                 key = self.key_of(span.sent.followed) if piece.keys is None else piece.keys[line.number]
                 end = piece.ends[line.number] if piece.ends is not None and self.tells_ends else -1
                 record = (line.data, key, stamp, line.position, end, now_ms, size_bytes_max)
-                if not made[-1].block.add_stamped(*record):
-                    made.append(Batch(batch.topic, batch.partition))
-                    made[-1].block.add_stamped(*record)
-                made[-1].spans.append(Span(span.sent, line=line))
-        return made
+                if not batches[-1].block.add_stamped(*record):
+                    batches.append(Batch(batch.topic, batch.partition))
+                    batches[-1].block.add_stamped(*record)
+                batches[-1].spans.append(Span(span.sent, line=line))
+        return batches
 
     def stamp_of(self, followed: Followed) -> Stamp:
         """What all records of a file have in common."""

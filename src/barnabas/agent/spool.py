@@ -72,9 +72,9 @@ class Spool:
         at = self._size
         while at:
             start = max(at - (1 << 16), 0)
-            found = os.pread(self._descriptor, at - start, start).rfind(b"\n")
-            if found >= 0:
-                return start + found + 1
+            newline_at = os.pread(self._descriptor, at - start, start).rfind(b"\n")
+            if newline_at >= 0:
+                return start + newline_at + 1
             at = start
         return 0
 
@@ -86,8 +86,8 @@ class Spool:
                 lines = source.read().splitlines()
             if lines:
                 with contextlib.suppress(ValueError):
-                    found: dict[str, Any] = json.loads(lines[-1])
-                    return found
+                    event: dict[str, Any] = json.loads(lines[-1])
+                    return event
         return None
 
     def size_bytes(self) -> int:
@@ -141,11 +141,11 @@ class Spool:
 
     def _roll(self, number: int) -> None:
         path = self.folder / f"{number:012}{SUFFIX}"
-        made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         sync_folder(self.folder)
         if self._descriptor >= 0:
             os.close(self._descriptor)
-        self._descriptor, self._path, self._size = made, path, os.fstat(made).st_size
+        self._descriptor, self._path, self._size = descriptor, path, os.fstat(descriptor).st_size
 
     def remove_shipped(self, entries: list[Entry]) -> None:
         """Remove the segments of which everything was acknowledged, as the state on the disk says."""

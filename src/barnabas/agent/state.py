@@ -141,9 +141,9 @@ class State:
                 if kept is None or kept.name.endswith(EDITOR_BACKUPS):
                     entry.device, entry.inode = status.st_dev, status.st_ino
                     return entry
-        made = Entry(path, status.st_dev, status.st_ino)
-        self.entries.append(made)
-        return made
+        new_entry = Entry(path, status.st_dev, status.st_ino)
+        self.entries.append(new_entry)
+        return new_entry
 
     def claim_packed(self, path: str, key: tuple[int, int], descriptor: int, taken: set[str]) -> Entry | None:
         """The entry of a compressed file, of which the descriptor has the contents; None while another open file is
@@ -164,9 +164,9 @@ class State:
                 return None
             entry.path, (entry.device, entry.inode) = path, key
             return entry
-        made = Entry(path, *key)
-        self.entries.append(made)
-        return made
+        new_entry = Entry(path, *key)
+        self.entries.append(new_entry)
+        return new_entry
 
     def save(self, clean: bool, starts: dict[int, int]) -> None:
         """Write the state so that a crash leaves the old or the new one, whole. Raises OSError."""
@@ -227,8 +227,8 @@ def sync_folder(folder: Path) -> None:
 def find_inode(folder: Path, key: tuple[int, int]) -> Path | None:
     """The file of a folder that is this (device, inode), whatever its name; None when it is not there."""
     try:
-        with os.scandir(folder) as found:
-            for item in found:
+        with os.scandir(folder) as items:
+            for item in items:
                 if item.inode() == key[1]:
                     status = item.stat(follow_symlinks=False)
                     if (status.st_dev, status.st_ino) == key:

@@ -109,13 +109,13 @@ class Worker:
     def samples(self) -> list[Sample]:
         """Its metrics now."""
         run, labels = self.job.run, (self.input.name, self.input.topic)
-        found = {LINES_READ: 0.0, RECORDS_SENT: 0.0, BYTES_SENT: 0.0, REFUSED: 0.0} | self.past
+        totals = {LINES_READ: 0.0, RECORDS_SENT: 0.0, BYTES_SENT: 0.0, REFUSED: 0.0} | self.past
         if run is not None:
             for metric, value in _counts(run).items():
-                found[metric] += value
+                totals[metric] += value
         if self.receiver is not None:
-            found[RECEIVED] = self.receiver.spool.events_total
-            found[DROPPED] = self.receiver.spool.dropped_total
+            totals[RECEIVED] = self.receiver.spool.events_total
+            totals[DROPPED] = self.receiver.spool.dropped_total
         gauges = {
             WAITING: 0 if run is None else sum(sent.left for sent in [*run.shipper.on_way]),
             BEHIND: 0 if run is None else run.behind_bytes(),
@@ -123,7 +123,7 @@ class Worker:
             FAILURES: self.failures,
             UP: int(run is not None and not self.present_trouble),
         }
-        return [Sample(metric, float(value), labels) for metric, value in {**found, **gauges}.items()]
+        return [Sample(metric, float(value), labels) for metric, value in {**totals, **gauges}.items()]
 
     @property
     def present_trouble(self) -> str:

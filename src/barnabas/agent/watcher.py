@@ -108,29 +108,29 @@ class Watcher:
 
     def scan(self) -> None:
         """Open new files, and mark those whose name belongs to another file now."""
-        found: dict[FileKey, str] = {}
+        paths_by_key: dict[FileKey, str] = {}
         for path in self.matching():
             try:
                 status = os.stat(path)
             except OSError:
                 continue
             key = (status.st_dev, status.st_ino)
-            found.setdefault(key, path)
+            paths_by_key.setdefault(key, path)
             if self.left_out.get(key, status.st_mtime_ns) != status.st_mtime_ns:
                 del self.left_out[key]
         for key, followed in self.open_files.items():
-            if key in found:
+            if key in paths_by_key:
                 # A rename that the patterns still match is the same file under a new name.
-                followed.path = followed.entry.path = found[key]
+                followed.path = followed.entry.path = paths_by_key[key]
             elif not followed.moved:
                 self.on_moved(key, followed)
-            followed.moved = key not in found
-        fresh = [key for key in found if key not in self.open_files and key not in self.left_out]
+            followed.moved = key not in paths_by_key
+        fresh = [key for key in paths_by_key if key not in self.open_files and key not in self.left_out]
         for i, key in enumerate(fresh):
             if i % (SPARE_DESCRIPTORS // 2) == 0:
                 self.park_idle()
-            self.follow(key, found[key])
-        self.left_out = {key: written_at for key, written_at in self.left_out.items() if key in found}
+            self.follow(key, paths_by_key[key])
+        self.left_out = {key: written_at for key, written_at in self.left_out.items() if key in paths_by_key}
         if not self.resumed:
             self.resumed = True
             self.resume_rotated()
@@ -146,7 +146,7 @@ class Watcher:
 
     def matching(self) -> list[str]:
         """Absolute paths of the regular files that the patterns match, in a stable order."""
-        found: dict[str, None] = {}
+        paths: dict[str, None] = {}
         for pattern in self.patterns:
             # A name with brackets is taken literally if such a file exists.
             is_name = not glob.has_magic(pattern) or os.path.exists(pattern)
@@ -161,10 +161,10 @@ class Watcher:
                 mode = status.st_mode
                 if stat.S_ISREG(mode):
                     if not self.is_too_old(status):
-                        found[path] = None
+                        paths[path] = None
                 elif not stat.S_ISDIR(mode):
                     self.skip(path, f"{path} is {kind_of(mode)} and left out; only files are followed")
-        return list(found)
+        return list(paths)
 
     def is_too_old(self, status: os.stat_result) -> bool:
         """Whether a file has not been written for so long that it is not worth a beginning."""
@@ -224,11 +224,11 @@ class Watcher:
             return
         finally:
             os.close(descriptor)
-        found = self.state.claim_packed(path, key, contents, taken)
-        if found is None:
+        claimed = self.state.claim_packed(path, key, contents, taken)
+        if claimed is None:
             os.close(contents)
             return
-        followed = Followed.at_entry(path, contents, found, self.looks.newline)
+        followed = Followed.at_entry(path, contents, claimed, self.looks.newline)
         followed.packed_bytes = status.st_size
         self.open_files[key] = followed
 
@@ -273,10 +273,10 @@ class Watcher:
         for entry in list(self.state.entries):
             if entry.id in taken or not entry.head_bytes or not self.is_ours(entry.path):
                 continue
-            found = self.find_entry(entry)
-            if found is None:
+            opened = self.find_entry(entry)
+            if opened is None:
                 continue
-            descriptor, is_archive = found
+            descriptor, is_archive = opened
             if os.fstat(descriptor).st_size == entry.position:
                 os.close(descriptor)
                 continue
@@ -421,10 +421,10 @@ class Watcher:
             if self.is_unread_copy(copy, old.path) and looks_copied(copy, old):
                 self.hand_over(key, old.go_on_in(copy.path, copy.descriptor))
                 return copy.path
-        found = self.find_rest(old.as_read())
-        if found is None:
+        opened = self.find_rest(old.as_read())
+        if opened is None:
             return ""
-        descriptor, is_archive = found
+        descriptor, is_archive = opened
         self.add_rest(old.go_on_in(old.path, descriptor), is_archive)
         return "an archive of it" if is_archive else "a copy of it"
 
@@ -513,12 +513,12 @@ def patience_of(followed: Followed) -> float:
 
 def written_files() -> tuple[set[FileKey], bool]:
     """The files that other processes have open for writing, and whether all processes could be seen (Linux only)."""
-    found: set[FileKey] = set()
+    keys: set[FileKey] = set()
     try:
         # In a container the writer may be in another one, and under `hidepid` other users' processes are not listed.
         sees_all = os.readlink("/proc/self/ns/pid") == INITIAL_PID_NAMESPACE and os.path.isdir("/proc/1")
     except OSError:
-        return found, False
+        return keys, False
     for process in Path("/proc").glob("[0-9]*"):
         if process.name == str(os.getpid()):
             continue
@@ -533,10 +533,10 @@ def written_files() -> tuple[set[FileKey], bool]:
             try:
                 status = os.stat(process / "fd" / descriptor)
                 if stat.S_ISREG(status.st_mode) and is_writing(process / "fdinfo" / descriptor):
-                    found.add((status.st_dev, status.st_ino))
+                    keys.add((status.st_dev, status.st_ino))
             except OSError:
                 continue
-    return found, sees_all
+    return keys, sees_all
 
 
 def is_writing(info: Path) -> bool:

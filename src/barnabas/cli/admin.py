@@ -47,7 +47,7 @@ def report(
 def committed_of(admin: Admin, group: str) -> dict[Key, int]:
     """The offsets that a group has committed. Raises CliError."""
     with saying(f"{group}: cannot read its offsets"):
-        return {key: found.offset for key, found in admin.groups.offsets([group])[group].items()}
+        return {key: committed.offset for key, committed in admin.groups.offsets([group])[group].items()}
 
 
 def keys_of(admin: Admin, topics: Sequence[str], current: Mapping[Key, int]) -> list[Key]:
@@ -74,30 +74,30 @@ def keys_of(admin: Admin, topics: Sequence[str], current: Mapping[Key, int]) -> 
 def list_offsets(admin: Admin, keys: Iterable[Key], place: int) -> dict[Key, int]:
     """The offset of a place or time in each partition, -1 where there is none. Raises CliError."""
     results = admin.records.offsets({TopicPartition(*key): place for key in keys})
-    found = {}
+    offsets = {}
     for key in results:
         with saying(f"offsets of {key.topic}"):
             offset = results[key].offset
-        found[key.topic, key.partition] = -1 if offset is None else int(offset)
-    return found
+        offsets[key.topic, key.partition] = -1 if offset is None else int(offset)
+    return offsets
 
 
 def bounds_of(admin: Admin, keys: Sequence[Key], current: Mapping[Key, int]) -> dict[Key, Bounds]:
     """First and next offset of each log, and the group's own. Raises CliError."""
     results = admin.records.bounds(keys)
-    found = {}
+    bounds_by_key = {}
     for key in keys:
         with saying(f"offsets of {key[0]}"):
             bounds = results[TopicPartition(*key)]
-        found[key] = Bounds(bounds.start, bounds.end, current.get(key))
-    return found
+        bounds_by_key[key] = Bounds(bounds.start, bounds.end, current.get(key))
+    return bounds_by_key
 
 
 def resolve_all(
     admin: Admin, place: Place, keys: Sequence[Key], current: Mapping[Key, int]
 ) -> dict[Key, int]:
     """The offset of a position in each partition."""
-    found: dict[Key, Bounds] = bounds_of(admin, keys, current)
+    bounds_by_key: dict[Key, Bounds] = bounds_of(admin, keys, current)
     times: dict[int, dict[Key, int]] = {}
 
     def at_time(key: Key, time_ms: int) -> int:
@@ -105,10 +105,13 @@ def resolve_all(
             times[time_ms] = list_offsets(admin, keys, time_ms)
         return times[time_ms][key]
 
-    return {key: resolve(place, found[key], lambda ms, key=key: at_time(key, ms)) for key in keys}  # type: ignore[misc]
+    return {key: resolve(place, bounds_by_key[key], lambda ms, key=key: at_time(key, ms)) for key in keys}  # type: ignore[misc]
 
 
 def clamp(admin: Admin, wanted: Mapping[Key, int]) -> dict[Key, int]:
     """Offsets cut to what each log holds."""
-    found = bounds_of(admin, list(wanted), {})
-    return {key: min(max(offset, found[key].start), found[key].end) for key, offset in wanted.items()}
+    bounds_by_key = bounds_of(admin, list(wanted), {})
+    return {
+        key: min(max(offset, bounds_by_key[key].start), bounds_by_key[key].end)
+        for key, offset in wanted.items()
+    }

@@ -68,7 +68,9 @@ def agent(
         return EXIT_OK
     if config is None:
         raise UsageError("name a configuration with --config FILE, or a command: tail, check, status, schema")
-    return run_config(config, lambda found: connection_of(found, bootstrap, properties, verbose), quiet)
+    return run_config(
+        config, lambda agent_config: connection_of(agent_config, bootstrap, properties, verbose), quiet
+    )
 
 
 def read(path: Path) -> AgentConfig:
@@ -85,30 +87,30 @@ def read(path: Path) -> AgentConfig:
 
 
 def connection_of(
-    found: AgentConfig, bootstrap: str | None, properties: list[str] | None, verbose: bool
+    agent_config: AgentConfig, bootstrap: str | None, properties: list[str] | None, verbose: bool
 ) -> Connection:
     """How the cluster is reached: what the command line says goes first, then the configuration, then the profile."""
-    made = connect(bootstrap, properties, verbose)
-    where = bootstrap or found.bootstrap or made.bootstrap
-    return Connection(where, {**found.properties, **made.properties}, made.verbose)
+    base = connect(bootstrap, properties, verbose)
+    where = bootstrap or agent_config.bootstrap or base.bootstrap
+    return Connection(where, {**agent_config.properties, **base.properties}, base.verbose)
 
 
 def run_config(path: Path, connection_for: Any, quiet: bool) -> int:
     """Ship what a configuration names until a signal; the exit code. Raises CliError."""
     from barnabas.agent.supervising import Supervisor
 
-    found = read(path)
-    supervisor = Supervisor(found, connection_for(found))
+    agent_config = read(path)
+    supervisor = Supervisor(agent_config, connection_for(agent_config))
     server = None
-    if found.listen is not None:
-        server = serve_status(supervisor, found.listen)
+    if agent_config.listen is not None:
+        server = serve_status(supervisor, agent_config.listen)
     stop, asked = Stop(), []
     with ending(stop.ask):
         signal.signal(signal.SIGHUP, lambda number, frame: asked.append(number))
         supervisor.start()
         if not quiet:
             where = "" if server is None else f"; status on {server.servers[0].url}"
-            note(f"barnabas agent: ready, {count_of(len(found.inputs), 'input')}{where}")
+            note(f"barnabas agent: ready, {count_of(len(agent_config.inputs), 'input')}{where}")
         while not stop.asked and not supervisor.has_ended():
             time.sleep(LOOK_SECONDS)
             if asked:
@@ -123,12 +125,12 @@ def run_config(path: Path, connection_for: Any, quiet: bool) -> int:
 def reload(supervisor: Any, path: Path, connection_for: Any) -> None:
     """Go over to what the file says now; a mistake in it changes nothing."""
     try:
-        found = read(path)
-        said = supervisor.reload(found, connection_for(found))
+        agent_config = read(path)
+        changes = supervisor.reload(agent_config, connection_for(agent_config))
     except CliError as error:
         note(f"barnabas agent: the configuration stays as it was: {error}")
         return
-    note(f"barnabas agent: {path} was read again: {said}")
+    note(f"barnabas agent: {path} was read again: {changes}")
 
 
 def serve_status(supervisor: Any, listen: str) -> Any:
@@ -149,9 +151,9 @@ def check(config: ConfigFile, json: AsJson = False) -> int:
     """Check a configuration: each mistake is reported with its line; show which files its inputs match now."""
     import glob
 
-    found = read(config)
+    agent_config = read(config)
     rows = []
-    for input in found.inputs:
+    for input in agent_config.inputs:
         paths = sorted({path for pattern in input.files for path in glob.glob(pattern, recursive=True)})
         kept = [path for path in paths if not any(rule.search(path) for rule in input.looks.exclude)]
         source = "" if input.source is None else input.source.kind
@@ -169,9 +171,9 @@ def check(config: ConfigFile, json: AsJson = False) -> int:
 @app.command(epilog=example("barnabas agent schema > agent.schema.json"))
 def schema(json: AsJsonAlready = False) -> int:
     """Print the JSON Schema of configurations, for editors."""
-    from barnabas.agent.config import schema as made
+    from barnabas.agent.config import schema as schema_of_config
 
-    print_json(made())
+    print_json(schema_of_config())
     return EXIT_OK
 
 
@@ -190,9 +192,9 @@ def status(
     from barnabas.agent.reporting import statuses
 
     folder = state_folder or (default_folder() if config is None else read(config).state)
-    found = [*statuses(folder)]
+    topics = [*statuses(folder)]
     if json:
-        print_json([asdict(topic) | {"behind": sum(file.behind for file in topic.files)} for topic in found])
+        print_json([asdict(topic) | {"behind": sum(file.behind for file in topic.files)} for topic in topics])
         return EXIT_OK
     print_table(
         ["TOPIC", "INPUT", "AGENT", "FILE", "RECORDS", "SHIPPED", "BEHIND"],
@@ -206,7 +208,7 @@ def status(
                 size_text(file.position),
                 "gone" if file.size is None else size_text(file.behind),
             ]
-            for topic in found
+            for topic in topics
             for file in topic.files
         ],
     )

@@ -49,8 +49,8 @@ def nearest(name: str) -> str:
     """A hint for a mistyped command; empty when no command is similar."""
     from difflib import get_close_matches
 
-    found = get_close_matches(name, BY_NAME, n=1)
-    return f"; did you mean `barnabas {found[0]}`?" if found else "; `barnabas --help` lists them"
+    similar = get_close_matches(name, BY_NAME, n=1)
+    return f"; did you mean `barnabas {similar[0]}`?" if similar else "; `barnabas --help` lists them"
 
 
 def run(arguments: Sequence[str]) -> int:

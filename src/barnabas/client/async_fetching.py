@@ -59,11 +59,11 @@ async def fetch_many(
     Partitions for which there was no room in an answer are left out; the caller asks again for them. A failure that may come
     from a moved leader makes the next call look for leaders.
     """
-    found: dict[tuple[str, int], Fetched | ClientError] = {}
+    answers: dict[tuple[str, int], Fetched | ClientError] = {}
     by_node: dict[int, list[tuple[str, int]]] = {}
     for key, place in (await cluster.leaders(offsets)).items():
         if isinstance(place, ClientError):
-            found[key] = place
+            answers[key] = place
         else:
             by_node.setdefault(place, []).append(key)
 
@@ -85,17 +85,17 @@ async def fetch_many(
         try:
             answer = await (await cluster.node(node)).call(request, FetchResponse)
         except ClientError as error:
-            found.update(dict.fromkeys(keys, error))
+            answers.update(dict.fromkeys(keys, error))
             return
         for topic_row in answer.responses:
             for row in topic_row.partitions:
                 key = (topic_row.topic, row.partition_index)
                 try:
-                    found[key] = fetched_partition(row, *key, offsets[key], max_bytes)
+                    answers[key] = fetched_partition(row, *key, offsets[key], max_bytes)
                 except ClientError as error:
-                    found[key] = error
+                    answers[key] = error
 
     await asyncio.gather(*(ask(node, keys) for node, keys in by_node.items()))
-    if any(isinstance(outcome, ClientError) for outcome in found.values()):
+    if any(isinstance(outcome, ClientError) for outcome in answers.values()):
         cluster.forget_routes()
-    return found
+    return answers

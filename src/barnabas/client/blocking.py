@@ -141,14 +141,14 @@ class BlockingClient:
             timeout_ms=int(self.options.request_timeout_s * 1000),
         )
         answer = self._on_controller(lambda version: request, CreateTopicsResponse, CreateTopicsRequest)
-        made = []
+        names = []
         for result in answer.topics:
             if result.error_code == 0:
-                made.append(result.name)
+                names.append(result.name)
             elif not (exist_ok and result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS):
                 raise BrokerError(result.error_code, f"creating topic {result.name}", result.error_message)
-        self.cluster.await_leaders(made)
-        return made
+        self.cluster.await_leaders(names)
+        return names
 
     def delete_topics(self, names: Sequence[str]) -> None:
         """Delete topics. Raises BrokerError, for example with UNKNOWN_TOPIC_OR_PARTITION."""
@@ -199,7 +199,7 @@ class BlockingClient:
         self.cluster.refresh({topic for topic, _ in wanted} - self.cluster.topics.keys())
         for topic, partition in wanted:
             by_leader[self.cluster.leader(topic, partition)].append((topic, partition))
-        found: dict[TopicPartition, TimedOffset] = {}
+        offsets: dict[TopicPartition, TimedOffset] = {}
         for leader, pairs in by_leader.items():
             topics = [
                 ListOffsetsTopic(
@@ -220,8 +220,8 @@ class BlockingClient:
                     if row.error_code:
                         where = f"{topic.name}-{row.partition_index}"
                         raise BrokerError(row.error_code, f"asking for offsets of {where}")
-                    found[topic.name, row.partition_index] = TimedOffset(row.offset, row.timestamp)
-        return found
+                    offsets[topic.name, row.partition_index] = TimedOffset(row.offset, row.timestamp)
+        return offsets
 
     def committed(
         self, group: str, topics: Mapping[str, Iterable[int]] | None = None
@@ -235,13 +235,13 @@ class BlockingClient:
             answer = self.call(connection, request, OffsetFetchResponse)
             groups = answer.groups or [answer]
             self._check_group(groups[0].error_code, group, "reading offsets of group")
-            found = {}
+            offsets = {}
             for topic in groups[0].topics:
                 for row in topic.partitions:
                     self._check_group(row.error_code, group, "reading offsets of group")
                     if row.committed_offset >= 0:
-                        found[topic.name, row.partition_index] = row.committed_offset
-            return found
+                        offsets[topic.name, row.partition_index] = row.committed_offset
+            return offsets
 
         return self.cluster.retry(attempt)
 

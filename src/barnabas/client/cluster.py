@@ -50,34 +50,34 @@ class Cluster:
         self._met = False
 
     def close(self) -> None:
-        for held in self._connections.values():
-            for connection in held:
+        for connections in self._connections.values():
+            for connection in connections:
                 connection.close()
         self._connections.clear()
 
     def connect(self, address: tuple[str, int]) -> Connection:
         """A connection to an address without a request in flight; kept open between requests."""
-        held = self._connections.setdefault(address, [])
-        for connection in held:
+        connections = self._connections.setdefault(address, [])
+        for connection in connections:
             if not connection.pending:
                 return connection
-        held.append(Connection(*address, self.options))
-        return held[-1]
+        connections.append(Connection(*address, self.options))
+        return connections[-1]
 
     def forget(self, connection: Connection) -> None:
         """Close a connection whose state is unknown."""
         connection.close()
-        for held in self._connections.values():
-            if connection in held:
-                held.remove(connection)
+        for connections in self._connections.values():
+            if connection in connections:
+                connections.remove(connection)
 
     def any(self) -> Connection:
         """A connection to any broker: an open one, otherwise one to the first that answers.
 
         Raises BrokerUnavailable that names every address tried.
         """
-        for held in self._connections.values():
-            for connection in held:
+        for connections in self._connections.values():
+            for connection in connections:
                 if not connection.pending:
                     return connection
         give_up = time.monotonic() + (0 if self._met else self.options.contact_timeout_s)

@@ -234,7 +234,7 @@ class Lookout:
 
     def _tell(self, pairs: set[TopicPartition], *, only_behind: bool = False) -> None:
         """Tells the readers of these partitions. only_behind: of these, those that are before a known end."""
-        told: list[_Reader] = []
+        to_wake: list[_Reader] = []
         with self._lock:
             ends = self._waiting.ends
             for pair in pairs:
@@ -244,8 +244,8 @@ class Lookout:
                         continue
                     reader = self._waiting.take(key)
                     if reader is not None:
-                        told.append(reader)
-        for reader in told:
+                        to_wake.append(reader)
+        for reader in to_wake:
             try:
                 reader.tell()
             except Exception as error:

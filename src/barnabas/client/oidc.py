@@ -102,11 +102,11 @@ class OidcOptions:
 def for_librdkafka(options: Mapping[str, str], jaas: Mapping[str, str]) -> dict[str, str]:
     """The same in librdkafka's options, where Java's way was used; empty if no tokens are fetched. Raises ClientError."""
     mechanism = options.get("sasl.mechanism") or options.get("sasl.mechanisms") or ""
-    found = OidcOptions.of(options, jaas) if mechanism.upper() == "OAUTHBEARER" else None
-    if found is None:
+    login = OidcOptions.of(options, jaas) if mechanism.upper() == "OAUTHBEARER" else None
+    if login is None:
         return {}
-    scope = {SCOPE: found.scope} if found.scope else {}
-    return {METHOD: "oidc", IDS[0]: found.client_id, SECRETS[0]: found.secret, **scope}
+    scope = {SCOPE: login.scope} if login.scope else {}
+    return {METHOD: "oidc", IDS[0]: login.client_id, SECRETS[0]: login.secret, **scope}
 
 
 class _Held(NamedTuple):
@@ -122,10 +122,10 @@ _held: dict[OidcOptions, _Held] = {}
 def token_of(options: OidcOptions) -> str:
     """A token that is good for a while; connections share it. Blocks while one is fetched. Raises AuthenticationFailed."""
     with _lock:
-        held = _held.get(options)
-        if held is None or time.monotonic() >= held.use_until:
-            held = _held[options] = _fetched(options)
-        return held.token
+        token = _held.get(options)
+        if token is None or time.monotonic() >= token.use_until:
+            token = _held[options] = _fetched(options)
+        return token.token
 
 
 def forget(options: OidcOptions) -> None:
@@ -183,15 +183,15 @@ def _read(options: OidcOptions, status: int, raw: bytes, begun: float) -> _Held:
         answer: Any = json.loads(raw)
     except ValueError:
         answer = None
-    found = answer if isinstance(answer, dict) else {}
+    fields = answer if isinstance(answer, dict) else {}
     where = without_login(options.url)
     if status >= 300:
-        said = ": ".join(str(found[name]) for name in ("error", "error_description") if found.get(name))
+        reason = ": ".join(str(fields[name]) for name in ("error", "error_description") if fields.get(name))
         raise AuthenticationFailed(
-            f"{where} gives the client {options.client_id} no token: {said or 'no reason'} (status {status}); check "
+            f"{where} gives the client {options.client_id} no token: {reason or 'no reason'} (status {status}); check "
             f"{IDS[0]}, {SECRETS[0]} and {SCOPE}"
         )
-    token = found.get("access_token")
+    token = fields.get("access_token")
     if (
         not isinstance(token, str)
         or not token
@@ -200,6 +200,6 @@ def _read(options: OidcOptions, status: int, raw: bytes, begun: float) -> _Held:
         or " " in token
     ):
         raise AuthenticationFailed(f"{where} does not answer as a token endpoint does; check {URL}")
-    life = found.get("expires_in")
+    life = fields.get("expires_in")
     life_s = float(life) if isinstance(life, int | float) and life > 0 else LIFE_S
     return _Held(token, begun + USED_PART * life_s)

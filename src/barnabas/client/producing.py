@@ -138,7 +138,7 @@ class ProduceStream:
         size = 0
         for batch in batches:
             target = self.cluster.retry(partial(self.cluster.leader, topic, batch.partition), [topic])
-            repeated = any(held.partition == batch.partition for held in group)
+            repeated = any(other.partition == batch.partition for other in group)
             if group and (target != leader or repeated or size + len(batch.data) > REQUEST_BYTES_MAX):
                 self._send(leader, topic, group)
                 group, size = [], 0
@@ -170,9 +170,9 @@ class ProduceStream:
         self._in_flight.append(_InFlight(connection, topic, batches))
 
     def _take_all(self) -> list[tuple[str, list[EncodedBatch]]]:
-        held = [(flight.topic, flight.batches) for flight in self._in_flight]
+        unanswered = [(flight.topic, flight.batches) for flight in self._in_flight]
         self._in_flight.clear()
-        return held
+        return unanswered
 
     def _receive(self) -> None:
         """Receive the oldest answer; after a temporary failure everything in flight is sent again."""
@@ -201,12 +201,12 @@ class ProduceStream:
         end = max(base_offset, 0) + batch.records
         self.ends[topic, batch.partition] = max(end, self.ends.get((topic, batch.partition), 0))
 
-    def _recover(self, held: list[tuple[str, list[EncodedBatch]]]) -> None:
+    def _recover(self, unanswered: list[tuple[str, list[EncodedBatch]]]) -> None:
         """Send these batches again one by one, in order, each until it is acknowledged or the deadline passes."""
         self.cluster.close()
         self._lanes.clear()
         time.sleep(self.cluster.options.backoff_s)
-        for topic, batches in held:
+        for topic, batches in unanswered:
             for batch in batches:
                 base_offset = produce_one(
                     self.cluster,

@@ -93,10 +93,10 @@ def _answer(url: str, status: int, raw: bytes) -> Any:
             f"{without_login(url)} does not answer as a registry does (status {status})"
         ) from None
     if status >= 400:
-        found = answer if isinstance(answer, dict) else {}
-        code = found.get("error_code")
+        fields = answer if isinstance(answer, dict) else {}
+        code = fields.get("error_code")
         raise RegistryError(
-            str(found.get("message") or f"{without_login(url)} answers with status {status}"),
+            str(fields.get("message") or f"{without_login(url)} answers with status {status}"),
             code if isinstance(code, int) else status,
         )
     return answer
@@ -126,8 +126,8 @@ class Registry:
 
     def by_guid(self, guid: str) -> Schema:
         """What a GUID stands for; its id is 0. Raises RegistryError."""
-        found = self._schema(self._ask("GET", f"/schemas/guids/{quote(guid, safe='')}"))
-        return found._replace(id=0, guid=guid)
+        schema = self._schema(self._ask("GET", f"/schemas/guids/{quote(guid, safe='')}"))
+        return schema._replace(id=0, guid=guid)
 
     def newest(self, subject: str) -> Schema:
         """The newest version of a subject, never cached. Raises RegistryError."""
@@ -149,27 +149,27 @@ class Registry:
             raise NoRegistry(
                 f"{without_login(self.url)} does not answer as a registry does: there is no schema"
             )
-        found: dict[str, str] = {}
-        self._collect(answer.get("references") or (), found, ())
+        dependencies: dict[str, str] = {}
+        self._collect(answer.get("references") or (), dependencies, ())
         return Schema(
             int(answer.get("id", schema_id)),
             str(answer.get("schemaType") or "AVRO"),
             answer["schema"],
-            tuple(found.items()),
+            tuple(dependencies.items()),
             int(answer.get("version") or 0),
             contract_of(answer),
         )
 
     def _collect(
-        self, references: Sequence[Mapping[str, Any]], found: dict[str, str], above: tuple[str, ...]
+        self, references: Sequence[Mapping[str, Any]], dependencies: dict[str, str], above: tuple[str, ...]
     ) -> None:
-        """Add the schemas referred to, each after its own references, to `found`."""
+        """Add the schemas referred to, each after its own references, to `dependencies`."""
         for row in references:
             name, subject, version = str(row["name"]), str(row["subject"]), int(row["version"])
-            if name in found:
+            if name in dependencies:
                 continue
-            if name in above or len(found) >= DEPENDENCIES_MAX:
+            if name in above or len(dependencies) >= DEPENDENCIES_MAX:
                 raise RegistryError(f"the references of {subject} version {version} have no end")
             answer = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true")
-            self._collect(answer.get("references") or (), found, (*above, name))
-            found[name] = answer["schema"]
+            self._collect(answer.get("references") or (), dependencies, (*above, name))
+            dependencies[name] = answer["schema"]

@@ -105,13 +105,13 @@ def key_of(options: Mapping[str, str]) -> KeyMaterial | None:
     if file is None:
         return None
     try:
-        found = stores.key_in(file.option, file.value, options.get("ssl.keystore.password"), password)
+        material = stores.key_in(file.option, file.value, options.get("ssl.keystore.password"), password)
         if options.get("ssl.key.location"):
             key_file = stores.key_in("ssl.key.location", options["ssl.key.location"], None, password)
-            found = KeyMaterial(key_file.pem + b"\n" + found.pem, password)
+            material = KeyMaterial(key_file.pem + b"\n" + material.pem, password)
     except ConfigError as error:
         raise ClientError(str(error)) from None
-    return found
+    return material
 
 
 def context_of(options: Mapping[str, str]) -> ssl.SSLContext:
@@ -165,29 +165,29 @@ def checks_host(options: Mapping[str, str]) -> bool:
 
 def own_source(options: Mapping[str, str]) -> str:
     """The option that names the client's certificate, for messages; empty if none does."""
-    found = first(options, (*KEY_FILES, *(chain for _, chain in KEY_TEXTS)))
-    return "" if found is None else str(found)
+    source = first(options, (*KEY_FILES, *(chain for _, chain in KEY_TEXTS)))
+    return "" if source is None else str(source)
 
 
 def not_trusted_text(options: Mapping[str, str], address: str, error: ssl.SSLCertVerificationError) -> str:
     """Why a server's certificate was refused, and where to look."""
-    said = (
+    beginning = (
         f"the certificate of {address} is not trusted: {why_not_trusted(error, NO_SERVER_AUTH).rstrip('.')}"
     )
     if error.verify_code in HOST_MISMATCHES:
         return (
-            f"{said}; connect by a name that is in it, or give the broker a certificate for this name "
+            f"{beginning}; connect by a name that is in it, or give the broker a certificate for this name "
             "(an empty ssl.endpoint.identification.algorithm would accept every name)"
         )
     if error.verify_code in EXPIRED:
-        return f"{said}; the broker needs a new certificate (ssl.keystore.location of its listener)"
+        return f"{beginning}; the broker needs a new certificate (ssl.keystore.location of its listener)"
     source = trust_of(options).source
     if source is None:
         return (
-            f"{said}; ssl.truststore.location (JKS, PKCS12, PEM) or ssl.ca.location (PEM) must name the certificate of "
+            f"{beginning}; ssl.truststore.location (JKS, PKCS12, PEM) or ssl.ca.location (PEM) must name the certificate of "
             "the authority that issued it; neither is set"
         )
-    return f"{said}; the authority that issued it must be in {source}"
+    return f"{beginning}; the authority that issued it must be in {source}"
 
 
 def for_librdkafka(options: Mapping[str, str]) -> dict[str, str]:
@@ -195,19 +195,19 @@ def for_librdkafka(options: Mapping[str, str]) -> dict[str, str]:
 
     Raises ClientError naming the option and the file.
     """
-    found = {name: value for name, value in options.items() if name not in STORE_NAMES | JAVA_ONLY}
+    renamed = {name: value for name, value in options.items() if name not in STORE_NAMES | JAVA_ONLY}
     algorithm = "ssl.endpoint.identification.algorithm"
-    if algorithm in found:
-        found[algorithm] = "https" if checks_host(found) else "none"
+    if algorithm in renamed:
+        renamed[algorithm] = "https" if checks_host(renamed) else "none"
     if not options.get("security.protocol", "PLAINTEXT").upper().endswith("SSL"):
-        return found
+        return renamed
     trust, key = trust_of(options), key_of(options)
     if trust.pem is not None:
-        found["ssl.ca.location"] = stores.kept_file(trust.pem)
+        renamed["ssl.ca.location"] = stores.kept_file(trust.pem)
     elif trust.folder or options.get("ssl.ca.location"):
-        found["ssl.ca.location"] = trust.folder or options["ssl.ca.location"]
+        renamed["ssl.ca.location"] = trust.folder or options["ssl.ca.location"]
     if key is not None:
-        found["ssl.certificate.location"] = found["ssl.key.location"] = stores.kept_file(key.pem)
+        renamed["ssl.certificate.location"] = renamed["ssl.key.location"] = stores.kept_file(key.pem)
         if key.password:
-            found["ssl.key.password"] = key.password
-    return found
+            renamed["ssl.key.password"] = key.password
+    return renamed

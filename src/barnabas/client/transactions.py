@@ -218,7 +218,7 @@ class Transactions:
 
         def attempt() -> list[str]:
             self.client.cluster.refresh()
-            found = []
+            ids = []
             for node in self.client.cluster.brokers:
                 connection = self.client.cluster.node(node)
                 if ListTransactionsRequest.API_KEY not in connection.versions:
@@ -227,8 +227,8 @@ class Transactions:
                 answer = self.client.call(connection, request, ListTransactionsResponse)
                 if answer.error_code:
                     raise BrokerError(answer.error_code, "listing transactions")
-                found += [row.transactional_id for row in answer.transaction_states]
-            return [name for name in found if name.startswith(prefix)]
+                ids += [row.transactional_id for row in answer.transaction_states]
+            return [name for name in ids if name.startswith(prefix)]
 
         return self.client.cluster.retry(attempt)
 
@@ -244,9 +244,9 @@ class Transactions:
                 else OffsetFetchRequest(group_id=group, topics=None, require_stable=True)
             )
             answer = self.client.call(connection, request, OffsetFetchResponse)
-            found = (answer.groups or [answer])[0]
-            rows = [row for topic in found.topics for row in topic.partitions]
-            for code in (found.error_code, *(row.error_code for row in rows)):
+            of_group = (answer.groups or [answer])[0]
+            rows = [row for topic in of_group.topics for row in topic.partitions]
+            for code in (of_group.error_code, *(row.error_code for row in rows)):
                 if code in MOVED:
                     self.client.forget_coordinator(group, GROUP)
                 if code:

@@ -86,19 +86,19 @@ def _broker_layers(
     log.retention.hours is set.
     """
     names = tuple(names)
-    found: list[Synonym] = []
+    synonyms: list[Synonym] = []
     for layer, source in (
         (broker.dynamic_broker, Source.DYNAMIC_BROKER),
         (broker.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
         (broker.static, Source.STATIC_BROKER),
     ):
-        found += (Synonym(name, _shown(name, layer[name]), source) for name in names if name in layer)
+        synonyms += (Synonym(name, _shown(name, layer[name]), source) for name in names if name in layer)
     for name in names:
         text = default(name)
         if text is not None:
-            found.append(Synonym(name, text, Source.DEFAULT))
-    first = next((at for at, synonym in enumerate(found) if synonym.name == wanted), len(found))
-    return tuple(found[first:])
+            synonyms.append(Synonym(name, text, Source.DEFAULT))
+    first = next((at for at, synonym in enumerate(synonyms) if synonym.name == wanted), len(synonyms))
+    return tuple(synonyms[first:])
 
 
 def _shown(name: str, text: str) -> str | None:

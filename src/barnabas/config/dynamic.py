@@ -342,7 +342,7 @@ def _with_items(table: OptionTable, name: str, before: str, value: str, operatio
         verb = "APPEND to" if operation is Operation.APPEND else "SUBTRACT from"
         raise _invalid(f"Can't {verb} key {name} because its type is not LIST.")
     items = [item.strip() for item in before.split(",") if item.strip()]
-    given = [item.strip() for item in value.split(",") if item.strip()]
+    items_named = [item.strip() for item in value.split(",") if item.strip()]
     if operation is Operation.SUBTRACT:
-        return ",".join(item for item in items if item not in given)
-    return ",".join(items + [item for item in dict.fromkeys(given) if item not in items])
+        return ",".join(item for item in items if item not in items_named)
+    return ",".join(items + [item for item in dict.fromkeys(items_named) if item not in items])

@@ -34,7 +34,7 @@ def parse_listeners(option: str, items: tuple[str, ...], protocols: dict[str, st
 
     Raises ConfigError if a name has no security protocol.
     """
-    found: list[Listener] = []
+    listeners: list[Listener] = []
     for item in items:
         name, _, address = item.partition("://")
         host, _, port = address.rpartition(":")
@@ -42,5 +42,5 @@ def parse_listeners(option: str, items: tuple[str, ...], protocols: dict[str, st
         if protocol is None:
             why = f"listener {name!r} has no security protocol; add {name}:PLAINTEXT (or another)"
             raise refused(option, item, f"{why} to listener.security.protocol.map")
-        found.append(Listener(name.upper(), host.strip("[]"), int(port), protocol))
-    return tuple(found)
+        listeners.append(Listener(name.upper(), host.strip("[]"), int(port), protocol))
+    return tuple(listeners)

@@ -179,8 +179,8 @@ class BrokerConfig:
                 elif (base := BROKER.find(listener_base_name(name) or "")) is not None:
                     base.parse(text)
         # node.id and broker.id are two names for the same option; -1 asks for a generated id.
-        given = values["node.id"] if "node.id" in self.static else values["broker.id"]
-        values["node.id"] = values["broker.id"] = given if given >= 0 else broker_identity.NODE_ID.default
+        node_id = values["node.id"] if "node.id" in self.static else values["broker.id"]
+        values["node.id"] = values["broker.id"] = node_id if node_id >= 0 else broker_identity.NODE_ID.default
         return values
 
     def _check(self) -> None:

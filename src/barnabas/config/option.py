@@ -259,8 +259,8 @@ class OptionTable:
 
     def integer_or_null(self, name: str, doc: str, **rules: Unpack[Rules]) -> Option[int | None]:
         """Declare an int32 option whose default is null."""
-        made: Option[int | None] = Option(name, Kind.INT, None, doc, **rules)
-        return self.add(made)
+        option: Option[int | None] = Option(name, Kind.INT, None, doc, **rules)
+        return self.add(option)
 
     def short(self, name: str, default: int, doc: str, **rules: Unpack[Rules]) -> Option[int]:
         """Declare an int16 option."""
@@ -272,8 +272,8 @@ class OptionTable:
 
     def long_or_null(self, name: str, doc: str, **rules: Unpack[Rules]) -> Option[int | None]:
         """Declare an int64 option whose default is null."""
-        made: Option[int | None] = Option(name, Kind.LONG, None, doc, **rules)
-        return self.add(made)
+        option: Option[int | None] = Option(name, Kind.LONG, None, doc, **rules)
+        return self.add(option)
 
     def double(self, name: str, default: float, doc: str, **rules: Unpack[Rules]) -> Option[float]:
         """Declare a floating-point option."""
@@ -285,8 +285,8 @@ class OptionTable:
 
     def string_or_null(self, name: str, doc: str, **rules: Unpack[Rules]) -> Option[str | None]:
         """Declare a text option whose default is null."""
-        made: Option[str | None] = Option(name, Kind.STRING, None, doc, **rules)
-        return self.add(made)
+        option: Option[str | None] = Option(name, Kind.STRING, None, doc, **rules)
+        return self.add(option)
 
     def strings(
         self, name: str, default: tuple[str, ...], doc: str, **rules: Unpack[Rules]
@@ -296,8 +296,8 @@ class OptionTable:
 
     def strings_or_null(self, name: str, doc: str, **rules: Unpack[Rules]) -> Option[tuple[str, ...] | None]:
         """Declare a comma-separated list whose default is null."""
-        made: Option[tuple[str, ...] | None] = Option(name, Kind.LIST, None, doc, **rules)
-        return self.add(made)
+        option: Option[tuple[str, ...] | None] = Option(name, Kind.LIST, None, doc, **rules)
+        return self.add(option)
 
     def class_name(
         self, name: str, default: str | None, doc: str, **rules: Unpack[Rules]
@@ -307,5 +307,5 @@ class OptionTable:
 
     def password(self, name: str, doc: str, **rules: Unpack[Rules]) -> Option[str | None]:
         """Declare a secret; its default is null and its value is never shown."""
-        made: Option[str | None] = Option(name, Kind.PASSWORD, None, doc, **rules)
-        return self.add(made)
+        option: Option[str | None] = Option(name, Kind.PASSWORD, None, doc, **rules)
+        return self.add(option)

@@ -117,9 +117,9 @@ def _read(path: Path) -> str:
 
 def _key_of(path: Path, key: str) -> str:
     try:
-        found = {name: text for name, text, _ in parse_properties(_read(path))}
+        texts = {name: text for name, text, _ in parse_properties(_read(path))}
     except ConfigError as error:
         raise ConfigError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
-    if key not in found:
+    if key not in texts:
         raise ConfigError(f"{path} has no key {key!r}")
-    return found[key]
+    return texts[key]

@@ -17,13 +17,15 @@ def read_config(file: Path) -> dict[str, str]:
         text = sys.stdin.read() if str(file) == "-" else file.read_text()
         if not text.lstrip().startswith("{"):
             return {row.name: row.value.strip() for row in parse_properties(text)}
-        found = json.loads(text)
+        document = json.loads(text)
     except OSError as error:
         raise OptionError(f"{file} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, ValueError, ConfigError) as error:
         raise OptionError(f"{file}: {error}") from None
-    config = found.get("config", found)
+    config = document.get("config", document)
     if not isinstance(config, dict):
         raise OptionError(f"{file}: config is not an object")
-    made = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
-    return {"name": str(found["name"]), **made} if config is not found and "name" in found else made
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
+    return (
+        {"name": str(document["name"]), **texts} if config is not document and "name" in document else texts
+    )

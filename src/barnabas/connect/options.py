@@ -107,8 +107,8 @@ class ConnectorOption:
         if value is None:
             return None
         if self.choices:
-            given = value if isinstance(value, list) else [value]
-            if any(str(part).lower() not in map(str.lower, self.choices) for part in given):
+            items = value if isinstance(value, list) else [value]
+            if any(str(part).lower() not in map(str.lower, self.choices) for part in items):
                 return f"String must be one of: {', '.join(self.choices)}"
         if self.lo is not None and value < self.lo:
             return f"Value must be at least {self.lo:g}"
@@ -155,10 +155,10 @@ class ConfigDef:
 
     def validate(self, texts: Mapping[str, Any]) -> dict[str, ConfigValue]:
         """What is wrong with each option, by name, and what may be proposed."""
-        found: dict[str, ConfigValue] = {}
+        rows: dict[str, ConfigValue] = {}
         values: dict[str, Any] = {}
         for option in self.options:
-            row = found[option.name] = ConfigValue(option.name)
+            row = rows[option.name] = ConfigValue(option.name)
             try:
                 if option.name in texts:
                     row.value = texts[option.name]
@@ -174,10 +174,10 @@ class ConfigDef:
         for option in self.options:
             if option.recommended is not None:
                 try:
-                    found[option.name].recommended = list(option.recommended(values))
+                    rows[option.name].recommended = list(option.recommended(values))
                 except Exception as error:
-                    found[option.name].errors.append(str(error))
-        return found
+                    rows[option.name].errors.append(str(error))
+        return rows
 
 
 def _parse(name: str, type: Type, text: Any) -> Any:

@@ -38,17 +38,17 @@ class Plugin:
         """The class. Raises OptionError if what it needs is not installed."""
         module, _, name = self.where.partition(":")
         try:
-            found: Any = getattr(importlib.import_module(module), name)
+            connector: Any = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError) as error:
             raise OptionError(
                 f"connector {self.class_name} cannot be loaded ({error}); install what it needs",
                 "connector.class",
             ) from error
-        if not (isinstance(found, type) and issubclass(found, (SourceConnector, SinkConnector))):
+        if not (isinstance(connector, type) and issubclass(connector, (SourceConnector, SinkConnector))):
             raise OptionError(
                 f"{self.where} is neither a SourceConnector nor a SinkConnector", "connector.class"
             )
-        return found
+        return connector
 
     def found_by(self) -> Iterator[str]:
         """All its names: full, simple, and simple without `Connector`, as Kafka has them."""
@@ -248,24 +248,24 @@ BUILT_IN: Final[tuple[Plugin, ...]] = (
 @cache
 def plugins() -> tuple[Plugin, ...]:
     """All connectors, the built-in ones first."""
-    found = list(BUILT_IN)
+    known = list(BUILT_IN)
     for entry in entry_points(group=GROUP):
         plugin = _from_entry(entry.name, entry.value)
         if plugin is not None:
-            found.append(plugin)
-    return tuple(found)
+            known.append(plugin)
+    return tuple(known)
 
 
 def _from_entry(name: str, value: str) -> Plugin | None:
     try:
-        made = Plugin("", value.replace(":", "."), value).load()
+        cls = Plugin("", value.replace(":", "."), value).load()
     except OptionError as error:
         log.warning("connector left out", extra={"entry_point": name, "reason": str(error)})
         return None
-    kind = SOURCE if issubclass(made, SourceConnector) else SINK
-    class_name = made.aliases[0] if made.aliases else f"{made.__module__}.{made.__qualname__}"
-    own = f"{made.__module__}.{made.__qualname__}"
-    return Plugin(kind, class_name, value, (name, own, *made.aliases), made.version)
+    kind = SOURCE if issubclass(cls, SourceConnector) else SINK
+    class_name = cls.aliases[0] if cls.aliases else f"{cls.__module__}.{cls.__qualname__}"
+    own = f"{cls.__module__}.{cls.__qualname__}"
+    return Plugin(kind, class_name, value, (name, own, *cls.aliases), cls.version)
 
 
 def find_plugin(name: str) -> Plugin:
@@ -275,9 +275,9 @@ def find_plugin(name: str) -> Plugin:
         return chosen[0]
     known = sorted(
         {
-            found
+            class_name
             for plugin in plugins()
-            for found in (plugin.class_name, plugin.class_name.rpartition(".")[2], *plugin.names)
+            for class_name in (plugin.class_name, plugin.class_name.rpartition(".")[2], *plugin.names)
         }
     )
     simple = name.rpartition(".")[2]

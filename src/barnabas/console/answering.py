@@ -115,10 +115,10 @@ class Exchange:
     def cluster(self) -> Cluster:
         """The cluster of the path. Raises Refused."""
         name = _name(self.request.path_params["cluster"])
-        found = self.console.clusters.get(name)
-        if found is None or not self.console.roles.may_see(self.user, name):
+        cluster = self.console.clusters.get(name)
+        if cluster is None or not self.console.roles.may_see(self.user, name):
             raise Refused(404, said("There is no cluster {name} here", name=name[:100]))
-        return found
+        return cluster
 
     def ask(self, cluster: Cluster, fields: Mapping[str, Any]) -> Ask:
         """What the request asks for."""
@@ -165,16 +165,16 @@ class Exchange:
             raise Refused(415, said("This is not a form; programs use {path}", path=API))
         body = await read_body(self.request)
         try:
-            found = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX)
+            fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX)
         except ValueError:
             raise Refused(400, said("The form cannot be read")) from None
-        if not self.console.sessions.is_stamp(self.cookies, (found.pop("stamp", [""]))[0]):
+        if not self.console.sessions.is_stamp(self.cookies, (fields.pop("stamp", [""]))[0]):
             raise Refused(
                 403,
                 said("The form is of an earlier session"),
                 said("Reload the page, and send it once more."),
             )
-        return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
+        return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
 
 
 def _name(part: str) -> str:
@@ -184,19 +184,19 @@ def _name(part: str) -> str:
 
 
 def _query(request: Request) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name in request.query_params:
         values = request.query_params.getlist(name)
-        found[name] = values[0] if len(values) == 1 else values
-    return found
+        fields[name] = values[0] if len(values) == 1 else values
+    return fields
 
 
 def _refused(error: Exception) -> Refused:
     """The error as a refusal; raises it again if it is the console's own."""
-    found = refusal_of(error)
-    if found is None:
+    refusal = refusal_of(error)
+    if refusal is None:
         raise error
-    return found
+    return refusal
 
 
 def _failure(refused: Refused) -> dict[str, Any]:
@@ -348,19 +348,19 @@ class PageAnswers:
             template = self.console.templates.get_template(self.page.rows)
 
         def change(value: Mapping[str, Any]) -> Mapping[str, Any]:
-            made = dict(value)
-            for name, held in value.items():
-                if isinstance(held, Said):
-                    made[name] = translated(exchange.lang, held)
+            fields = dict(value)
+            for name, member in value.items():
+                if isinstance(member, Said):
+                    fields[name] = translated(exchange.lang, member)
                 elif name == "notes":
-                    made[name] = [translated(exchange.lang, one) for one in held]
-            if template is not None and "records" in made:
-                records = made.pop("records")
+                    fields[name] = [translated(exchange.lang, one) for one in member]
+            if template is not None and "records" in fields:
+                records = fields.pop("records")
                 home = f"/clusters/{encoded(ask.cluster.name)}/topics/{encoded(ask.path.get('topic', ''))}"
-                made["html"] = template.render(
+                fields["html"] = template.render(
                     lang=exchange.lang, records=records, topic_home=home, query=ask.fields
                 )
-            return made
+            return fields
 
         return change
 
@@ -383,10 +383,10 @@ async def _events(
             yield _event(str(value.get("event", "message")), change(value))
     except Exception as raised:
         refused = _refused(raised)
-        told: dict[str, Any] = {"message": refused.reason, "again": refused.status == 503}
+        fields: dict[str, Any] = {"message": refused.reason, "again": refused.status == 503}
         if refused.advice is not None:
-            told["advice"] = refused.advice
-        yield _event("failed", change(told))
+            fields["advice"] = refused.advice
+        yield _event("failed", change(fields))
 
 
 def _event(name: str, value: Mapping[str, Any]) -> bytes:
@@ -545,30 +545,30 @@ def api_routes(console: Console) -> list[BaseRoute]:
         visible = [c for c in console.clusters.values() if console.roles.may_see(exchange.user, c.name)]
         return _json({"clusters": [{"name": c.name, "bootstrap": c.where} for c in visible]})
 
-    found: list[BaseRoute] = [Route(f"{API}/clusters", list_clusters)]
+    routes_found: list[BaseRoute] = [Route(f"{API}/clusters", list_clusters)]
     for page in PAGES:
         answers = PageAnswers(console, page)
         base = f"{API}/clusters/{{cluster}}"
-        found.append(Route(base + page.path, answers.json, methods=["GET"]))
+        routes_found.append(Route(base + page.path, answers.json, methods=["GET"]))
         for action in page.actions:
-            found.append(Route(base + action.path, answers.post(action), methods=["POST"]))
+            routes_found.append(Route(base + action.path, answers.post(action), methods=["POST"]))
         for path, make in (page.streams or {}).items():
-            found.append(Route(base + path, answers.stream(make), methods=["GET"]))
+            routes_found.append(Route(base + path, answers.stream(make), methods=["GET"]))
         for path, make in (page.exports or {}).items():
-            found.append(Route(base + path, answers.stream(make, lines=True), methods=["GET"]))
-    return found
+            routes_found.append(Route(base + path, answers.stream(make, lines=True), methods=["GET"]))
+    return routes_found
 
 
 def routes(console: Console, more: Sequence[BaseRoute] = ()) -> list[BaseRoute]:
     """All paths. more: of what is served beside the pages."""
-    found = [*_plain_routes(console), *more, *api_routes(console)]
+    all_routes = [*_plain_routes(console), *more, *api_routes(console)]
     for page in PAGES:
         answers = PageAnswers(console, page)
         base = "/clusters/{cluster}"
-        found.append(Route(base + page.path, answers.html, methods=["GET"]))
+        all_routes.append(Route(base + page.path, answers.html, methods=["GET"]))
         for action in page.actions:
-            found.append(Route(base + action.path, answers.submit(action), methods=["POST"]))
-    found += openapi.routes("Barnabas console", table())
+            all_routes.append(Route(base + action.path, answers.submit(action), methods=["POST"]))
+    all_routes += openapi.routes("Barnabas console", table())
 
     async def nothing(request: Request) -> Response:
         if request.url.path.startswith("/api/"):
@@ -576,5 +576,5 @@ def routes(console: Console, more: Sequence[BaseRoute] = ()) -> list[BaseRoute]:
         missing = Refused(404, said("There is no such page"))
         return Exchange(console, request).render("failed.html", 404, error=missing)
 
-    found.append(Route("/{path:path}", nothing, methods=["GET", "POST", "PUT", "DELETE", "PATCH"]))
-    return found
+    all_routes.append(Route("/{path:path}", nothing, methods=["GET", "POST", "PUT", "DELETE", "PATCH"]))
+    return all_routes

@@ -73,24 +73,24 @@ class Ask:
 
     def number(self, name: str, default: int, lo: int, hi: int) -> int:
         """A field as a number. Raises Refused."""
-        given = self.text(name)
-        if not given:
+        text = self.text(name)
+        if not text:
             return default
         try:
-            value = int(given)
+            value = int(text)
         except ValueError:
             value = lo - 1
         if not lo <= value <= hi:
             raise Refused(400, said("{name} must be a number from {lo} to {hi}, not {given}",
-                                    name=name, lo=lo, hi=hi, given=given[:40]))  # fmt: skip
+                                    name=name, lo=lo, hi=hi, given=text[:40]))  # fmt: skip
         return value
 
     def required(self, name: str) -> str:
         """A field that must not be empty. Raises Refused."""
-        given = self.text(name)
-        if not given:
+        text = self.text(name)
+        if not text:
             raise Refused(400, said("{name} is missing", name=name))
-        return given
+        return text
 
     def command(self, *words: str) -> str:
         """A `barnabas` command for this cluster."""

@@ -67,8 +67,10 @@ class Audit:
         except ClientError as error:
             if getattr(error, "code", 0) != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
-            made = await ask.admin.topics.create([NewTopic(self.topic, 1, configs={"retention.ms": "-1"})])
-            made.except_for(ErrorCode.TOPIC_ALREADY_EXISTS).require()
+            creation = await ask.admin.topics.create(
+                [NewTopic(self.topic, 1, configs={"retention.ms": "-1"})]
+            )
+            creation.except_for(ErrorCode.TOPIC_ALREADY_EXISTS).require()
             await produce(ask.admin, place, key, value)
 
 
@@ -81,7 +83,7 @@ def _short(name: str, value: Any) -> Any:
     if SECRET.search(name):
         return "(hidden)"
     if isinstance(value, Mapping):
-        value = {one: _short(str(one), held) for one, held in value.items()}
+        value = {one: _short(str(one), member) for one, member in value.items()}
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     text = LINE.sub(r"\1(hidden)", text) if "\n" in text or "=" in text else text
     text = LOGIN.sub(r"\1(hidden)@", text)

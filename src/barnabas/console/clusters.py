@@ -168,16 +168,16 @@ class Cluster:
 
     def history(self, topic: str | None = None) -> list[tuple[float, float]]:
         """(time, records per second since the sample before) of one topic, or of all."""
-        found = []
+        rates = []
         samples = list(self.samples)
         for before, after in pairwise(samples):
             seconds = max(after.time_s - before.time_s, 0.001)
             names = after.ends.keys() & before.ends.keys() if topic is None else {topic}
-            made = sum(
+            records = sum(
                 max(after.ends[n] - before.ends[n], 0) for n in names if n in after.ends and n in before.ends
             )
-            found.append((after.time_s, made / seconds))
-        return found
+            rates.append((after.time_s, records / seconds))
+        return rates
 
     # --- reading ----------------------------------------------------------------------------------------
 
@@ -192,8 +192,8 @@ class Cluster:
         layout = await self.layout.get()
         bounds = (await self.admin.records.bounds(layout.partitions())).done
         ends: Counter[str] = Counter()
-        for key, found in bounds.items():
-            ends[key.topic] += found.end
+        for key, bound in bounds.items():
+            ends[key.topic] += bound.end
         now_s = time.time()
         if not self.samples or now_s - self.samples[-1].time_s >= SAMPLE_S / 2:
             self.samples.append(Sample(now_s, ends))
@@ -204,9 +204,16 @@ class Cluster:
 
     async def _read_commits(self) -> Mapping[str, Mapping[TopicPartition, CommittedOffset]]:
         listed = await self.groups.get()
-        names = [g.name for found in listed.done.values() for g in found if g.type.lower() != "share"]
+        names = [
+            g.name
+            for groups_of_broker in listed.done.values()
+            for g in groups_of_broker
+            if g.type.lower() != "share"
+        ]
         commits = (await self.admin.groups.offsets(names)).done
-        sums = {name: sum(found.offset for found in places.values()) for name, places in commits.items()}
+        sums = {
+            name: sum(committed.offset for committed in places.values()) for name, places in commits.items()
+        }
         self._steps.append(Sample(time.time(), sums))
         return commits
 

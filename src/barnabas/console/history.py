@@ -36,8 +36,8 @@ class Wanted:
 
 def span_of(ask: Ask) -> str:
     """How far back the graphs go."""
-    given = ask.text("since", SPAN)
-    return given if given in SPANS else SPAN
+    since = ask.text("since", SPAN)
+    return since if since in SPANS else SPAN
 
 
 async def graphs_of(ask: Ask, wanted: Sequence[Wanted], own: Sequence[Point] = ()) -> dict[str, Any]:
@@ -47,22 +47,22 @@ async def graphs_of(ask: Ask, wanted: Sequence[Wanted], own: Sequence[Point] = (
     costs the page only its graphs.
     """
     since = span_of(ask)
-    found: list[dict[str, Any] | None] = [None] * len(wanted)
+    graphs: list[dict[str, Any] | None] = [None] * len(wanted)
     is_kept = ask.cluster.service(MONITOR.name) is not None
     failure = None
     if is_kept:
         try:
-            found = list(await asyncio.gather(*(_graph(ask, one, since) for one in wanted)))
+            graphs = list(await asyncio.gather(*(_graph(ask, one, since) for one in wanted)))
         except Refused as refused:
             failure = refused.reason
-    if found and found[0] is None and len(own) > 1 and max(value for _, value in own) > 0:
-        found[0] = _shaped(wanted[0], [("", list(own))])
+    if graphs and graphs[0] is None and len(own) > 1 and max(value for _, value in own) > 0:
+        graphs[0] = _shaped(wanted[0], [("", list(own))])
     return {
         "since": since,
         "spans": list(SPANS),
         "is_kept": is_kept,
         "failure": failure,
-        "graphs": [graph for graph in found if graph is not None],
+        "graphs": [graph for graph in graphs if graph is not None],
     }
 
 
@@ -85,14 +85,14 @@ async def _graph(ask: Ask, wanted: Wanted, since: str) -> dict[str, Any] | None:
         line = lines.setdefault(label, {})
         for at, mean, _ in one["points"]:
             line[at] = line.get(at, 0.0) + mean
-    made = [(label, sorted(line.items())) for label, line in sorted(lines.items()) if line]
-    return _shaped(wanted, made[:LINES_MAX]) if made else None
+    shown_lines = [(label, sorted(line.items())) for label, line in sorted(lines.items()) if line]
+    return _shaped(wanted, shown_lines[:LINES_MAX]) if shown_lines else None
 
 
 async def _series(ask: Ask, cluster: Mapping[str, str], wanted: Wanted, since: str) -> list[dict[str, Any]]:
     query = urlencode({"name": wanted.name, **cluster, **wanted.labels, "since": since})
-    found = await services.call(ask, MONITOR, "GET", f"/v1/history?{query}", timeout_s=TIMEOUT_S)
-    return [one for one in found["series"] if one["points"]]
+    history = await services.call(ask, MONITOR, "GET", f"/v1/history?{query}", timeout_s=TIMEOUT_S)
+    return [one for one in history["series"] if one["points"]]
 
 
 def _shaped(wanted: Wanted, lines: Sequence[tuple[str, list[Point]]]) -> dict[str, Any]:
@@ -108,11 +108,11 @@ def thinned(points: Sequence[Point]) -> list[tuple[float, float]]:
     step = -(-len(points) // POINTS_MAX)
     if step <= 1:
         return [(float(at), float(value)) for at, value in points]
-    made = []
+    averages = []
     for begin in range(0, len(points), step):
         part = points[begin : begin + step]
-        made.append((part[-1][0], sum(value for _, value in part) / len(part)))
-    return made
+        averages.append((part[-1][0], sum(value for _, value in part) / len(part)))
+    return averages
 
 
 RECORDS: Final = said("Records per second")

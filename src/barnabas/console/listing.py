@@ -40,16 +40,16 @@ def cut(
     """
     q = ask.text("q")
     words = q.lower().split()
-    found = [row for row in rows if all(word in name(row).lower() for word in words)]
+    matching = [row for row in rows if all(word in name(row).lower() for word in words)]
     sort = ask.text("sort", default)
     sort = sort if sort in orders else default
     descending = ask.text("order") == "desc"
-    found.sort(key=name)
-    found.sort(key=orders[sort], reverse=descending)
+    matching.sort(key=name)
+    matching.sort(key=orders[sort], reverse=descending)
     size = ask.number("rows", ROWS, 1, ROWS_MAX)
-    count = max(-(-len(found) // size), 1)
+    count = max(-(-len(matching) // size), 1)
     number = min(ask.number("page", 1, 1, 1_000_000), count)
     begin = (number - 1) * size
-    page = found[begin : begin + size]
-    made = Cut(q, sort, descending, number, count, begin + 1, begin + len(page), len(found))
-    return page, asdict(made)
+    page = matching[begin : begin + size]
+    cut_ = Cut(q, sort, descending, number, count, begin + 1, begin + len(page), len(matching))
+    return page, asdict(cut_)

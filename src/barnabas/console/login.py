@@ -43,7 +43,7 @@ def cookies_of(scope: Scope) -> Mapping[str, str]:
     """The request's cookies; none if they cannot be parsed."""
     text = "; ".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"cookie")
     try:
-        return {name: held.value for name, held in SimpleCookie(text).items()}
+        return {name: morsel.value for name, morsel in SimpleCookie(text).items()}
     except CookieError:
         return {}
 
@@ -72,9 +72,9 @@ class Sessions:
         path: str = scope["path"]
         if path in OPEN_PATHS or path == LOGIN or path.startswith(("/static/", LOGIN + "/")):
             return None
-        found = self.find(cookies_of(scope))
-        if found is not None:
-            return found.user
+        session = self.find(cookies_of(scope))
+        if session is not None:
+            return session.user
         headers: dict[bytes, bytes] = dict(scope["headers"])
         if b"authorization" in headers:
             return await self._by_header(scope)
@@ -129,12 +129,14 @@ class Sessions:
         """What a form of this session has to carry, so that no other page can have made it."""
         return hmac.new(self._secret, cookies.get(COOKIE, "").encode(), hashlib.sha256).hexdigest()
 
-    def is_stamp(self, cookies: Mapping[str, str], given: str) -> bool:
+    def is_stamp(self, cookies: Mapping[str, str], stamp: str) -> bool:
         """Whether a form carries the stamp of its session."""
-        return hmac.compare_digest(self.stamp(cookies), given)
+        return hmac.compare_digest(self.stamp(cookies), stamp)
 
     def _forget_old(self, now_s: float) -> None:
-        self._sessions = {key: held for key, held in self._sessions.items() if not _is_over(held, now_s)}
+        self._sessions = {
+            key: session for key, session in self._sessions.items() if not _is_over(session, now_s)
+        }
         while len(self._sessions) >= SESSIONS_MAX:
             oldest = min(self._sessions, key=lambda key: self._sessions[key].used_s)
             del self._sessions[oldest]
@@ -149,7 +151,7 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-def safe_target(given: str) -> str:
+def safe_target(target: str) -> str:
     """Where to go after the login: an address of the console itself."""
-    is_own = given.startswith("/") and not given.startswith(("//", "/\\")) and "\\" not in given
-    return given if is_own and given.isprintable() else "/"
+    is_own = target.startswith("/") and not target.startswith(("//", "/\\")) and "\\" not in target
+    return target if is_own and target.isprintable() else "/"

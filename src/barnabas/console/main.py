@@ -57,8 +57,14 @@ class ConsoleOptions:
 def make_console(options: ConsoleOptions, sessions: Sessions, *, is_secure: bool) -> Console:
     """What pages and tools share. To be called in the event loop that serves them."""
     clusters = {
-        given.name: Cluster(given.name, given.client, given.registry, given.services, given.tables)
-        for given in options.clusters
+        cluster_options.name: Cluster(
+            cluster_options.name,
+            cluster_options.client,
+            cluster_options.registry,
+            cluster_options.services,
+            cluster_options.tables,
+        )
+        for cluster_options in options.clusters
     }
     for cluster in clusters.values():
         cluster.others = clusters

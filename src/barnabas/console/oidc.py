@@ -102,20 +102,20 @@ class Provider:
 
     async def begin(self, origin: str, target: str) -> tuple[str, str]:
         """(where to send the browser, what its cookie shall be). origin: where it reaches the console. Raises Refused."""
-        found = await self._discovered()
+        discovered = await self._discovered()
         self._forget_old()
         state, browser, verifier, nonce = (secrets.token_urlsafe(32) for _ in range(4))
         back = self._own(origin) + BACK
         self._pending[state] = Pending(_digest(browser), verifier, nonce, target, back, time.monotonic())
         scope = "openid profile email"
-        if self.options.groups_claim in found.get("scopes_supported", ()):
+        if self.options.groups_claim in discovered.get("scopes_supported", ()):
             scope += f" {self.options.groups_claim}"
         asked = {
             "response_type": "code", "client_id": self.options.client_id, "redirect_uri": back, "scope": scope,
             "state": state, "nonce": nonce, "code_challenge_method": "S256",
             "code_challenge": _unpadded(hashlib.sha256(verifier.encode()).digest()),
         }  # fmt: skip
-        return _with(found["authorization_endpoint"], asked), browser
+        return _with(discovered["authorization_endpoint"], asked), browser
 
     async def finish(self, browser: str, query: Mapping[str, str]) -> Person:
         """Who came back from the provider. browser: the cookie. Raises Refused."""
@@ -133,9 +133,9 @@ class Provider:
         if "code" not in query:
             reason = query.get("error_description") or query.get("error") or "no code"
             raise Refused(401, said("The identity provider refused the login: {reason}", reason=reason[:300]))
-        found = await self._discovered()
-        token = await self._token(found, query["code"], pending)
-        claims = await self._claims(found, token, pending.nonce)
+        discovered = await self._discovered()
+        token = await self._token(discovered, query["code"], pending)
+        claims = await self._claims(discovered, token, pending.nonce)
         user = self._user(claims)
         groups = claims.get(self.options.groups_claim, ())
         rows = groups.split() if isinstance(groups, str) else groups if isinstance(groups, list) else ()
@@ -143,14 +143,14 @@ class Provider:
 
     async def leave(self, origin: str) -> str | None:
         """Where the browser logs out of the provider as well; None if the provider has no such place. Raises Refused."""
-        found = await self._discovered()
-        if not isinstance(found.get("end_session_endpoint"), str):
+        discovered = await self._discovered()
+        if not isinstance(discovered.get("end_session_endpoint"), str):
             return None
         back = {
             "client_id": self.options.client_id,
             "post_logout_redirect_uri": self._own(origin) + "/login",
         }
-        return _with(found["end_session_endpoint"], back)
+        return _with(discovered["end_session_endpoint"], back)
 
     def _own(self, origin: str) -> str:
         return (self.options.url or origin).rstrip("/")
@@ -176,24 +176,24 @@ class Provider:
             return self._found
         issuer = self.options.issuer
         url = issuer.rstrip("/") + "/.well-known/openid-configuration"
-        found = await self._fetch(url, "GET")
-        if found.get("issuer") != issuer:
-            raise self._away(f"it calls itself {str(found.get('issuer'))[:200]}, and not {issuer}")
+        discovered = await self._fetch(url, "GET")
+        if discovered.get("issuer") != issuer:
+            raise self._away(f"it calls itself {str(discovered.get('issuer'))[:200]}, and not {issuer}")
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
-            if not isinstance(found.get(name), str) or check_issuer(found[name].partition("?")[0]):
+            if not isinstance(discovered.get(name), str) or check_issuer(discovered[name].partition("?")[0]):
                 raise self._away(f"its configuration has no usable {name}")
-        if self._keys is None or self._keys.url != found["jwks_uri"]:
-            self._keys = Keys(found["jwks_uri"], 3_600_000, 10_000, lambda: time.monotonic() * 1000)
-        self._found, self._found_s = found, time.monotonic()
-        return found
+        if self._keys is None or self._keys.url != discovered["jwks_uri"]:
+            self._keys = Keys(discovered["jwks_uri"], 3_600_000, 10_000, lambda: time.monotonic() * 1000)
+        self._found, self._found_s = discovered, time.monotonic()
+        return discovered
 
-    async def _token(self, found: Mapping[str, Any], code: str, pending: Pending) -> str:
+    async def _token(self, discovered: Mapping[str, Any], code: str, pending: Pending) -> str:
         """The ID token for a code. Raises Refused."""
         options = self.options
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": pending.back,
                 "code_verifier": pending.verifier}  # fmt: skip
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
-        methods = found.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        methods = discovered.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
         if options.secret is None:
             form["client_id"] = options.client_id
         elif "client_secret_basic" in methods:
@@ -201,13 +201,13 @@ class Provider:
             headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
         else:
             form |= {"client_id": options.client_id, "client_secret": options.secret}
-        answer = await self._fetch(found["token_endpoint"], "POST", urlencode(form).encode(), headers)
+        answer = await self._fetch(discovered["token_endpoint"], "POST", urlencode(form).encode(), headers)
         token = answer.get("id_token")
         if not isinstance(token, str):
             raise self._away("it sent no ID token")
         return token
 
-    async def _claims(self, found: Mapping[str, Any], token: str, nonce: str) -> Mapping[str, Any]:
+    async def _claims(self, discovered: Mapping[str, Any], token: str, nonce: str) -> Mapping[str, Any]:
         """What a valid ID token says. Raises Refused."""
         import jwt
 
@@ -246,15 +246,15 @@ class Provider:
             answer = await asyncio.to_thread(
                 ask, address, method, body=body, headers=headers, timeout_s=TIMEOUT_S, bytes_max=BYTES_MAX
             )
-            found = json.loads(answer.body) if answer.status == HTTPStatus.OK else _reason(answer.body)
+            body_read = json.loads(answer.body) if answer.status == HTTPStatus.OK else _reason(answer.body)
         except NoAnswer as error:
             raise self._away(str(error)) from None
         except (ValueError, RecursionError):
             raise self._away("its answer is not JSON") from None
-        if answer.status != HTTPStatus.OK or not isinstance(found, dict):
-            reason = found if isinstance(found, str) else "its answer is no JSON object"
+        if answer.status != HTTPStatus.OK or not isinstance(body_read, dict):
+            reason = body_read if isinstance(body_read, str) else "its answer is no JSON object"
             raise self._away(f"status {answer.status}{': ' + reason if reason else ''}")
-        return found
+        return body_read
 
     def _away(self, reason: str) -> Refused:
         log.warning("identity provider fails", extra={"issuer": self.options.issuer, "reason": reason})
@@ -278,12 +278,12 @@ class Provider:
 def _reason(body: bytes) -> str:
     """Why a provider refused a request, as OAuth's errors say it."""
     try:
-        found = json.loads(body)
+        fields = json.loads(body)
     except ValueError:
         return ""
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         return ""
-    return str(found.get("error_description") or found.get("error") or "")[:300]
+    return str(fields.get("error_description") or fields.get("error") or "")[:300]
 
 
 def _with(url: str, values: Mapping[str, str]) -> str:

@@ -34,8 +34,8 @@ def visible(text: object) -> str:
     return _HIDDEN.sub(_shown, str(text))
 
 
-def _shown(found: re.Match[str]) -> str:
-    number = ord(found[0])
+def _shown(match: re.Match[str]) -> str:
+    number = ord(match[0])
     return chr(0x2400 + number) if number < 0x20 else f"⟨U+{number:04X}⟩"
 
 
@@ -136,8 +136,8 @@ def translated(lang: str, text: str | Said, **values: Any) -> str:
             k: translated(lang, v) if isinstance(v, Said) else visible(v) for k, v in text.values.items()
         }
         return translated(lang, text.text, **inner, **values)
-    found = LANGUAGES.get(lang, {}).get(text, text)
-    return filled(found, values)
+    translation = LANGUAGES.get(lang, {}).get(text, text)
+    return filled(translation, values)
 
 
 @pass_context
@@ -148,11 +148,11 @@ def _t(context: Context, text: str | Said, **values: Any) -> str:
 @lru_cache(1)
 def asset_version() -> str:
     """Changes whenever a static file does."""
-    made = hashlib.sha256()
+    hasher = hashlib.sha256()
     for path in sorted((HERE / "static").rglob("*")):
         if path.is_file():
-            made.update(path.read_bytes())
-    return made.hexdigest()[:12]
+            hasher.update(path.read_bytes())
+    return hasher.hexdigest()[:12]
 
 
 @pass_context

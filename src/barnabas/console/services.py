@@ -140,10 +140,10 @@ async def call(
 def reason_of(kind: Kind, answer: Answer) -> str:
     """Why the service refuses, in its own words if it says so."""
     try:
-        found = json.loads(answer.body)
+        fields = json.loads(answer.body)
     except ValueError:
-        found = None
-    told = None
-    if isinstance(found, dict):
-        told = next((found[field] for field in kind.fields if found.get(field)), None)
-    return str(told or f"{kind.who} answers with status {answer.status}")
+        fields = None
+    reason = None
+    if isinstance(fields, dict):
+        reason = next((fields[field] for field in kind.fields if fields.get(field)), None)
+    return str(reason or f"{kind.who} answers with status {answer.status}")

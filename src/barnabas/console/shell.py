@@ -21,6 +21,6 @@ def _quoted(word: str) -> str:
     return f"$'{_UNSAFE.sub(_escape, escaped)}'"
 
 
-def _escape(found: re.Match[str]) -> str:
-    number = ord(found[0])
+def _escape(match: re.Match[str]) -> str:
+    number = ord(match[0])
     return f"\\x{number:02x}" if number < 0x80 else f"\\u{number:04x}"

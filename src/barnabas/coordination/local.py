@@ -354,19 +354,19 @@ class LocalStore:
         return path
 
     def _require(self, path: str, version: int) -> Stat:
-        found = self.row(path)
-        if found is None:
+        row = self.row(path)
+        if row is None:
             raise NoNode(path, "no such node")
-        if version not in (ANY_VERSION, found[1].version):
-            raise BadVersion(path, f"is in version {found[1].version}, not {version}")
-        return found[1]
+        if version not in (ANY_VERSION, row[1].version):
+            raise BadVersion(path, f"is in version {row[1].version}, not {version}")
+        return row[1]
 
 
 def require_whole(db: sqlite3.Connection) -> None:
     """Raises sqlite3.DatabaseError when pages of the file are damaged."""
-    found = [row[0] for row in db.execute("PRAGMA quick_check(1)")]
-    if found != ["ok"]:
-        raise sqlite3.DatabaseError(f"damaged: {' '.join(found[0].split())}")
+    complaints = [row[0] for row in db.execute("PRAGMA quick_check(1)")]
+    if complaints != ["ok"]:
+        raise sqlite3.DatabaseError(f"damaged: {' '.join(complaints[0].split())}")
 
 
 def sync_file(path: Path) -> None:
@@ -407,15 +407,15 @@ class LocalTree(ZnodeTree):
 
     async def get(self, path: str) -> tuple[bytes, Stat]:
         check_path(path)
-        found = await self._store.call(self._session_id, self._store.row, path)
-        if found is None:
+        row = await self._store.call(self._session_id, self._store.row, path)
+        if row is None:
             raise NoNode(path, "no such node")
-        return found
+        return row
 
     async def exists(self, path: str) -> Stat | None:
         check_path(path)
-        found = await self._store.call(self._session_id, self._store.row, path)
-        return None if found is None else found[1]
+        row = await self._store.call(self._session_id, self._store.row, path)
+        return None if row is None else row[1]
 
     async def children(self, path: str) -> list[str]:
         check_path(path)

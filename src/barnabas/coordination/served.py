@@ -80,8 +80,8 @@ def _unpack_op(packed: Sequence[Any]) -> Op:
     values = dict(zip(kind.__slots__, packed[1:], strict=True))
     if "data" in values:
         values["data"] = base64.b64decode(values["data"])
-    made: Op = kind(**values)
-    return made
+    op: Op = kind(**values)
+    return op
 
 
 def _pack_node(node: tuple[bytes, Stat]) -> list[Any]:
@@ -239,8 +239,8 @@ class ServedTree(ZnodeTree):
 
     async def exists(self, path: str) -> Stat | None:
         check_path(path)
-        found = await self._asked("exists", path)
-        return None if found is None else Stat(*found)
+        stat = await self._asked("exists", path)
+        return None if stat is None else Stat(*stat)
 
     async def children(self, path: str) -> list[str]:
         check_path(path)

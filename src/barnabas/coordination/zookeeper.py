@@ -112,8 +112,8 @@ def _translated(path: str, error: Exception) -> Exception:
     return error
 
 
-def _stat(found: Any) -> Stat:
-    return Stat(found.version, found.czxid, found.mzxid, found.ctime, found.mtime, found.ephemeralOwner)
+def _stat(zstat: Any) -> Stat:
+    return Stat(zstat.version, zstat.czxid, zstat.mzxid, zstat.ctime, zstat.mtime, zstat.ephemeralOwner)
 
 
 class ZooKeeperTree(ZnodeTree):
@@ -239,13 +239,13 @@ class ZooKeeperTree(ZnodeTree):
 
     async def get(self, path: str) -> tuple[bytes, Stat]:
         check_path(path)
-        data, found = await self._answer(path, self._client.get_async)
-        return data, _stat(found)
+        data, kazoo_stat = await self._answer(path, self._client.get_async)
+        return data, _stat(kazoo_stat)
 
     async def exists(self, path: str) -> Stat | None:
         check_path(path)
-        found = await self._answer(path, self._client.exists_async)
-        return None if found is None else _stat(found)
+        kazoo_stat = await self._answer(path, self._client.exists_async)
+        return None if kazoo_stat is None else _stat(kazoo_stat)
 
     async def children(self, path: str) -> list[str]:
         check_path(path)
@@ -254,7 +254,7 @@ class ZooKeeperTree(ZnodeTree):
 
     async def subtree(self, path: str) -> dict[str, tuple[bytes, Stat]]:
         check_path(path)
-        found: dict[str, tuple[bytes, Stat]] = {}
+        nodes: dict[str, tuple[bytes, Stat]] = {}
         level = [path]
         while level:
             parents: list[str] = []
@@ -262,14 +262,14 @@ class ZooKeeperTree(ZnodeTree):
             for node, read in zip(level, await self._read_all(GET_DATA, level), strict=True):
                 if read is not None:
                     data, stat, children = read
-                    found[node] = (data, stat)
+                    nodes[node] = (data, stat)
                     if children:
                         parents.append(node)
             level = []
             for node, names in zip(parents, await self._read_all(GET_CHILDREN, parents), strict=True):
                 level += (f"{node.rstrip('/')}/{name}" for name in sorted(names or ()))
             level = [node for node in level if node != RESERVED]
-        return found
+        return nodes
 
     async def _read_all(self, kind: int, paths: Sequence[str]) -> list[Any]:
         """Read each path once, many in a request and several requests at the same time."""

@@ -31,8 +31,8 @@ class SaslLogin:
     def options(self) -> dict[str, str]:
         """The options in the form that kazoo takes."""
         known = {"username": self.username, "password": self.password, "principal": self.principal}
-        given = {name: value for name, value in known.items() if value is not None}
-        return {"mechanism": self.mechanism, "service": self.service, **given}
+        present = {name: value for name, value in known.items() if value is not None}
+        return {"mechanism": self.mechanism, "service": self.service, **present}
 
 
 @dataclass(frozen=True, slots=True)

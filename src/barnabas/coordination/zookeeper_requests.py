@@ -76,24 +76,24 @@ class MultiRead:
         return reads + _OP_HEADER.pack(-1, True, -1)
 
     def deserialize(self, data: bytes, offset: int) -> list[Node | list[str] | None]:
-        found: list[Node | list[str] | None] = []
+        answers: list[Node | list[str] | None] = []
         while True:
             kind, done, _ = _OP_HEADER.unpack_from(data, offset)
             offset += _OP_HEADER.size
             if done:
-                return found
+                return answers
             if kind == _ERROR:
                 (code,) = _INT.unpack_from(data, offset)
                 offset += 4
                 if code != NO_NODE:
                     raise ReadError(code)
-                found.append(None)
+                answers.append(None)
             elif kind == GET_DATA:
                 node, offset = _node(data, offset)
-                found.append(node)
+                answers.append(node)
             else:
                 names, offset = _names(data, offset)
-                found.append(names)
+                answers.append(names)
 
 
 def _node(data: bytes, offset: int) -> tuple[Node, int]:

@@ -33,9 +33,9 @@ def resting(image: ClusterImage, name: str, mark: Mark, nodes: Nodes) -> BinnedT
             return None
         replicas.update(assignment.replicas)
     for index in replicas:
-        found = nodes.get(layout.state_path(name, index))
-        if found is not None:
-            state = layout.decode_state(layout.state_path(name, index), *found)
+        node = nodes.get(layout.state_path(name, index))
+        if node is not None:
+            state = layout.decode_state(layout.state_path(name, index), *node)
             states[index] = LastState(state.leader_epoch, state.isr)
     if not replicas:
         return None
@@ -94,15 +94,15 @@ def restored_topic(image: ClusterImage, topic: BinnedTopic, name: str) -> TopicI
 
 def expired(image: ClusterImage, now_ms: int) -> list[BinnedTopic]:
     """The topics that have rested long enough, those that wait for longest first."""
-    found = [topic for topic in image.bin.values() if topic.until_ms <= now_ms]
-    return sorted(found, key=lambda topic: topic.until_ms)
+    overdue = [topic for topic in image.bin.values() if topic.until_ms <= now_ms]
+    return sorted(overdue, key=lambda topic: topic.until_ms)
 
 
-def forgotten(image: ClusterImage, held: Collection[UUID]) -> set[UUID]:
+def forgotten(image: ClusterImage, topic_ids: Collection[UUID]) -> set[UUID]:
     """Of the topics whose logs a broker holds in its bin, those that can never be restored any more."""
     marked = {mark.topic_id for mark in image.marks.values()}
     return {
         topic_id
-        for topic_id in held
+        for topic_id in topic_ids
         if topic_id not in image.bin and topic_id not in image.by_id and topic_id not in marked
     }

@@ -333,10 +333,10 @@ def decide_deletion(image: ClusterImage, name: str, now_ms: int = 0, bin_ms: int
 
 def require_binned(image: ClusterImage, topic_id: UUID) -> topic_bin.BinnedTopic:
     """The topic in the bin. Raises ApiError UNKNOWN_TOPIC_ID."""
-    found = image.bin.get(topic_id)
-    if found is None:
+    binned = image.bin.get(topic_id)
+    if binned is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no deleted topic has the id {uuid_text(topic_id)}")
-    return found
+    return binned
 
 
 def decide_restoration(image: ClusterImage, topic_id: UUID, name: str) -> TopicDecision:
@@ -479,7 +479,8 @@ def _missing_config_parents(image: ClusterImage, kind: str, name: str) -> Ops:
         return ()
     if (kind, user) in image.configs:
         siblings = any(
-            found == kind and other.startswith(f"{user}/clients/") for found, other in image.configs
+            config_kind == kind and other.startswith(f"{user}/clients/")
+            for config_kind, other in image.configs
         )
         return () if siblings else (Create(layout.config_path(kind, f"{user}/clients")),)
     path = layout.config_path(kind, user)

@@ -72,7 +72,7 @@ class Note(NamedTuple):
     """One line for the broker's log: constant text, and fields."""
 
     text: str
-    fields: Mapping[str, Any]
+    fields: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,14 +157,14 @@ def _compiled(patterns: str) -> tuple[Any, ...]:
 
     options = re2.Options()
     options.log_errors = False
-    found = []
+    expressions = []
     for pattern in _split(patterns):
         try:
-            found.append(re2.compile(pattern, options))
+            expressions.append(re2.compile(pattern, options))
         except re2.error as error:
-            said = error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else error
-            raise _invalid(f"{pattern!r} is not a regular expression: {said}") from None
-    return tuple(found)
+            cause = error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else error
+            raise _invalid(f"{pattern!r} is not a regular expression: {cause}") from None
+    return tuple(expressions)
 
 
 def _split(patterns: str) -> list[str]:
@@ -206,13 +206,13 @@ def link_of(image: ClusterImage, topic: str) -> LinkedTopic | None:
 
 def linked_topics(image: ClusterImage, link: str) -> list[str]:
     """The topics that a link mirrors, by name."""
-    found = []
+    names = []
     for (kind, topic), texts in image.configs.items():
         if kind == "topics" and topic in image.topics and TOPIC_OPTION in texts:
             linked = LinkedTopic.of(texts[TOPIC_OPTION])
             if linked is not None and linked.link == link:
-                found.append(topic)
-    return sorted(found)
+                names.append(topic)
+    return sorted(names)
 
 
 def refuse_write(topic: str, link: str) -> ApiError:

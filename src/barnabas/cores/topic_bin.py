@@ -73,11 +73,11 @@ def decode_mark(path: str, data: bytes) -> Mark | None:
     if not data:
         return None
     try:
-        found = json.loads(data).get("bin")
-        if found is None:
+        mark = json.loads(data).get("bin")
+        if mark is None:
             return None
-        topic_id = layout.topic_id_of(found["topic_id"])
-        return Mark(topic_id, int(found["deleted_ms"]), int(found["until_ms"]))
+        topic_id = layout.topic_id_of(mark["topic_id"])
+        return Mark(topic_id, int(mark["deleted_ms"]), int(mark["until_ms"]))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadPayload(f"{path}: {error!r}") from None
 

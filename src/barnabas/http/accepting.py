@@ -195,14 +195,14 @@ class Acceptor:
 
         address: only connections from this one; None for all.
         """
-        found = next((place for place in self._handshakes if address in (None, place.address)), None)
-        if found is None:
+        oldest = next((place for place in self._handshakes if address in (None, place.address)), None)
+        if oldest is None:
             until_s = self._loop.time() - SILENCE_S_FAIR
             late = itertools.takewhile(lambda place: place.since_s < until_s, self._silent)
-            found = next((place for place in late if address in (None, place.address)), None)
-        if found is None:
+            oldest = next((place for place in late if address in (None, place.address)), None)
+        if oldest is None:
             return False
-        self._cut(found)
+        self._cut(oldest)
         return True
 
     def _cut(self, place: Place) -> None:

@@ -103,10 +103,10 @@ class LimitedConnection(HttpToolsProtocol):
             return False
         if self._get_upgrade() != b"h2c":
             return False
-        given = dict(self.headers)
-        length = given.get(b"content-length", b"0")
+        headers = dict(self.headers)
+        length = headers.get(b"content-length", b"0")
         is_small = length.isdigit() and len(length) < 9 and int(length) <= UPGRADE_BODY_BYTES_MAX
-        return b"http2-settings" in given and b"transfer-encoding" not in given and is_small
+        return b"http2-settings" in headers and b"transfer-encoding" not in headers and is_small
 
     def _should_upgrade(self) -> bool:
         return self._asks_for_http2() or super()._should_upgrade()
@@ -116,23 +116,23 @@ class LimitedConnection(HttpToolsProtocol):
         from barnabas.http.http2 import Upgrade
 
         assert self._first is not None
-        given = dict(self.headers)
+        headers = dict(self.headers)
         rest = self._first.partition(b"\r\n\r\n")[2]
         where = parse_url(self.url)
         path = where.path if where.query is None else where.path + b"?" + where.query
         head = [(b":method", self.parser.get_method()), (b":path", path), (b":scheme", b"http")]
         kept = [pair for pair in self.headers if pair[0] not in UPGRADE_HEADERS]
-        settings, left = given[b"http2-settings"], int(given.get(b"content-length", b"0"))
+        settings, left = headers[b"http2-settings"], int(headers.get(b"content-length", b"0"))
         self._become_http2(rest, Upgrade(settings, [*head, *kept], left))
 
     def _become_http2(self, data: bytes, upgrade: Upgrade | None = None) -> None:
         from barnabas.http.http2 import Http2Connection
 
-        made = Http2Connection(self.config, self.server_state, self.app_state, self._place, upgrade)
+        protocol = Http2Connection(self.config, self.server_state, self.app_state, self._place, upgrade)
         self._hand_on()
-        self.transport.set_protocol(made)
-        made.connection_made(self.transport)
-        made.data_received(data)
+        self.transport.set_protocol(protocol)
+        protocol.connection_made(self.transport)
+        protocol.data_received(data)
 
     def handle_websocket_upgrade(self) -> None:
         """The connection becomes a WebSocket's, or HTTP/2's, which keeps the place."""
@@ -144,9 +144,9 @@ class LimitedConnection(HttpToolsProtocol):
         place = self._place
         self._hand_on()
         super().handle_websocket_upgrade()
-        made = self.transport.get_protocol()
-        if isinstance(made, LimitedSocket):
-            made.hold(place)
+        protocol = self.transport.get_protocol()
+        if isinstance(protocol, LimitedSocket):
+            protocol.hold(place)
 
     def _hand_on(self) -> None:
         """Another protocol takes the transport, and the place."""

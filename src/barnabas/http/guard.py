@@ -284,8 +284,8 @@ class Exchange:
         self._counted_bytes = 0
         self.address = address_of((scope.get("client") or ("",))[0])
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        given = headers.get(REQUEST_ID, b"").decode("latin-1")
-        self.id = given if _SANE_ID.fullmatch(given) else uuid.uuid4().hex
+        request_id = headers.get(REQUEST_ID, b"").decode("latin-1")
+        self.id = request_id if _SANE_ID.fullmatch(request_id) else uuid.uuid4().hex
         length = headers.get(b"content-length", b"")
         self._announced = int(length) if length.isdigit() and len(length) < 19 else 0
         has_body = scope.get("extensions", {}).get(BODY, b"transfer-encoding" in headers)

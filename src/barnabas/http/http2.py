@@ -434,8 +434,8 @@ class Stream:
 
     def _begin(self, message: Any) -> None:
         headers = [(b":status", str(message["status"]).encode())]
-        given = [*self.connection.state.default_headers, *message.get("headers", ())]
-        headers += [(name, value) for name, value in given if name.lower() not in HOP_HEADERS]
+        all_headers = [*self.connection.state.default_headers, *message.get("headers", ())]
+        headers += [(name, value) for name, value in all_headers if name.lower() not in HOP_HEADERS]
         self.connection.h2.send_headers(self.id, headers)
         self.connection.flush()
 

@@ -54,8 +54,8 @@ def listen(address: str) -> socket.socket:
     """A listening socket. Raises ServiceError."""
     host, port = parse_listen(address)
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, where = found[0]
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, where = addresses[0]
         return socket.create_server(where[:2], family=family, backlog=LISTEN_BACKLOG)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)

@@ -96,13 +96,13 @@ class Own:
 
     def collect(self) -> Iterator[Family]:
         """Called once for each scrape."""
-        found: dict[Metric, list[Sample]] = {}
+        samples_by_metric: dict[Metric, list[Sample]] = {}
         try:
             for sample in self._samples():
-                found.setdefault(sample.metric, []).append(sample)
+                samples_by_metric.setdefault(sample.metric, []).append(sample)
         except Exception:  # other services have something to say, too
             log.exception("a service cannot be measured", extra={"service": self._service})
-        return families(found)
+        return families(samples_by_metric)
 
 
 def page(accept: str, more: Sequence[Any] = ()) -> tuple[bytes, str]:

@@ -127,8 +127,8 @@ def make_app(service: Service, options: HttpOptions) -> ASGIApp:
     """The service with everything that surrounds it, as an ASGI application."""
 
     async def health(request: Request) -> Response:
-        found = service.health()
-        return JSONResponse(found, 500 if found.get("status") == UNHEALTHY else 200)
+        body = service.health()
+        return JSONResponse(body, 500 if body.get("status") == UNHEALTHY else 200)
 
     async def ready(request: Request) -> Response:
         reason = service.unready()
@@ -207,8 +207,8 @@ class BoundedServer(uvicorn.Server):
         """Start accepting connections. uvicorn itself would limit neither their number nor that of TLS handshakes."""
         try:
             await super().startup([])
-            for given in sockets or ():
-                acceptor = Acceptor(given, self._connection, self.config.ssl, self._limits)
+            for listening in sockets or ():
+                acceptor = Acceptor(listening, self._connection, self.config.ssl, self._limits)
                 self.servers.append(cast("asyncio.Server", acceptor))
         finally:
             self.listening.set()

@@ -77,8 +77,8 @@ class Known(NamedTuple):
         """(mechanism, credential) of a user; None for a user who does not exist."""
         texts = self.users.get(user, {})
         mechanism = _mechanism(texts)
-        found = None if mechanism is None else decode_credential(texts[mechanism])
-        return None if mechanism is None or found is None else (mechanism, found)
+        credential = None if mechanism is None else decode_credential(texts[mechanism])
+        return None if mechanism is None or credential is None else (mechanism, credential)
 
     def stand_in(self, user: str, secret: bytes) -> tuple[str, Credential]:
         """(mechanism, credential) for a user who does not exist: both are drawn from those of the existing users."""
@@ -100,10 +100,10 @@ class UserFile:
 
     def _stamp(self) -> tuple[int, int, int] | None:
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
     def refresh(self) -> None:
         """Read the file again if it has changed."""
@@ -129,18 +129,18 @@ class UserFile:
 
     def check(self, user: str, password: str) -> bool:
         """Whether the password is right. Derives keys for milliseconds, also for unknown users: call it in a thread."""
-        found = self._known  # what is found right is stored with the users that were read from the same file
-        known = found.credential(user)
-        mechanism, credential = known or found.stand_in(user, self._secret)
+        users = self._known  # what is found right is stored with the users that were read from the same file
+        known = users.credential(user)
+        mechanism, credential = known or users.stand_in(user, self._secret)
         salted = hashlib.pbkdf2_hmac(
             HASHES[mechanism], password.encode(), credential.salt, credential.iterations
         )
-        made = credential_of(mechanism, credential.salt, salted, credential.iterations)
-        if not hmac.compare_digest(made.stored_key, credential.stored_key) or known is None:
+        computed = credential_of(mechanism, credential.salt, salted, credential.iterations)
+        if not hmac.compare_digest(computed.stored_key, credential.stored_key) or known is None:
             return False
-        if len(found.right) >= KEPT_MAX:
-            found.right.clear()
-        found.right[user] = self._digest(password)
+        if len(users.right) >= KEPT_MAX:
+            users.right.clear()
+        users.right[user] = self._digest(password)
         return True
 
     def _digest(self, password: str) -> bytes:

@@ -68,13 +68,13 @@ class Visitors:
 
     def check(self, scope: Scope) -> None:
         """Raises HttpError 403 for a request that a page of another site sends, or one under a foreign name."""
-        hosts, found = [], {}
+        hosts, headers = [], {}
         for name, value in scope["headers"]:
             if name == b"host":
                 hosts.append(value.decode("latin-1").lower())
             elif name in (b"origin", b"sec-fetch-site", b"sec-fetch-mode"):
-                found[name] = value.decode("latin-1").lower()
-        origin = found.get(b"origin")
+                headers[name] = value.decode("latin-1").lower()
+        origin = headers.get(b"origin")
         if origin is not None and not self._may_call(origin, hosts[0] if hosts else ""):
             raise HttpError(403, f"pages of {origin[:100]} may not use this service; --cors would allow it")
         for host in hosts:
@@ -84,18 +84,18 @@ class Visitors:
                     403,
                     f"{shown!r} is not a name of this service; --allow-host NAME makes it one (DNS rebinding)",
                 )
-        foreign = found.get(b"sec-fetch-site") in ("cross-site", "same-site")
-        if origin is None and foreign and ALL not in self._origins and not self._is_link(scope, found):
+        foreign = headers.get(b"sec-fetch-site") in ("cross-site", "same-site")
+        if origin is None and foreign and ALL not in self._origins and not self._is_link(scope, headers):
             raise HttpError(403, "pages of other sites may not use this service; --cors would allow it")
 
     def _may_call(self, origin: str, host: str) -> bool:
         return ALL in self._origins or origin in self._origins or _is_same(origin, host)
 
-    def _is_link(self, scope: Scope, found: dict[bytes, str]) -> bool:
+    def _is_link(self, scope: Scope, headers: dict[bytes, str]) -> bool:
         """Whether a user follows a link to a page for people. What is shown in a frame, or loaded, is none."""
         is_read = scope["method"] in ("GET", "HEAD")
         leads = scope["path"] in LINKED or self._is_page(scope)
-        return is_read and leads and found.get(b"sec-fetch-mode") == "navigate"
+        return is_read and leads and headers.get(b"sec-fetch-mode") == "navigate"
 
     def knows(self, host: str) -> bool:
         """Whether a `Host` header is accepted."""
@@ -140,12 +140,12 @@ def _is_same(origin: str, host: str) -> bool:
 
 def media_type(scope: Scope) -> str:
     """The media type of a request's body, in lower case and without parameters; empty if none is given."""
-    given = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
-    return given.decode("latin-1").partition(";")[0].strip().lower()
+    content_type = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
+    return content_type.decode("latin-1").partition(";")[0].strip().lower()
 
 
 def refuse_form(scope: Scope, wanted: str) -> None:
     """Raises HttpError 415 for a form. wanted: the media type to send instead."""
-    given = media_type(scope)
-    if given in FORMS and scope["method"] not in ("GET", "HEAD", "OPTIONS"):
-        raise HttpError(415, f"content type {given} is not accepted here; send {wanted}")
+    content_type = media_type(scope)
+    if content_type in FORMS and scope["method"] not in ("GET", "HEAD", "OPTIONS"):
+        raise HttpError(415, f"content type {content_type} is not accepted here; send {wanted}")

@@ -91,9 +91,9 @@ def guarded(name: str, run: Callable[[Sequence[str]], int], arguments: Sequence[
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        said = describe_failure(error)
+        description = describe_failure(error)
         discard_output()
-        print(f"{name}: {said}", file=sys.stderr)
+        print(f"{name}: {description}", file=sys.stderr)
     finally:
         while _CONNECTED:
             _CONNECTED.pop().close()
@@ -121,8 +121,8 @@ def say_ignored(parsed: Parsed, names: Sequence[str]) -> None:
 
 def names_servers(parsed: Parsed) -> bool:
     """Whether the options or the environment name brokers."""
-    given = (parsed.get(name) for name in ("bootstrap-server", "broker-list"))
-    return any(given) or bool(os.environ.get("BARNABAS_BOOTSTRAP"))
+    addresses = (parsed.get(name) for name in ("bootstrap-server", "broker-list"))
+    return any(addresses) or bool(os.environ.get("BARNABAS_BOOTSTRAP"))
 
 
 def servers(parsed: Parsed, properties: Mapping[str, str] | None = None) -> str:
@@ -131,11 +131,11 @@ def servers(parsed: Parsed, properties: Mapping[str, str] | None = None) -> str:
     Tools of the ZooKeeper era take ZooKeeper's address. The brokers are then the one that the environment names, or
     those that are registered there.
     """
-    given = (
+    addresses = (
         parsed.get("bootstrap-server") or parsed.get("broker-list") or os.environ.get("BARNABAS_BOOTSTRAP")
     )
-    if given:
-        return given.split("/", 1)[0]
+    if addresses:
+        return addresses.split("/", 1)[0]
     zookeeper = parsed.get("zookeeper")
     if zookeeper:
         from barnabas.kafka_tools.zookeeper_lookup import servers_at
@@ -156,16 +156,16 @@ def read_properties(path: str) -> dict[str, str]:
 
 def client_properties(parsed: Parsed, files: Sequence[str], pairs: Sequence[str]) -> dict[str, str]:
     """Client properties of the file options `files` and the name=value options `pairs`; the latter take precedence."""
-    found: dict[str, str] = {}
+    properties_read: dict[str, str] = {}
     for name in files:
         path = parsed.get(name)
         if path:
-            found |= read_properties(path)
+            properties_read |= read_properties(path)
     for name in pairs:
         for item in parsed.all(name):
             key, _, value = item.partition("=")
-            found[key.strip()] = value
-    return found
+            properties_read[key.strip()] = value
+    return properties_read
 
 
 _CONNECTED: Final[list[Admin]] = []

@@ -166,7 +166,7 @@ def entity_names(arguments: Sequence[str]) -> Iterator[str]:
 
 def additions(parsed: Parsed) -> dict[str, str]:
     """What --add-config and --add-config-file set. Raises Refused."""
-    found = read_properties(parsed.text("add-config-file")) if "add-config-file" in parsed else {}
+    configs = read_properties(parsed.text("add-config-file")) if "add-config-file" in parsed else {}
     for item in split_configs(parsed.text("add-config")):
         name, equals, value = item.partition("=")
         if not equals or not name.strip():
@@ -175,8 +175,8 @@ def additions(parsed: Parsed) -> dict[str, str]:
             )
         value = value.strip()
         bracketed = value.startswith("[") and value.endswith("]")
-        found[name.strip()] = value[1:-1] if bracketed else value
-    return found
+        configs[name.strip()] = value[1:-1] if bracketed else value
+    return configs
 
 
 def split_configs(text: str) -> Iterator[str]:
@@ -201,8 +201,8 @@ def removals(parsed: Parsed) -> list[str]:
 def read_configs(admin: Admin, entity: Entity) -> list[Config]:
     """All options of one resource, by name. Raises ToolError, ResourceError."""
     require_broker(admin, entity)
-    found = admin.configs.describe([entity.resource], synonyms=True)[entity.resource]
-    return [found[name] for name in sorted(found)]
+    configs = admin.configs.describe([entity.resource], synonyms=True)[entity.resource]
+    return [configs[name] for name in sorted(configs)]
 
 
 def require_broker(admin: Admin, entity: Entity) -> None:

@@ -50,12 +50,12 @@ def run(path: Path, near: Sequence[str]) -> int:
     set_up()
     maker = MirrorMaker(flows)
     name = f"http://{socket.gethostname()}:0"
-    said = ", ".join(f"{flow} ({'topics' if flow.enabled else 'heartbeats'})" for flow in flows)
+    flow_names = ", ".join(f"{flow} ({'topics' if flow.enabled else 'heartbeats'})" for flow in flows)
     if file.texts.get("listeners", "").strip():
-        return _serve(maker, name, file.texts, said)
+        return _serve(maker, name, file.texts, flow_names)
     try:
         maker.start(name)
-        print(f"ready: {said}", flush=True)
+        print(f"ready: {flow_names}", flush=True)
         threading.Event().wait()
     except ConnectError as error:
         raise CliError(str(error)) from None
@@ -78,10 +78,10 @@ def _named(path: Path, error: Exception) -> str:
     return str(error) if str(path) in str(error) else f"{path}: {error}"
 
 
-def _serve(maker: MirrorMaker, name: str, texts: Mapping[str, str], said: str) -> int:
+def _serve(maker: MirrorMaker, name: str, texts: Mapping[str, str], flow_names: str) -> int:
     """Copies, and serves metrics where `listeners` says. Raises CliError."""
     from barnabas.services.command import serve
     from barnabas.services.rows.connect import http_of
 
     server = maker.server(name, http_of(texts))
-    return serve(server, lambda: f"ready: {said}; metrics at {server.url}/metrics")
+    return serve(server, lambda: f"ready: {flow_names}; metrics at {server.url}/metrics")

@@ -136,12 +136,12 @@ class Formatter:
 
     def headers(self, message: Any) -> bytes:
         """name:value,name:value."""
-        found = message.headers()
-        if not found:
+        headers = message.headers()
+        if not headers:
             return b"NO_HEADERS"
         separator = self.text("headers.separator", ",")
         return separator.join(
-            name.encode() + b":" + (self.null if value is None else value) for name, value in found
+            name.encode() + b":" + (self.null if value is None else value) for name, value in headers
         )
 
     def line(self, message: Any) -> bytes:
@@ -190,11 +190,11 @@ def formatter_line(parsed: Parsed, shown: dict[str, str]) -> Callable[[Any], byt
         ).line
     from barnabas.kafka_tools.formatters import BY_CLASS, formatter_for
 
-    found = formatter_for(name)
-    if found is None:
+    formatter = formatter_for(name)
+    if formatter is None:
         known = ", ".join(["DefaultMessageFormatter", "LoggingMessageFormatter", *BY_CLASS])
         raise Refused(f"--formatter {name} is not known here; there are {known}", False)
-    return found
+    return formatter
 
 
 def check(parsed: Parsed) -> None:
@@ -240,9 +240,9 @@ def wait_for_topic(consumer: Any, topic: str) -> list[int]:
     """The topic's partitions; like Kafka's tool, this waits for a topic that does not exist."""
     warned = False
     while True:
-        found = consumer.list_topics(topic, timeout=30).topics[topic]
-        if found.error is None and found.partitions:
-            return sorted(found.partitions)
+        metadata = consumer.list_topics(topic, timeout=30).topics[topic]
+        if metadata.error is None and metadata.partitions:
+            return sorted(metadata.partitions)
         if not warned:
             print(f"WARN the topic {topic} is not there; waiting for it", file=sys.stderr)
             warned = True

@@ -117,8 +117,12 @@ class LineReader:
         self.line_number += 1
         rest, headers, key = line, None, None
         if self.parse_headers:
-            found, rest = self.cut(rest, self.headers_delimiter, "headers delimiter")
-            headers = None if found is None or found == self.null_marker else self.split_headers(found)
+            header_text, rest = self.cut(rest, self.headers_delimiter, "headers delimiter")
+            headers = (
+                None
+                if header_text is None or header_text == self.null_marker
+                else self.split_headers(header_text)
+            )
         if self.parse_key:
             key, rest = self.cut(rest, self.key_separator, "key separator")
         record: dict[str, Any] = {"value": self.or_null(rest), "key": self.or_null(key)}
@@ -128,8 +132,8 @@ class LineReader:
 
     def cut(self, line: bytes, separator: bytes, what: str) -> tuple[bytes | None, bytes]:
         """The text before and after the separator. Raises ToolError when there is no separator."""
-        before, found, after = line.partition(separator)
-        if found:
+        before, delimiter, after = line.partition(separator)
+        if delimiter:
             return before, after
         if self.ignore_error:
             return None, line
@@ -140,7 +144,7 @@ class LineReader:
 
     def split_headers(self, text: bytes) -> list[tuple[str, bytes | None]]:
         """`a:1,b:2` as headers. Raises ToolError."""
-        found = []
+        headers = []
         for item in text.split(self.headers_separator):
             name, separator, value = item.partition(self.headers_key_separator)
             if not separator and not self.ignore_error:
@@ -148,8 +152,8 @@ class LineReader:
                     "org.apache.kafka.common.KafkaException: No header key separator found in pair "
                     f"'{item.decode(errors='replace')}' on line number {self.line_number}"
                 )
-            found.append((name.decode(errors="replace"), self.or_null(value) if separator else None))
-        return found
+            headers.append((name.decode(errors="replace"), self.or_null(value) if separator else None))
+        return headers
 
     def or_null(self, data: bytes | None) -> bytes | None:
         """None for the marker that stands for null."""
@@ -172,7 +176,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def settings(parsed: Parsed) -> dict[str, str]:
     """Producer properties of the tool's own options."""
-    found = {"client.id": "console-producer", "acks": parsed.text("request-required-acks", "all")}
+    properties = {"client.id": "console-producer", "acks": parsed.text("request-required-acks", "all")}
     names = {
         "message-send-max-retries": "retries",
         "retry-backoff-ms": "retry.backoff.ms",
@@ -182,10 +186,12 @@ def settings(parsed: Parsed) -> dict[str, str]:
         "max-partition-memory-bytes": "batch.size",
         "metadata-expiry-ms": "metadata.max.age.ms",
     }
-    found |= {property_name: parsed.text(name) for name, property_name in names.items() if name in parsed}
+    properties |= {
+        property_name: parsed.text(name) for name, property_name in names.items() if name in parsed
+    }
     if "compression-codec" in parsed:
-        found["compression.type"] = parsed.text("compression-codec") or "gzip"
-    return found
+        properties["compression.type"] = parsed.text("compression-codec") or "gzip"
+    return properties
 
 
 @dataclass(slots=True)

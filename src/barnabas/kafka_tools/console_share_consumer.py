@@ -95,10 +95,10 @@ def connect(bootstrap: str, properties: dict[str, str], group: str) -> Any:
         raise ToolError("this confluent-kafka has no share consumer; install version 2.15 or newer")
     options = {"group.id": group, "share.acknowledgement.mode": "explicit"}
     try:
-        found = connection(bootstrap, properties, producing=False)
-        found.require_reachable()
+        reach = connection(bootstrap, properties, producing=False)
+        reach.require_reachable()
         with configuration_errors():
-            return confluent_kafka.ShareConsumer(found.config(options))
+            return confluent_kafka.ShareConsumer(reach.config(options))
     except CliError as error:
         raise ToolError(str(error)) from None
 

@@ -47,9 +47,11 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
     """The offsets of the JSON file, -1 for all records. Raises ToolError."""
     try:
         rows = json.loads(path.read_text("utf-8"))["partitions"]
-        found = {TopicPartition(str(row["topic"]), int(row["partition"])): int(row["offset"]) for row in rows}
+        offsets = {
+            TopicPartition(str(row["topic"]), int(row["partition"])): int(row["offset"]) for row in rows
+        }
     except (ValueError, KeyError, TypeError) as error:
         raise ToolError(f"Offset json file doesn't have the expected form: {path}: {error}") from None
-    if len(found) != len(rows):
+    if len(offsets) != len(rows):
         raise ToolError("Offset json file contains duplicate topic partitions")
-    return found
+    return offsets

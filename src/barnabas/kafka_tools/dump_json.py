@@ -36,12 +36,12 @@ def rows(dump: Dump, file: Path, options: DumpOptions) -> Iterator[str]:
 def row_of(line: str) -> dict[str, Any]:
     """The names and values in a line; a line without any is a remark."""
     text = line.removeprefix("|").strip()
-    found = PAIR.findall(text)
-    if not found and text:
+    pairs = PAIR.findall(text)
+    if not pairs and text:
         return {"remark": text}
     return {
         "kind": "record" if line.startswith("|") else "entry",
-        **{name: value_of(value) for name, value in found},
+        **{name: value_of(value) for name, value in pairs},
     }
 
 

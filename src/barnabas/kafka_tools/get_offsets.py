@@ -60,11 +60,11 @@ def main(arguments: Sequence[str]) -> int:
         return EXIT_FAILED
     results = admin.records.offsets(dict.fromkeys(keys, at))
     for key, failure in results.failed.items():
-        said = java_text(failure)
-        print(f"Skip getting offsets for topic-partition {key} due to error: {said}", file=sys.stderr)
-    for key, found in results.done.items():
-        if found.offset is not None:
-            print(f"{key.topic}:{key.partition}:{found.offset}")
+        reason = java_text(failure)
+        print(f"Skip getting offsets for topic-partition {key} due to error: {reason}", file=sys.stderr)
+    for key, end in results.done.items():
+        if end.offset is not None:
+            print(f"{key.topic}:{key.partition}:{end.offset}")
     return EXIT_OK
 
 

@@ -42,8 +42,8 @@ Plan = dict[TopicPartition, int]
 
 def check(parsed: Parsed) -> None:
     """Raises Refused."""
-    given = [name for name, _, _ in SPECIFICATIONS if name in parsed]
-    if len(given) != 1:
+    specifications = [name for name, _, _ in SPECIFICATIONS if name in parsed]
+    if len(specifications) != 1:
         names = ", ".join(f"--{name}" for name, _, _ in SPECIFICATIONS)
         raise Refused(f"Option [reset-offsets] takes exactly one of these: {names}")
     if "dry-run" in parsed and "execute" in parsed:
@@ -91,7 +91,7 @@ def plan_reset(admin: Admin, parsed: Parsed, group: str, many: bool) -> Plan:
     """The new offset of each partition in scope. Raises ToolError, Refused."""
     if "from-file" in parsed and not {"topic", "all-topics"} & parsed.values.keys():
         return in_log(admin, read_file(Path(parsed.text("from-file")), group, many))
-    current = {key: found.offset for key, found in committed_offsets(admin, group).items()}
+    current = {key: committed.offset for key, committed in committed_offsets(admin, group).items()}
     keys = scope(admin, parsed, current)
     if "from-file" in parsed:
         wanted = read_file(Path(parsed.text("from-file")), group, many)
@@ -138,21 +138,21 @@ def at_time(admin: Admin, keys: Sequence[TopicPartition], time_ms: int) -> Plan:
     """First offset at or after a time; the end of the log when there is none."""
     if not keys:
         return {}
-    found = offsets_at(admin, keys, time_ms)
-    late = [key for key in keys if key not in found]
+    offsets = offsets_at(admin, keys, time_ms)
+    late = [key for key in keys if key not in offsets]
     if time_ms >= 0:
         for topic, partition in late:
             print(
                 f"Warn: Partition {partition} from topic {topic} is empty. Falling back to latest known offset."
             )
-    found |= offsets_at(admin, late, LATEST) if late else {}
-    return {key: found[key] for key in keys}
+    offsets |= offsets_at(admin, late, LATEST) if late else {}
+    return {key: offsets[key] for key in keys}
 
 
 def offsets_at(admin: Admin, keys: Sequence[TopicPartition], time_ms: int) -> Plan:
     """First offset at or after a time, where there is one. Raises ClientError."""
-    found = admin.records.offsets(dict.fromkeys(keys, time_ms)).require()
-    return {key: int(row.offset) for key, row in found.items() if row.offset is not None}
+    rows = admin.records.offsets(dict.fromkeys(keys, time_ms)).require()
+    return {key: int(row.offset) for key, row in rows.items() if row.offset is not None}
 
 
 def in_log(admin: Admin, wanted: Plan) -> Plan:

@@ -44,8 +44,8 @@ def end_offsets(admin: Admin, keys: Iterable[TopicPartition]) -> dict[TopicParti
         for name, topic in admin.topics.list().items()
         for part in topic.partitions
     }
-    found = admin.records.offsets({key: LATEST for key in keys if key in there}).done
-    return {key: int(end.offset) for key, end in found.items() if end.offset is not None}
+    ends = admin.records.offsets({key: LATEST for key in keys if key in there}).done
+    return {key: int(end.offset) for key, end in ends.items() if end.offset is not None}
 
 
 def say_state(group: Group) -> None:

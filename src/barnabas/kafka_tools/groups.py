@@ -27,7 +27,7 @@ TYPES: Final = {"classic": "Classic", "consumer": "Consumer", "share": "Share", 
 
 def all_groups(admin: Admin) -> list[GroupListing]:
     """The groups of every coordinator. Raises ClientError: what cannot be asked must not look empty."""
-    return [group for found in admin.groups.list().require().values() for group in found]
+    return [group for listings in admin.groups.list().require().values() for group in listings]
 
 
 def type_name(group: GroupListing) -> str:

@@ -49,13 +49,13 @@ CONSUMER_LACKS: Final = ("request.timeout.ms",)
 
 def translate(properties: Mapping[str, str], producing: bool) -> dict[str, str]:
     """Properties that librdkafka understands; those of stores and logins are translated by the connection."""
-    found: dict[str, str] = {}
+    translated: dict[str, str] = {}
     for name, value in properties.items():
         if name == "ssl.cipher.suites":
-            found[name] = ":".join(openssl_name(suite.strip()) for suite in value.split(","))
+            translated[name] = ":".join(openssl_name(suite.strip()) for suite in value.split(","))
         elif name not in JAVA_ONLY and (producing or name not in CONSUMER_LACKS):
-            found[RENAMED.get(name, name)] = value
-    return found
+            translated[RENAMED.get(name, name)] = value
+    return translated
 
 
 def connection(servers: str, properties: Mapping[str, str], producing: bool) -> Connection:

@@ -46,8 +46,8 @@ def main(arguments: Sequence[str]) -> int:
         )
     topics = {item.strip() for item in parsed.text("topic-list").split(",") if item.strip()}
     print("Querying brokers for log directories information")
-    found = admin.log_dirs.describe(wanted).require()
-    brokers = [broker_row(broker, dirs, topics) for broker, dirs in found.items()]
+    by_broker = admin.log_dirs.describe(wanted).require()
+    brokers = [broker_row(broker, dirs, topics) for broker, dirs in by_broker.items()]
     print(f"Received log directory information from brokers {','.join(map(str, wanted))}")
     print(json.dumps({"brokers": brokers, "version": 1}, separators=(",", ":")))
     return EXIT_OK

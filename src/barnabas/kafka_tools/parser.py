@@ -52,27 +52,27 @@ class Parsed:
 
     def get(self, name: str) -> str | None:
         """The value of an option; None when it was not given. Raises Refused when it was given twice."""
-        found = self.values.get(name)
-        if found is None:
+        values = self.values.get(name)
+        if values is None:
             return None
-        if len(found) > 1:
+        if len(values) > 1:
             raise Refused(f"Found multiple arguments for option {name}, but you asked for only one", False)
-        return found[0]
+        return values[0]
 
     def text(self, name: str, default: str = "") -> str:
         """The value, or `default`."""
-        found = self.get(name)
-        return default if found is None else found
+        text_given = self.get(name)
+        return default if text_given is None else text_given
 
     def number(self, name: str, default: int) -> int:
         """The value as a whole number. Raises Refused."""
-        found = self.get(name)
-        if found is None:
+        text = self.get(name)
+        if text is None:
             return default
         try:
-            return int(found)
+            return int(text)
         except ValueError:
-            raise Refused(f"Cannot parse argument '{found}' of option {name}", False) from None
+            raise Refused(f"Cannot parse argument '{text}' of option {name}", False) from None
 
 
 def is_number(word: str) -> bool:
@@ -113,11 +113,11 @@ class Tool:
         return parsed
 
     def _begins_with(self, name: str) -> Opt:
-        found = [option for option in self.options if name and option.name.startswith(name)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            names = ", ".join(option.name for option in found)
+        options = [option for option in self.options if name and option.name.startswith(name)]
+        if len(options) == 1:
+            return options[0]
+        if options:
+            names = ", ".join(option.name for option in options)
             raise Refused(f"{name} is not a recognized option (did you mean one of {names}?)", False)
         raise Refused(f"{name} is not a recognized option", False)
 

@@ -130,9 +130,9 @@ class ConsumeRun:
 
         self.consumer.subscribe([self.topic], on_assign=assigned)
         while self.messages < self.count and time.perf_counter() - last < self.timeout_s:
-            found = self.consumer.consume(min(BATCH_RECORDS * 5, self.count - self.messages), 0)
-            found = found or self.consumer.consume(1, 0.1)
-            good = [message for message in found if message.error() is None]
+            messages = self.consumer.consume(min(BATCH_RECORDS * 5, self.count - self.messages), 0)
+            messages = messages or self.consumer.consume(1, 0.1)
+            good = [message for message in messages if message.error() is None]
             if good:
                 last = time.perf_counter()
                 self.messages += len(good)

@@ -68,12 +68,12 @@ def main(arguments: Sequence[str]) -> int:
         )
 
     seconds = run.run(report)
-    found = run.latencies
-    p50, p95, p99, p999 = found.percentiles((0.5, 0.95, 0.99, 0.999))
+    latencies = run.latencies
+    p50, p95, p99, p999 = latencies.percentiles((0.5, 0.95, 0.99, 0.999))
     print(
-        f"{found.count} records sent, {found.count / seconds:.1f} records/sec "
-        f"({found.count * size / seconds / MEGABYTE:.2f} MB/sec), {found.average_ms:.2f} ms avg latency, "
-        f"{found.max_ms:.2f} ms max latency, {p50:.0f} ms 50th, {p95:.0f} ms 95th, {p99:.0f} ms 99th, "
+        f"{latencies.count} records sent, {latencies.count / seconds:.1f} records/sec "
+        f"({latencies.count * size / seconds / MEGABYTE:.2f} MB/sec), {latencies.average_ms:.2f} ms avg latency, "
+        f"{latencies.max_ms:.2f} ms max latency, {p50:.0f} ms 50th, {p95:.0f} ms 95th, {p99:.0f} ms 99th, "
         f"{p999:.0f} ms 99.9th."
     )
     return EXIT_FAILED if run.failed else EXIT_OK

@@ -34,8 +34,8 @@ def read(admin: Admin, wanted: Mapping[str, str | None]) -> list[tuple[Entity, M
         QuotaFilter(kind, Match.ANY if name is None else Match.EXACT if name else Match.DEFAULT, name or None)
         for kind, name in wanted.items()
     ]
-    found = admin.quotas.describe(filters, strict=bool(wanted))
-    return [(dict(entity.names), limits) for entity, limits in found.items()]
+    quotas = admin.quotas.describe(filters, strict=bool(wanted))
+    return [(dict(entity.names), limits) for entity, limits in quotas.items()]
 
 
 def write(admin: Admin, entity: Entity, add: Mapping[str, str], remove: Sequence[str]) -> None:

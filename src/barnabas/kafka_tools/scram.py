@@ -51,5 +51,7 @@ def show(admin: Admin, user: str | None) -> None:
     except UnsupportedByBroker:
         return
     for name, credentials in results.except_for(ErrorCode.RESOURCE_NOT_FOUND).require().items():
-        shown = ", ".join(f"{found.mechanism.label}=iterations={found.iterations}" for found in credentials)
+        shown = ", ".join(
+            f"{credential.mechanism.label}=iterations={credential.iterations}" for credential in credentials
+        )
         print(f"SCRAM credential configs for user-principal '{name}' are {shown}")

@@ -28,10 +28,10 @@ def main(arguments: Sequence[str]) -> int:
     """Send SIGTERM; the exit code says whether there was a broker."""
     parsed = parse(TOOL, arguments or ["--all"])
     wanted = parsed.get("node-id")
-    found = [pid for pid, words in processes() if is_broker(words) and wanted in (None, node_of(words))]
-    if not found:
+    pids = [pid for pid, words in processes() if is_broker(words) and wanted in (None, node_of(words))]
+    if not pids:
         say(f"No kafka server to stop{f' with node-id {wanted}' if wanted else ''}")
         return EXIT_FAILED
-    for pid in found:
+    for pid in pids:
         os.kill(pid, signal.SIGTERM)
     return EXIT_OK

@@ -93,14 +93,14 @@ def main(arguments: Sequence[str]) -> int:
 
 def check(parsed: Parsed) -> None:
     """Raises Refused."""
-    given = parsed.values.keys()
+    option_names = parsed.values.keys()
     if sum(action in parsed for action in ACTIONS) != 1:
         raise Refused(
             "Command must include exactly one action: --list, --describe, --delete, --reset-offsets, or"
             " --delete-offsets."
         )
     for action in ("describe", "delete", "reset-offsets"):
-        if action in parsed and not {"group", "all-groups"} & given:
+        if action in parsed and not {"group", "all-groups"} & option_names:
             raise Refused(f"Option [{action}] takes one of these options: [all-groups], [group]")
     if "list" in parsed and "group" in parsed:
         raise Refused('Option "[group]" can\'t be used with option "[list]"')
@@ -111,7 +111,7 @@ def check(parsed: Parsed) -> None:
             "Kafka Streams does not support topic-specific offset deletion from a streams group.", False
         )
     if "delete-offsets" in parsed and (
-        "group" not in parsed or not {"input-topic", "all-input-topics"} & given
+        "group" not in parsed or not {"input-topic", "all-input-topics"} & option_names
     ):
         raise Refused(
             "Option [delete-offsets] takes the [group] and one of these options: [all-input-topics], [input-topic]"

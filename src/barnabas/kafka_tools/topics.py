@@ -230,8 +230,8 @@ def describe(admin: Admin, parsed: Parsed) -> None:
 def topic_configs(admin: Admin, names: Sequence[str]) -> dict[str, Mapping[str, Config]]:
     """All options of topics; none of those that the caller may not read."""
     resources = {name: ConfigResource(ConfigKind.TOPIC, name) for name in names}
-    found = admin.configs.describe(resources.values()).done
-    return {name: found.get(resource, {}) for name, resource in resources.items()}
+    configs = admin.configs.describe(resources.values()).done
+    return {name: configs.get(resource, {}) for name, resource in resources.items()}
 
 
 def print_topic(topic: Topic, configs: Mapping[str, str | None]) -> None:

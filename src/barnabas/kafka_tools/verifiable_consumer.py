@@ -137,17 +137,17 @@ class Run:
             {
                 "topic": topic,
                 "partition": part,
-                "count": len(found),
-                "minOffset": found[0],
-                "maxOffset": found[-1],
+                "count": len(offsets),
+                "minOffset": offsets[0],
+                "maxOffset": offsets[-1],
             }
-            for (topic, part), found in spans.items()
+            for (topic, part), offsets in spans.items()
         ]
         say("records_consumed", count=len(messages), partitions=counts)
         self.read += len(messages)
         self.left -= len(messages) if self.left > 0 else 0
         if self.commits:
-            self.commit({key: found[-1] + 1 for key, found in spans.items()})
+            self.commit({key: offsets[-1] + 1 for key, offsets in spans.items()})
 
     def commit(self, offsets: dict[Key, int]) -> None:
         """Commit and report."""

@@ -82,12 +82,12 @@ def start(name: str, config: Path, command: Sequence[str], daemon: bool) -> int:
 
 def stop() -> int:
     """SIGTERM to the ZooKeeper servers that this user runs on this machine, and wait until they have ended."""
-    found = [pid for pid, words in processes() if servers.MAIN_CLASS in words]
-    if not found:
+    pids = [pid for pid, words in processes() if servers.MAIN_CLASS in words]
+    if not pids:
         say("No zookeeper server to stop")
         return EXIT_FAILED
-    for pid in found:
+    for pid in pids:
         os.kill(pid, signal.SIGTERM)
-    while {pid for pid, words in processes() if servers.MAIN_CLASS in words} & set(found):
+    while {pid for pid, words in processes() if servers.MAIN_CLASS in words} & set(pids):
         time.sleep(CHECK_SECONDS)
     return EXIT_OK

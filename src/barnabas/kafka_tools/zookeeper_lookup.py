@@ -23,11 +23,11 @@ CONTACT_SECONDS: Final = 1.0
 
 def addresses_of(zookeeper: str) -> list[tuple[str, int]]:
     """Hosts and ports of `host:port,host:port/chroot`; ZooKeeper's usual port where one has none."""
-    found = []
+    addresses = []
     for item in zookeeper.partition("/")[0].split(","):
         host, colon, port = item.strip().rpartition(":")
-        found.append((host, int(port)) if colon and port.isdigit() else (item.strip(), ZOOKEEPER_PORT))
-    return found
+        addresses.append((host, int(port)) if colon and port.isdigit() else (item.strip(), ZOOKEEPER_PORT))
+    return addresses
 
 
 def is_there(zookeeper: str) -> bool:

@@ -67,8 +67,8 @@ class ZooKeeper:
     def create(self, path: str, data: bytes | None, ephemeral: bool, sequence: bool, acl: str | None) -> str:
         entries = None if acl is None else _parse_acl(acl)
         with self._refusals(path):
-            made = self._client.create_async(path, data, entries, ephemeral, sequence).get()
-        return str(made)
+            created_path = self._client.create_async(path, data, entries, ephemeral, sequence).get()
+        return str(created_path)
 
     def set(self, path: str, data: bytes, version: int) -> Facts:
         with self._refusals(path):
@@ -110,7 +110,7 @@ class ZooKeeper:
     def _refusals(self, path: str) -> Iterator[None]:
         from kazoo import exceptions as errors
 
-        said = {
+        sentences = {
             errors.NoNodeError: f"Node does not exist: {path}",
             errors.NodeExistsError: f"Node already exists: {path}",
             errors.NotEmptyError: f"Node not empty: {path}",
@@ -125,7 +125,7 @@ class ZooKeeper:
         except (errors.ConnectionLoss, errors.SessionExpiredError, errors.ConnectionClosedError):
             raise Refusal(f"The connection to ZooKeeper at {self._address} is lost; try again") from None
         except errors.KazooException as error:
-            raise Refusal(said.get(type(error)) or f"{type(error).__name__}: {path}") from None
+            raise Refusal(sentences.get(type(error)) or f"{type(error).__name__}: {path}") from None
 
 
 def _facts(stat: Any) -> Facts:

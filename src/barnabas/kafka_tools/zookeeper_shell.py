@@ -114,8 +114,8 @@ def ls(tree: Tree, words: Words) -> None:
     """Print a node's children."""
     path = path_of(words.rest[0])
     if "R" in words.flags:
-        for found in below(tree, path):
-            print(found)
+        for node in below(tree, path):
+            print(node)
         return
     print(f"[{', '.join(tree.children(path))}]")
     if "s" in words.flags:
@@ -138,14 +138,14 @@ def stat(tree: Tree, words: Words) -> None:
 def create(tree: Tree, words: Words) -> None:
     """Create a node."""
     path, data, acl, *_ = [*words.rest, None, None]
-    made = tree.create(
+    created_path = tree.create(
         path_of(path or ""),
         None if data is None else data.encode(),
         "e" in words.flags,
         "s" in words.flags,
         acl,
     )
-    say(f"Created {made}")
+    say(f"Created {created_path}")
 
 
 def set_data(tree: Tree, words: Words) -> None:
@@ -179,8 +179,8 @@ def set_acl(tree: Tree, words: Words) -> None:
     """Replace a node's ACL, or those of all below it, too."""
     path = path_of(words.rest[0])
     paths = list(below(tree, path)) if "R" in words.flags else [path]
-    for found in paths:
-        facts = tree.set_acl(found, words.rest[1], words.version)
+    for node in paths:
+        facts = tree.set_acl(node, words.rest[1], words.version)
         if "s" in words.flags:
             print_facts(facts)
 

@@ -65,8 +65,8 @@ class Embedded:
             )
         if acl is not None:
             _no_acls()
-        (made,) = self._change(path, Create(path, data or b"", sequence=sequence))
-        return str(made)
+        (created_path,) = self._change(path, Create(path, data or b"", sequence=sequence))
+        return str(created_path)
 
     def set(self, path: str, data: bytes, version: int) -> Facts:
         self._change(path, Set(path, data, version))
@@ -198,10 +198,10 @@ def read_file(file: Path) -> dict[str, tuple[bytes, Any]]:
         try:
             with contextlib.closing(sqlite3.connect(copy)) as db:
                 require_whole(db)
-                found = db.execute(f"SELECT path, data, {STAT_COLUMNS} FROM znode ORDER BY path").fetchall()
+                rows = db.execute(f"SELECT path, data, {STAT_COLUMNS} FROM znode ORDER BY path").fetchall()
         except sqlite3.Error as error:
             raise ToolError(f"{file} is not a metadata file of Barnabas: {error}") from None
-    return {row[0]: (row[1], Stat._make(row[2:])) for row in found}
+    return {row[0]: (row[1], Stat._make(row[2:])) for row in rows}
 
 
 def _state(file: Path, ahead: Path) -> tuple[int, int, bytes]:

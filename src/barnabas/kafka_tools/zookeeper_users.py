@@ -61,7 +61,9 @@ class Users:
         known, version = self._read(path)
         wanted = {name: value for name, value in {**known, **add}.items() if name not in remove}
         data = json.dumps({"version": 1, "config": wanted}, separators=(",", ":")).encode()
-        told = json.dumps({"version": 2, "entity_path": path.removeprefix("/config/")}, separators=(",", ":"))
+        notice = json.dumps(
+            {"version": 2, "entity_path": path.removeprefix("/config/")}, separators=(",", ":")
+        )
         try:
             if version != NO_VERSION:
                 self._tree.set(path, data, version)
@@ -69,7 +71,7 @@ class Users:
                 for parent in ("/config", "/config/users", CONFIG_CHANGES):
                     self._make(parent)
                 self._tree.create(path, data, False, False, None)
-            self._tree.create(CHANGE_PREFIX, told.encode(), False, True, None)
+            self._tree.create(CHANGE_PREFIX, notice.encode(), False, True, None)
         except Refusal as refusal:
             raise ToolError(f"{refusal}; try again") from None
 
@@ -81,12 +83,12 @@ class Users:
 
     def show(self, user: str) -> None:
         """Print what a user has, as for a user that brokers describe. Raises ToolError."""
-        found = self.read(user)
-        limits = {name: value for name, value in found.items() if name not in scram.MECHANISMS}
+        configs = self.read(user)
+        limits = {name: value for name, value in configs.items() if name not in scram.MECHANISMS}
         if limits:
             shown = ", ".join(f"{name}={value}" for name, value in sorted(limits.items()))
             print(f"Quota configs for {quotas.title({'user': user})} are {shown}")
-        credentials = {name: decode_credential(found[name]) for name in scram.MECHANISMS if name in found}
+        credentials = {name: decode_credential(configs[name]) for name in scram.MECHANISMS if name in configs}
         if credentials:
             shown = ", ".join(
                 f"{name}=iterations={credential.iterations if credential else 'unknown'}"
@@ -97,10 +99,10 @@ class Users:
 
 def credentials_of(texts: Mapping[str, str]) -> dict[str, str]:
     """Credentials as ZooKeeper holds them, from `iterations=8192,password=secret` by mechanism. Raises ToolError."""
-    made = {}
+    credentials = {}
     for name, text in texts.items():
         iterations, password = scram.parse_fields(name, text)
-        made[name] = encode_credential(
+        credentials[name] = encode_credential(
             new_credential(name, password, os.urandom(scram.SALT_BYTES), iterations)
         )
-    return made
+    return credentials

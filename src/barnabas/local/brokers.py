@@ -28,7 +28,7 @@ class LocalBroker(NamedTuple):
     def uses(self, folder: Path) -> bool:
         """Whether a log dir of the broker is this folder or below it."""
         wanted = folder.resolve()
-        return any(Path(held).is_relative_to(wanted) for held in self.log_dirs)
+        return any(Path(log_dir).is_relative_to(wanted) for log_dir in self.log_dirs)
 
 
 def brokers_here() -> list[LocalBroker]:
@@ -42,14 +42,14 @@ def brokers_here() -> list[LocalBroker]:
 
 def held_dirs(pid: int) -> tuple[str, ...]:
     """The log dirs whose lock files a process has open; empty where the system does not say."""
-    found = set()
+    dirs = set()
     with suppress(OSError):
         for entry in os.scandir(f"/proc/{pid}/fd"):
             with suppress(OSError):
                 target = Path(os.readlink(entry.path))
                 if target.name == LOCK:
-                    found.add(str(target.parent))
-    return tuple(sorted(found))
+                    dirs.add(str(target.parent))
+    return tuple(sorted(dirs))
 
 
 def starts(brokers: Iterable[LocalBroker]) -> list[list[LocalBroker]]:

@@ -97,8 +97,8 @@ def read_settings(folder: Path) -> Settings:
     """Raises CliError when no cluster was started over this folder."""
     path = folder / SETTINGS_FILE
     try:
-        found = json.loads(path.read_text("utf-8"))
-        return Settings(**{**found, "racks": tuple(found["racks"])})
+        fields = json.loads(path.read_text("utf-8"))
+        return Settings(**{**fields, "racks": tuple(fields["racks"])})
     except FileNotFoundError:
         raise CliError(
             f"{folder} is no cluster's folder; `barnabas cluster start --data {folder}` makes one"
@@ -193,10 +193,10 @@ class LocalCluster:
 
 def options_from(items: Sequence[str]) -> dict[str, str]:
     """`-o NAME=VALUE`, several. Raises CliError."""
-    found = {}
+    options = {}
     for item in items:
         name, equals, value = item.partition("=")
         if not equals or not name.strip():
             raise CliError(f"-o {item!r} is not NAME=VALUE, for example -o min.insync.replicas=2")
-        found[name.strip()] = value.strip()
-    return found
+        options[name.strip()] = value.strip()
+    return options

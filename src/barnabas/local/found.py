@@ -51,7 +51,7 @@ def is_broker(words: Sequence[str]) -> bool:
 
 def node_of(words: Sequence[str]) -> str:
     """The node id that a broker's command line, or the file it names, gives it."""
-    found = DEFAULT_NODE
+    node_id = DEFAULT_NODE
     for at, word in enumerate(words):
         if word.endswith(".properties"):
             try:
@@ -60,8 +60,8 @@ def node_of(words: Sequence[str]) -> str:
                 }
             except (OSError, ValueError):
                 continue
-            found = properties.get("node.id") or properties.get("broker.id") or found
+            node_id = properties.get("node.id") or properties.get("broker.id") or node_id
         name, _, value = word.partition("=")
         if name in ("node.id", "broker.id") and at and words[at - 1] in ("-o", "--override"):
-            found = value
-    return found
+            node_id = value
+    return node_id

@@ -18,12 +18,12 @@ LOOK_SECONDS: Final = 0.02
 
 def open_files(pid: int) -> list[Path]:
     """The files that a process has open; none if the system does not say (macOS)."""
-    found = []
+    files = []
     with contextlib.suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
-                found.append(Path(os.readlink(f"/proc/{pid}/fd/{name}")))
-    return found
+                files.append(Path(os.readlink(f"/proc/{pid}/fd/{name}")))
+    return files
 
 
 def log_dirs_of(pid: int, words: list[str]) -> list[Path]:

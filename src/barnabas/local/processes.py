@@ -33,13 +33,13 @@ class Member(NamedTuple):
 
 def running(members: Sequence[Member]) -> dict[str, int]:
     """The process ids of the members that run, by name."""
-    found: dict[str, int] = {}
+    pids: dict[str, int] = {}
     for pid, words in processes():
         line = f" {' '.join(words)} "  # whole: a folder's name may hold spaces
         for member in members:
             if f" {member.config} " in line:
-                found[member.name] = pid
-    return found
+                pids[member.name] = pid
+    return pids
 
 
 class Started:

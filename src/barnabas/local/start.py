@@ -90,30 +90,32 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The options of `barnabas start`."""
-    made = Parser(
+    options = Parser(
         prog="barnabas start",
         description="Start a broker in the foreground.",
         epilog=EPILOG,
     )
-    made.add_argument(
+    options.add_argument(
         "--data",
         metavar="DIR",
         help=f"Folder of the log (log.dirs). Default: what the file says, or {default_data_dir()}.",
     )
-    made.add_argument(
+    options.add_argument(
         "--listen",
         metavar="HOST:PORT",
         help="Address to listen on (listeners); 0.0.0.0:9092 lets everybody on the network in. Default: what the file "
         "says, or localhost:9092.",
     )
-    made.add_argument(
+    options.add_argument(
         "--secure",
         metavar="DIR",
         type=Path,
         help="Listen with TLS and logins only, with the files that `barnabas security init DIR` has written.",
     )
-    made.add_argument("--config", metavar="FILE", type=Path, help="A server.properties with Kafka's names.")
-    made.add_argument(
+    options.add_argument(
+        "--config", metavar="FILE", type=Path, help="A server.properties with Kafka's names."
+    )
+    options.add_argument(
         "-o",
         "--option",
         metavar="NAME=VALUE",
@@ -121,8 +123,8 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         help="Set one option of server.properties; may be repeated.",
     )
-    add_options(made)
-    made.add_argument(
+    add_options(options)
+    options.add_argument(
         "--log-level",
         default="INFO",
         type=str.upper,
@@ -130,28 +132,28 @@ def parser() -> argparse.ArgumentParser:
         metavar="LEVEL",
         help="DEBUG, INFO, WARNING or ERROR. Default: INFO.",
     )
-    made.add_argument(
+    options.add_argument(
         "--log-file",
         type=Path,
         metavar="FILE",
         help="Write the log there instead of standard error, to at most five files of 10 MB.",
     )
-    made.add_argument(
+    options.add_argument(
         "--log-format",
         default="text",
         choices=("text", "json"),
         metavar="FORMAT",
         help="What each message is: text (a line) or json (an object). Default: text.",
     )
-    made.add_argument(
+    options.add_argument(
         "--workers",
         type=int,
         default=1,
         metavar="N",
         help="Run N brokers on this machine, with consecutive node ids and ports. Default: 1.",
     )
-    made.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    return made
+    options.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    return options
 
 
 def properties_name(line: str) -> str:
@@ -180,19 +182,19 @@ def overrides_from(options: argparse.Namespace) -> dict[str, str]:
         overrides.update(folder.options(options.secure.expanduser().absolute()))
     if options.listen is not None:
         overrides["listeners"] = f"{protocol}://{listen_address(options.listen)}"
-    given = set(overrides)
+    names = set(overrides)
     if options.config is not None and options.config.is_file():
-        given |= {properties_name(line) for line in options.config.read_text("utf-8", "replace").splitlines()}
-    if (options.config is None or options.secure is not None) and not given & ADDRESS_OPTIONS:
+        names |= {properties_name(line) for line in options.config.read_text("utf-8", "replace").splitlines()}
+    if (options.config is None or options.secure is not None) and not names & ADDRESS_OPTIONS:
         # Without passwords everybody who can reach the port may read and write, so by default only this machine can.
         overrides["listeners"] = f"{protocol}://localhost:{DEFAULT_PORT}"
-    if options.secure is not None and not given & {
+    if options.secure is not None and not names & {
         "inter.broker.listener.name",
         "security.inter.broker.protocol",
     }:
         between = folder.between_options(options.secure.expanduser().absolute())
         overrides = {**between, **overrides}
-    if not given & {"log.dirs", "log.dir"}:
+    if not names & {"log.dirs", "log.dir"}:
         overrides["log.dirs"] = str(default_data_dir())
     return overrides
 

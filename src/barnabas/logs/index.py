@@ -50,11 +50,11 @@ def build(file: Path) -> int:
         names = [name for name in (*TEXTS, *WHOLE, "time") if name in source.schema_arrow.names]
         rest: pa.Table | None = None
         for batch in source.iter_batches(BLOCK_ROWS * 16, columns=names):
-            found = pa.table(batch)
+            batch_table = pa.table(batch)
             if "time" in names:
-                minutes.update(minutes_of(found))
-                found = found.drop_columns("time")
-            table = found if rest is None else pa.concat_tables([rest, found])
+                minutes.update(minutes_of(batch_table))
+                batch_table = batch_table.drop_columns("time")
+            table = batch_table if rest is None else pa.concat_tables([rest, batch_table])
             whole = len(table) - len(table) % BLOCK_ROWS
             for start in range(0, whole, BLOCK_ROWS):
                 _add(words, number, table.slice(start, BLOCK_ROWS))
@@ -65,10 +65,10 @@ def build(file: Path) -> int:
             number += 1
         rows, ends = source.metadata.num_rows, [*ends_of(source)]
     counts = [[level, minute, count] for (level, minute), count in sorted(minutes.items())]
-    said = {"rows": str(rows), "ends": json.dumps(ends)}
+    metadata = {"rows": str(rows), "ends": json.dumps(ends)}
     if "time" in names:
-        said["minutes"] = json.dumps(counts, ensure_ascii=False, separators=(",", ":"))
-    return _write(index_path(file), words, number, said)
+        metadata["minutes"] = json.dumps(counts, ensure_ascii=False, separators=(",", ":"))
+    return _write(index_path(file), words, number, metadata)
 
 
 def minutes_of(table: pa.Table) -> dict[tuple[str, int], int]:
@@ -133,7 +133,7 @@ def words_of(text: str) -> set[str]:
     return {*WORDS.findall(text.lower())}
 
 
-def _write(path: Path, words: Words, count: int, said: dict[str, str]) -> int:
+def _write(path: Path, words: Words, count: int, metadata: dict[str, str]) -> int:
     """said: what is known of the file besides its words."""
     size = len(words)
     tokens = pa.StringArray.from_buffers(size, *map(pa.py_buffer, words.texts()))
@@ -141,8 +141,10 @@ def _write(path: Path, words: Words, count: int, said: dict[str, str]) -> int:
     values = pa.Int32Array.from_buffers(pa.int32(), numbers.size // 4, [None, numbers])
     lists = pa.ListArray.from_arrays(pa.Int32Array.from_buffers(pa.int32(), size + 1, [None, ends]), values)
     order = pc.sort_indices(tokens)
-    said = {**said, "blocks": str(count), "block_rows": str(BLOCK_ROWS)}
-    table = pa.table({"token": tokens.take(order), "blocks": lists.take(order)}).replace_schema_metadata(said)
+    metadata = {**metadata, "blocks": str(count), "block_rows": str(BLOCK_ROWS)}
+    table = pa.table({"token": tokens.take(order), "blocks": lists.take(order)}).replace_schema_metadata(
+        metadata
+    )
     path.parent.mkdir(exist_ok=True)
     temporary = path.with_suffix(".tmp")
     pq.write_table(
@@ -164,12 +166,12 @@ class Index:
     def __init__(self, path: Path) -> None:
         """Raises OSError, pa.ArrowException."""
         self._source = pq.ParquetFile(path)
-        said = self._source.schema_arrow.metadata or {}
-        self.count = int(said[b"blocks"])
-        self.rows = int(said[b"rows"])
-        self.ends: list[tuple[int, int]] = json.loads(said[b"ends"])
+        metadata = self._source.schema_arrow.metadata or {}
+        self.count = int(metadata[b"blocks"])
+        self.rows = int(metadata[b"rows"])
+        self.ends: list[tuple[int, int]] = json.loads(metadata[b"ends"])
         """By partition of the topic: the highest offset in the file."""
-        self._minutes = said.get(b"minutes")
+        self._minutes = metadata.get(b"minutes")
         self._tokens: pa.Table | None = None
 
     def close(self) -> None:
@@ -182,7 +184,7 @@ class Index:
 
     def blocks_of(self, token: str, part: str) -> np.ndarray[Any, Any]:
         """See Lookup."""
-        found = np.zeros(self.count, bool)
+        blocks = np.zeros(self.count, bool)
         token = token[:TOKEN_CHARACTERS_MAX]
         for table in self._candidates(token, part):
             column = table["token"]
@@ -195,10 +197,10 @@ class Index:
             chosen = table.filter(mask)["blocks"]
             for chunk in chosen.chunks:
                 if len(chunk) and pc.min(pc.list_value_length(chunk)).as_py() == 0:
-                    found[:] = True
-                    return found
-                found[np.asarray(chunk.flatten())] = True
-        return found
+                    blocks[:] = True
+                    return blocks
+                blocks[np.asarray(chunk.flatten())] = True
+        return blocks
 
     def _candidates(self, token: str, part: str) -> list[pa.Table]:
         """The row groups that may have a word, by their lowest and highest one."""

@@ -92,21 +92,21 @@ class Contains:
         """See Node."""
         import pyarrow.compute as pc
 
-        found = None
+        mask = None
         for column in self.columns:
             one = pc.fill_null(
                 pc.match_substring_regex(table[column], self.pattern, ignore_case=self.folds), False
             )
-            found = one if found is None else pc.or_(found, one)
-        return found
+            mask = one if mask is None else pc.or_(mask, one)
+        return mask
 
     def blocks(self, index: Lookup) -> np.ndarray[Any, Any] | None:
         """See Node."""
-        found = None
+        blocks = None
         for token, part in self.tokens:
             one = index.blocks_of(token, part)
-            found = one if found is None else found & one
-        return found
+            blocks = one if blocks is None else blocks & one
+        return blocks
 
 
 @lru_cache(maxsize=200)
@@ -125,22 +125,22 @@ class Compare:
 
     def matches(self, row: Row) -> bool:
         """See Node."""
-        found, value = getattr(row, self.column), self.value
+        cell, value = getattr(row, self.column), self.value
         if self.folds:
-            found, value = found.upper(), value.upper()
+            cell, value = cell.upper(), value.upper()
         match self.operator:
             case "=":
-                return bool(found == value)
+                return bool(cell == value)
             case "!=":
-                return bool(found != value)
+                return bool(cell != value)
             case "<":
-                return bool(found < value)
+                return bool(cell < value)
             case "<=":
-                return bool(found <= value)
+                return bool(cell <= value)
             case ">":
-                return bool(found > value)
+                return bool(cell > value)
             case _:
-                return bool(found >= value)
+                return bool(cell >= value)
 
     def mask(self, table: pa.Table) -> Any:
         """See Node."""
@@ -180,19 +180,19 @@ class Both:
         """See Node."""
         import pyarrow.compute as pc
 
-        found = self.nodes[0].mask(table)
+        mask = self.nodes[0].mask(table)
         for node in self.nodes[1:]:
-            found = pc.and_(found, node.mask(table))
-        return found
+            mask = pc.and_(mask, node.mask(table))
+        return mask
 
     def blocks(self, index: Lookup) -> np.ndarray[Any, Any] | None:
         """See Node."""
-        found = None
+        blocks = None
         for node in self.nodes:
             one = node.blocks(index)
             if one is not None:
-                found = one if found is None else found & one
-        return found
+                blocks = one if blocks is None else blocks & one
+        return blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,20 +209,20 @@ class Either:
         """See Node."""
         import pyarrow.compute as pc
 
-        found = self.nodes[0].mask(table)
+        mask = self.nodes[0].mask(table)
         for node in self.nodes[1:]:
-            found = pc.or_(found, node.mask(table))
-        return found
+            mask = pc.or_(mask, node.mask(table))
+        return mask
 
     def blocks(self, index: Lookup) -> np.ndarray[Any, Any] | None:
         """See Node."""
-        found = None
+        blocks = None
         for node in self.nodes:
             one = node.blocks(index)
             if one is None:
                 return None
-            found = one if found is None else found | one
-        return found
+            blocks = one if blocks is None else blocks | one
+        return blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,18 +304,18 @@ def _words(text: str) -> Node:
 
 
 def _any(parts: Sequence[re.Match[str]], at: int) -> tuple[Node, int]:
-    found = []
+    nodes = []
     while True:
         node, at = _all(parts, at)
-        found.append(node)
+        nodes.append(node)
         if at >= len(parts) or parts[at][4] != "OR":
             break
         at += 1
-    return (found[0] if len(found) == 1 else Either(tuple(found))), at
+    return (nodes[0] if len(nodes) == 1 else Either(tuple(nodes))), at
 
 
 def _all(parts: Sequence[re.Match[str]], at: int) -> tuple[Node, int]:
-    found: list[Node] = []
+    nodes: list[Node] = []
     while at < len(parts) and parts[at][4] != "OR" and parts[at][5] != ")":
         match = parts[at]
         at += 1
@@ -330,10 +330,10 @@ def _all(parts: Sequence[re.Match[str]], at: int) -> tuple[Node, int]:
             node, at = Without(_one(parts[at])), at + 1
         else:
             node = _one(match)
-        found.append(node)
-    if not found:
+        nodes.append(node)
+    if not nodes:
         raise BadQuery("there is nothing to search for between the parts")
-    return (found[0] if len(found) == 1 else Both(tuple(found))), at
+    return (nodes[0] if len(nodes) == 1 else Both(tuple(nodes))), at
 
 
 def _one(match: re.Match[str]) -> Node:
@@ -350,68 +350,68 @@ def _sql(text: str) -> Node:
     from sqlglot.errors import SqlglotError
 
     try:
-        found = sqlglot.parse_one(f"SELECT 1 WHERE {text}", read="spark").args["where"].this
+        tree = sqlglot.parse_one(f"SELECT 1 WHERE {text}", read="spark").args["where"].this
     except (SqlglotError, AttributeError, KeyError) as error:
-        said = str(error).splitlines()[0].partition(" Line ")[0].rstrip(".")
-        raise BadQuery(f"not a condition in SQL: {said}") from None
-    return _condition(found)
+        reason = str(error).splitlines()[0].partition(" Line ")[0].rstrip(".")
+        raise BadQuery(f"not a condition in SQL: {reason}") from None
+    return _condition(tree)
 
 
-def _condition(found: Any) -> Node:
+def _condition(tree: Any) -> Node:
     from sqlglot import exp
 
     operators = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
-    match found:
+    match tree:
         case exp.Paren():
-            return _condition(found.this)
+            return _condition(tree.this)
         case exp.And():
-            return Both((_condition(found.left), _condition(found.right)))
+            return Both((_condition(tree.left), _condition(tree.right)))
         case exp.Or():
-            return Either((_condition(found.left), _condition(found.right)))
+            return Either((_condition(tree.left), _condition(tree.right)))
         case exp.Not():
-            return Without(_condition(found.this))
+            return Without(_condition(tree.this))
         case exp.Boolean():
-            return Everything() if found.this else Without(Everything())
+            return Everything() if tree.this else Without(Everything())
         case exp.Like() | exp.ILike():
-            return _like(_name(found.this), _text(found.expression), isinstance(found, exp.ILike))
+            return _like(_name(tree.this), _text(tree.expression), isinstance(tree, exp.ILike))
         case exp.In():
-            name = _name(found.this)
-            return Either(tuple(_compare(name, "=", _text(value)) for value in found.expressions))
+            name = _name(tree.this)
+            return Either(tuple(_compare(name, "=", _text(value)) for value in tree.expressions))
         case exp.Between():
-            name = _name(found.this)
-            low, high = _text(found.args["low"]), _text(found.args["high"])
+            name = _name(tree.this)
+            low, high = _text(tree.args["low"]), _text(tree.args["high"])
             return Both((_compare(name, ">=", low), _compare(name, "<=", high)))
         case exp.Is():
-            name = _name(found.this)
-            if not isinstance(found.expression, exp.Null) or name not in COLUMNS:
+            name = _name(tree.this)
+            if not isinstance(tree.expression, exp.Null) or name not in COLUMNS:
                 raise BadQuery(
-                    f"{found.sql()} is not understood; IS NULL asks for columns: {', '.join(COLUMNS)}"
+                    f"{tree.sql()} is not understood; IS NULL asks for columns: {', '.join(COLUMNS)}"
                 )
             return Compare(name, "=", "")
     for kind, operator in operators.items():
-        if isinstance(found, kind):
-            return _compare(_name(found.left), operator, _text(found.right))
+        if isinstance(tree, kind):
+            return _compare(_name(tree.left), operator, _text(tree.right))
     raise BadQuery(
-        f"{found.sql()} is not understood; allowed: =, !=, <, >, LIKE, ILIKE, IN, BETWEEN, IS NULL, AND, OR, NOT"
+        f"{tree.sql()} is not understood; allowed: =, !=, <, >, LIKE, ILIKE, IN, BETWEEN, IS NULL, AND, OR, NOT"
     )
 
 
-def _name(found: Any) -> str:
+def _name(tree: Any) -> str:
     from sqlglot import exp
 
-    if not isinstance(found, exp.Column):
-        raise BadQuery(f"{found.sql()} is no field; the field stands on the left, the value on the right")
-    return ".".join(part.name for part in found.parts)
+    if not isinstance(tree, exp.Column):
+        raise BadQuery(f"{tree.sql()} is no field; the field stands on the left, the value on the right")
+    return ".".join(part.name for part in tree.parts)
 
 
-def _text(found: Any) -> str:
+def _text(tree: Any) -> str:
     from sqlglot import exp
 
-    if isinstance(found, exp.Column):
-        raise BadQuery(f"{found.sql()} is no value; put texts in single quotes: '{found.name}'")
-    if not isinstance(found, exp.Literal):
-        raise BadQuery(f"{found.sql()} is no value")
-    return str(found.this)
+    if isinstance(tree, exp.Column):
+        raise BadQuery(f"{tree.sql()} is no value; put texts in single quotes: '{tree.name}'")
+    if not isinstance(tree, exp.Literal):
+        raise BadQuery(f"{tree.sql()} is no value")
+    return str(tree.this)
 
 
 def _compare(name: str, operator: str, value: str) -> Node:
@@ -437,9 +437,9 @@ def _like(name: str, pattern: str, folds: bool) -> Node:
     """LIKE and ILIKE. Words between the signs may be parts of longer words."""
     if name not in COLUMNS or name in ("time", "partition", "offset"):
         raise BadQuery(f"LIKE is for message, level, host, path and fields, not for {name}")
-    made = ""
+    regex = ""
     pieces = re.split(r"(%|_)", pattern)
     for piece in pieces:
-        made += ".*" if piece == "%" else "." if piece == "_" else re.escape(piece)
+        regex += ".*" if piece == "%" else "." if piece == "_" else re.escape(piece)
     tokens = [(token, "inside") for piece in pieces if piece not in ("%", "_") for token in tokens_of(piece)]
-    return Contains(f"(?s)^{made}$", tuple(tokens) if name == "message" else (), (name,), folds)
+    return Contains(f"(?s)^{regex}$", tuple(tokens) if name == "message" else (), (name,), folds)

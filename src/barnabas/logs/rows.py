@@ -33,8 +33,8 @@ class Row(NamedTuple):
 
 def level_of(message: str) -> str:
     """The level in a line; empty if there is none."""
-    found = LEVEL.search(message, 0, LEVEL_CHARACTERS)
-    return found[1] if found else ""
+    match = LEVEL.search(message, 0, LEVEL_CHARACTERS)
+    return match[1] if match else ""
 
 
 def milliseconds(text: str) -> int | None:
@@ -74,10 +74,10 @@ def row_of(
 
 def _of_event(event: Mapping[str, Any], timestamp_ms: int, partition: int, offset: int) -> Row:
     def inner(*names: str) -> str:
-        found: Any = event
+        content: Any = event
         for name in names:
-            found = found.get(name) if isinstance(found, dict) else None
-        return found if isinstance(found, str) else ""
+            content = content.get(name) if isinstance(content, dict) else None
+        return content if isinstance(content, str) else ""
 
     message = event.get("message", "")
     message = message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)

@@ -88,28 +88,28 @@ class Search:
 
     def histogram(self, step_ms: int) -> Counter[int]:
         """How many rows match, by the time at which a step begins. Raises LogError, and what the topic's reader raises."""
-        found: Counter[int] = Counter()
+        counts: Counter[int] = Counter()
         if self.table is not None:
-            found = self.table.histogram(self.node, self.since, self.until, step_ms)
+            counts = self.table.histogram(self.node, self.since, self.until, step_ms)
         for row in self.fresh():
-            found[row.time // step_ms * step_ms] += 1
-        return found
+            counts[row.time // step_ms * step_ms] += 1
+        return counts
 
     def over_time(self) -> tuple[Counter[int], int]:
         """A histogram by steps that fit a screen, and their length in ms. Raises as `histogram`.
 
         The table is asked by minutes first, which its indexes know; only what is a matter of an hour is counted finer.
         """
-        found: Counter[int] = Counter()
+        counts: Counter[int] = Counter()
         for row in self.fresh():
-            found[row.time // STEPS_MS[0] * STEPS_MS[0]] += 1
+            counts[row.time // STEPS_MS[0] * STEPS_MS[0]] += 1
         if self.table is None:
-            return coarser(found, STEPS_MS[0])
+            return coarser(counts, STEPS_MS[0])
         kept, step = self.table.histogram(self.node, self.since, self.until, MINUTE_MS), MINUTE_MS
-        both = kept + found
+        both = kept + counts
         if both and max(both) - min(both) < STEPS_WANTED * MINUTE_MS:
             kept, step = self.table.histogram(self.node, self.since, self.until, STEPS_MS[0]), STEPS_MS[0]
-        return coarser(kept + found, step)
+        return coarser(kept + counts, step)
 
 
 def age(row: Row) -> tuple[int, int]:

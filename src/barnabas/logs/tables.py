@@ -66,15 +66,15 @@ class LogTable:
         """The files that may have rows from `since` on and before `until` (ms), the newest first. Raises LogError."""
         actions = self._table().get_add_actions(flatten=True)
         columns = pa.table(actions).to_pydict()
-        found = []
+        files = []
         for number, name in enumerate(columns["path"]):
             day, hour = columns["partition.day"][number], columns["partition.hour"][number]
             begins = hour_of(str(day), int(hour or 0))
             if (since is not None and begins + HOUR_MS <= since) or (until is not None and begins >= until):
                 continue
             rows, size = columns["num_records"][number] or 0, columns["size_bytes"][number]
-            found.append(DataFile(self.folder / name, begins, rows, size))
-        return sorted(found, key=lambda file: (-file.hour, file.path.name))
+            files.append(DataFile(self.folder / name, begins, rows, size))
+        return sorted(files, key=lambda file: (-file.hour, file.path.name))
 
     def _table(self) -> DeltaTable:
         try:
@@ -105,17 +105,17 @@ class LogTable:
 
     def histogram(self, node: Node, since: int | None, until: int | None, step_ms: int) -> Counter[int]:
         """How many rows match, by the time (ms) at which a step begins. Raises LogError."""
-        found: Counter[int] = Counter()
+        histogram: Counter[int] = Counter()
         for file in self.files(since, until):
             counts = self._counted(file, node, since, until, step_ms)
             if counts is not None:
                 self.looked.files += 1
-                found.update(counts)
+                histogram.update(counts)
                 continue
             table = self.matching(file, node, since, until, columns=("time",))
             if table is not None:
-                found.update(by_step(np.asarray(table["time"]), step_ms))
-        return found
+                histogram.update(by_step(np.asarray(table["time"]), step_ms))
+        return histogram
 
     def _counted(
         self, file: DataFile, node: Node, since: int | None, until: int | None, step_ms: int
@@ -131,14 +131,14 @@ class LogTable:
         minutes = index.minutes()
         if minutes is None:
             return None
-        found: Counter[int] = Counter()
+        counts: Counter[int] = Counter()
         for level, minute, count in minutes:
             if any(limit is not None and minute < limit < minute + MINUTE_MS for limit in (since, until)):
                 return None
             is_in_time = (since is None or minute >= since) and (until is None or minute < until)
             if is_in_time and node.matches(Row(minute, level, "", "", "", "")):
-                found[minute // step_ms * step_ms] += count
-        return found
+                counts[minute // step_ms * step_ms] += count
+        return counts
 
     def matching(
         self,
@@ -174,12 +174,12 @@ class LogTable:
         if index is None:
             return None
         try:
-            found = node.blocks(index)
+            blocks = node.blocks(index)
         except (OSError, pa.ArrowException):
             return None
         finally:
             index.close()
-        return found
+        return blocks
 
     def _read(self, file: DataFile, needed: set[str], wanted: np.ndarray[Any, Any] | None) -> pa.Table:
         """The rows of the wanted blocks."""
@@ -202,11 +202,11 @@ class LogTable:
 
     def offsets(self) -> dict[int, int]:
         """By partition of the topic: the offset after the last one that is in the table. Raises LogError."""
-        found: dict[int, int] = {}
+        offsets: dict[int, int] = {}
         for file in self.files():
             for part, offset in ends_in(file.path):
-                found[part] = max(found.get(part, 0), offset + 1)
-        return found
+                offsets[part] = max(offsets.get(part, 0), offset + 1)
+        return offsets
 
     def build_indexes(self) -> Iterator[tuple[DataFile, int]]:
         """Index every file that has no index, the newest first; each with the bytes of its index. Raises LogError."""
@@ -249,8 +249,8 @@ def hour_of(day: str, hour: int) -> int:
 def rows_of(blocks: np.ndarray[Any, Any], start: int, rows: int) -> np.ndarray[Any, Any]:
     """Which of the rows from `start` on are in wanted blocks."""
     numbers = np.arange(start, start + rows) // BLOCK_ROWS
-    found: np.ndarray[Any, Any] = blocks[np.minimum(numbers, len(blocks) - 1)]
-    return found
+    mask: np.ndarray[Any, Any] = blocks[np.minimum(numbers, len(blocks) - 1)]
+    return mask
 
 
 def normal(table: pa.Table, needed: set[str]) -> pa.Table:
@@ -292,13 +292,13 @@ def ends_in(file: Path) -> list[tuple[int, int]]:
 
 def columns_of(node: Any) -> set[str]:
     """The columns that a query reads."""
-    found: set[str] = set()
+    columns: set[str] = set()
     if hasattr(node, "columns"):
-        found |= {*node.columns}
+        columns |= {*node.columns}
     if hasattr(node, "column"):
-        found.add(node.column)
+        columns.add(node.column)
     if hasattr(node, "node"):
-        found |= columns_of(node.node)
+        columns |= columns_of(node.node)
     for inner in getattr(node, "nodes", ()):
-        found |= columns_of(inner)
-    return found
+        columns |= columns_of(inner)
+    return columns

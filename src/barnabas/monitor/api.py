@@ -38,10 +38,10 @@ def routes(recorder: Recorder | None, now_s: Callable[[], int]) -> list[BaseRout
         return recorder
 
     async def series(request: Request) -> Response:
-        found = _matching(
+        series_matching = _matching(
             await _read(kept().names()), _labels(request), request.query_params.get("name", "*")
         )
-        return JSONResponse({"series": [_shown(one) for one in found]})
+        return JSONResponse({"series": [_shown(one) for one in series_matching]})
 
     async def history(request: Request) -> Response:
         name = request.query_params.get("name")
@@ -50,19 +50,20 @@ def routes(recorder: Recorder | None, now_s: Callable[[], int]) -> list[BaseRout
         now = now_s()
         since = time_of(request.query_params.get("since", "1d"), now)
         until = time_of(request.query_params.get("until", "0s"), now)
-        found = _matching(await _read(kept().names()), _labels(request), name)
-        if len(found) > SERIES_MAX:
+        series_matching = _matching(await _read(kept().names()), _labels(request), name)
+        if len(series_matching) > SERIES_MAX:
             raise HttpError(
-                400, f"{len(found)} series match, at most {SERIES_MAX} are answered at once: give a label"
+                400,
+                f"{len(series_matching)} series match, at most {SERIES_MAX} are answered at once: give a label",
             )
-        rows = await _read(kept().read(found, since, until + 1))
+        rows = await _read(kept().read(series_matching, since, until + 1))
         return JSONResponse(
             {
                 "since": since,
                 "until": until,
                 "series": [
                     {**_shown(one), "points": [list(point) for point in points]}
-                    for one, points in zip(found, rows, strict=True)
+                    for one, points in zip(series_matching, rows, strict=True)
                 ],
             }
         )
@@ -90,9 +91,9 @@ async def _read(reading: Any) -> Any:
 
 def time_of(text: str, now_s: int) -> int:
     """A time in seconds since 1970: as it is, or `2d` before now (s, m, h, d, w). Raises HttpError."""
-    found = DURATION.fullmatch(text)
-    if found is not None:
-        return now_s - int(found[1]) * UNITS_S[found[2]]
+    match = DURATION.fullmatch(text)
+    if match is not None:
+        return now_s - int(match[1]) * UNITS_S[match[2]]
     if text.isdigit() and len(text) <= 12:
         return int(text)
     raise HttpError(400, f"{text!r} is neither a duration such as 30m, 2d or 1w nor seconds since 1970")

@@ -73,8 +73,8 @@ class Order:
 
 def rows_of(before: Snapshot, seen: Snapshot, order: Order) -> list[Row]:
     """The rows of two looks, filtered and sorted; a rate that cannot be known is None."""
-    made = ROWS[order.what](before, seen)
-    wanted = [row for row in made if order.text.lower() in row[0].lower()]
+    rows = ROWS[order.what](before, seen)
+    wanted = [row for row in rows if order.text.lower() in row[0].lower()]
     column = COLUMNS[order.what][order.column]
 
     def place(row: Row) -> Any:
@@ -103,16 +103,16 @@ def _rates(before: Snapshot, seen: Snapshot) -> dict[tuple[str, int], float | No
 
 def _topics(before: Snapshot, seen: Snapshot) -> list[Row]:
     rates = _rates(before, seen)
-    found: dict[str, list[Any]] = {}
+    by_topic: dict[str, list[Any]] = {}
     for (topic, number), row in seen.partitions.items():
-        values = found.setdefault(topic, [None, 0, 0, 0])
+        values = by_topic.setdefault(topic, [None, 0, 0, 0])
         rate = rates[topic, number]
         if rate is not None:
             values[0] = (values[0] or 0.0) + rate
         values[1] += 1
         values[2] += row.in_sync < row.replicas
         values[3] += row.end or 0
-    return [(topic, *values) for topic, values in found.items()]
+    return [(topic, *values) for topic, values in by_topic.items()]
 
 
 def _partitions(before: Snapshot, seen: Snapshot) -> list[Row]:
@@ -143,9 +143,9 @@ def _clients(before: Snapshot, seen: Snapshot) -> list[Row]:
     """By client id and principal. A connection that was opened between the looks counts with all that it has moved."""
     seconds = (seen.now_ms - before.now_ms) / 1000
     was = {(row.broker, row.address): row for row in before.connections or ()}
-    found: dict[tuple[str, str], list[Any]] = {}
+    by_client: dict[tuple[str, str], list[Any]] = {}
     for row in seen.connections or ():
-        values = found.setdefault((row.client or "(no client id)", row.principal), [None, None, 0])
+        values = by_client.setdefault((row.client or "(no client id)", row.principal), [None, None, 0])
         values[2] += 1
         if before.connections is None or seconds <= 0:
             continue
@@ -156,7 +156,7 @@ def _clients(before: Snapshot, seen: Snapshot) -> list[Row]:
         ):
             if now is not None and then is not None and now >= then:
                 values[place] = (values[place] or 0.0) + (now - then) / seconds
-    return [(client, *values, principal) for (client, principal), values in found.items()]
+    return [(client, *values, principal) for (client, principal), values in by_client.items()]
 
 
 ROWS: Final[Mapping[What, Callable[[Snapshot, Snapshot], list[Row]]]] = {

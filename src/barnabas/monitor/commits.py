@@ -57,7 +57,7 @@ class CommitFollower:
             return
         has_more = True
         while has_more:
-            found = await fetch_many(
+            pieces = await fetch_many(
                 self._admin.connections,
                 self._positions,
                 partition_bytes=PARTITION_BYTES,
@@ -65,7 +65,7 @@ class CommitFollower:
                 read_committed=True,
             )
             has_more = False
-            for key, piece in found.items():
+            for key, piece in pieces.items():
                 if isinstance(piece, ClientError):
                     await self._failed(key, piece)
                     continue
@@ -100,8 +100,8 @@ class CommitFollower:
         if isinstance(error, OffsetOutOfRange) and error.log_start > self._positions[key]:
             self._positions[key] = error.log_start
         elif isinstance(error, OffsetOutOfRange):
-            found = (await self._admin.records.offsets({TopicPartition(*key): LATEST})).done
-            for row in found.values():
+            offsets = (await self._admin.records.offsets({TopicPartition(*key): LATEST})).done
+            for row in offsets.values():
                 self._positions[key] = int(row.offset or 0)
         else:
             log.debug(

@@ -69,8 +69,8 @@ class Snapshot:
 
     def topic_ends(self) -> dict[str, int]:
         """The sum of the ends of each topic's partitions: it grows by one with every record."""
-        found: dict[str, int] = {}
+        ends: dict[str, int] = {}
         for (topic, _), row in self.partitions.items():
             if row.end is not None:
-                found[topic] = found.get(topic, 0) + row.end
-        return found
+                ends[topic] = ends.get(topic, 0) + row.end
+        return ends

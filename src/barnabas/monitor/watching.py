@@ -138,9 +138,9 @@ class ClusterWatch:
 
     async def _look(self, admin: AsyncAdmin, reader: LagReader, follower: CommitFollower) -> Snapshot:
         """Raises ClientError if the cluster does not answer."""
-        topics, brokers, found = await _read_logs(admin)
+        topics, brokers, end_offsets = await _read_logs(admin)
         self.board.note_ends(
-            {key: end for key, end in found.items() if not topics[key[0]].is_internal},
+            {key: end for key, end in end_offsets.items() if not topics[key[0]].is_internal},
             {(topic.name, row.number) for topic in topics.values() for row in topic.partitions},
         )
         now_ms = self._now_ms()
@@ -151,7 +151,7 @@ class ClusterWatch:
         return Snapshot(
             now_ms,
             brokers,
-            _partitions(topics, found),
+            _partitions(topics, end_offsets),
             look.groups,
             self._disks,
             self._sizes,
@@ -197,11 +197,16 @@ async def take_look(
     admin: AsyncAdmin, reader: LagReader, now_ms: int, *, with_connections: bool = False
 ) -> Snapshot:
     """One look, without disks. Raises ClientError."""
-    topics, brokers, found = await _read_logs(admin)
+    topics, brokers, end_offsets = await _read_logs(admin)
     look = await reader.look(None, now_ms)
     connections, failures = await _read_connections(admin) if with_connections else (None, ())
     return Snapshot(
-        now_ms, brokers, _partitions(topics, found), look.groups, connections=connections, failures=failures
+        now_ms,
+        brokers,
+        _partitions(topics, end_offsets),
+        look.groups,
+        connections=connections,
+        failures=failures,
     )
 
 

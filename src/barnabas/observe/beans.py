@@ -45,13 +45,13 @@ class Rates:
 def beans(samples: Iterable[Sample], rates: Rates, now_s: float, patterns: Iterable[str] = ()) -> Beans:
     """The samples as MBeans with their attributes. patterns: only what one of them means; without any, all."""
     wanted = [matcher(pattern) for pattern in patterns]
-    found: Beans = {}
+    by_name: Beans = {}
     for sample in samples:
         metric = sample.metric
         name = metric.mbean_of(sample.labels)
         if wanted and not any(is_meant(name) for is_meant in wanted):
             continue
-        attributes = found.setdefault(name, {})
+        attributes = by_name.setdefault(name, {})
         if sample.parts is not None:
             attributes.update(_of_distribution(sample.parts))
         elif metric.only_grows and metric.attribute == "Count":
@@ -60,7 +60,7 @@ def beans(samples: Iterable[Sample], rates: Rates, now_s: float, patterns: Itera
             attributes["RateUnit"], attributes["EventType"] = "SECONDS", metric.unit
         else:
             attributes[metric.attribute] = _plain(sample.value)
-    return dict(sorted(found.items()))
+    return dict(sorted(by_name.items()))
 
 
 def _of_distribution(parts: Distribution) -> dict[str, Value]:

@@ -90,9 +90,9 @@ class Consuming:
         """Close all instances, so that their groups need not wait for their sessions to expire."""
         if self._sweeper is not None:
             self._sweeper.cancel()
-        held = [instance for instance in self._instances.values() if instance is not None]
+        instances = [instance for instance in self._instances.values() if instance is not None]
         self._instances.clear()
-        await asyncio.gather(*(self._close(instance) for instance in held), return_exceptions=True)
+        await asyncio.gather(*(self._close(instance) for instance in instances), return_exceptions=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -133,9 +133,9 @@ class Consuming:
         except BaseException:
             self._instances.pop(key, None)
             raise
-        made = Instance(group, name, format, consumer, settings)
-        self._instances[key] = made
-        return made
+        instance = Instance(group, name, format, consumer, settings)
+        self._instances[key] = instance
+        return instance
 
     def _make(self, group: str, settings: dict[str, Any]) -> Any:
         defaults = {
@@ -246,8 +246,8 @@ class Consuming:
 
     async def assignment(self, instance: Instance) -> list[TopicPartition]:
         """The partitions that are assigned, by hand or by the group. Raises HttpError."""
-        found: list[TopicPartition] = await self._run(instance.consumer.assignment)
-        return found
+        partitions: list[TopicPartition] = await self._run(instance.consumer.assignment)
+        return partitions
 
     async def seek(self, instance: Instance, places: list[TopicPartition]) -> None:
         """Set the offsets of the next records. Raises HttpError 40903 for a partition that is not assigned."""
@@ -295,7 +295,7 @@ class Consuming:
             )
         records = await self._collect(instance, timeout_ms, max_bytes, gone)
         try:
-            made, count = await answer(records)
+            response, count = await answer(records)
             if await gone():
                 raise HttpError(400, "the client has closed the connection")
         except BaseException:
@@ -305,7 +305,7 @@ class Consuming:
             await self._run(self._store, instance, records[:count])
         if count < len(records):
             await self._go_back(instance, records[count:])
-        return made
+        return response
 
     async def _collect(
         self, instance: Instance, timeout_ms: int, max_bytes: int, gone: Callable[[], Awaitable[bool]]
@@ -367,8 +367,8 @@ class Consuming:
         """The group's committed offsets, whoever has committed them. Raises HttpError."""
 
         def ask() -> list[TopicPartition]:
-            found: list[TopicPartition] = instance.consumer.committed(partitions, timeout=OFFSETS_TIMEOUT_S)
-            return found
+            offsets: list[TopicPartition] = instance.consumer.committed(partitions, timeout=OFFSETS_TIMEOUT_S)
+            return offsets
 
         return await self._run(ask)
 

@@ -107,11 +107,11 @@ class Desk:
         return Outcome(0, [_encoded(codec, value) for value in parse_json(task.values)])
 
     def _codec(self, schema: SchemaText) -> Any:
-        found = self._codecs.pop(schema, None) or make_codec(*schema)
-        self._codecs[schema] = found
+        codec = self._codecs.pop(schema, None) or make_codec(*schema)
+        self._codecs[schema] = codec
         while len(self._codecs) > KEPT_MAX:
             self._codecs.popitem(last=False)
-        return found
+        return codec
 
 
 def _encoded(codec: Any, value: Any) -> bytes | Refusal | None:

@@ -26,27 +26,27 @@ class JsonStream:
     def feed(self, data: bytes) -> list[bytes]:
         """The objects that are complete now. Raises StreamError: no object begins here, or it is too large. O(n)."""
         self._held += data
-        found: list[bytes] = []
+        documents: list[bytes] = []
         begin = 0
-        held = self._held
+        buffer = self._held
         position = self._seen
         while True:
             if not self._depth:
-                while begin < len(held) and held[begin] in _SPACE:
+                while begin < len(buffer) and buffer[begin] in _SPACE:
                     begin += 1
                 position = max(position, begin)
-                if begin == len(held):
+                if begin == len(buffer):
                     break
-                if held[begin] != 0x7B:
+                if buffer[begin] != 0x7B:
                     raise StreamError("a record does not begin with '{'")
-            match = _MARK.search(held, position)
+            match = _MARK.search(buffer, position)
             if match is None:
-                position = len(held)
+                position = len(buffer)
                 break
             position = match.end()
-            mark = held[match.start()]
+            mark = buffer[match.start()]
             if mark == 0x5C:  # a backslash: the next byte has no special meaning
-                if position == len(held):
+                if position == len(buffer):
                     position -= 1
                     break
                 position += 1
@@ -55,13 +55,13 @@ class JsonStream:
             elif not self._quoted:
                 self._depth += 1 if mark in b"{[" else -1
                 if not self._depth:
-                    found.append(bytes(held[begin:position]))
+                    documents.append(bytes(buffer[begin:position]))
                     begin = position
-        del held[:begin]
+        del buffer[:begin]
         self._seen = position - begin
-        if len(held) > self._max:
+        if len(buffer) > self._max:
             raise StreamError(f"a record has more than {self._max} bytes")
-        return found
+        return documents
 
     def end(self) -> None:
         """The stream is over. Raises StreamError if an object is incomplete."""

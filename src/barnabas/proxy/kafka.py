@@ -105,8 +105,8 @@ class Kafka:
         """All options, sorted by name. Raises HttpError."""
 
         async def describe() -> Sequence[Config]:
-            found = (await self.admin.configs.describe([resource], synonyms=True))[resource]
-            return sorted(found.values(), key=lambda config: config.name)
+            configs_by_name = (await self.admin.configs.describe([resource], synonyms=True))[resource]
+            return sorted(configs_by_name.values(), key=lambda config: config.name)
 
         return await self.ask(describe())
 
@@ -125,10 +125,10 @@ class Kafka:
 
         async def find() -> dict[tuple[str, int], int]:
             wanted = {TopicPartition(*key): place for key in partitions}
-            found = (await self.admin.records.offsets(wanted)).require()
+            offsets = (await self.admin.records.offsets(wanted)).require()
             return {
                 (key.topic, key.partition): -1 if one.offset is None else one.offset
-                for key, one in found.items()
+                for key, one in offsets.items()
             }
 
         return await self.ask(find())

@@ -104,10 +104,10 @@ def make_server(options: RestOptions, http: HttpOptions) -> HttpServer:
     return HttpServer(build, http.known_as(options.advertise))
 
 
-def _advertised(given: str | None) -> str | None:
-    if given is None:
+def _advertised(address: str | None) -> str | None:
+    if address is None:
         return None
-    return (given if "://" in given else f"http://{given}").rstrip("/")
+    return (address if "://" in address else f"http://{address}").rstrip("/")
 
 
 def is_streaming(scope: Scope) -> bool:
@@ -121,10 +121,14 @@ def routes(services: Services) -> list[BaseRoute]:
     by_path: dict[str, dict[str, Work]] = {}
     for method, path, work in TABLE:
         by_path.setdefault(path, {})[method] = work
-    made: list[BaseRoute] = [
+    works_routes: list[BaseRoute] = [
         Route(path, _endpoint(services, works, path), methods=list(works)) for path, works in by_path.items()
     ]
-    return [Route("/", _root), *openapi.routes("REST proxy", TABLE, (openapi.JSON, V2_MEDIA_TYPE)), *made]
+    return [
+        Route("/", _root),
+        *openapi.routes("REST proxy", TABLE, (openapi.JSON, V2_MEDIA_TYPE)),
+        *works_routes,
+    ]
 
 
 async def _root(request: Request) -> Response:
@@ -132,9 +136,9 @@ async def _root(request: Request) -> Response:
 
 
 def _check_media_type(request: Request, accepted: Sequence[str]) -> None:
-    given = media_type(request.scope)
-    if given and given not in accepted and request.method in ("POST", "PUT", "PATCH"):
-        raise HttpError(415, f"content type {given[:100]} is not accepted here; send {accepted[0]}")
+    content_type = media_type(request.scope)
+    if content_type and content_type not in accepted and request.method in ("POST", "PUT", "PATCH"):
+        raise HttpError(415, f"content type {content_type[:100]} is not accepted here; send {accepted[0]}")
 
 
 def _endpoint(
@@ -151,14 +155,14 @@ def _endpoint(
         try:
             _check_media_type(request, accepted)
             wanted = negotiate(request.headers.get("accept"), offered)
-            made = await work(Call(services, request))
+            response = await work(Call(services, request))
         except HttpError as error:
             if old:
                 error.headers.setdefault("content-type", V2_MEDIA_TYPE)
                 error.code = error.status if error.code == INVALID_PAYLOAD else error.code
             raise
-        if made.media_type == V2_MEDIA_TYPE:
-            made.headers["content-type"] = wanted
-        return made
+        if response.media_type == V2_MEDIA_TYPE:
+            response.headers["content-type"] = wanted
+        return response
 
     return endpoint

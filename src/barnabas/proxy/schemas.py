@@ -125,7 +125,7 @@ class Schemas:
                 raise _as_http(kept[1])
             return kept[1]
         try:
-            found = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+            known = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
         except Refused as error:
             if error.status == 404:
                 self._keep(key, now + ABSENT_S, error)
@@ -138,11 +138,11 @@ class Schemas:
                 500, f"no schema registry answers at {without_login(self.url)}: {reason}", KAFKA_ERROR
             ) from error
         moving = key[0] == "version" and key[2] is None
-        self._keep(key, now + LATEST_S if moving else float("inf"), found)
-        return found
+        self._keep(key, now + LATEST_S if moving else float("inf"), known)
+        return known
 
-    def _keep(self, key: tuple[Any, ...], until: float, found: Known | Refused) -> None:
-        self._kept[key] = (until, found)
+    def _keep(self, key: tuple[Any, ...], until: float, schema: Known | Refused) -> None:
+        self._kept[key] = (until, schema)
         self._kept.move_to_end(key)
         while len(self._kept) > KEPT_MAX:
             self._kept.popitem(last=False)
@@ -157,9 +157,9 @@ class Schemas:
         body = {"schema": text, "schemaType": NAMES[format]}
         path = f"/subjects/{quote(subject, safe='')}"
         answer = self._ask("POST", f"{path}/versions", body)
-        found = self._by_id(int(answer["id"]), subject)
+        known = self._by_id(int(answer["id"]), subject)
         version = int(answer.get("version") or self._ask("POST", path, body)["version"])
-        return replace(found, subject=subject, version=version)
+        return replace(known, subject=subject, version=version)
 
     def _by_id(self, schema_id: int, subject: str = "") -> Known:
         query = f"?subject={quote(subject, safe='')}" if subject else ""
@@ -178,24 +178,26 @@ class Schemas:
         format = TYPES.get(answer.get("schemaType") or "AVRO")
         if format is None:
             raise InvalidSchema(f"schemas of type {answer.get('schemaType')!r} are not supported")
-        found: dict[tuple[str, int], Dependency] = {}
-        self._collect(answer.get("references") or (), found)
-        source = SchemaText(KINDS[format], str(answer["schema"]), tuple(found.values()), contract_of(answer))
+        dependencies: dict[tuple[str, int], Dependency] = {}
+        self._collect(answer.get("references") or (), dependencies)
+        source = SchemaText(
+            KINDS[format], str(answer["schema"]), tuple(dependencies.values()), contract_of(answer)
+        )
         codec = make_codec(format, source.text, source.dependencies, source.contract)
         return Known(schema_id, format, codec, subject, version, source, _is_heavy(source))
 
-    def _collect(self, references: Any, found: dict[tuple[str, int], Dependency]) -> None:
+    def _collect(self, references: Any, dependencies: dict[tuple[str, int], Dependency]) -> None:
         """Add the schemas that these refer to, innermost first. The registry refuses circular references."""
         for row in references:
             place = (str(row["subject"]), int(row["version"]))
-            if place in found:
+            if place in dependencies:
                 continue
-            if len(found) >= DEPENDENCIES_MAX:
+            if len(dependencies) >= DEPENDENCIES_MAX:
                 raise InvalidSchema(f"more than {DEPENDENCIES_MAX} references")
             answer = self._ask("GET", f"/subjects/{quote(place[0], safe='')}/versions/{place[1]}", None)
-            self._collect(answer.get("references") or (), found)
+            self._collect(answer.get("references") or (), dependencies)
             name = str(row["name"])
-            found[place] = Dependency(name, Reference(name, *place), str(answer["schema"]))
+            dependencies[place] = Dependency(name, Reference(name, *place), str(answer["schema"]))
 
     def _ask(self, method: str, path: str, body: Any) -> Any:
         """The parsed answer to a request. Raises Refused, NoAnswer, ValueError if it is not JSON."""
@@ -205,12 +207,12 @@ class Schemas:
         response = ask(self._address, method, path, data, headers, timeout_s=TIMEOUT_S)
         answer = json.loads(response.body or b"null")
         if response.status >= 400:
-            told = answer if isinstance(answer, dict) else {}
-            code = told.get("error_code")
+            fields = answer if isinstance(answer, dict) else {}
+            code = fields.get("error_code")
             raise Refused(
                 response.status,
                 code if isinstance(code, int) else response.status,
-                str(told.get("message") or f"status {response.status}"),
+                str(fields.get("message") or f"status {response.status}"),
             )
         return answer
 

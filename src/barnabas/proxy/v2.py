@@ -41,15 +41,15 @@ _GENERIC: Final = frozenset(
 
 def content_format(call: Call) -> str:
     """The embedded format that the request's media type names. Raises HttpError 415."""
-    given = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if given in _GENERIC:
+    content_type = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type in _GENERIC:
         return BINARY
-    match = _TYPE.fullmatch(given)
+    match = _TYPE.fullmatch(content_type)
     if match is None or (match[1] is not None and match[1] not in V2_FORMATS):
         formats = "|".join(V2_FORMATS)
         raise HttpError(
             415,
-            f"content type {given[:100]} is not accepted; send application/vnd.kafka.{{{formats}}}.v2+json",
+            f"content type {content_type[:100]} is not accepted; send application/vnd.kafka.{{{formats}}}.v2+json",
         )
     return match[1] or BINARY
 
@@ -131,7 +131,7 @@ async def get_offsets(call: Call) -> Response:
     topic = await _topic(call, name)
     missing = _no_partition(call.part("partition"))
     partition = call.number_part("partition", missing)
-    if partition not in {found.number for found in topic.partitions}:
+    if partition not in {partition_info.number for partition_info in topic.partitions}:
         raise missing
     first, last = await call.services.kafka.offsets_of(name, partition)
     return json_answer({"beginning_offset": first, "end_offset": last})
@@ -146,14 +146,14 @@ async def _topic(call: Call, name: str) -> Topic:
         raise
 
 
-def _partition(held: Partition) -> dict[str, Any]:
-    in_sync = set(held.in_sync)
+def _partition(info: Partition) -> dict[str, Any]:
+    in_sync = set(info.in_sync)
     return {
-        "partition": held.number,
-        "leader": held.leader,
+        "partition": info.number,
+        "leader": info.leader,
         "replicas": [
-            {"broker": broker, "leader": broker == held.leader, "in_sync": broker in in_sync}
-            for broker in held.replicas
+            {"broker": broker, "leader": broker == info.leader, "in_sync": broker in in_sync}
+            for broker in info.replicas
         ],
     }
 
@@ -190,23 +190,23 @@ async def _produce(call: Call, partition: int | None) -> Response:
 
     def encode_part(index: int, row: dict[str, Any], part: str) -> bytes | None:
         schema, value = schemas[part], row.get(part)
-        made = None if part not in encoded else encoded[part][index]
+        encoded_value = None if part not in encoded else encoded[part][index]
 
         def encode() -> bytes | None:
             if format not in WITH_SCHEMA:
                 return encode_plain(format, value, is_large=is_large)
             if value is None or schema is None:
                 return None
-            if isinstance(made, Mismatch):
-                raise made
-            return frame(schema.id, schema.codec.encode(value) if made is None else made)
+            if isinstance(encoded_value, Mismatch):
+                raise encoded_value
+            return frame(schema.id, schema.codec.encode(value) if encoded_value is None else encoded_value)
 
         return _checked(encode, format, f"records[{index}].{part}", f"{topic}-{part}")
 
     def encode_row(index: int, row: dict[str, Any]) -> Outgoing | DeadLetter:
         number = _row_partition(row, index) if partition is None else partition
-        given = row.get("timestamp")
-        time_ms = 0 if given is None else as_number(given, f"records[{index}].timestamp", 1 << 62)
+        timestamp = row.get("timestamp")
+        time_ms = 0 if timestamp is None else as_number(timestamp, f"records[{index}].timestamp", 1 << 62)
         try:
             key = encode_part(index, row, "key")
             value = encode_part(index, row, "value")
@@ -220,13 +220,15 @@ async def _produce(call: Call, partition: int | None) -> Response:
     in_thread = is_large or any(known is not None and known.is_ruled for known in schemas.values())
     records = await asyncio.to_thread(encode) if in_thread or len(rows) > DIRECT_MAX else encode()
     results = iter(
-        await call.services.producing.send(topic, [made for made in records if isinstance(made, Outgoing)])
+        await call.services.producing.send(
+            topic, [outgoing for outgoing in records if isinstance(outgoing, Outgoing)]
+        )
     )
     offsets = [
         _offset(next(results))
-        if isinstance(made, Outgoing)
-        else _refused(await send(call.services.producing, made, topic, row.get("key"), row.get("value")))
-        for made, row in zip(records, rows, strict=True)
+        if isinstance(outgoing, Outgoing)
+        else _refused(await send(call.services.producing, outgoing, topic, row.get("key"), row.get("value")))
+        for outgoing, row in zip(records, rows, strict=True)
     ]
     return json_answer(
         {
@@ -237,8 +239,8 @@ async def _produce(call: Call, partition: int | None) -> Response:
 
 
 def _row_partition(row: dict[str, Any], index: int) -> int:
-    given = row.get("partition")
-    return -1 if given is None else as_number(given, f"records[{index}].partition")
+    partition = row.get("partition")
+    return -1 if partition is None else as_number(partition, f"records[{index}].partition")
 
 
 async def _schemas(

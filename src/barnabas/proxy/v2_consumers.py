@@ -63,9 +63,9 @@ async def create(call: Call) -> Response:
     if name is not None and (not isinstance(name, str) or not 0 < len(name) <= NAME_MAX):
         raise _bad_config(f"name {_shown(name)} must be a text of 1 to {NAME_MAX} characters")
     group = call.part("group")
-    made = await call.services.consuming.create(group, name, format, _settings(body))
-    uri = f"{call.base_url()}/consumers/{quoted(group)}/instances/{quoted(made.name)}"
-    return json_answer({"instance_id": made.name, "base_uri": uri})
+    instance = await call.services.consuming.create(group, name, format, _settings(body))
+    uri = f"{call.base_url()}/consumers/{quoted(group)}/instances/{quoted(instance.name)}"
+    return json_answer({"instance_id": instance.name, "base_uri": uri})
 
 
 def _settings(body: dict[str, Any]) -> dict[str, Any]:
@@ -141,8 +141,8 @@ async def subscription(call: Call) -> Response:
     async with _using(call) as instance:
         topics = list(instance.topics)
         if instance.pattern is not None:
-            held = await call.services.consuming.assignment(instance)
-            topics = sorted({place.topic for place in held})
+            partitions = await call.services.consuming.assignment(instance)
+            topics = sorted({place.topic for place in partitions})
     return json_answer({"topics": topics})
 
 
@@ -206,9 +206,9 @@ async def records(call: Call) -> Response:
     async with _using(call) as instance:
         media_type = _accepted(call, instance)
 
-        async def make(found: Sequence[Any]) -> tuple[bytes, int]:
-            known = await _schemas_of(call, instance, found)
-            return await asyncio.to_thread(_write, instance.format, known, found)
+        async def make(fetched: Sequence[Any]) -> tuple[bytes, int]:
+            known = await _schemas_of(call, instance, fetched)
+            return await asyncio.to_thread(_write, instance.format, known, fetched)
 
         wait_ms = instance.timeout_ms if timeout_ms < 0 else timeout_ms
         body = await call.services.consuming.fetch(
@@ -219,11 +219,11 @@ async def records(call: Call) -> Response:
 
 def _accepted(call: Call, instance: Instance) -> str:
     """The media type of the answer. Raises HttpError 40601 if the client accepts only those of other instances, or 406."""
-    given = call.request.headers.get("accept")
+    accept = call.request.headers.get("accept")
     try:
-        return negotiate(given, (embedded(instance.format), *GENERAL))
+        return negotiate(accept, (embedded(instance.format), *GENERAL))
     except HttpError:
-        negotiate(given, RECORDS)  # raises it for what no instance has
+        negotiate(accept, RECORDS)  # raises it for what no instance has
     raise HttpError(
         406,
         "The requested embedded data format does not match the deserializer for this consumer instance, which has "
@@ -236,13 +236,13 @@ Named = dict[int | str, Known]
 """Schemas by id or GUID."""
 
 
-async def _schemas_of(call: Call, instance: Instance, found: Sequence[Any]) -> Named:
+async def _schemas_of(call: Call, instance: Instance, fetched: Sequence[Any]) -> Named:
     """The schemas that these records name. Raises HttpError."""
     if instance.format not in WITH_SCHEMA:
         return {}
     known: Named = {}
     schemas = call.services.schemas
-    for record in found:
+    for record in fetched:
         for part, data in (("key", record.key()), ("value", record.value())):
             if data is None:
                 continue
@@ -255,13 +255,13 @@ async def _schemas_of(call: Call, instance: Instance, found: Sequence[Any]) -> N
     return known
 
 
-def _write(format: str, known: Named, found: Sequence[Any]) -> tuple[bytes, int]:
+def _write(format: str, known: Named, fetched: Sequence[Any]) -> tuple[bytes, int]:
     """The answer's bytes, and how many records are in it: those before the first one that cannot be decoded.
 
     Raises HttpError 42203 if the very first one cannot be decoded.
     """
     rows = []
-    for record in found:
+    for record in fetched:
         try:
             rows.append(
                 {
@@ -329,10 +329,10 @@ async def committed(call: Call) -> Response:
     places = _places(body, "partitions")
     async with _using(call) as instance:
         await _require_partitions(call, places)
-        found = await call.services.consuming.committed(instance, places)
+        offsets = await call.services.consuming.committed(instance, places)
     rows = [
         {"topic": p.topic, "partition": p.partition, "offset": p.offset, "metadata": p.metadata or ""}
-        for p in found
+        for p in offsets
         if p.offset >= 0
     ]
     return json_answer({"offsets": rows})
@@ -340,8 +340,8 @@ async def committed(call: Call) -> Response:
 
 async def _require_partitions(call: Call, places: Sequence[TopicPartition]) -> None:
     """Raises HttpError 40402 if one of the partitions does not exist."""
-    held = await call.services.kafka.topics()
-    there = {(topic.name, partition.number) for topic in held.values() for partition in topic.partitions}
+    topics = await call.services.kafka.topics()
+    there = {(topic.name, partition.number) for topic in topics.values() for partition in topic.partitions}
     for place in places:
         if (place.topic, place.partition) not in there:
             raise HttpError(404, f"Partition {place.topic}-{place.partition} not found.", PARTITION_NOT_FOUND)
@@ -351,7 +351,7 @@ def _places(
     body: dict[str, Any], name: str, *, with_offset: bool = False, offset_max: int = OFFSET_MAX
 ) -> list[TopicPartition]:
     """The partitions, with offsets if needed, in the list `name` of a body. Raises HttpError 422."""
-    made = []
+    partitions = []
     require_known(body, frozenset({name}))
     for index, row in enumerate(require_list(body, name)):
         require_known(row, PLACE_WITH_OFFSET if with_offset else PLACE)
@@ -362,10 +362,10 @@ def _places(
             metadata = row.get("metadata")
             if metadata is not None and not isinstance(metadata, str):
                 raise HttpError(422, f"{name}[{index}].metadata must be a text", INVALID_PAYLOAD)
-            made.append(TopicPartition(topic, partition, offset, metadata or ""))
+            partitions.append(TopicPartition(topic, partition, offset, metadata or ""))
         else:
-            made.append(TopicPartition(topic, partition))
-    return made
+            partitions.append(TopicPartition(topic, partition))
+    return partitions
 
 
 def _using(call: Call) -> Any:

@@ -21,15 +21,15 @@ TYPES: Final[Mapping[str, ResourceType]] = {
 BATCH_MAX: Final = 1_000
 
 
-def _row(shapes: Shapes, held: AclRule) -> dict[str, Any]:
+def _row(shapes: Shapes, rule: AclRule) -> dict[str, Any]:
     fields = {
-        "resource_type": held.resource.name if held.resource.name in TYPES else "UNKNOWN",
-        "resource_name": held.name,
-        "pattern_type": held.pattern.name,
-        "principal": held.principal,
-        "host": held.host,
-        "operation": held.operation.name,
-        "permission": held.permission.name,
+        "resource_type": rule.resource.name if rule.resource.name in TYPES else "UNKNOWN",
+        "resource_name": rule.name,
+        "pattern_type": rule.pattern.name,
+        "principal": rule.principal,
+        "host": rule.host,
+        "operation": rule.operation.name,
+        "permission": rule.permission.name,
     }
     query = urlencode(fields, safe="*:")
     return {
@@ -42,10 +42,10 @@ def _row(shapes: Shapes, held: AclRule) -> dict[str, Any]:
 
 def _one_of(kinds: Mapping[str, Any], name: str, value: Any) -> Any:
     """The member of `kinds` with this name, in any case. name: of the parameter. Raises HttpError 400."""
-    found = kinds.get(value.upper()) if isinstance(value, str) else None
-    if found is None:
+    kind = kinds.get(value.upper()) if isinstance(value, str) else None
+    if kind is None:
         raise HttpError(400, f"{name} {value!r} is not one of {', '.join(kinds)}", 400)
-    return found
+    return kind
 
 
 def _names(kind: type[IntEnum], *without: str) -> dict[str, Any]:
@@ -82,11 +82,11 @@ def _filter(call: Call, *, needed: bool) -> AclFilter:
 async def search(call: Call) -> Response:
     """GET .../acls: the ACLs that match the query."""
     shapes, wanted, kafka = await shapes_of(call), _filter(call, needed=False), call.services.kafka
-    found = await kafka.ask(kafka.admin.acls.list(wanted))
+    rules = await kafka.ask(kafka.admin.acls.list(wanted))
     url = shapes.url("acls")
     if call.request.url.query:
         url += f"?{call.request.url.query}"
-    return collection("KafkaAclList", url, [_row(shapes, held) for held in found])
+    return collection("KafkaAclList", url, [_row(shapes, rule) for rule in rules])
 
 
 BINDING: Final = frozenset(
@@ -143,8 +143,8 @@ async def delete(call: Call) -> Response:
     async def remove() -> Sequence[AclRule]:
         return (await kafka.admin.acls.delete([wanted]))[wanted]
 
-    found = await kafka.ask(remove())
-    return answer({"data": [_row(shapes, held) for held in found]})
+    rules = await kafka.ask(remove())
+    return answer({"data": [_row(shapes, rule) for rule in rules]})
 
 
 ROUTES: Final[tuple[tuple[str, str, Work], ...]] = (

@@ -34,7 +34,7 @@ async def describe_cluster(call: Call) -> ClusterView:
     return await kafka.ask(kafka.admin.cluster.describe())
 
 
-def _cluster(shapes: Shapes, held: ClusterView) -> dict[str, Any]:
+def _cluster(shapes: Shapes, cluster: ClusterView) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "acls": shapes.related("acls"),
         "brokers": shapes.related("brokers"),
@@ -43,8 +43,8 @@ def _cluster(shapes: Shapes, held: ClusterView) -> dict[str, Any]:
         "topics": shapes.related("topics"),
         "partition_reassignments": shapes.related("topics", "-", "partitions", "-", "reassignment"),
     }
-    if held.controller >= 0:
-        fields = {"controller": shapes.related("brokers", held.controller), **fields}
+    if cluster.controller >= 0:
+        fields = {"controller": shapes.related("brokers", cluster.controller), **fields}
     return shapes.resource("KafkaCluster", (), (), fields)
 
 

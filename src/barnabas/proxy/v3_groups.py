@@ -41,18 +41,18 @@ async def _group_of(call: Call) -> Group:
     return described[name]
 
 
-def _group(shapes: Shapes, held: Group) -> dict[str, Any]:
-    path = ("consumer-groups", held.name)
+def _group(shapes: Shapes, group: Group) -> dict[str, Any]:
+    path = ("consumer-groups", group.name)
     fields = {
-        "consumer_group_id": held.name,
-        "is_simple": not held.protocol_type,
-        "partition_assignor": held.assignor,
-        "state": WORD_BORDER.sub("_", held.state).upper(),
-        "coordinator": shapes.related("brokers", held.coordinator.id),
+        "consumer_group_id": group.name,
+        "is_simple": not group.protocol_type,
+        "partition_assignor": group.assignor,
+        "state": WORD_BORDER.sub("_", group.state).upper(),
+        "coordinator": shapes.related("brokers", group.coordinator.id),
         "consumers": shapes.related(*path, "consumers"),
         "lag_summary": shapes.related(*path, "lag-summary"),
     }
-    return shapes.resource("KafkaConsumerGroup", path, (("consumer-group", held.name),), fields)
+    return shapes.resource("KafkaConsumerGroup", path, (("consumer-group", group.name),), fields)
 
 
 async def list_groups(call: Call) -> Response:
@@ -65,9 +65,9 @@ async def list_groups(call: Call) -> Response:
         for row in rows
         if row.protocol_type in GROUPS_OF_CONSUMERS
     ]
-    held = (await kafka.ask(_all(kafka.admin.groups.describe(sorted(names))))).values()
+    groups = (await kafka.ask(_all(kafka.admin.groups.describe(sorted(names))))).values()
     return collection(
-        "KafkaConsumerGroupList", shapes.url("consumer-groups"), [_group(shapes, group) for group in held]
+        "KafkaConsumerGroupList", shapes.url("consumer-groups"), [_group(shapes, group) for group in groups]
     )
 
 
@@ -84,32 +84,32 @@ async def get_group(call: Call) -> Response:
 # --- members ------------------------------------------------------------------------------------------
 
 
-def _member(shapes: Shapes, group: str, held: Member) -> dict[str, Any]:
-    path = ("consumer-groups", group, "consumers", held.id)
+def _member(shapes: Shapes, group: str, member: Member) -> dict[str, Any]:
+    path = ("consumer-groups", group, "consumers", member.id)
     fields = {
         "consumer_group_id": group,
-        "consumer_id": held.id,
-        "instance_id": held.instance,
-        "client_id": held.client,
+        "consumer_id": member.id,
+        "instance_id": member.instance,
+        "client_id": member.client,
         "assignments": shapes.related(*path, "assignments"),
     }
-    names = (("consumer-group", group), ("consumer", held.id))
+    names = (("consumer-group", group), ("consumer", member.id))
     return shapes.resource("KafkaConsumer", path, names, fields)
 
 
 async def _member_of(call: Call) -> tuple[str, Member]:
-    held, wanted = await _group_of(call), call.part("consumer")
-    for member in held.members:
+    group, wanted = await _group_of(call), call.part("consumer")
+    for member in group.members:
         if member.id == wanted:
-            return held.name, member
+            return group.name, member
     raise HttpError(404, f"Consumer {wanted[:100]} could not be found.")
 
 
 async def list_members(call: Call) -> Response:
     """GET .../consumer-groups/{group}/consumers."""
-    shapes, held = await shapes_of(call), await _group_of(call)
-    rows = [_member(shapes, held.name, member) for member in held.members]
-    return collection("KafkaConsumerList", shapes.url("consumer-groups", held.name, "consumers"), rows)
+    shapes, group = await shapes_of(call), await _group_of(call)
+    rows = [_member(shapes, group.name, member) for member in group.members]
+    return collection("KafkaConsumerList", shapes.url("consumer-groups", group.name, "consumers"), rows)
 
 
 async def get_member(call: Call) -> Response:
@@ -182,8 +182,8 @@ class Lag(NamedTuple):
 
 async def lags_of(call: Call) -> tuple[str, list[Lag]]:
     """The group of the path, and its lag in each partition for which it has committed an offset. Raises HttpError."""
-    held, kafka = await _group_of(call), call.services.kafka
-    committed = (await kafka.ask(_all(kafka.admin.groups.offsets([held.name]))))[held.name]
+    group, kafka = await _group_of(call), call.services.kafka
+    committed = (await kafka.ask(_all(kafka.admin.groups.offsets([group.name]))))[group.name]
     # Of a topic that was deleted, the offsets are still stored.
 
     async def read_ends() -> Mapping[TopicPartition, FoundOffset]:
@@ -191,7 +191,7 @@ async def lags_of(call: Call) -> tuple[str, list[Lag]]:
         return results.except_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION).require()
 
     ends = await kafka.ask(read_ends())
-    owners = {place: member for member in held.members for place in member.assigned}
+    owners = {place: member for member in group.members for place in member.assigned}
     lags = []
     for place, end in ends.items():
         owner = owners.get(place)
@@ -206,7 +206,7 @@ async def lags_of(call: Call) -> tuple[str, list[Lag]]:
                 "" if owner is None else owner.client,
             )
         )
-    return held.name, lags
+    return group.name, lags
 
 
 def _lag(shapes: Shapes, group: str, lag: Lag) -> dict[str, Any]:

@@ -122,9 +122,9 @@ async def _receipts(call: Call, cluster_id: str, topic: str) -> AsyncGenerator[b
                     reading = None
                 continue
             if reading is not None and reading.done():
-                found, over, ended = _cut(stream, reading)
+                values, over, ended = _cut(stream, reading)
                 reading = None
-                for raw in found:
+                for raw in values:
                     row = await _read(raw)
                     task = asyncio.create_task(_produce(call, cluster_id, topic, row, turn))
                     pending.append((task, len(raw)))
@@ -219,9 +219,9 @@ def given(part: Any) -> Any:
         return data
 
 
-async def _begin(call: Call, topic: str, given: Row, turn: asyncio.Lock) -> tuple[Part, Part, Batch]:
+async def _begin(call: Call, topic: str, entry: Row, turn: asyncio.Lock) -> tuple[Part, Part, Batch]:
     """Encode a record and hand it to the producer. Raises HttpError, DeadLetter."""
-    row = given.value
+    row = entry.value
     try:
         require_known(row, RECORD)
     except HttpError as error:  # one record of a stream, not the request
@@ -233,8 +233,8 @@ async def _begin(call: Call, topic: str, given: Row, turn: asyncio.Lock) -> tupl
         number = -1 if partition is None else as_number(partition, "partition_id")
         if number >= count:
             raise HttpError(404, f"topic {topic} has no partition {number}; it has {count}", 40403)
-        key = await _part(call, row.get("key"), "key", topic, given.is_large)
-        value = await _part(call, row.get("value"), "value", topic, given.is_large)
+        key = await _part(call, row.get("key"), "key", topic, entry.is_large)
+        value = await _part(call, row.get("value"), "value", topic, entry.is_large)
         record = Outgoing(
             key.data, value.data, number, read_time(row.get("timestamp")), read_headers(row.get("headers"))
         )
@@ -254,7 +254,7 @@ def _receipt(cluster_id: str, topic: str, key: Part, value: Part, result: Delive
     """The receipt for a stored record. Raises HttpError if it was not stored."""
     if result.error is not None:
         raise from_kafka(result.error)
-    made: dict[str, Any] = {
+    receipt: dict[str, Any] = {
         "error_code": 200,
         "cluster_id": cluster_id,
         "topic_name": topic,
@@ -263,10 +263,10 @@ def _receipt(cluster_id: str, topic: str, key: Part, value: Part, result: Delive
         "timestamp": None if result.timestamp_ms < 0 else write_time(result.timestamp_ms),
     }
     if key.shown is not None:
-        made["key"] = key.shown
+        receipt["key"] = key.shown
     if value.shown is not None:
-        made["value"] = value.shown
-    return made
+        receipt["value"] = value.shown
+    return receipt
 
 
 async def produce_batch(call: Call) -> Response:
@@ -286,7 +286,7 @@ async def produce_batch(call: Call) -> Response:
     if len(set(ids)) != len(ids):
         raise HttpError(422, "two entries have the same id", INVALID_PAYLOAD)
     turn, is_large = asyncio.Lock(), await call.has_large_body()
-    made = await asyncio.gather(
+    results = await asyncio.gather(
         *(
             _produce_row(call, shapes.cluster_id, topic, Row(_without_id(entry), is_large), turn)
             for entry in entries
@@ -294,7 +294,7 @@ async def produce_batch(call: Call) -> Response:
         return_exceptions=True,
     )
     successes, failures = [], []
-    for entry_id, result in zip(ids, made, strict=True):
+    for entry_id, result in zip(ids, results, strict=True):
         if isinstance(result, HttpError):
             failures.append({"id": entry_id, "error_code": result.code, "message": result.message})
         elif isinstance(result, BaseException):
@@ -317,10 +317,10 @@ def read_time(value: Any) -> int:
         return 0
     try:
         if isinstance(value, str):
-            made = datetime.fromisoformat(value)
-            if made.tzinfo is None:
-                made = made.replace(tzinfo=UTC)
-            milliseconds = round(made.timestamp() * 1000)
+            time = datetime.fromisoformat(value)
+            if time.tzinfo is None:
+                time = time.replace(tzinfo=UTC)
+            milliseconds = round(time.timestamp() * 1000)
             if milliseconds > 0:
                 return milliseconds
     except (ValueError, OverflowError):
@@ -330,33 +330,35 @@ def read_time(value: Any) -> int:
 
 def write_time(milliseconds: int) -> str:
     """Milliseconds since 1970 as a time in ISO 8601."""
-    made = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return made.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    time = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def read_headers(value: Any) -> list[tuple[str, bytes | None]]:
     """The headers of a record; in requests their values are base64. Raises HttpError."""
     if value is None:
         return []
-    made: list[tuple[str, bytes | None]] = []
+    headers: list[tuple[str, bytes | None]] = []
     for index, row in enumerate(require_list({"headers": value}, "headers")):
         name, text = require_text(row, "name"), row.get("value")
         try:
-            made.append((name, None if text is None else base64.b64decode(text, validate=True)))
+            headers.append((name, None if text is None else base64.b64decode(text, validate=True)))
         except (binascii.Error, ValueError, TypeError):
             raise HttpError(400, f"headers[{index}].value is not base64", 400) from None
-    return made
+    return headers
 
 
-async def _part(call: Call, given: Any, part: str, topic: str, is_large: bool) -> Part:
+async def _part(call: Call, data_given: Any, part: str, topic: str, is_large: bool) -> Part:
     """Encode a key or value. Raises HttpError; DeadLetter if a rule refuses it and names a topic for dead letters."""
-    if given is None:
+    if data_given is None:
         return ABSENT
-    if not isinstance(given, dict):
+    if not isinstance(data_given, dict):
         raise HttpError(400, f"{part} must be an object with type and data", 400)
-    if not PART.issuperset(given):
-        raise HttpError(400, f"Unrecognized field: {', '.join(sorted(set(given) - PART))[:100]} in {part}")
-    kind, data = given.get("type"), given.get("data")
+    if not PART.issuperset(data_given):
+        raise HttpError(
+            400, f"Unrecognized field: {', '.join(sorted(set(data_given) - PART))[:100]} in {part}"
+        )
+    kind, data = data_given.get("type"), data_given.get("data")
     if kind is not None and kind not in TYPES:
         raise HttpError(400, f"{part}.type {str(kind)[:40]!r} is not one of {', '.join(TYPES)}", 400)
     try:
@@ -368,7 +370,7 @@ async def _part(call: Call, given: Any, part: str, topic: str, is_large: bool) -
             return Part(raw, {"type": kind, "size": len(raw or b"")})
         if data is None:
             return Part(None, {"type": kind, "size": 0})
-        known = await _schema(call, given, part, topic)
+        known = await _schema(call, data_given, part, topic)
         if kind is not None and TYPES[kind] != known.format:
             raise HttpError(
                 400, f"{part}: schema {known.id} is of type {NAMES[known.format]}, not {kind}", 400
@@ -394,33 +396,33 @@ async def _part(call: Call, given: Any, part: str, topic: str, is_large: bool) -
 async def _payload(call: Call, known: Known, data: Any, is_large: bool) -> bytes:
     """A value, encoded where it holds nobody up. Raises Mismatch, HttpError."""
     if is_large or known.is_heavy:
-        (made,) = await call.services.encoding.encode(known.source, [data])
-        if isinstance(made, Mismatch):
-            raise made
-        assert made is not None
-        return made
+        (encoded,) = await call.services.encoding.encode(known.source, [data])
+        if isinstance(encoded, Mismatch):
+            raise encoded
+        assert encoded is not None
+        return encoded
     if known.is_ruled:
         return await asyncio.to_thread(known.codec.encode, data)
     return known.codec.encode(data)
 
 
-async def _schema(call: Call, given: dict[str, Any], part: str, topic: str) -> Known:
+async def _schema(call: Call, fields: dict[str, Any], part: str, topic: str) -> Known:
     """The schema that a key or value names: by its text, id, version, or the newest of its subject. Raises HttpError."""
     schemas = call.services.schemas
-    text, schema_id, version = given.get("schema"), given.get("schema_id"), given.get("schema_version")
+    text, schema_id, version = fields.get("schema"), fields.get("schema_id"), fields.get("schema_version")
     if schema_id is not None:
         return await schemas.by_id(as_number(schema_id, f"{part}.schema_id"))
-    subject = given.get("subject")
+    subject = fields.get("subject")
     if subject is not None and (not isinstance(subject, str) or not subject):
         raise HttpError(400, f"{part}.subject must be a text", 400)
-    strategy = given.get("subject_name_strategy") or "TOPIC_NAME"
+    strategy = fields.get("subject_name_strategy") or "TOPIC_NAME"
     if strategy not in STRATEGIES:
         raise HttpError(400, f"{part}.subject_name_strategy is not one of {', '.join(STRATEGIES)}", 400)
     if text is not None:
-        if not isinstance(text, str) or given.get("type") is None:
+        if not isinstance(text, str) or fields.get("type") is None:
             raise HttpError(400, f"{part}.schema must be a text, and needs {part}.type", 400)
-        named = subject or await _subject(call, strategy, topic, part, TYPES[given["type"]], text)
-        return await schemas.registered(named, TYPES[given["type"]], text)
+        named = subject or await _subject(call, strategy, topic, part, TYPES[fields["type"]], text)
+        return await schemas.registered(named, TYPES[fields["type"]], text)
     if subject is None and strategy != "TOPIC_NAME":
         raise HttpError(400, f"{part}: {strategy} needs the schema, its id or the subject", 400)
     number = None if version is None else as_number(version, f"{part}.schema_version")

@@ -48,11 +48,11 @@ def collection(kind: str, url: str, rows: list[dict[str, Any]]) -> Response:
 
 async def shapes_of(call: Call) -> Shapes:
     """The Shapes of the cluster in the path. Raises HttpError 404 if this service is connected to another one."""
-    held = await call.services.kafka.cluster_id()
-    given = call.part("cluster")
-    if given != held:
-        raise HttpError(404, f"Cluster {given[:100]} cannot be found.")
-    return Shapes(call.base_url(), held)
+    own_id = await call.services.kafka.cluster_id()
+    cluster_id = call.part("cluster")
+    if cluster_id != own_id:
+        raise HttpError(404, f"Cluster {cluster_id[:100]} cannot be found.")
+    return Shapes(call.base_url(), own_id)
 
 
 def config_row(

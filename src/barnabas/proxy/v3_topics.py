@@ -33,15 +33,15 @@ def _topic(shapes: Shapes, name: str, partitions: int, replicas: int) -> dict[st
     return shapes.resource("KafkaTopic", path, (("topic", name),), fields)
 
 
-def _held_topic(shapes: Shapes, held: Topic) -> dict[str, Any]:
-    return _topic(shapes, held.name, len(held.partitions), held.replication)
+def _held_topic(shapes: Shapes, topic: Topic) -> dict[str, Any]:
+    return _topic(shapes, topic.name, len(topic.partitions), topic.replication)
 
 
 async def list_topics(call: Call) -> Response:
     """GET .../topics."""
     shapes = await shapes_of(call)
-    held = await call.services.kafka.topics()
-    rows = [_held_topic(shapes, topic) for topic in held.values()]
+    topics = await call.services.kafka.topics()
+    rows = [_held_topic(shapes, topic) for topic in topics.values()]
     return collection("KafkaTopicList", shapes.url("topics"), rows)
 
 
@@ -97,9 +97,9 @@ async def create_topic(call: Call) -> Response:
             row = _topic(shapes, name, max(partitions, 0), max(replication, 0))
     else:
         row = _topic(shapes, name, max(partitions, 0), max(replication, 0))
-    made = answer(row, status=200 if validate_only else 201)
-    made.headers["location"] = shapes.url("topics", name)
-    return made
+    response = answer(row, status=200 if validate_only else 201)
+    response.headers["location"] = shapes.url("topics", name)
+    return response
 
 
 def _count(body: dict[str, Any], name: str) -> int:
@@ -116,19 +116,19 @@ def _assignment(body: dict[str, Any]) -> list[list[int]] | None:
     """The brokers of each partition in a body; None if it does not assign them. Raises HttpError 422."""
     if not body.get("replicas_assignments"):
         return None
-    found: dict[int, list[int]] = {}
+    brokers_by_partition: dict[int, list[int]] = {}
     for index, row in enumerate(require_list(body, "replicas_assignments")):
         where = f"replicas_assignments[{index}]"
         partition = as_number(row.get("partition_id"), f"{where}.partition_id")
         brokers = row.get("broker_ids")
         if not isinstance(brokers, list) or not brokers:
             raise HttpError(422, f"{where}.broker_ids is not a list of brokers", INVALID_PAYLOAD)
-        found[partition] = [as_number(broker, f"{where}.broker_ids") for broker in brokers]
-    if sorted(found) != list(range(len(found))):
+        brokers_by_partition[partition] = [as_number(broker, f"{where}.broker_ids") for broker in brokers]
+    if sorted(brokers_by_partition) != list(range(len(brokers_by_partition))):
         raise HttpError(
             422, "replicas_assignments must name each partition from 0 on exactly once", INVALID_PAYLOAD
         )
-    return [found[partition] for partition in range(len(found))]
+    return [brokers_by_partition[partition] for partition in range(len(brokers_by_partition))]
 
 
 async def change_partitions(call: Call) -> Response:
@@ -138,14 +138,14 @@ async def change_partitions(call: Call) -> Response:
     if count < 0:
         raise HttpError(422, "partitions_count is missing", INVALID_PAYLOAD)
     kafka = call.services.kafka
-    held = await kafka.topic(name)
+    description = await kafka.topic(name)
 
     async def add() -> None:
         (await kafka.admin.topics.add_partitions({name: count})).require()
 
     await kafka.ask(add())
     call.services.producing.forget(name)
-    return answer(_topic(shapes, name, count, held.replication))
+    return answer(_topic(shapes, name, count, description.replication))
 
 
 async def delete_topic(call: Call) -> Response:
@@ -187,25 +187,27 @@ async def alter_all_topics(call: Call) -> Response:
 # --- partitions and replicas --------------------------------------------------------------------------
 
 
-def _partition(shapes: Shapes, topic: str, held: Partition) -> dict[str, Any]:
-    path = ("topics", topic, "partitions", held.number)
-    fields: dict[str, Any] = {"topic_name": topic, "partition_id": held.number}
-    if held.leader >= 0:
-        fields["leader"] = shapes.related(*path, "replicas", held.leader)
+def _partition(shapes: Shapes, topic: str, partition: Partition) -> dict[str, Any]:
+    path = ("topics", topic, "partitions", partition.number)
+    fields: dict[str, Any] = {"topic_name": topic, "partition_id": partition.number}
+    if partition.leader >= 0:
+        fields["leader"] = shapes.related(*path, "replicas", partition.leader)
     fields["replicas"] = shapes.related(*path, "replicas")
     fields["reassignment"] = shapes.related(*path, "reassignment")
-    return shapes.resource("KafkaPartition", path, (("topic", topic), ("partition", held.number)), fields)
+    return shapes.resource(
+        "KafkaPartition", path, (("topic", topic), ("partition", partition.number)), fields
+    )
 
 
-def _replica(shapes: Shapes, topic: str, held: Partition, broker: int) -> dict[str, Any]:
-    path = ("topics", topic, "partitions", held.number, "replicas", broker)
-    names = (("topic", topic), ("partition", held.number), ("replica", broker))
+def _replica(shapes: Shapes, topic: str, partition: Partition, broker: int) -> dict[str, Any]:
+    path = ("topics", topic, "partitions", partition.number, "replicas", broker)
+    names = (("topic", topic), ("partition", partition.number), ("replica", broker))
     fields = {
         "topic_name": topic,
-        "partition_id": held.number,
+        "partition_id": partition.number,
         "broker_id": broker,
-        "is_leader": broker == held.leader,
-        "is_in_sync": broker in held.in_sync,
+        "is_leader": broker == partition.leader,
+        "is_in_sync": broker in partition.in_sync,
         "broker": shapes.related("brokers", broker),
     }
     return shapes.resource("KafkaReplica", path, names, fields)
@@ -213,10 +215,10 @@ def _replica(shapes: Shapes, topic: str, held: Partition, broker: int) -> dict[s
 
 async def find_partition(call: Call) -> Partition:
     """The partition of the path. Raises HttpError 404."""
-    held = await call.services.kafka.topic(call.part("topic"))
+    topic = await call.services.kafka.topic(call.part("topic"))
     missing = HttpError(404, "This server does not host this topic-partition.", 40403)
     number = call.number_part("partition", missing)
-    for partition in held.partitions:
+    for partition in topic.partitions:
         if partition.number == number:
             return partition
     raise missing
@@ -225,8 +227,8 @@ async def find_partition(call: Call) -> Partition:
 async def list_partitions(call: Call) -> Response:
     """GET .../topics/{topic}/partitions."""
     shapes, topic = await shapes_of(call), call.part("topic")
-    held = await call.services.kafka.topic(topic)
-    rows = [_partition(shapes, topic, partition) for partition in held.partitions]
+    description = await call.services.kafka.topic(topic)
+    rows = [_partition(shapes, topic, partition) for partition in description.partitions]
     return collection("KafkaPartitionList", shapes.url("topics", topic, "partitions"), rows)
 
 
@@ -239,37 +241,37 @@ async def get_partition(call: Call) -> Response:
 async def partition_offsets(call: Call) -> Response:
     """GET .../topics/{topic}/partitions/{partition}/offset: its first offset, and that of the next record."""
     shapes, topic = await shapes_of(call), call.part("topic")
-    held = await find_partition(call)
-    first, last = await call.services.kafka.offsets_of(topic, held.number)
-    path = ("topics", topic, "partitions", held.number, "offset")
+    partition = await find_partition(call)
+    first, last = await call.services.kafka.offsets_of(topic, partition.number)
+    path = ("topics", topic, "partitions", partition.number, "offset")
     fields = {
         "topic_name": topic,
-        "partition_id": held.number,
+        "partition_id": partition.number,
         "beginning_offset": first,
         "end_offset": last,
     }
-    names = (("topic", topic), ("partition", held.number), ("offset", None))
+    names = (("topic", topic), ("partition", partition.number), ("offset", None))
     return answer(shapes.resource("KafkaPartitionOffset", path, names, fields))
 
 
 async def list_replicas(call: Call) -> Response:
     """GET .../topics/{topic}/partitions/{partition}/replicas."""
     shapes, topic = await shapes_of(call), call.part("topic")
-    held = await find_partition(call)
-    rows = [_replica(shapes, topic, held, broker) for broker in held.replicas]
-    url = shapes.url("topics", topic, "partitions", held.number, "replicas")
+    partition = await find_partition(call)
+    rows = [_replica(shapes, topic, partition, broker) for broker in partition.replicas]
+    url = shapes.url("topics", topic, "partitions", partition.number, "replicas")
     return collection("KafkaReplicaList", url, rows)
 
 
 async def get_replica(call: Call) -> Response:
     """GET .../topics/{topic}/partitions/{partition}/replicas/{broker}."""
     shapes, topic = await shapes_of(call), call.part("topic")
-    held = await find_partition(call)
+    partition = await find_partition(call)
     missing = HttpError(404, f"Replica {call.part('broker')[:40]} cannot be found.")
     broker = call.number_part("broker", missing)
-    if broker not in held.replicas:
+    if broker not in partition.replicas:
         raise missing
-    return answer(_replica(shapes, topic, held, broker))
+    return answer(_replica(shapes, topic, partition, broker))
 
 
 async def replicas_of_broker(call: Call) -> Response:
@@ -321,8 +323,8 @@ async def all_reassignments(call: Call) -> Response:
 async def topic_reassignments(call: Call) -> Response:
     """GET .../topics/{topic}/partitions/-/reassignment."""
     shapes, topic = await shapes_of(call), call.part("topic")
-    held = await call.services.kafka.topic(topic)
-    rows = await _moves(call, shapes, [(topic, partition.number) for partition in held.partitions])
+    description = await call.services.kafka.topic(topic)
+    rows = await _moves(call, shapes, [(topic, partition.number) for partition in description.partitions])
     return collection(
         "KafkaReassignmentList", shapes.url("topics", topic, "partitions", "-", "reassignment"), rows
     )
@@ -331,10 +333,10 @@ async def topic_reassignments(call: Call) -> Response:
 async def get_reassignment(call: Call) -> Response:
     """GET .../topics/{topic}/partitions/{partition}/reassignment."""
     shapes, topic = await shapes_of(call), call.part("topic")
-    held = await find_partition(call)
-    rows = await _moves(call, shapes, [(topic, held.number)])
+    partition = await find_partition(call)
+    rows = await _moves(call, shapes, [(topic, partition.number)])
     if not rows:
-        raise HttpError(404, f"Partition {topic}-{held.number} is not being reassigned.")
+        raise HttpError(404, f"Partition {topic}-{partition.number} is not being reassigned.")
     return answer(rows[0])
 
 

@@ -68,9 +68,9 @@ def convert_up(
             raise MessageTooLarge(f"a message has {after - end} bytes; {max_batch_bytes} are allowed")
         if message.attributes & CODEC_MASK:
             codec = codec_of(message)
-            found = unpack(message, left_bytes)
-            left_bytes -= sum(len(item.key or b"") + len(item.value or b"") for item in found)
-            records += found
+            unpacked = unpack(message, left_bytes)
+            left_bytes -= sum(len(item.key or b"") + len(item.value or b"") for item in unpacked)
+            records += unpacked
         else:
             key, value = message.key, message.value
             records.append(

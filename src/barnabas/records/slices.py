@@ -83,16 +83,16 @@ def _gzip(data: Buffer) -> Iterator[Buffer]:
             if at == len(view):
                 raise CompressionError("gzip: the stream is cut off")
             fed = view[at : at + GZIP_FED_BYTES]
-            given: Buffer = fed
+            compressed: Buffer = fed
             while True:
                 try:
-                    part = unpacker.decompress(given, SLICE_BYTES)
+                    part = unpacker.decompress(compressed, SLICE_BYTES)
                 except zlib.error as error:
                     raise CompressionError(f"gzip: {error}") from error
                 if part:
                     yield part
-                given = unpacker.unconsumed_tail
-                if unpacker.eof or (not given and len(part) < SLICE_BYTES):
+                compressed = unpacker.unconsumed_tail
+                if unpacker.eof or (not compressed and len(part) < SLICE_BYTES):
                     break
             at += len(fed) - len(unpacker.unused_data)
 

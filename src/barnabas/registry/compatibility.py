@@ -29,9 +29,9 @@ def reasons(
         return []
     count = len(earlier) if level.transitive or all_of_them else 1
     for version in list(reversed(earlier))[:count]:
-        found = _against(new, content, version, level, read)
-        if found:
-            return found
+        problems = _against(new, content, version, level, read)
+        if problems:
+            return problems
     return []
 
 
@@ -45,16 +45,16 @@ def _against(new: Schema, content: Content, version: Version, level: Level, read
     old = read(version)
     if old.canonical == new.canonical:
         return []
-    found: list[str] = []
+    problems: list[str] = []
     if level.backward:
-        found += [
+        problems += [
             _shown(problem, "the new schema", "the old schema") for problem in new.problems_reading(old)
         ]
     if level.forward:
-        found += [
+        problems += [
             _shown(problem, "the old schema", "the new schema") for problem in old.problems_reading(new)
         ]
-    return [*found, *_about(version, level)] if found else []
+    return [*problems, *_about(version, level)] if problems else []
 
 
 def _shown(problem: Problem, reader: str, writer: str) -> str:

@@ -50,19 +50,19 @@ def prepare(
 ) -> tuple[Content, Schema]:
     """The content that would be stored, and the parsed schema. Raises RegistryError, which may be InvalidSchema."""
     config = state.config(subject)
-    given = wanted.content
-    references = library.resolve_latest(given.references, subject.context)
+    content = wanted.content
+    references = library.resolve_latest(content.references, subject.context)
     # Creating a Content computes a hash, so one is created only if something differs.
-    alone = given
-    if references != given.references or given.metadata is not None or given.rules is not None:
-        alone = replace(given, references=references, metadata=None, rules=None)
+    alone = content
+    if references != content.references or content.metadata is not None or content.rules is not None:
+        alone = replace(content, references=references, metadata=None, rules=None)
     parsed = library.read(alone, subject.context, new=True)
     text = parsed.normalized() if normalize or config.normalize else parsed.canonical
-    if text == given.text and references == given.references:
-        return given, parsed
-    if given.metadata is None and given.rules is None and len(text) <= REMEMBERED_CHARACTERS_MAX:
-        return _plain_content(given.type, text, references), parsed
-    return Content(given.type, text, references, given.metadata, given.rules), parsed
+    if text == content.text and references == content.references:
+        return content, parsed
+    if content.metadata is None and content.rules is None and len(text) <= REMEMBERED_CHARACTERS_MAX:
+        return _plain_content(content.type, text, references), parsed
+    return Content(content.type, text, references, content.metadata, content.rules), parsed
 
 
 @lru_cache(REMEMBERED_MAX)
@@ -118,13 +118,13 @@ def decide_register(
         def read(version: Version) -> Schema:
             return library.read(version.content, version.subject.context)
 
-        found = reasons(parsed, content, in_group(live, content, config), level, read)
-        found += reserved_problems(parsed, content, live[-1].content if live else None, config)
-        if found:
+        problems = reasons(parsed, content, in_group(live, content, config), level, read)
+        problems += reserved_problems(parsed, content, live[-1].content if live else None, config)
+        if problems:
             raise RegistryError(
                 Code.INCOMPATIBLE,
                 "Schema being registered is incompatible with an earlier schema for subject "
-                f'"{subject}", details: [{", ".join(found)}]',
+                f'"{subject}", details: [{", ".join(problems)}]',
             )
     version = _new_version(state, subject, wanted, content)
     entries = [records.schema_entry(version)]
@@ -169,8 +169,8 @@ def _new_version(state: State, subject: Subject, wanted: Wanted, content: Conten
     schema_id = wanted.id or state.id_of(context, content) or state.next_id(context)
     if schema_id > INT_MAX:
         raise RegistryError(Code.STORE_FAILED, f"Context {context} has used all ids up to {INT_MAX}")
-    held = state.identified(context, schema_id)
-    if held is not None and held.content != content:
+    identified = state.identified(context, schema_id)
+    if identified is not None and identified.content != content:
         raise RegistryError(
             Code.ID_MISMATCH,
             f"Overwrite new schema with id {schema_id} is not permitted: the id belongs to another schema",
@@ -182,7 +182,7 @@ def _new_version(state: State, subject: Subject, wanted: Wanted, content: Conten
         raise RegistryError(
             Code.ID_MISMATCH, f"Version {number} of subject {subject} already exists with id {there.id}"
         )
-    return Version(subject, number, schema_id, content, held.guid if held else content.guid)
+    return Version(subject, number, schema_id, content, identified.guid if identified else content.guid)
 
 
 def decide_check(
@@ -220,10 +220,10 @@ def decide_check(
     def read(version: Version) -> Schema:
         return library.read(version.content, version.subject.context)
 
-    found = reasons(parsed, content, earlier, level, read, all_of_them=number is not None)
-    answer: dict[str, Any] = {"is_compatible": not found}
+    problems = reasons(parsed, content, earlier, level, read, all_of_them=number is not None)
+    answer: dict[str, Any] = {"is_compatible": not problems}
     if verbose:
-        answer["messages"] = found
+        answer["messages"] = problems
     return answer
 
 
@@ -317,14 +317,14 @@ def decide_config(state: State, scope: Subject, config: Config, body: dict[str, 
 def decide_delete_config(state: State, scope: Subject) -> Decision:
     """Delete the settings of a scope, which then inherits those of the wider one. Raises RegistryError."""
     _require_writable(state, scope)
-    held = state.configs.get(scope)
-    if held is None:
+    config = state.configs.get(scope)
+    if config is None:
         if scope != GLOBAL:
             raise RegistryError(
                 Code.SUBJECT_NOT_FOUND, f"Subject '{scope}' not found: it has no settings of its own"
             )
-        held = Config(compatibility=Level.BACKWARD)
-    return Decision((records.config_entry(scope, None),), records.config_json(held))
+        config = Config(compatibility=Level.BACKWARD)
+    return Decision((records.config_entry(scope, None),), records.config_json(config))
 
 
 def decide_mode(state: State, scope: Subject, mode: Mode, *, force: bool) -> Decision:
@@ -354,18 +354,18 @@ def decide_delete_mode(state: State, scope: Subject, *, recursive: bool = False)
 
     Raises RegistryError.
     """
-    held = state.modes.get(scope)
-    if held is None and not recursive:
+    mode = state.modes.get(scope)
+    if mode is None and not recursive:
         if scope != GLOBAL:
             raise RegistryError(
                 Code.SUBJECT_NOT_FOUND, f"Subject '{scope}' not found: it has no mode of its own"
             )
-        held = Mode.READWRITE
+        mode = Mode.READWRITE
     inside = [
         s for s in state.modes if s != scope and recursive and not scope.name and s.context == scope.context
     ]
     entries = tuple(records.mode_entry(s, None) for s in (scope, *inside))
-    return Decision(entries, {"mode": (held or Mode.READWRITE).value})
+    return Decision(entries, {"mode": (mode or Mode.READWRITE).value})
 
 
 def decide_delete_context(state: State, name: str) -> Decision:

@@ -54,13 +54,13 @@ class Identity:
 
 def read_identity(raw: bytes | memoryview) -> Identity:
     """Parse member metadata. Raises ValueError, KeyError, TypeError."""
-    held = json.loads(bytes(raw))
+    fields = json.loads(bytes(raw))
     return Identity(
-        str(held["host"]),
-        int(held["port"]),
-        str(held.get("scheme") or "http"),
-        bool(held.get("master_eligibility", True)),
-        bool(held.get("writing")),
+        str(fields["host"]),
+        int(fields["port"]),
+        str(fields.get("scheme") or "http"),
+        bool(fields.get("master_eligibility", True)),
+        bool(fields.get("writing")),
     )
 
 
@@ -130,22 +130,22 @@ class Election:
                 known.append((name, read_identity(data)))
             except (ValueError, KeyError, TypeError) as error:
                 log.warning("member is not a registry", extra={"member": name, "reason": str(error)})
-        told = json.dumps(choose(known)).encode()
-        return {name: told for name, _ in members}
+        choice = json.dumps(choose(known)).encode()
+        return {name: choice for name, _ in members}
 
     def take(self, assignment: bytes, member_id: str, is_leader: bool) -> None:
         """Which one is the writer."""
-        found = json.loads(assignment)
-        if found.get("error") == DUPLICATE_URLS:
+        choice = json.loads(assignment)
+        if choice.get("error") == DUPLICATE_URLS:
             log.error(
                 "two instances advertise the same address; give each its own with --advertise",
                 extra={"url": self.identity.url, "group": self.group},
             )
-        writer = found.get("master")
-        told = found.get("master_identity")
+        writer = choice.get("master")
+        identity = choice.get("master_identity")
         own = writer is not None and writer == member_id
         self.identity = replace(self.identity, writing=own)
-        url = read_identity(json.dumps(told).encode()).url if writer is not None and told else None
+        url = read_identity(json.dumps(identity).encode()).url if writer is not None and identity else None
         log.info("writer elected", extra={"group": self.group, "writer": url, "own": own})
         self.decided(Outcome(url, own))
 

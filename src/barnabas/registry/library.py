@@ -71,13 +71,15 @@ class Library:
         """A schema. context: of its references. new: it is about to be stored. Raises InvalidSchema, Needed."""
         dependencies = self.dependencies(content.references, context)
         key = (content.fingerprint, new, tuple(d.text for d in dependencies))
-        found: Schema | None = self._get(key)
-        if found is None:
+        schema: Schema | None = self._get(key)
+        if schema is None:
             source = Source(content.type, content.text, tuple(dependencies), new)
-            found = Schema(self, source, self._parse(source))
-            if found.is_here or self._is_large(source):  # another decision may have the steps for a small one
-                self._put(key, found, source.size)
-        return found
+            schema = Schema(self, source, self._parse(source))
+            if schema.is_here or self._is_large(
+                source
+            ):  # another decision may have the steps for a small one
+                self._put(key, schema, source.size)
+        return schema
 
     def _is_large(self, source: Source) -> bool:
         return self.allowance is not None and source.size > self.allowance.characters
@@ -105,22 +107,22 @@ class Library:
         here: finds it out in the steps that are left; None if this is left to others.
         """
         key = task.key
-        found: Outcome | None = self._get(key)
-        if found is None and here is not None:
+        outcome: Outcome | None = self._get(key)
+        if outcome is None and here is not None:
             try:
-                found = Outcome(0, here(None if self.allowance is None else self._steps))
+                outcome = Outcome(0, here(None if self.allowance is None else self._steps))
             except SchemaError as error:
-                found = Outcome(error.code, error.message)
+                outcome = Outcome(error.code, error.message)
             except OverBudget:
-                found = None
-            if found is not None:
-                self.remember(task, found)
-        if found is None:
+                outcome = None
+            if outcome is not None:
+                self.remember(task, outcome)
+        if outcome is None:
             if self.allowance is not None:
                 raise Needed(task)
-            found = self._desk.carry_out(task)
-            self.remember(task, found)
-        return found.result()
+            outcome = self._desk.carry_out(task)
+            self.remember(task, outcome)
+        return outcome.result()
 
     def remember(self, task: Task, outcome: Outcome) -> None:
         """Keep the outcome of a task for the decisions that need it."""
@@ -135,11 +137,11 @@ class Library:
         return str(self.answer(task, lambda _: change_tags(content.type, content.text, changes)))
 
     def _get(self, key: Any) -> Any:
-        found = self._held.get(key)
-        if found is None:
+        entry = self._held.get(key)
+        if entry is None:
             return None
         self._held.move_to_end(key)
-        return found[0]
+        return entry[0]
 
     def _put(self, key: Any, value: Any, size: int) -> None:
         gone = self._held.pop(key, None)
@@ -151,15 +153,15 @@ class Library:
 
     def dependencies(self, references: Sequence[Reference], context: str) -> list[Dependency]:
         """All schemas that these refer to, also indirectly, innermost first. Raises InvalidSchema if one is missing."""
-        found: dict[tuple[str, str, int], Dependency] = {}
-        self._collect(references, context, found, ())
-        return list(found.values())
+        dependencies: dict[tuple[str, str, int], Dependency] = {}
+        self._collect(references, context, dependencies, ())
+        return list(dependencies.values())
 
     def _collect(
         self,
         references: Sequence[Reference],
         context: str,
-        found: dict[tuple[str, str, int], Dependency],
+        dependencies: dict[tuple[str, str, int], Dependency],
         above: tuple[tuple[str, int], ...],
     ) -> None:
         for reference in references:
@@ -169,25 +171,25 @@ class Library:
                 way = " -> ".join(f"{name} {version}" for name, version in (*above, place))
                 raise InvalidSchema(f"references form a cycle: {way}")
             key = (reference.name, *place)
-            if key in found:
+            if key in dependencies:
                 continue
-            held = self.state.subjects.get(subject)
-            version = None if held is None else held.by_number.get(reference.version)
+            versions = self.state.subjects.get(subject)
+            version = None if versions is None else versions.by_number.get(reference.version)
             if version is None:
                 raise InvalidSchema(
                     f"reference {reference.name!r}: version {reference.version} of subject {str(subject)!r} does not "
                     "exist; register it first"
                 )
-            if len(found) >= REFERENCES_MAX or len(above) > 100:
+            if len(dependencies) >= REFERENCES_MAX or len(above) > 100:
                 raise InvalidSchema(
                     f"more than {REFERENCES_MAX} references; put several types into one schema"
                 )
-            self._collect(version.content.references, subject.context, found, (*above, place))
-            found[key] = Dependency(reference.name, reference, version.content.text)
+            self._collect(version.content.references, subject.context, dependencies, (*above, place))
+            dependencies[key] = Dependency(reference.name, reference, version.content.text)
 
     def resolve_latest(self, references: Sequence[Reference], context: str) -> tuple[Reference, ...]:
         """References in which version -1, the latest, is replaced by its number. Raises RegistryError."""
-        made = []
+        resolved = []
         for reference in references:
             if reference.version == -1:
                 live = self.state.versions(parse_subject(reference.subject, context))
@@ -197,8 +199,8 @@ class Library:
                         f"reference {reference.name!r}: subject {reference.subject!r} has no version; register one",
                     )
                 reference = reference._replace(version=live[-1].version)
-            made.append(reference)
-        return tuple(made)
+            resolved.append(reference)
+        return tuple(resolved)
 
 
 class Schema:
@@ -253,7 +255,7 @@ class Schema:
 
 
 def _compared(reader: Parsed, writer: Parsed, steps: Steps | None) -> list[Any]:
-    found = [tuple(problem) for problem in problems_reading(reader, writer, steps)]
-    if steps is not None and any(kind == "NESTED_TOO_DEEPLY" for kind, *_ in found):
+    problems = [tuple(problem) for problem in problems_reading(reader, writer, steps)]
+    if steps is not None and any(kind == "NESTED_TOO_DEEPLY" for kind, *_ in problems):
         raise OverBudget  # how deep is too deep depends on who calls
-    return found
+    return problems

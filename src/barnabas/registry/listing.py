@@ -14,7 +14,7 @@ ALL_TAGS: Final = "*"
 
 def version_json(version: Version) -> dict[str, Any]:
     """A version with its schema."""
-    made: dict[str, Any] = {
+    row: dict[str, Any] = {
         "subject": str(version.subject),
         "version": version.version,
         "id": version.id,
@@ -22,20 +22,20 @@ def version_json(version: Version) -> dict[str, Any]:
         **version.content.as_json(),
     }
     if version.deleted:
-        made["deleted"] = True
-    return made
+        row["deleted"] = True
+    return row
 
 
 def matching(state: State, prefix: str) -> list[Subject]:
     """Subjects whose names begin with `prefix`, in order. A prefix after `:*:` applies to every context."""
     if prefix.startswith(WILDCARD):
         rest = prefix[len(WILDCARD) :]
-        found = [subject for subject in state.subjects if subject.name.startswith(rest)]
+        subjects = [subject for subject in state.subjects if subject.name.startswith(rest)]
     elif prefix.startswith(":."):
-        found = [s for s in state.subjects if s.context != DEFAULT_CONTEXT and str(s).startswith(prefix)]
+        subjects = [s for s in state.subjects if s.context != DEFAULT_CONTEXT and str(s).startswith(prefix)]
     else:
-        found = [s for s in state.subjects if s.context == DEFAULT_CONTEXT and s.name.startswith(prefix)]
-    return sorted(found, key=str)
+        subjects = [s for s in state.subjects if s.context == DEFAULT_CONTEXT and s.name.startswith(prefix)]
+    return sorted(subjects, key=str)
 
 
 def subject_names(state: State, prefix: str, *, deleted: bool, deleted_only: bool) -> list[str]:
@@ -52,13 +52,13 @@ def all_versions(
     state: State, prefix: str, *, deleted: bool, latest_only: bool, rule_type: str
 ) -> list[Version]:
     """Versions of the subjects with this prefix, in order. rule_type: if not empty, only those with such a rule."""
-    found = []
+    versions_listed = []
     for subject in matching(state, prefix):
         versions = state.versions(subject, deleted=deleted)
-        found += versions[-1:] if latest_only else versions
+        versions_listed += versions[-1:] if latest_only else versions
     if rule_type:
-        found = [version for version in found if _has_rule(version.content, rule_type)]
-    return found
+        versions_listed = [version for version in versions_listed if _has_rule(version.content, rule_type)]
+    return versions_listed
 
 
 def _has_rule(content: Content, rule_type: str) -> bool:
@@ -68,9 +68,9 @@ def _has_rule(content: Content, rule_type: str) -> bool:
 
 def tags_of(content: Content, wanted: list[str]) -> list[dict[str, Any]]:
     """The wanted tags in a content's metadata, by path; `*` selects all."""
-    made = []
+    rows = []
     for path, tags in ((content.metadata or {}).get("tags") or {}).items():
-        found = [tag for tag in tags if ALL_TAGS in wanted or tag in wanted]
-        if found:
-            made.append({"schemaEntity": {"entityPath": path}, "tags": found})
-    return made
+        names = [tag for tag in tags if ALL_TAGS in wanted or tag in wanted]
+        if names:
+            rows.append({"schemaEntity": {"entityPath": path}, "tags": names})
+    return rows

@@ -16,24 +16,24 @@ def make_server(options: RegistryOptions, http: HttpOptions) -> HttpServer:
     registry: list[Registry] = []
 
     def build() -> Service:
-        made = Registry(options)
-        registry.append(made)
+        service = Registry(options)
+        registry.append(service)
 
         async def start(url: str) -> None:
             try:
-                await made.start(url)
+                await service.start(url)
             except ClientError as error:
-                await made.stop()
+                await service.stop()
                 raise ServiceError(f"the registry cannot reach its cluster: {error}") from error
 
         return Service(
             "registry",
-            routes(made),
+            routes(service),
             error_shape,
             start=start,
-            stop=made.stop,
-            unready=made.unready,
-            samples=lambda: samples(made.state, writes=made.writing),
+            stop=service.stop,
+            unready=service.unready,
+            samples=lambda: samples(service.state, writes=service.writing),
             raw_paths=True,
             media_type=MEDIA_TYPE,
         )

@@ -31,28 +31,28 @@ def merge_metadata(weaker: Held, stronger: Held) -> Held:
         tags[path] = sorted({*tags.get(path, ()), *names})
     properties = {**(weaker.get("properties") or {}), **(stronger.get("properties") or {})}
     sensitive = sorted({*(weaker.get("sensitive") or ()), *(stronger.get("sensitive") or ())})
-    made: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     if tags:
-        made["tags"] = dict(sorted(tags.items()))
+        merged["tags"] = dict(sorted(tags.items()))
     if properties:
-        made["properties"] = dict(sorted(properties.items()))
+        merged["properties"] = dict(sorted(properties.items()))
     if sensitive:
-        made["sensitive"] = sensitive
-    return made
+        merged["sensitive"] = sensitive
+    return merged
 
 
 def merge_rules(weaker: Held, stronger: Held) -> Held:
     """Merge rule sets: a rule of `stronger` replaces the rule of the same name in `weaker`."""
     if not weaker or not stronger:
         return stronger or weaker or None
-    made: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for part in RULE_LISTS:
         own = list(stronger.get(part) or ())
         names = {rule["name"] for rule in own}
         rows = [rule for rule in weaker.get(part) or () if rule["name"] not in names] + own
         if rows:
-            made[part] = rows
+            merged[part] = rows
     where_run = stronger.get("enableAt") or weaker.get("enableAt")
     if where_run:
-        made["enableAt"] = where_run
-    return made
+        merged["enableAt"] = where_run
+    return merged

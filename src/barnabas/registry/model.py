@@ -64,8 +64,8 @@ class Content:
 
     def __post_init__(self) -> None:
         rest = [[tuple(r) for r in self.references], self.metadata, self.rules]
-        told = json.dumps([self.type, self.text, *rest], sort_keys=True, separators=(",", ":"))
-        digest = hashlib.sha256(told.encode("utf-8", "surrogatepass")).digest()
+        canonical = json.dumps([self.type, self.text, *rest], sort_keys=True, separators=(",", ":"))
+        digest = hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).digest()
         object.__setattr__(self, "fingerprint", digest)
 
     def __hash__(self) -> int:
@@ -78,17 +78,17 @@ class Content:
 
     def as_json(self) -> dict[str, Json]:
         """The fields that requests, responses and records share; `schemaType` is omitted for Avro."""
-        made: dict[str, Json] = {}
+        members: dict[str, Json] = {}
         if self.type != AVRO:
-            made["schemaType"] = self.type
+            members["schemaType"] = self.type
         if self.references:
-            made["references"] = [reference.as_json() for reference in self.references]
+            members["references"] = [reference.as_json() for reference in self.references]
         if self.metadata:
-            made["metadata"] = dict(self.metadata)
+            members["metadata"] = dict(self.metadata)
         if self.rules:
-            made["ruleSet"] = dict(self.rules)
-        made["schema"] = self.text
-        return made
+            members["ruleSet"] = dict(self.rules)
+        members["schema"] = self.text
+        return members
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,12 +64,12 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
         name = fields.get("context") if kind == "CONTEXT" else fields.get("subject")
         subject = None if name is None else str(name)
         version = _number(fields.get("version") or 0, "version")
-        held = json.loads(value) if value else None
-        if held is not None and not isinstance(held, dict):
+        document = json.loads(value) if value else None
+        if document is not None and not isinstance(document, dict):
             raise BadRecord("the value is not a JSON object")
     except (ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadRecord(f"{type(error).__name__}: {error}") from error
-    return Entry(Key(kind, subject, version), held)
+    return Entry(Key(kind, subject, version), document)
 
 
 def schema_entry(version: Version) -> Entry:
@@ -86,55 +86,55 @@ def schema_entry(version: Version) -> Entry:
     return Entry(Key("SCHEMA", name, version.version), value)
 
 
-def _without_nulls(given: Any) -> Any:
+def _without_nulls(node: Any) -> Any:
     """Metadata or rules without the nulls and empty lists that other registries write for absent parts."""
-    if isinstance(given, dict):
-        made = {name: _without_nulls(value) for name, value in given.items()}
-        return {name: value for name, value in made.items() if value not in (None, [], {})} or None
-    return [_without_nulls(item) for item in given] if isinstance(given, list) else given
+    if isinstance(node, dict):
+        cleaned = {name: _without_nulls(value) for name, value in node.items()}
+        return {name: value for name, value in cleaned.items() if value not in (None, [], {})} or None
+    return [_without_nulls(item) for item in node] if isinstance(node, list) else node
 
 
-def _number(given: Any, name: str, low: int = 0) -> int:
+def _number(number: Any, name: str, low: int = 0) -> int:
     """An id or a version. Raises BadRecord if it is no number, or does not fit into the 32 bits that clients have for it."""
-    if type(given) is not int or not low <= given <= INT_MAX:
-        raise BadRecord(f"{name} {str(given)[:40]!r} is not a number from {low} to {INT_MAX}")
-    return given
+    if type(number) is not int or not low <= number <= INT_MAX:
+        raise BadRecord(f"{name} {str(number)[:40]!r} is not a number from {low} to {INT_MAX}")
+    return number
 
 
-def _is_list_of(kind: type, given: Any) -> bool:
-    return isinstance(given, list) and all(isinstance(item, kind) for item in given)
+def _is_list_of(kind: type, items: Any) -> bool:
+    return isinstance(items, list) and all(isinstance(item, kind) for item in items)
 
 
-def _metadata(given: Any) -> Any:
+def _metadata(metadata: Any) -> Any:
     """Metadata without nulls. Raises BadRecord if a part of it has the wrong type."""
-    made = _without_nulls(given)
-    if made is None:
+    cleaned = _without_nulls(metadata)
+    if cleaned is None:
         return None
     if (
-        isinstance(made, dict)
-        and isinstance(tags := made.get("tags", {}), dict)
+        isinstance(cleaned, dict)
+        and isinstance(tags := cleaned.get("tags", {}), dict)
         and all(_is_list_of(str, names) for names in tags.values())
-        and isinstance(properties := made.get("properties", {}), dict)
+        and isinstance(properties := cleaned.get("properties", {}), dict)
         and _is_list_of(str, list(properties.values()))
-        and _is_list_of(str, made.get("sensitive", []))
+        and _is_list_of(str, cleaned.get("sensitive", []))
     ):
-        return made
+        return cleaned
     raise BadRecord("the metadata has parts of a wrong type")
 
 
-def _rules(given: Any) -> Any:
+def _rules(rules: Any) -> Any:
     """A rule set without nulls. Raises BadRecord if a part of it has the wrong type."""
-    made = _without_nulls(given)
-    if made is None:
+    cleaned = _without_nulls(rules)
+    if cleaned is None:
         return None
-    if not isinstance(made, dict):
+    if not isinstance(cleaned, dict):
         raise BadRecord("the rule set is not an object")
-    for part, rows in made.items():
+    for part, rows in cleaned.items():
         if part == "enableAt":
             continue
         if not _is_list_of(dict, rows) or not all(isinstance(rule.get("name"), str) for rule in rows):
             raise BadRecord(f"the rule set's {part} is not a list of rules with names")
-    return made
+    return cleaned
 
 
 def read_version(value: Mapping[str, Any]) -> Version:
@@ -200,8 +200,8 @@ TEXTS: Final = frozenset({"alias", "compatibility", "compatibility_policy", "com
 
 def config_json(config: Config) -> dict[str, Any]:
     """The settings that are set, by their names in records and responses."""
-    found = ((name, getattr(config, field)) for name, field in CONFIG_NAMES.items())
-    return {name: value for name, value in found if value is not None}
+    fields = ((name, getattr(config, field)) for name, field in CONFIG_NAMES.items())
+    return {name: value for name, value in fields if value is not None}
 
 
 def config_entry(scope: Subject, config: Config | None) -> Entry:
@@ -212,18 +212,18 @@ def config_entry(scope: Subject, config: Config | None) -> Entry:
 
 def read_config(value: Mapping[str, Any]) -> Config:
     """Parse the value of a CONFIG record. Raises BadRecord."""
-    held = {field: value[name] for name, field in CONFIG_NAMES.items() if value.get(name) is not None}
-    for field, given in held.items():
+    settings = {field: value[name] for name, field in CONFIG_NAMES.items() if value.get(name) is not None}
+    for field, content in settings.items():
         if field in ("default_metadata", "override_metadata"):
-            held[field] = _metadata(given)
+            settings[field] = _metadata(content)
         elif field in ("default_rules", "override_rules"):
-            held[field] = _rules(given)
-        elif not isinstance(given, str if field in TEXTS else bool):
-            raise BadRecord(f"{field} {str(given)[:40]!r} has the wrong type")
+            settings[field] = _rules(content)
+        elif not isinstance(content, str if field in TEXTS else bool):
+            raise BadRecord(f"{field} {str(content)[:40]!r} has the wrong type")
     try:
-        if "compatibility" in held:
-            held["compatibility"] = Level(held["compatibility"])
-        return Config(**held)
+        if "compatibility" in settings:
+            settings["compatibility"] = Level(settings["compatibility"])
+        return Config(**settings)
     except ValueError as error:
         raise BadRecord(str(error)) from error
 

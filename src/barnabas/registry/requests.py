@@ -64,13 +64,13 @@ def _number(body: Mapping[str, Any], name: str) -> int:
     return value
 
 
-def _references(given: Any) -> tuple[Reference, ...]:
-    if given is None:
+def _references(rows: Any) -> tuple[Reference, ...]:
+    if rows is None:
         return ()
-    if not isinstance(given, list):
+    if not isinstance(rows, list):
         raise _invalid("`references` is not a list of {name, subject, version}")
-    made = []
-    for index, row in enumerate(given):
+    references = []
+    for index, row in enumerate(rows):
         if not isinstance(row, dict):
             raise _invalid(f"references/{index} is not an object with name, subject and version")
         name, subject, version = row.get("name"), row.get("subject"), row.get("version")
@@ -80,52 +80,52 @@ def _references(given: Any) -> tuple[Reference, ...]:
             raise _invalid(
                 f"references/{index}: version {version!r} is neither a positive number nor -1 for the latest"
             )
-        made.append(Reference(name, subject, version))
-    names = [reference.name for reference in made]
+        references.append(Reference(name, subject, version))
+    names = [reference.name for reference in references]
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise _invalid(f"`references` contains the name {twice!r} more than once")
-    return tuple(made)
+    return tuple(references)
 
 
-def read_metadata(given: Any, where: str) -> dict[str, Any] | None:
+def read_metadata(metadata: Any, where: str) -> dict[str, Any] | None:
     """Check metadata: tags by path, properties, names of sensitive ones. where: for messages. Raises RegistryError."""
-    if not given:
+    if not metadata:
         return None
-    if not isinstance(given, dict):
+    if not isinstance(metadata, dict):
         raise _invalid(f"{where} is not an object with tags, properties or sensitive")
-    made: dict[str, Any] = {}
-    tags = given.get("tags")
+    cleaned: dict[str, Any] = {}
+    tags = metadata.get("tags")
     if tags:
         if not isinstance(tags, dict) or not all(_is_string_list(values) for values in tags.values()):
             raise _invalid(f"{where}/tags is not an object whose values are lists of strings")
-        made["tags"] = {path: sorted(set(values)) for path, values in sorted(tags.items())}
-    properties = given.get("properties")
+        cleaned["tags"] = {path: sorted(set(values)) for path, values in sorted(tags.items())}
+    properties = metadata.get("properties")
     if properties:
         if not isinstance(properties, dict) or not all(isinstance(v, str) for v in properties.values()):
             raise _invalid(f"{where}/properties is not an object whose values are strings")
-        made["properties"] = dict(sorted(properties.items()))
-    sensitive = given.get("sensitive")
+        cleaned["properties"] = dict(sorted(properties.items()))
+    sensitive = metadata.get("sensitive")
     if sensitive:
         if not _is_string_list(sensitive):
             raise _invalid(f"{where}/sensitive is not a list of property names")
-        made["sensitive"] = sorted(set(sensitive))
-    return made or None
+        cleaned["sensitive"] = sorted(set(sensitive))
+    return cleaned or None
 
 
-def _is_string_list(given: Any) -> bool:
-    return isinstance(given, list) and all(isinstance(value, str) for value in given)
+def _is_string_list(items: Any) -> bool:
+    return isinstance(items, list) and all(isinstance(value, str) for value in items)
 
 
-def read_rules(given: Any, where: str) -> dict[str, Any] | None:
+def read_rules(rules: Any, where: str) -> dict[str, Any] | None:
     """Check a rule set; the names of rules must be unique within each list. Raises RegistryError 42210."""
-    if not given:
+    if not rules:
         return None
-    if not isinstance(given, dict):
+    if not isinstance(rules, dict):
         raise _bad_rule(f"{where} is not an object with {', '.join(RULE_LISTS)}")
-    made: dict[str, Any] = {}
+    cleaned: dict[str, Any] = {}
     for part in RULE_LISTS:
-        rows = given.get(part)
+        rows = rules.get(part)
         if not rows:
             continue
         if not isinstance(rows, list):
@@ -136,15 +136,15 @@ def read_rules(given: Any, where: str) -> dict[str, Any] | None:
             if rule["name"] in seen:
                 raise _bad_rule(f"{where}/{part}/{index}: rule {rule['name']!r} exists already in this list")
             seen.add(rule["name"])
-        made[part] = [
+        cleaned[part] = [
             {name: value for name, value in rule.items() if value not in (None, [], {})} for rule in rows
         ]
-    where_run = given.get("enableAt")
-    if made and where_run is not None:
+    where_run = rules.get("enableAt")
+    if cleaned and where_run is not None:
         if not isinstance(where_run, str):
             raise _bad_rule(f"{where}/enableAt is not a string")
-        made["enableAt"] = where_run
-    return made or None
+        cleaned["enableAt"] = where_run
+    return cleaned or None
 
 
 def _bad_rule(message: str) -> RegistryError:
@@ -189,7 +189,7 @@ def read_level(value: Any) -> Level:
 def read_config(body: Mapping[str, Any]) -> Config:
     """Parse the body of a request that changes settings. Raises RegistryError."""
     level = body.get("compatibility", body.get("compatibilityLevel"))
-    made: dict[str, Any] = {"compatibility": None if level is None else read_level(level)}
+    settings: dict[str, Any] = {"compatibility": None if level is None else read_level(level)}
     for name, field in (
         ("normalize", "normalize"),
         ("validateFields", "validate_fields"),
@@ -199,7 +199,7 @@ def read_config(body: Mapping[str, Any]) -> Config:
         value = body.get(name)
         if value is not None and not isinstance(value, bool):
             raise RegistryError(Code.INVALID_COMPATIBILITY, f"{name} {value!r} is not true or false")
-        made[field] = value
+        settings[field] = value
     for name, field in (
         ("alias", "alias"),
         ("compatibilityGroup", "compatibility_group"),
@@ -208,12 +208,12 @@ def read_config(body: Mapping[str, Any]) -> Config:
         value = body.get(name)
         if value is not None and not isinstance(value, str):
             raise RegistryError(Code.INVALID_COMPATIBILITY, f"{name} {value!r} is not a string")
-        made[field] = value or None
+        settings[field] = value or None
     for name, field in (("defaultMetadata", "default_metadata"), ("overrideMetadata", "override_metadata")):
-        made[field] = read_metadata(body.get(name), name)
+        settings[field] = read_metadata(body.get(name), name)
     for name, field in (("defaultRuleSet", "default_rules"), ("overrideRuleSet", "override_rules")):
-        made[field] = read_rules(body.get(name), name)
-    return Config(**made)
+        settings[field] = read_rules(body.get(name), name)
+    return Config(**settings)
 
 
 def read_mode(body: Mapping[str, Any]) -> Mode:

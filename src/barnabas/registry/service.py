@@ -147,8 +147,8 @@ class Registry:
         parts = urlsplit(url)
         host, port = parts.hostname or "localhost", parts.port or 8081
         if self.options.advertise:
-            told = urlsplit(f"//{self.options.advertise}")
-            host, port = told.hostname or host, told.port or port
+            address = urlsplit(f"//{self.options.advertise}")
+            host, port = address.hostname or host, address.port or port
         return Identity(host, port, parts.scheme, self.options.eligible)
 
     # --- the writer -----------------------------------------------------------------------------------
@@ -168,15 +168,15 @@ class Registry:
         self._decided(Outcome(self.writer, self._elected_own))
 
     async def _announce(self) -> None:
-        said = ""
+        reason = ""
         while self._elected_own and not self.writing:
             try:
                 async with self._lock:
                     await self._begin_writing()
             except ClientError as error:
-                if str(error) != said:
-                    said = str(error)
-                    log.warning("cannot begin writing; trying again", extra={"reason": said})
+                if str(error) != reason:
+                    reason = str(error)
+                    log.warning("cannot begin writing; trying again", extra={"reason": reason})
                 await asyncio.sleep(RETRY_S)
         async with self._changed:
             self._changed.notify_all()

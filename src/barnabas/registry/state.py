@@ -100,22 +100,22 @@ class State:
         subject = parse_subject(key.subject or "")
         if version is not None and (version.subject != subject or version.version != key.version):
             raise BadRecord(f"the value is of {version.subject} {version.version}, but the key is {key}")
-        held = self.subjects.get(subject)
-        before = held.by_number.get(key.version) if held else None
+        versions = self.subjects.get(subject)
+        before = versions.by_number.get(key.version) if versions else None
         if before is not None:
             self._forget(before)
         if version is None:
-            if held is not None and before is not None:
-                del held.by_number[key.version]
-                held.numbers.remove(key.version)
-                if not held.numbers:
+            if versions is not None and before is not None:
+                del versions.by_number[key.version]
+                versions.numbers.remove(key.version)
+                if not versions.numbers:
                     del self.subjects[subject]
             return
-        if held is None:
-            held = self.subjects[subject] = Versions()
-        if key.version not in held.by_number:
-            insort(held.numbers, key.version)
-        held.by_number[key.version] = version
+        if versions is None:
+            versions = self.subjects[subject] = Versions()
+        if key.version not in versions.by_number:
+            insort(versions.numbers, key.version)
+        versions.by_number[key.version] = version
         self._remember(version)
 
     def _remember(self, version: Version) -> None:
@@ -175,12 +175,12 @@ class State:
 
     def _replay_delete(self, key: Key, up_to: int) -> None:
         subject = parse_subject(key.subject or "")
-        held = self.subjects.get(subject)
-        if held is None:
+        versions = self.subjects.get(subject)
+        if versions is None:
             return
-        for number in held.numbers:
+        for number in versions.numbers:
             if key.kind == "CLEAR_SUBJECT" or number <= up_to:
-                held.by_number[number] = replace(held.by_number[number], deleted=True)
+                versions.by_number[number] = replace(versions.by_number[number], deleted=True)
 
     def _replay_context(self, name: str, *, gone: bool) -> None:
         if gone:
@@ -192,25 +192,25 @@ class State:
 
     def versions(self, subject: Subject, *, deleted: bool = False) -> list[Version]:
         """The versions of a subject, in order. deleted: include soft-deleted ones."""
-        held = self.subjects.get(subject)
-        if held is None:
+        versions = self.subjects.get(subject)
+        if versions is None:
             return []
-        return held.all() if deleted else held.live()
+        return versions.all() if deleted else versions.live()
 
     def identified(self, context: str, schema_id: int) -> Identified | None:
         """An id's content and versions in a context; None if the id is unknown there."""
-        held = self.contexts.get(context)
-        return None if held is None else held.ids.get(schema_id)
+        ids_of_context = self.contexts.get(context)
+        return None if ids_of_context is None else ids_of_context.ids.get(schema_id)
 
     def id_of(self, context: str, content: Content) -> int | None:
         """The id of a content in a context; None if it has none there."""
-        held = self.contexts.get(context)
-        return None if held is None else held.by_content.get(content.fingerprint)
+        ids_of_context = self.contexts.get(context)
+        return None if ids_of_context is None else ids_of_context.by_content.get(content.fingerprint)
 
     def next_id(self, context: str) -> int:
         """An id that was never assigned in this context."""
-        held = self.contexts.get(context)
-        return 1 if held is None else held.id_max + 1
+        ids_of_context = self.contexts.get(context)
+        return 1 if ids_of_context is None else ids_of_context.id_max + 1
 
     def ids_given(self) -> dict[str, int]:
         """The highest id ever assigned in each context."""

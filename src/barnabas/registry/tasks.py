@@ -39,13 +39,13 @@ class Source(NamedTuple):
 
     def digest(self) -> bytes:
         """Differs for different sources."""
-        made = hashlib.sha256()
+        hasher = hashlib.sha256()
         rows = [(d.name, d.text) for d in self.dependencies]
         for part in (self.kind, str(self.new), self.text, *(part for row in rows for part in row)):
             raw = part.encode("utf-8", "surrogatepass")
-            made.update(len(raw).to_bytes(8, "big"))
-            made.update(raw)
-        return made.digest()
+            hasher.update(len(raw).to_bytes(8, "big"))
+            hasher.update(raw)
+        return hasher.digest()
 
 
 class Asks(StrEnum):
@@ -145,16 +145,16 @@ class Desk:
 
     def _read(self, source: Source) -> Parsed:
         digest = source.digest()
-        held = self._parsed.pop(digest, None)
-        if held is None:
-            held = (read_schema(source.kind, source.text, source.dependencies, new=source.new), source.size)
-        self._parsed[digest] = held
+        entry = self._parsed.pop(digest, None)
+        if entry is None:
+            entry = (read_schema(source.kind, source.text, source.dependencies, new=source.new), source.size)
+        self._parsed[digest] = entry
         total = sum(size for _, size in self._parsed.values())
         for oldest in list(self._parsed)[:-2]:  # never one of the two that are being compared
             if total <= self._characters_max:
                 break
             total -= self._parsed.pop(oldest)[1]
-        return held[0]
+        return entry[0]
 
 
 def read_body(raw: bytes, record_bytes_max: int) -> dict[str, Any]:

@@ -46,10 +46,10 @@ class Pace:
 
     async def made(self, make: Callable[[T], R], rows: Iterable[T]) -> list[R]:
         """What `make` makes of each row, with rests in between."""
-        found: list[R] = []
+        made_rows: list[R] = []
         async for piece in self.pieces(rows):
-            found += map(make, piece)
-        return found
+            made_rows += map(make, piece)
+        return made_rows
 
 
 def in_pieces(

@@ -44,12 +44,12 @@ def topics_of(request: Any) -> tuple[str, ...]:
     rows: Sequence[Any] = ()
     for name in ("topic_data", "topics"):
         rows = getattr(request, name, None) or rows
-    found = []
+    names = []
     for row in rows[:TOPICS_MAX]:
         if isinstance(row, str):
-            found.append(row)
+            names.append(row)
             continue
         about = getattr(row, "name", None) or getattr(row, "topic", None) or getattr(row, "topic_id", None)
         if about is not None:
-            found.append(str(about))
-    return tuple(found)
+            names.append(str(about))
+    return tuple(names)

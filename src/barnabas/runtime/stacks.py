@@ -96,16 +96,16 @@ class StackDumps:
 
 async def describe_tasks(tasks: set[asyncio.Task[Any]]) -> str:
     """The stacks of tasks, innermost call last; tasks with the same stack are counted together."""
-    found: Counter[tuple[str, ...]] = Counter()
+    counts: Counter[tuple[str, ...]] = Counter()
     names: dict[tuple[str, ...], list[str]] = {}
     for i, task in enumerate(tasks):
         if i % TASKS_PER_TURN == TASKS_PER_TURN - 1:
             await asyncio.sleep(0)
         stack = stack_of(task)
-        found[stack] += 1
+        counts[stack] += 1
         names.setdefault(stack, []).append(task.get_name())
     parts = []
-    for stack, count in found.most_common():
+    for stack, count in counts.most_common():
         shown = ", ".join(sorted(names[stack])[:5])
         more = ", ..." if count > 5 else ""
         parts.append(

@@ -122,15 +122,15 @@ def _counting(runner: Any) -> Any:
     class Counted(Activation):  # type: ignore[misc]
         def clone(self) -> Activation:
             _step()
-            made = super().clone()
-            made.__class__ = Counted
-            return made
+            clone = super().clone()
+            clone.__class__ = Counted
+            return clone
 
     class CountingRunner(runner):  # type: ignore[misc]
         def new_activation(self) -> Any:
-            made = super().new_activation()
-            made.__class__ = Counted
-            return made
+            activation = super().new_activation()
+            activation.__class__ = Counted
+            return activation
 
     return CountingRunner
 
@@ -168,26 +168,26 @@ def cel() -> _Cel:
 @lru_cache(KEPT_MAX)
 def compiled(text: str) -> Expression:
     """Compile an expression. Raises BadExpression if it is not valid CEL, RulesMissing."""
-    found = cel()
+    language = cel()
     _require_short(text)
     try:
-        tree = found.environment.compile(text)
+        tree = language.environment.compile(text)
         _require_bounded(tree, text)
-        program = found.environment.program(tree, functions=found.functions)
+        program = language.environment.program(tree, functions=language.functions)
     except BadExpression:
         raise
     except Exception as error:  # the parser may raise anything
         raise BadExpression(f"{text.strip()!r} is not valid CEL: {_first_line(error)}") from error
 
     def evaluate(arguments: Mapping[str, Any]) -> Any:
-        given = dict(arguments)
+        variables = dict(arguments)
         if "now" in text:
-            given["now"] = found.types.TimestampType(datetime.datetime.now(datetime.UTC))
+            variables["now"] = language.types.TimestampType(datetime.datetime.now(datetime.UTC))
         try:
-            made = program.evaluate(given)
+            evaluated = program.evaluate(variables)
         except Exception as error:  # functions may raise anything
             raise BadExpression(f"{text.strip()!r} cannot be evaluated: {_first_line(error)}") from error
-        return plain(made)
+        return plain(evaluated)
 
     return evaluate
 
@@ -305,5 +305,5 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def _first_line(error: Exception) -> str:
-    told = " ".join(str(part) for part in error.args) or type(error).__name__
-    return next((line.strip() for line in told.splitlines() if line.strip()), type(error).__name__)[:200]
+    message = " ".join(str(part) for part in error.args) or type(error).__name__
+    return next((line.strip() for line in message.splitlines() if line.strip()), type(error).__name__)[:200]

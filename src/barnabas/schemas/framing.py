@@ -53,8 +53,8 @@ def contract_of(answer: Mapping[str, Any]) -> str:
     """The rules, with the metadata that they use, from a registry's answer, as JSON text; empty without rules."""
     if not answer.get("ruleSet"):
         return ""
-    held = {name: answer[name] for name in ("ruleSet", "metadata") if answer.get(name)}
-    return json.dumps(held, sort_keys=True, separators=(",", ":"))
+    fields = {name: answer[name] for name in ("ruleSet", "metadata") if answer.get(name)}
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
 
 def frame(schema_id: int, payload: bytes) -> bytes:
@@ -76,7 +76,7 @@ def named_schema(
 
     part: "key" or "value". Source: Confluent's serializers, which put a Protobuf message's path behind id or GUID.
     """
-    carried = next((held for name, held in headers if name == schema_header(part) and held), b"")
+    carried = next((content for name, content in headers if name == schema_header(part) and content), b"")
     if carried[:1] == GUID_MAGIC and len(carried) < GUID_BYTES:
         return unframe(bytes(carried))
     return unframe_any(bytes(carried) + data)
@@ -114,12 +114,12 @@ def message_path(payload: bytes) -> tuple[list[int], bytes]:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    found = shift = 0
+    number = shift = 0
     while position < len(data) and shift <= 35:
         byte = data[position]
         position += 1
-        found |= (byte & 0x7F) << shift
+        number |= (byte & 0x7F) << shift
         shift += 7
         if not byte & 0x80:
-            return (found >> 1) ^ -(found & 1), position
+            return (number >> 1) ^ -(number & 1), position
     raise NotFramed("the bytes do not name their message")

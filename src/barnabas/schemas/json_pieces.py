@@ -73,8 +73,8 @@ def _name_of(into: Any, before: bytes, loads: Callable[[str], Any], place: int) 
         if before.strip(b" \t\r\n"):
             raise Wrong("Expecting ',' delimiter", place)
         return ""
-    (name,) = found = _loaded(before, loads, place, "{", "0}")
-    _require_new(into, found)
+    (name,) = members = _loaded(before, loads, place, "{", "0}")
+    _require_new(into, members)
     return str(name)
 
 

@@ -84,14 +84,14 @@ def nesting(text: str) -> int:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
                 raise BadJson(f"the name {name!r} appears twice in one object")
             seen.add(name)
-    return made
+    return members
 
 
 def _no_constant(name: str) -> NoReturn:

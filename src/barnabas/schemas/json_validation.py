@@ -47,8 +47,8 @@ class JsonSchema:
         """Whether a part of the schema, or of a document that it refers to, allows a value. Raises BadSchema."""
         if not isinstance(part, dict):
             return part is not False
-        found = self._parts.get(id(part))
-        if found is None:
+        is_valid = self._parts.get(id(part))
+        if is_valid is None:
             if not self._places:
                 self._places = _places(((ROOT, self.tree), *self.documents.items()))
             # Validated in its own place, so that its references can be resolved.
@@ -56,18 +56,18 @@ class JsonSchema:
             if isinstance(self.tree, dict) and "$schema" in self.tree:
                 looked_at["$schema"] = self.tree["$schema"]
             try:
-                found = validator_of(looked_at, self._with_itself()).is_valid
+                is_valid = validator_of(looked_at, self._with_itself()).is_valid
             except (self._invalid, self._unresolved, ValueError) as error:
                 raise BadSchema(f"a part of the schema cannot be looked at alone: {error}") from error
-            self._parts[id(part)] = found  # `tree` keeps the part alive, and so its id unique
-        return bool(found(value))
+            self._parts[id(part)] = is_valid  # `tree` keeps the part alive, and so its id unique
+        return bool(is_valid(value))
 
     def matches(self, pattern: str, name: str) -> bool:
         """Whether a regular expression of `patternProperties` is found in a name."""
-        found = self._patterns.get(pattern)
-        if found is None:
-            found = self._patterns[pattern] = validator_of({"pattern": pattern}, self._registry).is_valid
-        return bool(found(name))
+        is_match = self._patterns.get(pattern)
+        if is_match is None:
+            is_match = self._patterns[pattern] = validator_of({"pattern": pattern}, self._registry).is_valid
+        return bool(is_match(name))
 
     def _with_itself(self) -> Any:
         """The registry of schemas that may be referred to, including this one."""
@@ -89,10 +89,10 @@ class JsonSchema:
 
 def _uri(name: str, document: Any) -> str:
     """The URI of a document, which its references are relative to: its id, if it has one."""
-    held = document if isinstance(document, dict) else {}
-    key = "id" if "draft-04" in str(held.get("$schema")) else "$id"
-    given = held[key].partition("#")[0] if isinstance(held.get(key), str) else ""
-    return given or name.partition("#")[0]
+    root = document if isinstance(document, dict) else {}
+    key = "id" if "draft-04" in str(root.get("$schema")) else "$id"
+    identifier = root[key].partition("#")[0] if isinstance(root.get(key), str) else ""
+    return identifier or name.partition("#")[0]
 
 
 def _places(documents: Iterable[tuple[str, Any]]) -> dict[int, str]:

@@ -145,13 +145,13 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _alternative(hosts: Sequence[str]) -> list[x509.GeneralName]:
-    found: list[x509.GeneralName] = []
+    names: list[x509.GeneralName] = []
     for host in hosts:
         try:
-            found.append(x509.IPAddress(ipaddress.ip_address(host)))
+            names.append(x509.IPAddress(ipaddress.ip_address(host)))
         except ValueError:
-            found.append(x509.DNSName(host))
-    return found
+            names.append(x509.DNSName(host))
+    return names
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -24,11 +24,11 @@ OAUTHBEARER = "OAUTHBEARER"
 
 def exposed(config: BrokerConfig) -> dict[str, str]:
     """The files with secrets that other users can read: path -> what the file contains."""
-    found: dict[str, str] = {}
+    readers_by_path: dict[str, str] = {}
     for path, what in _named(config):
         if stores.readable_by_others(path):
-            found.setdefault(path, what)
-    return found
+            readers_by_path.setdefault(path, what)
+    return readers_by_path
 
 
 def said(path: str, what: str) -> str:

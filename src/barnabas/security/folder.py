@@ -134,7 +134,7 @@ def between_options(folder: Path) -> dict[str, str]:
 
 def read_users(path: Path) -> dict[str, dict[str, str]]:
     """SCRAM credentials by user and mechanism: lines of `USER.MECHANISM=salt=...`. Raises FolderError."""
-    found: dict[str, dict[str, str]] = {}
+    credentials: dict[str, dict[str, str]] = {}
     try:
         for name, text, line in parse_properties(path.read_text()):
             user, dot, mechanism = name.rpartition(".")
@@ -142,10 +142,10 @@ def read_users(path: Path) -> dict[str, dict[str, str]]:
                 raise FolderError(
                     f"{path}:{line}: {name!r} is not USER.MECHANISM with one of {', '.join(HASHES)}"
                 )
-            found.setdefault(user, {})[mechanism] = text
+            credentials.setdefault(user, {})[mechanism] = text
     except (OSError, UnicodeDecodeError, ConfigError) as error:
         raise FolderError(f"cannot read {path}: {error}") from None
-    return found
+    return credentials
 
 
 def users_text(users: Mapping[str, Mapping[str, str]]) -> str:

@@ -48,9 +48,9 @@ class Rule(NamedTuple):
 
 def parse_name(text: str) -> KerberosName:
     """Parse a principal. Raises ValueError for a text that is not one."""
-    found = PRINCIPAL.fullmatch(text)
-    if found is not None:
-        return KerberosName(found[1], found[2] or "", found[3])
+    match = PRINCIPAL.fullmatch(text)
+    if match is not None:
+        return KerberosName(match[1], match[2] or "", match[3])
     if "@" in text or not text:
         raise ValueError(f"{text!r} is not a Kerberos principal")
     service, _, host = text.partition("/")
@@ -63,28 +63,28 @@ def parse_rules(texts: Iterable[str]) -> tuple[Rule, ...]:
 
 
 def _parse_rule(text: str) -> Rule:
-    found = RULE.fullmatch(text)
-    if found is None:
+    match = RULE.fullmatch(text)
+    if match is None:
         raise refused(OPTION, text, "must be DEFAULT or like RULE:[1:$1@$0](.*@EXAMPLE)s/@.*//L")
-    if found["default"]:
+    if match["default"]:
         return Rule(None)
-    count = int(found["count"])
-    for number in PARAMETER.findall(found["format"]):
+    count = int(match["count"])
+    for number in PARAMETER.findall(match["format"]):
         if not number or int(number) > count:
             raise refused(OPTION, text, f"${number} is not one of $0 to ${count}")
-    pattern = None if found["from"] is None else _compiled(text, found["from"])
+    pattern = None if match["from"] is None else _compiled(text, match["from"])
     try:
-        replacement = "" if pattern is None else python_replacement(found["to"], pattern.groups)
+        replacement = "" if pattern is None else python_replacement(match["to"], pattern.groups)
     except ValueError as error:
         raise refused(OPTION, text, str(error)) from None
     return Rule(
-        found["format"],
+        match["format"],
         count,
-        None if found["match"] is None else _compiled(text, found["match"]),
+        None if match["match"] is None else _compiled(text, match["match"]),
         pattern,
         replacement,
-        found["all"] is not None,
-        found["case"] or "",
+        match["all"] is not None,
+        match["case"] or "",
     )
 
 
@@ -115,7 +115,7 @@ def _applied(rule: Rule, parts: list[str], realm: str) -> str | None:
         return parts[1] if parts[0] == realm else None
     if len(parts) - 1 != rule.parts:
         return None
-    base = PARAMETER.sub(lambda found: parts[int(found[1])], rule.format)
+    base = PARAMETER.sub(lambda match: parts[int(match[1])], rule.format)
     if rule.match is not None and rule.match.fullmatch(base) is None:
         return None
     if rule.pattern is None:

@@ -37,11 +37,11 @@ class Rule(NamedTuple):
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
     """The rules of the option: `RULE:pattern/replacement/[LU]` and DEFAULT, separated by commas. Raises ConfigError."""
-    found: list[Rule] = []
+    rules: list[Rule] = []
     at, text = 0, text.strip()
     while at < len(text):
         if text.startswith(DEFAULT, at):
-            found.append(Rule(None, "", ""))
+            rules.append(Rule(None, "", ""))
             at += len(DEFAULT)
         else:
             match = RULE.match(text, at)
@@ -54,13 +54,13 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
                 compiled = re.compile(pattern)
             except re.error as error:
                 raise refused(RULES, text, f"{pattern!r} is not a regular expression: {error}") from None
-            found.append(Rule(compiled, _replacement(text, compiled, match.group(2)), match.group(3)))
+            rules.append(Rule(compiled, _replacement(text, compiled, match.group(2)), match.group(3)))
             at = match.end()
         rest = text[at:].lstrip()
         if rest and not rest.startswith(","):
             raise refused(RULES, text, f"there must be a comma before {rest!r}")
         at = len(text) - len(rest[1:].lstrip()) if rest else len(text)
-    return tuple(found) or (Rule(None, "", ""),)
+    return tuple(rules) or (Rule(None, "", ""),)
 
 
 def _replacement(rules: str, pattern: re.Pattern[str], text: str) -> str:
@@ -108,10 +108,10 @@ def _attribute(attribute: Any) -> str:
 
 def _escaped(value: str) -> str:
     """An attribute's value, escaped as in RFC 2253, section 2.4."""
-    made = "".join(f"\\{char}" if char in SPECIAL else char for char in value)
-    if made.startswith(("#", " ")):
-        made = "\\" + made
-    return made[:-1] + "\\ " if made.endswith(" ") and len(value) > 1 else made
+    escaped = "".join(f"\\{char}" if char in SPECIAL else char for char in value)
+    if escaped.startswith(("#", " ")):
+        escaped = "\\" + escaped
+    return escaped[:-1] + "\\ " if escaped.endswith(" ") and len(value) > 1 else escaped
 
 
 def _value_der(attribute: Any) -> bytes:

@@ -18,20 +18,20 @@ def python_replacement(text: str, groups: int, *, keep_missing: bool = False) ->
     `$1` refers to a group, with as many digits as there are groups for; a backslash makes the next character literal.
     keep_missing: a reference to a missing group stays as it is. Raises ValueError for what Java rejects when it replaces.
     """
-    made, at = [], 0
+    parts, at = [], 0
     for part in _PART.finditer(text):
-        made.append(_literal(text[at : part.start()]))
+        parts.append(_literal(text[at : part.start()]))
         if part[2]:
-            made.append(_reference(part[2], groups, keep_missing))
+            parts.append(_reference(part[2], groups, keep_missing))
         elif part[1]:
-            made.append(_literal(part[1]))
+            parts.append(_literal(part[1]))
         else:
             raise ValueError(
                 f"{text!r}: a {part[0]} must be followed by {'a number' if part[0] == '$' else 'a character'}"
             )
         at = part.end()
-    made.append(_literal(text[at:]))
-    return "".join(made)
+    parts.append(_literal(text[at:]))
+    return "".join(parts)
 
 
 def _reference(digits: str, groups: int, keep_missing: bool) -> str:

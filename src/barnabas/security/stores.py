@@ -97,12 +97,12 @@ def trusted_in(option: str, location: str, password: str | None) -> bytes:
         return data
     if data.startswith(JKS_MAGIC):
         store = _open_jks(option, location, data, password)
-        found = [entry.cert for entry in store.certs.values()]
+        certificates = [entry.cert for entry in store.certs.values()]
     else:
-        found = _pkcs12_certificates(option, location, data, password)
-    if not found:
+        certificates = _pkcs12_certificates(option, location, data, password)
+    if not certificates:
         raise ConfigError(f"{option}: {location} holds no trusted certificate")
-    return b"".join(_pem("CERTIFICATE", der) for der in found)
+    return b"".join(_pem("CERTIFICATE", der) for der in certificates)
 
 
 def key_of_texts(key: str, chain: str, password: str | None) -> KeyMaterial:
@@ -142,11 +142,11 @@ def _lines(pem: str) -> str:
     parts = text.split("-----")  # "", "BEGIN X", " base64 ", "END X", "", ...
     if len(parts) < 5:
         return text
-    made = []
+    blocks = []
     for at in range(1, len(parts) - 3, 4):
         body = "\n".join(textwrap.wrap("".join(parts[at + 1].split()), 64))
-        made.append(f"-----{parts[at]}-----\n{body}\n-----{parts[at + 2]}-----")
-    return "\n".join(made)
+        blocks.append(f"-----{parts[at]}-----\n{body}\n-----{parts[at + 2]}-----")
+    return "\n".join(blocks)
 
 
 def _read(option: str, location: str) -> bytes:
@@ -197,8 +197,8 @@ def _pkcs12_certificates(option: str, location: str, data: bytes, password: str 
     store = _open_pkcs12(option, location, data, password)
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    found = [*store.additional_certs, *([] if store.cert is None else [store.cert])]
-    return [entry.certificate.public_bytes(Encoding.DER) for entry in found]
+    certificates = [*store.additional_certs, *([] if store.cert is None else [store.cert])]
+    return [entry.certificate.public_bytes(Encoding.DER) for entry in certificates]
 
 
 # --- JKS --------------------------------------------------------------------------------------------------

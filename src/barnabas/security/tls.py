@@ -108,10 +108,10 @@ class TlsListener:
         certificate = x509.load_pem_x509_certificate(pem[pem.index(b"-----BEGIN CERTIFICATE") :])
         subject = names.subject_name(certificate).rfc4514_string()
         try:
-            found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+            alternative_names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
         except x509.ExtensionNotFound:
             return subject, frozenset()
-        return subject, frozenset(str(name.value) for name in found.value)
+        return subject, frozenset(str(name.value) for name in alternative_names.value)
 
     def _check_same_name(self) -> None:
         """As in Kafka, a certificate may only be replaced by one for the same broker. Raises ConfigError."""
@@ -134,10 +134,10 @@ def state_of(listener: ListenerOptions) -> object:
     files = []
     for path in stores.files_of(listener):
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError as error:
             raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-        files.append((path, found.st_mtime_ns, found.st_ino, found.st_size))
+        files.append((path, status.st_mtime_ns, status.st_ino, status.st_size))
     return listener.as_dict(*TLS_OPTIONS), files
 
 

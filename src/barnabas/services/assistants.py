@@ -22,7 +22,7 @@ def run_assistant(
     properties: list[str] | None,
     may: str,
     user: str | None,
-    given: Mapping[str, Any],
+    values_given: Mapping[str, Any],
 ) -> int:
     """Serve until the assistant closes the streams; the exit code. given: the options by field. Raises CliError."""
     check_mcp(may, "--may")
@@ -34,9 +34,9 @@ def run_assistant(
         from barnabas.observe.logs import set_up
 
         set_up()
-        warn_of_exposed(Access(), CONSOLE.secret_files(given))
+        warn_of_exposed(Access(), CONSOLE.secret_files(values_given))
         where, client = target(bootstrap, properties)
-        values = {**{field_of(word): given[field_of(word)] for word in SHARED}, "mcp": may}
+        values = {**{field_of(word): values_given[field_of(word)] for word in SHARED}, "mcp": may}
         options = options_of(Given(values, {**client, "bootstrap.servers": where}, HttpOptions(""), Access()))
 
     async def serve() -> None:

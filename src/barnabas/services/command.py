@@ -32,12 +32,12 @@ Parameters = dict[str, tuple[Any, Any]]
 
 def parameters_of(options: Mapping[str, ServiceOption]) -> Parameters:
     """Options as typer's parameters."""
-    made: Parameters = {}
+    parameters: Parameters = {}
     for word, option in options.items():
         kind: Any = list[option.kind] if option.repeats else option.kind  # type: ignore[name-defined]
         if option.is_argument:
             argument = typer.Argument(metavar=option.metavar, help=option.help, show_default=False)
-            made[field_of(word)] = (Annotated[kind | None, argument], None)
+            parameters[field_of(word)] = (Annotated[kind | None, argument], None)
             continue
         declared = typer.Option(
             *option.names_of(word),
@@ -46,11 +46,11 @@ def parameters_of(options: Mapping[str, ServiceOption]) -> Parameters:
             envvar=option.env,
             show_default=option.default is not None,
         )
-        made[field_of(word)] = (
+        parameters[field_of(word)] = (
             Annotated[kind if option.default is not None else kind | None, declared],
             option.default,
         )
-    return made
+    return parameters
 
 
 def access_parameters() -> Parameters:
@@ -68,8 +68,8 @@ def with_parameters(command: Callable[..., int], parameters: Parameters) -> Call
         for name, (annotation, default) in parameters.items()
     ]
 
-    def run(**given: Any) -> int:
-        return command(**given)
+    def run(**options: Any) -> int:
+        return command(**options)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
@@ -77,10 +77,10 @@ def with_parameters(command: Callable[..., int], parameters: Parameters) -> Call
     return run
 
 
-def access_in(given: Mapping[str, Any]) -> Access:
+def access_in(options: Mapping[str, Any]) -> Access:
     """The values of the options of TLS and users."""
     return Access(
-        **{one.name: given[one.name] for one in fields(Access) if one.name not in ("prefix", "is_inside")}
+        **{one.name: options[one.name] for one in fields(Access) if one.name not in ("prefix", "is_inside")}
     )
 
 
@@ -93,8 +93,8 @@ def limits_of(row: Row) -> dict[str, ServiceOption]:
 def add_start(app: typer.Typer, row: Row) -> None:
     """Add the command that runs a service to its app."""
 
-    def start(bootstrap: Bootstrap = None, properties: Properties = None, **given: Any) -> int:
-        return run_service(row, bootstrap, properties, given)
+    def start(bootstrap: Bootstrap = None, properties: Properties = None, **options: Any) -> int:
+        return run_service(row, bootstrap, properties, options)
 
     start.__doc__ = (
         f"{row.about} Runs until SIGTERM or Ctrl-C; one line that begins with `ready` says that it answers."
@@ -110,14 +110,14 @@ def add_start(app: typer.Typer, row: Row) -> None:
 
 
 def run_service(
-    row: Row, bootstrap: str | None, properties: list[str] | None, given: Mapping[str, Any]
+    row: Row, bootstrap: str | None, properties: list[str] | None, options: Mapping[str, Any]
 ) -> int:
     """Serve until a signal; the exit code. given: the options by field. Raises CliError."""
     from barnabas.observe.logs import set_up
 
-    require_positive({**row.options, **COMMON}, given)
-    access = access_in(given)
-    values = {field_of(word): given[field_of(word)] for word in row.options}
+    require_positive({**row.options, **COMMON}, options)
+    access = access_in(options)
+    values = {field_of(word): options[field_of(word)] for word in row.options}
     row.check(values, "--")
     absent = row.missing()
     if absent is not None:
@@ -126,9 +126,9 @@ def run_service(
         set_up()
         where, client = target(bootstrap, properties)
         http = http_options(
-            given["listen"],
-            given["body_mb"],
-            given["timeout_s"],
+            options["listen"],
+            options["body_mb"],
+            options["timeout_s"],
             access,
             requests=row.requests,
             has_own_login=row.has_login(values),

@@ -50,8 +50,8 @@ class Page:
         samples, patterns = await self._samples(), request.query_params.getlist("name")
         async with self._writing:
             now_s = time.monotonic()
-            found = await asyncio.to_thread(beans, samples, self._rates, now_s, patterns)
-        return JSONResponse({"time_ms": time.time_ns() // 1_000_000, "beans": found})
+            beans_read = await asyncio.to_thread(beans, samples, self._rates, now_s, patterns)
+        return JSONResponse({"time_ms": time.time_ns() // 1_000_000, "beans": beans_read})
 
     async def slow(self, request: Request) -> Response:
         """The last slow requests, the newest first, with the parts of their time in ms."""

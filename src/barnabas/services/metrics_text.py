@@ -39,12 +39,12 @@ class _Measured:
 
 def by_metric(samples: Sequence[Sample]) -> dict[Metric, list[Sample]]:
     """The samples of each metric, in the order in which metrics came first."""
-    found: dict[Metric, list[Sample]] = {}
+    by_metric_: dict[Metric, list[Sample]] = {}
     for number, sample in enumerate(samples, 1):
-        found.setdefault(sample.metric, []).append(sample)
+        by_metric_.setdefault(sample.metric, []).append(sample)
         if number % (8 * LINES_PER_PIECE) == 0:
             _let_others_run()
-    return found
+    return by_metric_
 
 
 @contextmanager
@@ -65,9 +65,9 @@ def written(samples: Sequence[Sample], accept: str) -> tuple[bytes, str]:
 
 
 def _written(samples: Sequence[Sample], accept: str) -> tuple[bytes, str]:
-    found = by_metric(samples)
-    many = {metric: found.pop(metric) for metric in list(found) if len(found[metric]) >= MANY}
-    text, media_type = page(accept, [_Measured(found)])
+    grouped = by_metric(samples)
+    many = {metric: grouped.pop(metric) for metric in list(grouped) if len(grouped[metric]) >= MANY}
+    text, media_type = page(accept, [_Measured(grouped)])
     if not many:
         return text, media_type
     is_open = text.endswith(END)

@@ -90,7 +90,7 @@ class Pusher:
 
 
 def request_of(
-    found: Iterable[Family], instance: str, started_ns: int, now_ns: int
+    all_families: Iterable[Family], instance: str, started_ns: int, now_ns: int
 ) -> ExportMetricsServiceRequest:
     """OTLP's message. started_ns: when counters began, in nanoseconds since 1970."""
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -103,7 +103,7 @@ def request_of(
     scope = resource.scope_metrics.add()
     scope.scope.name = "barnabas"
     times = {"start_time_unix_nano": started_ns, "time_unix_nano": now_ns}
-    for number, family in enumerate(found, 1):
+    for number, family in enumerate(all_families, 1):
         if family.type == "histogram":
             _add_histogram(scope.metrics.add(), family, times)
         else:
@@ -115,10 +115,10 @@ def request_of(
 
 
 def _by_name(samples: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
-    found: dict[str, list[Any]] = {}
+    by_name: dict[str, list[Any]] = {}
     for sample in samples:
-        found.setdefault(sample.name, []).append(sample)
-    yield from found.items()
+        by_name.setdefault(sample.name, []).append(sample)
+    yield from by_name.items()
 
 
 def _add_numbers(
@@ -155,15 +155,15 @@ def _histograms(
 ) -> Iterator[tuple[Mapping[str, str], list[float], list[int], float]]:
     """(labels, upper bounds but the infinite, how many values in each bucket, their sum). Prometheus counts what is below
     each bound, OTLP what is between two."""
-    found: dict[tuple[tuple[str, str], ...], tuple[list[tuple[float, float]], list[float]]] = {}
+    histograms: dict[tuple[tuple[str, str], ...], tuple[list[tuple[float, float]], list[float]]] = {}
     for sample in samples:
         labels = {name: value for name, value in sample.labels.items() if name != "le"}
-        below, total = found.setdefault(tuple(labels.items()), ([], []))
+        below, total = histograms.setdefault(tuple(labels.items()), ([], []))
         if sample.name.endswith("_bucket"):
             below.append((float(sample.labels["le"]), sample.value))
         elif sample.name.endswith("_sum"):
             total.append(sample.value)
-    for key, (below, total) in found.items():
+    for key, (below, total) in histograms.items():
         below.sort()
         numbers = [number for _, number in below]
         counts = [int(after - before) for before, after in zip([0.0, *numbers], numbers, strict=False)]

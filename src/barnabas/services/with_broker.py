@@ -121,19 +121,21 @@ def _values_of(row: Row, options: argparse.Namespace) -> dict[str, Any]:
 
 def service_names(options: argparse.Namespace) -> list[str]:
     """The services of --with, each once, in the order in which they start."""
-    given = {name.strip() for name in options.services.split(",")}
-    return [name for name in ROWS if name in given]
+    names = {name.strip() for name in options.services.split(",")}
+    return [name for name in ROWS if name in names]
 
 
 def access_of(options: argparse.Namespace) -> Access:
     """TLS and users of the services."""
-    given = {
+    access_options = {
         word.replace("-", "_"): getattr(options, f"services_{word}".replace("-", "_"))
         for word in ACCESS
         if word != NOT_GIVEN
     }
     secure = None if options.secure is None else options.secure.expanduser().absolute()
-    return Access(**given, secure=secure, is_open=options.services_open, prefix=PREFIX, is_inside=True)
+    return Access(
+        **access_options, secure=secure, is_open=options.services_open, prefix=PREFIX, is_inside=True
+    )
 
 
 class Beside:
@@ -174,9 +176,11 @@ def companion_of(options: argparse.Namespace) -> MakeCompanion | None:
 
     def companion(address_of: Callable[[str], str], measure: Measure) -> Companion:
         door = None if address is None else MetricsDoor(address, measure)
-        made = None if services is None else services(address_of, measure)
+        companion_made = None if services is None else services(address_of, measure)
         return Beside(
-            door, None if collector is None else _pusher(collector, options.otlp_interval_s, measure), made
+            door,
+            None if collector is None else _pusher(collector, options.otlp_interval_s, measure),
+            companion_made,
         )
 
     return companion
@@ -238,10 +242,10 @@ def _services_of(options: argparse.Namespace) -> MakeCompanion | None:
         if absent is not None:
             raise ValueError(f"--with {name}: {absent}")
     try:
-        made = Made(options)
+        services = Made(options)
     except UsageError as error:
         raise ValueError(str(error)) from None
-    return made.companion
+    return services.companion
 
 
 def registry_option(options: argparse.Namespace) -> dict[str, str]:
@@ -280,9 +284,9 @@ def warnings_of(options: argparse.Namespace, *, knows_registry: bool) -> Iterato
         )
     shares_key = access.secure is not None and access.tls_cert is None
     if access.has_users and not shares_key and not is_loopback(parse_listen(address)[0]):
-        made = "of the key of its certificate" if access.tls() is not None else "at random"
+        origin = "of the key of its certificate" if access.tls() is not None else "at random"
         yield (
-            f"services of this process log in to each other with a password that is made {made}: a registry on a host "
+            f"services of this process log in to each other with a password that is made {origin}: a registry on a host "
             "without it refuses what rest registers here; use one --secure DIR on all hosts, or --registry with a "
             "user and password"
         )
@@ -305,14 +309,14 @@ def client_properties(file: Path | None) -> dict[str, str]:
     from barnabas.config.properties import parse_properties
 
     try:
-        found = {name: text for name, text, _ in parse_properties(file.expanduser().read_text())}
+        properties = {name: text for name, text, _ in parse_properties(file.expanduser().read_text())}
     except OSError as error:
         raise UsageError(f"{PREFIX}client: cannot read {file}: {error.strerror}") from None
     except (UnicodeDecodeError, ConfigError) as error:
         raise UsageError(f"{PREFIX}client: cannot read {file}: {error}") from None
-    require_known(found, f"{PREFIX}client: {file}:")
-    found.pop("bootstrap.servers", None)  # this broker
-    return found
+    require_known(properties, f"{PREFIX}client: {file}:")
+    properties.pop("bootstrap.servers", None)  # this broker
+    return properties
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,8 +365,8 @@ class Made:
         client = dict(self._client)
         client["bootstrap.servers"] = address_of(client.get("security.protocol", "PLAINTEXT").upper())
         for offered in self._offered:
-            given = Given(offered.values, client, offered.http, self._access, self._neighbour, measure)
-            self._servers[offered.row.name] = offered.row.make(given)
+            context = Given(offered.values, client, offered.http, self._access, self._neighbour, measure)
+            self._servers[offered.row.name] = offered.row.make(context)
         return ServerThread(list(self._servers.values()), lambda: self._neighbour("registry"))
 
     def _neighbour(self, name: str) -> Address | None:

@@ -187,9 +187,9 @@ class SimDisk:
 
     def _cut_power(self) -> None:
         here = self._paths_now()
-        found: dict[str, bytes | None] = {}
+        contents: dict[str, bytes | None] = {}
         self._restore(
-            self._identify(os.stat(self.root).st_ino), self.root, here, found, self._chance.random() < 0.5
+            self._identify(os.stat(self.root).st_ino), self.root, here, contents, self._chance.random() < 0.5
         )
         spared = {
             path: Path(path).read_bytes()
@@ -197,7 +197,7 @@ class SimDisk:
             if os.path.basename(path).startswith(SPARED)
         }
         _empty(self.root)
-        for path, data in {**found, **spared}.items():
+        for path, data in {**contents, **spared}.items():
             target = Path(path)
             if data is None:
                 target.mkdir(parents=True, exist_ok=True)
@@ -239,9 +239,9 @@ class SimDisk:
                 self._contents[self._identify(path.stat().st_ino)] = path.read_bytes()
 
     def _restore(
-        self, folder: int, path: str, here: dict[int, str], found: dict[str, bytes | None], harsh: bool
+        self, folder: int, path: str, here: dict[int, str], contents: dict[str, bytes | None], harsh: bool
     ) -> None:
-        """Add to `found` what the disk has below `path`; None for a folder."""
+        """Add to `contents` what the disk has below `path`; None for a folder."""
         names = self._names.get(folder, {})
         path_now = self.root if path == self.root else here.get(folder)
         if not harsh and path_now is not None and self._chance.random() < 0.5:
@@ -250,13 +250,13 @@ class SimDisk:
             identity, target = names[name], os.path.join(path, name)
             now = here.get(identity)
             if identity in self._names or (now is not None and os.path.isdir(now)):
-                found[target] = None
-                self._restore(identity, target, here, found, harsh)
+                contents[target] = None
+                self._restore(identity, target, here, contents, harsh)
                 continue
             kept = self._contents.get(identity, b"")
             if not harsh and now is not None:
                 kept = self._torn(kept, Path(now).read_bytes())
-            found[target] = kept
+            contents[target] = kept
 
     def _torn(self, synced: bytes, written: bytes) -> bytes:
         """Possible contents of a file of which `synced` is durable and `written` was in the cache."""
@@ -324,11 +324,11 @@ class Disks:
 
     def _connecting(self, connect: Any) -> Any:
         def noting(path: str, *args: Any, **options: Any) -> sqlite3.Connection:
-            made: sqlite3.Connection = connect(path, *args, **options)
+            database: sqlite3.Connection = connect(path, *args, **options)
             disk = self.at(path)
             if disk is not None:
-                disk.databases.append(made)
-            return made
+                disk.databases.append(database)
+            return database
 
         return noting
 
@@ -351,15 +351,15 @@ class Disks:
         return fd
 
     def _close(self, fd: int) -> None:
-        found = self.files.pop(fd, None)
-        if found is not None:
-            found[0].locks.discard(fd)
+        place = self.files.pop(fd, None)
+        if place is not None:
+            place[0].locks.discard(fd)
         self.real["close"](fd)
 
     def _pwrite(self, fd: int, data: Any, position: int) -> int:
-        found = self.files.get(fd)
-        if found is not None:
-            disk, path = found
+        place = self.files.get(fd)
+        if place is not None:
+            disk, path = place
             disk.before("pwrite", path)
             count = len(data)
             taken = disk.bytes_to_write(path, count)
@@ -369,32 +369,32 @@ class Disks:
         return written
 
     def _write(self, fd: int, data: Any) -> int:
-        found = self.files.get(fd)
-        if found is not None:
-            found[0].before("write", found[1])
+        place = self.files.get(fd)
+        if place is not None:
+            place[0].before("write", place[1])
         written: int = self.real["write"](fd, data)
         return written
 
     def _pread(self, fd: int, count: int, position: int) -> bytes:
-        found = self.files.get(fd)
-        if found is not None:
-            found[0].before_read(found[1])
+        place = self.files.get(fd)
+        if place is not None:
+            place[0].before_read(place[1])
         data: bytes = self.real["pread"](fd, count, position)
         return data
 
     def _preadv(self, fd: int, buffers: Any, position: int, *flags: int) -> int:
-        found = self.files.get(fd)
-        if found is not None:
-            found[0].before_read(found[1])
+        place = self.files.get(fd)
+        if place is not None:
+            place[0].before_read(place[1])
         count: int = self.real["preadv"](fd, buffers, position, *flags)
         return count
 
     def _sync(self, name: str, fd: int) -> None:
-        found = self.files.get(fd)
-        if found is None:
+        place = self.files.get(fd)
+        if place is None:
             self.real[name](fd)
             return
-        disk, path = found
+        disk, path = place
         disk.before(name, path)
         disk.synced(fd, path)
 
@@ -405,9 +405,9 @@ class Disks:
         self._sync("fdatasync", fd)
 
     def _ftruncate(self, fd: int, size: int) -> None:
-        found = self.files.get(fd)
-        if found is not None:
-            found[0].before("ftruncate", found[1])
+        place = self.files.get(fd)
+        if place is not None:
+            place[0].before("ftruncate", place[1])
         self.real["ftruncate"](fd, size)
 
     def _truncate(self, path: Any, size: int) -> None:

@@ -134,17 +134,17 @@ class PartitionHistory:
                     f"{reader} got offset {records[0].offset} {now_s - there_s:.1f} s after it could have",
                 )
 
-    def on_watermark(self, floor: int, told: int, reader: str) -> None:
+    def on_watermark(self, floor: int, watermark: int, reader: str) -> None:
         """`reader` received a high watermark; `floor` was known when it asked."""
-        if told < floor:
-            self._broken("back", f"{reader} was told the high watermark {told} after {floor}")
-        self.watermark = max(self.watermark, told)
+        if watermark < floor:
+            self._broken("back", f"{reader} was told the high watermark {watermark} after {floor}")
+        self.watermark = max(self.watermark, watermark)
 
-    def on_log_start(self, floor: int, told: int, reader: str) -> None:
+    def on_log_start(self, floor: int, log_start: int, reader: str) -> None:
         """As `on_watermark`, for the log's start."""
-        if told < floor:
-            self._broken("back", f"{reader} was told the log start {told} after {floor}")
-        self.start = max(self.start, told)
+        if log_start < floor:
+            self._broken("back", f"{reader} was told the log start {log_start} after {floor}")
+        self.start = max(self.start, log_start)
 
     def on_out_of_range(self, position: int, start: int, floor: int, reader: str) -> None:
         """`reader` was refused at `position` and received the log's start; `floor` as above."""
@@ -213,11 +213,11 @@ class PartitionHistory:
             if offset < start or content.get(offset) == value:
                 continue
             how = "acknowledged" if offset in self.acked else "read"
-            found = content.get(offset)
-            if offset in self.acked or found is not None or offset < end:
+            present = content.get(offset)
+            if offset in self.acked or present is not None or offset < end:
                 self._broken(
                     "lost",
-                    f"{value!r} was {how} at {offset}; there is {found!r} now, the log is {start} to {end}",
+                    f"{value!r} was {how} at {offset}; there is {present!r} now, the log is {start} to {end}",
                 )
 
 

@@ -69,9 +69,9 @@ class SimNetwork:
     def new_socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> SimSocket:
         """An unconnected socket, in place of socket.socket."""
         self._next_fd += 1
-        made = SimSocket(self, self._next_fd)
-        self._sockets[made.fd] = made
-        return made
+        sock = SimSocket(self, self._next_fd)
+        self._sockets[sock.fd] = sock
+        return sock
 
     def connect(self, host: str, address: Address) -> SimSocket:
         """A connection from `host` to a listening address. Raises ConnectionRefusedError."""
@@ -87,11 +87,11 @@ class SimNetwork:
         self.loop.call_later(self._delay_s(), self._arrive, listening, theirs)
         return ours
 
-    def _arrive(self, listening: SimSocket, made: SimSocket) -> None:
-        if listening.closed or made.closed:
-            made.reset()
+    def _arrive(self, listening: SimSocket, arriving: SimSocket) -> None:
+        if listening.closed or arriving.closed:
+            arriving.reset()
             return
-        listening.backlog.append(made)
+        listening.backlog.append(arriving)
         self._readable[listening.fd] = None
 
     def listens(self, address: Address) -> bool:
@@ -138,21 +138,21 @@ class SimNetwork:
     # --- the loop's side -------------------------------------------------------------------------------
 
     def ready(self) -> list[asyncio.Handle]:
-        found = []
+        handles = []
         if self._readable:
             readers = self._readers
-            found = [readers[fd] for fd in self._readable if fd in readers]
+            handles = [readers[fd] for fd in self._readable if fd in readers]
             if self.loop.paused:
-                found = [handle for handle in found if not _stands_still(handle)]
+                handles = [handle for handle in handles if not _stands_still(handle)]
         if self._writers:
-            found += [
+            handles += [
                 handle
                 for fd, handle in self._writers.items()
                 if self._sockets[fd].takes_bytes and not _stands_still(handle)
             ]
-        if len(found) > 1:
-            self._chance.shuffle(found)
-        return found
+        if len(handles) > 1:
+            self._chance.shuffle(handles)
+        return handles
 
     def add_reader(self, fd: int, handle: asyncio.Handle) -> None:
         assert fd in self._sockets, f"descriptor {fd} is not open"
@@ -269,8 +269,8 @@ class SimSocket:
 
     def deliver_held(self) -> None:
         """The hosts can reach each other again."""
-        held, self.held = self.held, []
-        for piece in held:
+        pieces, self.held = self.held, []
+        for piece in pieces:
             self.receive(piece)
 
     def reset(self) -> None:
@@ -324,10 +324,10 @@ class SimSocket:
         if not self.backlog:
             self._network.note_empty(self.fd)
             raise BlockingIOError(errno.EAGAIN, "nobody is there")
-        made = self.backlog.popleft()
+        accepted = self.backlog.popleft()
         if not self.backlog:
             self._network.note_empty(self.fd)
-        return made, made.remote
+        return accepted, accepted.remote
 
     def recv(self, count: int) -> bytes:
         if not self._inbox:

@@ -77,13 +77,14 @@ class TransactionHistory:
 
     # --- reading ---------------------------------------------------------------------------------------
 
-    def on_stable(self, partition: int, floor: int, told: int, reader: str) -> None:
+    def on_stable(self, partition: int, floor: int, stable_offset: int, reader: str) -> None:
         """`reader` received a last stable offset; `floor` was known when it asked."""
-        if told < floor:
+        if stable_offset < floor:
             self._broken(
-                "back", f"{reader} was told the last stable offset {told} of {partition} after {floor}"
+                "back",
+                f"{reader} was told the last stable offset {stable_offset} of {partition} after {floor}",
             )
-        self.stable[partition] = max(self.stable.get(partition, 0), told)
+        self.stable[partition] = max(self.stable.get(partition, 0), stable_offset)
 
     def on_read(self, partition: int, offset: int, value: bytes, reader: str) -> None:
         """`reader` received a committed record."""
@@ -122,19 +123,19 @@ class TransactionHistory:
                 self._broken("lost", f"{value!r} was read at {at} and is there no more")
 
     def _judge(self, txn: Txn, there: set[bytes], offsets: Mapping[str, int]) -> None:
-        found = [value for value in txn.sent if value in there]
+        values_there = [value for value in txn.sent if value in there]
         missing = [value for value in txn.acked if value not in there]
         if txn.outcome is Outcome.COMMITTED and missing:
             self._broken("lost", f"{txn}: {missing[:3]} is missing")
-        if txn.outcome is Outcome.OPEN and found:
-            self._broken("aborted", f"{txn}: {found[:3]} is visible")
-        if txn.outcome is Outcome.UNKNOWN and found and missing:
-            self._broken("torn", f"{txn}: {found[:3]} is visible and {missing[:3]} is not")
+        if txn.outcome is Outcome.OPEN and values_there:
+            self._broken("aborted", f"{txn}: {values_there[:3]} is visible")
+        if txn.outcome is Outcome.UNKNOWN and values_there and missing:
+            self._broken("torn", f"{txn}: {values_there[:3]} is visible and {missing[:3]} is not")
         if txn.offset is None:
             return
         committed = offsets.get(txn.producer, -1)
-        visible = txn.outcome is Outcome.COMMITTED or (bool(found) and txn.outcome is Outcome.UNKNOWN)
+        visible = txn.outcome is Outcome.COMMITTED or (bool(values_there) and txn.outcome is Outcome.UNKNOWN)
         if visible and committed < txn.offset:
             self._broken("torn", f"{txn}: its records are visible, its offset is not: {committed}")
-        if txn.acked and not found and committed == txn.offset:
+        if txn.acked and not values_there and committed == txn.offset:
             self._broken("torn", f"{txn}: its offset {committed} is visible, its records are not")

@@ -67,20 +67,20 @@ class Bin:
 
     def scan(self, log_dirs: Iterable[str]) -> None:
         """Find what earlier runs have put there. Raises OSError."""
-        found: dict[Held, str] = {}
+        folders: dict[Held, str] = {}
         for log_dir in log_dirs:
             for entry in os.scandir(log_dir):
                 match = _FOLDER.fullmatch(entry.name)
                 if match is not None and entry.is_dir():
-                    found[Held(uuid.UUID(match[2]), int(match[1]))] = entry.path
+                    folders[Held(uuid.UUID(match[2]), int(match[1]))] = entry.path
         with self._lock:
-            self._folders.update(found)
+            self._folders.update(folders)
 
     @property
     def topic_ids(self) -> set[uuid.UUID]:
         """The topics of which logs are held."""
         with self._lock:
-            return {held.topic_id for held in self._folders}
+            return {partition.topic_id for partition in self._folders}
 
     def lay(self, topic: str, partition: int, topic_id: uuid.UUID) -> Log | None:
         """Take the log of a deleted topic out of service and rename its folder; `close` has to follow, in any thread.
@@ -131,10 +131,12 @@ class Bin:
         self, topic: str, topic_id: uuid.UUID, config: LogConfig, now_ms: int
     ) -> dict[TopicPartition, Log]:
         with self._lock:
-            folders = {held: folder for held, folder in self._folders.items() if held.topic_id == topic_id}
+            folders = {
+                binned: folder for binned, folder in self._folders.items() if binned.topic_id == topic_id
+            }
         taken: dict[TopicPartition, Log] = {}
-        for held, folder in folders.items():
-            name = TopicPartition(topic, held.partition)
+        for partition, folder in folders.items():
+            name = TopicPartition(topic, partition.partition)
             target = os.path.join(os.path.dirname(folder), folder_name(name))
             try:
                 if os.path.isdir(target):
@@ -145,7 +147,7 @@ class Bin:
             except OSError as error:
                 raise LogDirOffline(os.path.dirname(folder), error) from error
             with self._lock:
-                self._folders.pop(held, None)
+                self._folders.pop(partition, None)
         return taken
 
     def bring_back(self, topic_id: uuid.UUID, taken: Mapping[TopicPartition, Log]) -> None:
@@ -162,8 +164,10 @@ class Bin:
     def _forget(self, topic_ids: Iterable[uuid.UUID]) -> list[str]:
         gone = set(topic_ids)
         with self._lock:
-            folders = [folder for held, folder in self._folders.items() if held.topic_id in gone]
-            self._folders = {held: at for held, at in self._folders.items() if held.topic_id not in gone}
+            folders = [folder for partition, folder in self._folders.items() if partition.topic_id in gone]
+            self._folders = {
+                partition: at for partition, at in self._folders.items() if partition.topic_id not in gone
+            }
         return folders
 
     def sizes(self) -> Mapping[uuid.UUID, int]:
@@ -171,11 +175,11 @@ class Bin:
         with self._lock:
             folders = list(self._folders.items())
         sizes: dict[uuid.UUID, int] = {}
-        for held, folder in folders:
+        for partition, folder in folders:
             size = 0
             with contextlib.suppress(FileNotFoundError):
                 size = sum(entry.stat().st_size for entry in os.scandir(folder))
-            sizes[held.topic_id] = sizes.get(held.topic_id, 0) + size
+            sizes[partition.topic_id] = sizes.get(partition.topic_id, 0) + size
         return sizes
 
 

@@ -224,39 +224,39 @@ class Copy:
                 self._batch(found_at(table, stop), table.header(stop), table.view(stop))
             i = stop + 1
 
-    def _batch(self, found: Found, header: BatchHeader, view: memoryview) -> None:
+    def _batch(self, batch: Found, header: BatchHeader, view: memoryview) -> None:
         stats = self._pass.stats
         if header.magic < 2:
-            self._old_format(found, header, view)
+            self._old_format(batch, header, view)
             return
         stats.records_read += header.record_count
         now_ms = self._pass.now_ms
         horizon = header.delete_horizon_ms
-        keep_header = self._ends_the_round(found) or self._is_last_of_producer(header)
+        keep_header = self._ends_the_round(batch) or self._is_last_of_producer(header)
         if header.is_control:
             discardable = self._txns.on_control(header, view)
             if discardable and header.record_count and horizon is None:
                 horizon = now_ms + self._pass.log.config.delete_retention_ms
                 marked = rebuild_batch(header, records_of(view, 0, header), delete_horizon_ms=horizon)
                 stats.records_kept += header.record_count
-                self._emit(found, header, marked, changed=True)
+                self._emit(batch, header, marked, changed=True)
             elif discardable and (horizon is None or horizon <= now_ms):
-                self._emptied(found, header, keep_header)
+                self._emptied(batch, header, keep_header)
             else:
                 stats.records_kept += header.record_count
-                self._emit(found, header, view, changed=False)
+                self._emit(batch, header, view, changed=False)
             return
         if self._txns.on_batch(header):
-            self._emptied(found, header, keep_header)
+            self._emptied(batch, header, keep_header)
         elif header.base_offset > self._latest_offset:
             stats.records_kept += header.record_count
-            self._emit(found, header, view, changed=False)
+            self._emit(batch, header, view, changed=False)
         elif header.record_count == 0:
-            self._emptied(found, header, keep_header)
+            self._emptied(batch, header, keep_header)
         else:
-            self._data(found, header, view, keep_header)
+            self._data(batch, header, view, keep_header)
 
-    def _data(self, found: Found, header: BatchHeader, view: memoryview, keep_header: bool) -> None:
+    def _data(self, place: Found, header: BatchHeader, view: memoryview, keep_header: bool) -> None:
         from barnabas.storage.compaction import keep_block, shift_timestamps
 
         now_ms = self._pass.now_ms
@@ -268,11 +268,11 @@ class Copy:
         )
         self._pass.stats.records_kept += kept.count
         if kept.count == 0:
-            self._emptied(found, header, keep_header)
+            self._emptied(place, header, keep_header)
             return
-        new_horizon = kept.has_tombstones and horizon is None and found.last_offset <= self._latest_offset
+        new_horizon = kept.has_tombstones and horizon is None and place.last_offset <= self._latest_offset
         if kept.block is None and not new_horizon:
-            self._emit(found, header, view, changed=False)
+            self._emit(place, header, view, changed=False)
             return
         stay = block if kept.block is None else kept.block
         base_timestamp, attributes = header.base_timestamp, header.attributes
@@ -290,9 +290,9 @@ class Copy:
             max_timestamp=max_timestamp,
         )
         batch = assemble(copied, stay)
-        self._emit(found, header._replace(max_timestamp=max_timestamp), batch, changed=True)
+        self._emit(place, header._replace(max_timestamp=max_timestamp), batch, changed=True)
 
-    def _old_format(self, found: Found, header: BatchHeader, view: memoryview) -> None:
+    def _old_format(self, place: Found, header: BatchHeader, view: memoryview) -> None:
         """A message of magic 0 or 1: the records to be kept are written as magic 2."""
         records = list(records_in(view, header))
         self._pass.stats.records_read += len(records)
@@ -306,16 +306,16 @@ class Copy:
         self._changed = True
         if kept:
             codec = Codec(header.attributes & CODEC_MASK)
-            batch = build_batch_at(kept, last_offset=found.last_offset, codec=codec)
+            batch = build_batch_at(kept, last_offset=place.last_offset, codec=codec)
             rebuilt = verify(memoryview(batch))
-            self._emit(found._replace(base_offset=rebuilt.base_offset), rebuilt, batch, changed=True)
-        elif self._ends_the_round(found):
+            self._emit(place._replace(base_offset=rebuilt.base_offset), rebuilt, batch, changed=True)
+        elif self._ends_the_round(place):
             bare = header._replace(attributes=0, partition_leader_epoch=LeaderEpoch(-1))
-            self._emit(found, bare._replace(max_timestamp=-1), empty_batch(bare), changed=True)
+            self._emit(place, bare._replace(max_timestamp=-1), empty_batch(bare), changed=True)
 
-    def _ends_the_round(self, found: Found) -> bool:
+    def _ends_the_round(self, place: Found) -> bool:
         """Whether the pass ends at this batch. It is kept, so that the end is not lost."""
-        return found.last_offset == self._latest_offset
+        return place.last_offset == self._latest_offset
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         """Whether the batch has the newest sequence number (or the newest epoch) of an active producer."""
@@ -327,19 +327,19 @@ class Copy:
             return header.last_offset == last_offset
         return header.is_control and header.producer_epoch == epoch
 
-    def _emptied(self, found: Found, header: BatchHeader, keep_header: bool) -> None:
+    def _emptied(self, place: Found, header: BatchHeader, keep_header: bool) -> None:
         self._changed = self._changed or header.record_count > 0 or not keep_header
         if keep_header:
             # Without records, the batch has no timestamp for the time index either.
             bare = header._replace(max_timestamp=-1)
-            self._emit(found, bare, empty_batch(header), changed=header.record_count > 0)
+            self._emit(place, bare, empty_batch(header), changed=header.record_count > 0)
 
-    def _emit(self, found: Found, header: BatchHeader, data: bytes | memoryview, *, changed: bool) -> None:
+    def _emit(self, place: Found, header: BatchHeader, data: bytes | memoryview, *, changed: bool) -> None:
         target = self._target
         assert target is not None
         self._changed = self._changed or changed
         position = Position(target.size_bytes)
-        target.note_append(found.base_offset, found.last_offset, position, len(data), header.max_timestamp)
+        target.note_append(place.base_offset, place.last_offset, position, len(data), header.max_timestamp)
         target.size_bytes = position + len(data)
         self._write(data)
 

@@ -111,10 +111,10 @@ def _end_before(file: LogFile, view: View, low: int, position: int) -> int:
 def _base_behind(file: LogFile, view: View, position: int) -> int:
     """The base offset of the batch at a byte; if there is none, that of the next segment."""
     try:
-        found = first_from(file, position, view.size_bytes, ANY_OFFSET)
+        batch = first_from(file, position, view.size_bytes, ANY_OFFSET)
     except Damaged:
-        found = None
-    return view.ceiling if found is None else found.base_offset
+        batch = None
+    return view.ceiling if batch is None else batch.base_offset
 
 
 class _Lost(NamedTuple):

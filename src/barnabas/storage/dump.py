@@ -115,24 +115,24 @@ class Dump:
 
     def problems(self) -> Iterator[str]:
         """The inconsistencies in all files so far, as Kafka's tool prints them to stderr."""
-        for file, found in self._index_mismatches.items():
+        for file, mismatches in self._index_mismatches.items():
             yield f"Mismatches in :{file}"
-            yield from (f"  Index offset: {index}, log offset: {log}" for index, log in found)
-        for file, found in self._time_mismatches.items():
+            yield from (f"  Index offset: {index}, log offset: {log}" for index, log in mismatches)
+        for file, mismatches in self._time_mismatches.items():
             yield f"Found timestamp mismatch in :{file}"
-            yield from (f"  Index timestamp: {index}, log timestamp: {log}" for index, log in found)
-        for file, found in self._time_disorder.items():
+            yield from (f"  Index timestamp: {index}, log timestamp: {log}" for index, log in mismatches)
+        for file, mismatches in self._time_disorder.items():
             yield f"Found out of order timestamp in :{file}"
             yield from (
                 f"  Index timestamp: {index}, Previously indexed timestamp: {before}"
-                for index, before in found
+                for index, before in mismatches
             )
-        for found in self._not_found.values():
+        for mismatches in self._not_found.values():
             yield "The following indexed offsets are not found in the log."
-            yield from (f"Indexed offset: {index}, found log offset: {log}" for index, log in found)
-        for file, found in self._gaps.items():
+            yield from (f"Indexed offset: {index}, found log offset: {log}" for index, log in mismatches)
+        for file, mismatches in self._gaps.items():
             yield f"Non-consecutive offsets in {file}"
-            yield from (f"  {first} is followed by {second}" for first, second in found)
+            yield from (f"  {first} is followed by {second}" for first, second in mismatches)
 
     # --- logs ---------------------------------------------------------------------------------------
 
@@ -143,10 +143,10 @@ class Dump:
         end = 0
         last_offset = -1
         try:
-            for found, view in scan(opened, 0, size):
-                end = found.position + found.size_bytes
-                header, problem = _header(found, view)
-                yield _batch_line(found, header, view, problem is None)
+            for batch, view in scan(opened, 0, size):
+                end = batch.position + batch.size_bytes
+                header, problem = _header(batch, view)
+                yield _batch_line(batch, header, view, problem is None)
                 if not self._options.deep and not self._options.print_data:
                     continue
                 if problem is not None:
@@ -210,9 +210,9 @@ class Dump:
             return
         for slot in range(len(index)):
             offset, position = index.entry(slot)
-            found = _batch_at(opened, position, size)
-            if found is None or found.last_offset != offset:
-                log_offset = -1 if found is None else found.last_offset
+            batch = _batch_at(opened, position, size)
+            if batch is None or batch.last_offset != offset:
+                log_offset = -1 if batch is None else batch.last_offset
                 self._index_mismatches.setdefault(str(file.absolute()), []).append((offset, log_offset))
             if not self._options.verify_only:
                 yield f"offset: {offset} position: {position}"
@@ -245,16 +245,16 @@ class Dump:
         self, name: str, opened: LogFile, position: int, size: int, timestamp: int, offset: Offset
     ) -> None:
         try:
-            found = first_from(opened, position, size, offset)
+            batch = first_from(opened, position, size, offset)
         except Damaged:
-            found = None
-        if found is None or found.last_offset != offset:
-            log_offset = -1 if found is None else found.last_offset
+            batch = None
+        if batch is None or batch.last_offset != offset:
+            log_offset = -1 if batch is None else batch.last_offset
             self._not_found.setdefault(name, []).append((offset, log_offset))
             return
         greatest = -1
-        for _, view in scan(opened, found.position, found.position + found.size_bytes):
-            header, problem = _header(found, view)
+        for _, view in scan(opened, batch.position, batch.position + batch.size_bytes):
+            header, problem = _header(batch, view)
             if problem is None:
                 greatest = max((record.timestamp for record in records_in(view, header)), default=-1)
         if greatest != timestamp:
@@ -306,19 +306,19 @@ def _base_offset(file: Path) -> int:
     return int(stem)
 
 
-def _header(found: Found, view: memoryview) -> tuple[BatchHeader, str | None]:
+def _header(batch: Found, view: memoryview) -> tuple[BatchHeader, str | None]:
     """(header, why the batch is invalid or None)."""
     try:
         return verify(view), None
     except CorruptBatch as error:
-        if found.magic == 2 and len(view) >= 61:
+        if batch.magic == 2 and len(view) >= 61:
             return read_header(view), str(error)
         return (
             BatchHeader(
-                found.base_offset,
+                batch.base_offset,
                 len(view) - 12,
                 LeaderEpoch(-1),
-                found.magic,
+                batch.magic,
                 0,
                 0,
                 0,
@@ -333,7 +333,7 @@ def _header(found: Found, view: memoryview) -> tuple[BatchHeader, str | None]:
         )
 
 
-def _batch_line(found: Found, header: BatchHeader, view: memoryview, valid: bool) -> str:
+def _batch_line(batch: Found, header: BatchHeader, view: memoryview, valid: bool) -> str:
     if header.magic == 2:
         what = (
             f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count} "
@@ -345,13 +345,13 @@ def _batch_line(found: Found, header: BatchHeader, view: memoryview, valid: bool
         )
         crc = header.crc
     else:
-        what = f"offset: {found.last_offset}"
+        what = f"offset: {batch.last_offset}"
         crc = int.from_bytes(view[12:16], "big")
     number = header.attributes & 7
     codec = Codec(number).name.lower() if number <= Codec.ZSTD else f"unknown({number})"
     return (
-        f"{what} position: {found.position} {_time_type(header)}: {header.max_timestamp} "
-        f"size: {found.size_bytes} magic: {header.magic} compresscodec: {codec} crc: {crc} isvalid: {_java(valid)}"
+        f"{what} position: {batch.position} {_time_type(header)}: {header.max_timestamp} "
+        f"size: {batch.size_bytes} magic: {header.magic} compresscodec: {codec} crc: {crc} isvalid: {_java(valid)}"
     )
 
 

@@ -123,12 +123,12 @@ class KeyIndex:
         if (magic, version, base_offset) != (_MAGIC, 1, self._base_offset):
             return 0, 0, b""
         at, covered = _HEADER.size, 0
-        for found in _stretches(data, len(data)):
-            body = memoryview(data)[at + _CHECKED_FROM : found.end]
+        for stretch in _stretches(data, len(data)):
+            body = memoryview(data)[at + _CHECKED_FROM : stretch.end]
             (checksum,) = struct.unpack_from(">I", data, at + 4)
-            if found.start != covered or found.stop > log_bytes or crc32c(body) != checksum:
+            if stretch.start != covered or stretch.stop > log_bytes or crc32c(body) != checksum:
                 break
-            at, covered = found.end, found.stop
+            at, covered = stretch.end, stretch.stop
         return at, covered, secret
 
     def append(self, built: list[Built], generation: int, secret: bytes) -> None:
@@ -208,19 +208,19 @@ class Builder:
 
     def build(self, *, whole: bool) -> list[Built]:
         """The stretches up to the end. whole: also what is left then, for closed segments. Raises OSError."""
-        made: list[Built] = []
+        stretches: list[Built] = []
         try:
             for table in tables(self._file, self._start, self._end, verified=True):
                 row = 0
                 while row < len(table):
                     row = self._add(table, row)
                     if self._is_full:
-                        made.append(self._cut())
+                        stretches.append(self._cut())
         except Damaged:
             self.is_stuck = True
         if whole and self._at > self._start:
-            made.append(self._cut())
-        return made
+            stretches.append(self._cut())
+        return stretches
 
     @property
     def _is_full(self) -> bool:
@@ -259,6 +259,8 @@ class Builder:
     def _cut(self) -> Built:
         records = self._keys.records
         bits = self._keys.filter(BITS_PER_KEY, HASHES)
-        made = Built(self._start, self._at, self._first, self._last, records, b"" if self._opaque else bits)
+        stretch = Built(
+            self._start, self._at, self._first, self._last, records, b"" if self._opaque else bits
+        )
         self._start, self._first, self._last, self._opaque = self._at, -1, -1, False
-        return made
+        return stretch

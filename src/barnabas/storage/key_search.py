@@ -29,30 +29,30 @@ class FoundKey:
 
 def search(segments: Sequence[Segment], end_offset: int, key: bytes) -> FoundKey:
     """Ask the key indexes of segments, the last of which ends before `end_offset`. Raises OSError. Any thread."""
-    found = FoundKey()
+    hits = FoundKey()
     bounds = [segment.base_offset for segment in segments[1:]]
     for segment, end in zip(segments, [*bounds, end_offset], strict=True):
-        _ask(found, segment, end, key)
-    return found
+        _ask(hits, segment, end, key)
+    return hits
 
 
-def _ask(found: FoundKey, segment: Segment, end_offset: int, key: bytes) -> None:
+def _ask(hits: FoundKey, segment: Segment, end_offset: int, key: bytes) -> None:
     size, first = segment.size_bytes, int(segment.base_offset)
     if size == 0:
         return
-    found.segments += 1
+    hits.segments += 1
     covered, is_skipped = 0, True
     for stretch, may_have in segment.key_index.look_up(key, size):
         covered, after = stretch.stop, stretch.last_offset + 1
         if may_have:
-            found.add(first, stretch.last_offset)
+            hits.add(first, stretch.last_offset)
             is_skipped = False
         else:
-            found.records_skipped += stretch.records
-            found.bytes_skipped += stretch.stop - stretch.start
+            hits.records_skipped += stretch.records
+            hits.bytes_skipped += stretch.stop - stretch.start
         first = max(first, after)
     if covered < size:
-        found.add(first, end_offset - 1)
-        found.bytes_unindexed += size - covered
+        hits.add(first, end_offset - 1)
+        hits.bytes_unindexed += size - covered
         is_skipped = False
-    found.segments_skipped += is_skipped
+    hits.segments_skipped += is_skipped

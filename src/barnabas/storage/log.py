@@ -236,15 +236,15 @@ class Log(LogReader):
 
         For a log that is copied again from another replica, which has the missing records. Raises LogDirOffline.
         """
-        found = [segment.base_offset for segment in self._segments if segment.damaged]
+        damaged_from = [segment.base_offset for segment in self._segments if segment.damaged]
         if (
             self.hole_from is not None and self.hole_from >= self._bases[0]
         ):  # otherwise retention has removed the place
-            found.append(self.hole_from)
-        if not found:
+            damaged_from.append(self.hole_from)
+        if not damaged_from:
             self.forget_missing()
             return None
-        begin, start = min(found), self.core.log_start_offset
+        begin, start = min(damaged_from), self.core.log_start_offset
         if begin <= max(start, self._bases[0]) + 1:
             self.truncate_fully_and_start_at(start, now_ms)
         else:

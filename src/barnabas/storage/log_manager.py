@@ -29,7 +29,6 @@ from barnabas.storage.errors import (
     LogDirOffline,
     LogUnreadable,
     StorageError,
-    WrongLogDir,
     is_own_fault,
 )
 from barnabas.storage.files import fsync_dir, write_atomically
@@ -45,6 +44,7 @@ from barnabas.storage.log_dir import (
     marked,
 )
 from barnabas.storage.moving import Move, Moves, longer_of
+from barnabas.storage.owners import cluster_id_in, node_id_in, require_one_owner
 from barnabas.storage.recovery import create_log, open_log
 from barnabas.storage.throttle import Throttle
 
@@ -121,7 +121,7 @@ class LogManager:
             except (OSError, CorruptCheckpoint) as error:
                 self._give_up(log_dir, error)
         self._require_online()
-        self._check_metas()
+        require_one_owner(self._dirs)
 
     def load(self, now_ms: int) -> None:
         """Open every partition in the dirs, asking for configs by topic. Any thread.
@@ -146,40 +146,15 @@ class LogManager:
             own = first.failure if isinstance(first.failure, CorruptCheckpoint) else None
             raise LogDirOffline(first.path, own or first.offline or "unusable")
 
-    def _check_metas(self) -> None:
-        metas = [
-            (log_dir.path, log_dir.meta)
-            for log_dir in self._dirs
-            if log_dir.offline is None and log_dir.meta is not None
-        ]
-        for path, meta in metas[1:]:
-            first_path, first = metas[0]
-            for name, here, there in (
-                ("cluster.id", meta.cluster_id, first.cluster_id),
-                ("node.id", meta.node_id, first.node_id),
-            ):
-                if here is not None and there is not None and here != there:
-                    raise WrongLogDir(f"{path} has {name} {here} where {first_path} has {there}")
-
     @property
     def cluster_id(self) -> str | None:
         """The cluster id stored in the dirs; None if they are new."""
-        return next(
-            (log_dir.meta.cluster_id for log_dir in self._dirs if log_dir.meta and log_dir.meta.cluster_id),
-            None,
-        )
+        return cluster_id_in(self._dirs)
 
     @property
     def node_id(self) -> int | None:
         """The node id stored in the dirs; None if they are new."""
-        return next(
-            (
-                log_dir.meta.node_id
-                for log_dir in self._dirs
-                if log_dir.meta and log_dir.meta.node_id is not None
-            ),
-            None,
-        )
+        return node_id_in(self._dirs)
 
     def claim(self, cluster_id: str, node_id: int) -> None:
         """Mark new dirs as this broker's. Raises WrongLogDir if one belongs to another cluster or broker."""

@@ -52,9 +52,9 @@ class LogReader(LogWriter):
         """
         try:
             while True:
-                found = self._read(offset, max_bytes, at_least_one, upper_offset, skip_empty)
-                if found is not _Read.AGAIN:
-                    return found
+                file_slice = self._read(offset, max_bytes, at_least_one, upper_offset, skip_empty)
+                if file_slice is not _Read.AGAIN:
+                    return file_slice
         except OSError as error:
             raise LogDirOffline(self.log_dir, error) from error
 
@@ -90,7 +90,7 @@ class LogReader(LogWriter):
             following = segments[slot].base_offset if slot < len(segments) else end_offset
             upper = upper_offset if upper_offset is not None and upper_offset < following else None
             try:
-                found = segment.read(
+                records = segment.read(
                     offset,
                     max_bytes,
                     at_least_one=at_least_one,
@@ -101,13 +101,13 @@ class LogReader(LogWriter):
             except Overlap as overlap:
                 self._resolve(segment, overlap)
                 return _Read.AGAIN
-            if isinstance(found, FileSlice):
-                return found
-            if isinstance(found, EmptySlice):
-                empty = empty or found.slice
-            if upper is not None or found is Nothing.STOP:
+            if isinstance(records, FileSlice):
+                return records
+            if isinstance(records, EmptySlice):
+                empty = empty or records.slice
+            if upper is not None or records is Nothing.STOP:
                 break
-            if slot < len(segments) and offset < following and not isinstance(found, EmptySlice):
+            if slot < len(segments) and offset < following and not isinstance(records, EmptySlice):
                 if segment.mend_end(offset, following):
                     return _Read.AGAIN
                 self._note_gap(segment, offset, following)
@@ -161,7 +161,7 @@ class LogReader(LogWriter):
         self, offset: int, upper_offset: int, records: FileSlice | None = None
     ) -> list[CompletedTxn]:
         """The aborted transactions with records in [offset, upper_offset), or in `records` of it. Raises LogUnreadable."""
-        found: list[CompletedTxn] = []
+        aborted: list[CompletedTxn] = []
         slot = max(bisect_right(self._bases, offset) - 1, 0)
         try:
             for segment in self._segments[slot:]:
@@ -171,12 +171,12 @@ class LogReader(LogWriter):
                     upper_offset = self._end_of(records, upper_offset)
                     records = None
                 some, complete = segment.aborted(offset, upper_offset)
-                found += some
+                aborted += some
                 if complete:
                     break
         except OSError as error:
             raise LogUnreadable(self.folder, error) from error
-        return found
+        return aborted
 
     def _read_aborted(self, segment: Segment) -> list[CompletedTxn]:
         """All aborted transactions of a segment; its index is rebuilt first if it is damaged. Raises OSError."""
@@ -222,10 +222,10 @@ class LogReader(LogWriter):
             while True:
                 self._make_ready()
                 known = self._segments
-                search, found = begin(known), None
+                search, hit = begin(known), None
                 try:
                     while known is self._segments or known == self._segments[: len(known)]:
-                        found = yield search.send(found)
+                        hit = yield search.send(hit)
                 except StopIteration as end:
                     return end.value  # type: ignore[no-any-return]
         except OSError as error:
@@ -234,9 +234,9 @@ class LogReader(LogWriter):
     def _search_time(self, timestamp_ms: int, segments: list[Segment]) -> Search:
         for segment in segments:
             if segment.max_timestamp >= timestamp_ms:
-                found = yield from segment.search_time(timestamp_ms, self.core.log_start_offset)
-                if found is not None:
-                    return found
+                hit = yield from segment.search_time(timestamp_ms, self.core.log_start_offset)
+                if hit is not None:
+                    return hit
         return None
 
     def _search_greatest_time(self, segments: list[Segment]) -> Search:
@@ -244,10 +244,10 @@ class LogReader(LogWriter):
         for segment in sorted(segments, key=lambda segment: -segment.max_timestamp):
             if segment.max_timestamp < 0 or (best is not None and segment.max_timestamp <= best[0]):
                 break
-            found = yield from segment.search_time(segment.max_timestamp, self.core.log_start_offset)
-            if found is None:
+            hit = yield from segment.search_time(segment.max_timestamp, self.core.log_start_offset)
+            if hit is None:
                 # The record with that timestamp was compacted away or is below the log's start.
-                found = yield from segment.search_greatest_time(self.core.log_start_offset)
-            if found is not None and (best is None or found[0] > best[0]):
-                best = found
+                hit = yield from segment.search_greatest_time(self.core.log_start_offset)
+            if hit is not None and (best is None or hit[0] > best[0]):
+                best = hit
         return best

@@ -56,8 +56,8 @@ def offsets_in(folder: str) -> list[int]:
 
 def offsets_among(names: Iterable[str]) -> list[int]:
     """The offsets of the snapshots among file names, ascending."""
-    found = [name[: -len(SUFFIX)] for name in names if name.endswith(SUFFIX)]
-    return sorted(int(stem) for stem in found if stem.isdecimal())
+    stems = [name[: -len(SUFFIX)] for name in names if name.endswith(SUFFIX)]
+    return sorted(int(stem) for stem in stems if stem.isdecimal())
 
 
 def read(path: str) -> list[ProducerSnapshot]:

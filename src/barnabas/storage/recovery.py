@@ -87,12 +87,12 @@ class Mended:
 
     def tell(self, log_dir: str, logs: int, *, clean: bool) -> None:
         """Write one log line for the whole log dir."""
-        told = {"log_dir": log_dir, "logs": logs, **self.told()}
+        fields = {"log_dir": log_dir, "logs": logs, **self.told()}
         if logs and not clean:
             level = logging.INFO if self.nothing else logging.WARNING
-            log.log(level, "logs recovered after an unclean stop", extra=told)
+            log.log(level, "logs recovered after an unclean stop", extra=fields)
         elif not self.nothing:
-            log.warning("logs repaired after a clean stop", extra=told)
+            log.warning("logs repaired after a clean stop", extra=fields)
 
 
 def _some(names: Iterable[str]) -> str:
@@ -220,10 +220,11 @@ class _Opening:
     def _missing_from(self) -> Offset | None:
         """The first hole or damage found now or at an earlier start; noted in the folder."""
         noted = missing.read(self.folder) if missing.FILE in self.names else None
-        found = [segment.base_offset for segment in self.segments if segment.damaged]
-        found += [offset for offset in (noted, self.hole_from) if offset is not None]
+        damaged_from = [segment.base_offset for segment in self.segments if segment.damaged]
+        damaged_from += [offset for offset in (noted, self.hole_from) if offset is not None]
         first = min(
-            (Offset(offset) for offset in found if offset >= self.segments[0].base_offset), default=None
+            (Offset(offset) for offset in damaged_from if offset >= self.segments[0].base_offset),
+            default=None,
         )
         if first is not None and first != noted:
             missing.write(self.folder, first)

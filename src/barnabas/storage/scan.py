@@ -76,8 +76,8 @@ def first_from(file: LogFile, position: int, end: int, offset: Offset) -> Found 
 
     None if all batches up to byte `end` are below it, or the last one is cut off. Raises Damaged, OSError.
     """
-    found = _seek(file, position, end, offset)
-    return None if isinstance(found, int) else found
+    batch_or_end = _seek(file, position, end, offset)
+    return None if isinstance(batch_or_end, int) else batch_or_end
 
 
 def position_with_records(file: LogFile, position: int, end: int) -> int | None:
@@ -85,8 +85,8 @@ def position_with_records(file: LogFile, position: int, end: int) -> int | None:
 
     Only headers are read. Raises Damaged, OSError.
     """
-    found = _seek(file, position, end, -BEYOND, with_records=True)
-    return None if isinstance(found, int) else found.position
+    batch_or_end = _seek(file, position, end, -BEYOND, with_records=True)
+    return None if isinstance(batch_or_end, int) else batch_or_end.position
 
 
 def boundary_before(file: LogFile, position: int, limit: int) -> int:
@@ -94,20 +94,20 @@ def boundary_before(file: LogFile, position: int, limit: int) -> int:
 
     Raises Damaged, OSError.
     """
-    found = _seek(file, position, limit, BEYOND)
-    return found if isinstance(found, int) else found.position
+    batch_or_end = _seek(file, position, limit, BEYOND)
+    return batch_or_end if isinstance(batch_or_end, int) else batch_or_end.position
 
 
 def _seek(file: LogFile, position: int, end: int, offset: int, *, with_records: bool = False) -> Found | int:
     """As first_from, but returns the end of the last whole batch if none is found. Only headers are read."""
     while position + SMALLEST_BYTES <= end:
         data = os.pread(file.fd, min(LOOK_BYTES, end - position), position)
-        found = seek(data, position, end, offset, with_records)
-        if not isinstance(found, int):
-            return found
-        if found == position:
+        batch_or_end = seek(data, position, end, offset, with_records)
+        if not isinstance(batch_or_end, int):
+            return batch_or_end
+        if batch_or_end == position:
             break  # cut off at `end`: a header always fits what is read
-        position = found
+        position = batch_or_end
     return position
 
 

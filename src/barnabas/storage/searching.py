@@ -32,13 +32,13 @@ Search: TypeAlias = Generator[Look | None, Hit | None, Hit | None]
 
 def finish(search: Search) -> Hit | None:
     """Run a search to its end, at once."""
-    found: Hit | None = None
+    hit: Hit | None = None
     while True:
         try:
-            look = search.send(found)
+            look = search.send(hit)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-        found = None if look is None else look.run()
+        hit = None if look is None else look.run()
 
 
 def look_for_time(view: memoryview, header: BatchHeader, timestamp_ms: int, from_offset: int) -> Look:

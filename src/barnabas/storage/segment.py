@@ -145,10 +145,10 @@ class Segment(SegmentChecks):
         (-1, base offset) stands for no entry; it is true only if the first batch has no timestamp either, or no records any
         more.
         """
-        found = self.locate(offset) if self.base_offset <= offset <= OFFSET_MAX else None
-        if found is None:
+        place = self.locate(offset) if self.base_offset <= offset <= OFFSET_MAX else None
+        if place is None:
             return self.size_bytes == 0
-        for _, header, _ in self.intact(found if isinstance(found, int) else found.position):
+        for _, header, _ in self.intact(place if isinstance(place, int) else place.position):
             return (header.max_timestamp if header.record_count else -1) == timestamp
         return False
 
@@ -169,9 +169,9 @@ class Segment(SegmentChecks):
             position = self.offset_index.last()[1]
         self._load_max_timestamp()
         self.bytes_since_entry = self.size_bytes - position
-        for found, header, _ in self.intact(position):
+        for batch, header, _ in self.intact(position):
             if header.record_count and header.max_timestamp > self._max_timestamp:
-                self.set_max_timestamp(header.max_timestamp, found.last_offset)
+                self.set_max_timestamp(header.max_timestamp, batch.last_offset)
         for _, header, _ in self.intact(0):
             self.first_timestamp = header.max_timestamp
             break
@@ -273,10 +273,10 @@ class Segment(SegmentChecks):
             plain = self._read_plain(offset, max_bytes)
             if plain is not None:
                 return plain
-        found = self.locate(offset)
+        place = self.locate(offset)
         misled = False
-        while found is not None:
-            start: int = found if isinstance(found, int) else found.position
+        while place is not None:
+            start: int = place if isinstance(place, int) else place.position
             end = self.size_bytes if upper_offset is None else self._position_of_upper(upper_offset)
             if start >= end:
                 return Nothing.STOP
@@ -292,18 +292,18 @@ class Segment(SegmentChecks):
             if start < self.trusted_from and not self._checked.covers(start, min(end, self.trusted_from)):
                 checked = self._check(start, end, ceiling)
                 if checked is None:
-                    found = self.locate(offset)
+                    place = self.locate(offset)
                     continue
                 intact_to, skip_to = checked
                 if skip_to == start and not misled:
                     # The index is wrong: no batch ends where it says.
                     misled = True
                     self.rebuild("its offset index does not fit the log")
-                    found = self.locate(offset)
+                    place = self.locate(offset)
                     continue
                 if intact_to == start:
                     skip_to = max(skip_to, start + LOG_OVERHEAD)
-                    found = self._find(skip_to, offset) if skip_to < self.size_bytes else None
+                    place = self._find(skip_to, offset) if skip_to < self.size_bytes else None
                     continue
                 end = intact_to
             found_slice = FileSlice(self.open(), start, end - start)
@@ -317,10 +317,10 @@ class Segment(SegmentChecks):
         except (CorruptIndex, FileNotFoundError):
             return None
         file = self.open()
-        found = plain_range(entries, self.base_offset, file.fd, self.size_bytes, offset, max_bytes)
-        if found is None:
+        byte_range = plain_range(entries, self.base_offset, file.fd, self.size_bytes, offset, max_bytes)
+        if byte_range is None:
             return None
-        begin, start, end = found
+        begin, start, end = byte_range
         if begin < self.trusted_from and not self._checked.covers(begin, min(end, self.trusted_from)):
             return None
         return FileSlice(file, start, end - start)
@@ -343,10 +343,10 @@ class Segment(SegmentChecks):
         return position, False
 
     def _position_of_upper(self, upper_offset: Offset) -> int:
-        found = self.locate(upper_offset)
-        if found is None:
+        place = self.locate(upper_offset)
+        if place is None:
             return self.size_bytes
-        return found if isinstance(found, int) else found.position
+        return place if isinstance(place, int) else place.position
 
     def _cut_at(self, start: int, limit: int) -> int:
         """The last batch boundary at or before `limit`, not below `start`."""
@@ -373,8 +373,8 @@ class Segment(SegmentChecks):
             following = slot + 1
             end = self.tail_positions[following] if following < len(self.tail_positions) else self.size_bytes
             return end - position
-        found = first_from(self.open(), position, self.size_bytes, ANY_OFFSET)
-        return 0 if found is None else found.size_bytes
+        batch = first_from(self.open(), position, self.size_bytes, ANY_OFFSET)
+        return 0 if batch is None else batch.size_bytes
 
     # ------------------------------------------------------------------------------------------ look-ups
 
@@ -408,8 +408,8 @@ class Segment(SegmentChecks):
         if located is None:
             return None
         position = located if isinstance(located, int) else located.position
-        for found, header, view in self.intact(position):
-            if found.last_offset < from_offset or header.max_timestamp < timestamp_ms:
+        for batch, header, view in self.intact(position):
+            if batch.last_offset < from_offset or header.max_timestamp < timestamp_ms:
                 yield None
                 continue
             hit = yield look_for_time(view, header, timestamp_ms, from_offset)
@@ -420,8 +420,8 @@ class Segment(SegmentChecks):
     def search_greatest_time(self, from_offset: int) -> Search:
         """The first record with the greatest timestamp. Looks into batches of the whole segment. Raises OSError."""
         best: Hit | None = None
-        for found, header, view in self.intact(0):
-            if found.last_offset < from_offset or (best is not None and header.max_timestamp <= best[0]):
+        for batch, header, view in self.intact(0):
+            if batch.last_offset < from_offset or (best is not None and header.max_timestamp <= best[0]):
                 yield None
                 continue
             hit = yield look_for_greatest(view, header, from_offset)
@@ -468,9 +468,9 @@ class Segment(SegmentChecks):
         The batch that contains `offset` is removed as a whole, and the end is that of the last remaining batch: if
         compaction has left a gap, it is below `offset`, just as a restart would find it.
         """
-        found = self.locate(offset)
-        if found is not None:
-            self.cut(found if isinstance(found, int) else found.position)
+        place = self.locate(offset)
+        if place is not None:
+            self.cut(place if isinstance(place, int) else place.position)
         try:
             self.offset_index.truncate_to(offset)
             self.time_index.truncate_to(offset)

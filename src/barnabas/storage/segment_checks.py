@@ -90,9 +90,9 @@ class SegmentChecks(SegmentFiles):
         while position < self.size_bytes:
             stop, behind = self._next_damage(position)
             try:
-                found = first_from(file, position, stop, offset)
-                if found is not None:
-                    return found
+                batch = first_from(file, position, stop, offset)
+                if batch is not None:
+                    return batch
                 boundary = stop if stop < position + SMALLEST_BYTES else boundary_before(file, position, stop)
             except Damaged as damage:
                 boundary = damage.position
@@ -124,12 +124,12 @@ class SegmentChecks(SegmentFiles):
         if position == 0:
             return True
         try:
-            found = first_from(self.open(), position, self.size_bytes, ANY_OFFSET)
+            batch = first_from(self.open(), position, self.size_bytes, ANY_OFFSET)
         except Damaged:
             return False
-        if found is None or not self.base_offset <= found.base_offset <= offset:
+        if batch is None or not self.base_offset <= batch.base_offset <= offset:
             return False
-        end = position + found.size_bytes
+        end = position + batch.size_bytes
         if position >= self.trusted_from or self._checked.covers(position, end):
             return True
         return any(table.is_intact(0) for table in tables(self.open(), position, end, verified=True))

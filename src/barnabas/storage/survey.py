@@ -130,7 +130,7 @@ def pieces(file: LogFile, position: int, size_bytes: int, low: int, ceiling: int
         fault = "a batch is cut off"
         try:
             for table in tables(file, position, size_bytes, verified=True, first_bytes=LOOK_BYTES):
-                found = [
+                rows = [
                     Piece(
                         table.position(i),
                         table.size(i),
@@ -141,7 +141,7 @@ def pieces(file: LogFile, position: int, size_bytes: int, low: int, ceiling: int
                     )
                     for i in range(len(table))
                 ]
-                for piece, following in zip(found, [*found[1:], None], strict=True):
+                for piece, following in zip(rows, [*rows[1:], None], strict=True):
                     position = piece.position
                     if not piece.is_whole and not _is_continued(piece, following):
                         # Its length may be damaged: then there are whole batches within the claimed length.
@@ -182,10 +182,10 @@ def search(file: LogFile, start: int, end: int, size_bytes: int, low: int, ceili
             return None
         at = 0
         while True:
-            found = find_batch(memoryview(data)[at:], start + at, size_bytes, low, ceiling)
-            if found < 0:
+            distance = find_batch(memoryview(data)[at:], start + at, size_bytes, low, ceiling)
+            if distance < 0:
                 break
-            at += found
+            at += distance
             if _holds(file, start + at):
                 return start + at
             at += 1
@@ -224,7 +224,7 @@ def judge(
     rows = _best_rows(stretch, end_offset, ceiling)
     verdicts = min(
         (_verdicts(stretch, row, end_offset, ceiling, exact) for row in rows),
-        key=lambda found: _badness(found, end_offset if exact else None),
+        key=lambda verdict_row: _badness(verdict_row, end_offset if exact else None),
     )
     last = verdicts[-1] if verdicts else None
     if (

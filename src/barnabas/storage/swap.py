@@ -221,7 +221,7 @@ def _read_range(folder: str, base: int) -> Range | None:
 
 def _covered(names: set[str], covered: Range, base: int, kind: str) -> set[int]:
     """The base offsets of the segments with files of one kind that the new segment replaces."""
-    found = {int(name[:20]) for name in names if name[20:] == kind and name[:20].isdecimal()}
+    bases = {int(name[:20]) for name in names if name[20:] == kind and name[:20].isdecimal()}
     if covered.bases:
-        return found & set(covered.bases)
-    return {old for old in found if base <= old < max(covered.end_offset, base + 1)}
+        return bases & set(covered.bases)
+    return {old for old in bases if base <= old < max(covered.end_offset, base + 1)}

@@ -71,15 +71,15 @@ class TxnIndex:
 
     def collect(self, fetch_offset: int, upper_offset: int) -> tuple[list[CompletedTxn], bool]:
         """(transactions that overlap [fetch_offset, upper_offset), whether no later segment can add any)."""
-        found = []
+        transactions = []
         entries = self.entries
         for slot in range(bisect_left(entries, fetch_offset, key=_last_offset), len(entries)):
             entry = entries[slot]
             if entry.first_offset < upper_offset:
-                found.append(entry)
+                transactions.append(entry)
             if entry.last_stable_offset >= upper_offset:
-                return found, True
-        return found, False
+                return transactions, True
+        return transactions, False
 
     def truncate_to(self, offset: int) -> None:
         """Remove the transactions whose marker is at or above `offset`."""

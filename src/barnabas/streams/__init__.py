@@ -21,8 +21,9 @@
 from barnabas.streams.app import App
 from barnabas.streams.builder import StreamsBuilder
 from barnabas.streams.driver import TopologyTestDriver
-from barnabas.streams.dsl import GlobalKTable, KStream, KTable
+from barnabas.streams.dsl import KStream, KTable
 from barnabas.streams.errors import StreamsError
+from barnabas.streams.global_tables import GlobalKTable
 from barnabas.streams.handling import Failure
 from barnabas.streams.records import Record, Window, Windowed
 from barnabas.streams.registered import avro, json_schema, protobuf

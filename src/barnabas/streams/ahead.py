@@ -44,11 +44,11 @@ class Ahead:
         raise NotImplementedError
 
     def __call__(self, key: Any, value: Any) -> Any:
-        found, self.now = self.now, None
-        assert found is not None, "a record came to the function without its stage"
-        if found.error is not None:
-            raise found.error
-        return found.value
+        outcome, self.now = self.now, None
+        assert outcome is not None, "a record came to the function without its stage"
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
 
 
 # --- async functions ------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class Awaited(Ahead):
 
     async def _all(self, pairs: Pairs) -> list[Outcome]:
         free = asyncio.Semaphore(self.in_flight)
-        found: list[Outcome] = [Outcome()] * len(pairs)
+        outcomes: list[Outcome] = [Outcome()] * len(pairs)
         by_key: dict[str, list[int]] = {}
         for number, (key, _) in enumerate(pairs):
             by_key.setdefault(text_of(key) if key is not None else f"-{number}", []).append(number)
@@ -83,12 +83,12 @@ class Awaited(Ahead):
             for number in numbers:
                 async with free:
                     try:
-                        found[number] = Outcome(await self.call(*pairs[number]))
+                        outcomes[number] = Outcome(await self.call(*pairs[number]))
                     except Exception as error:
-                        found[number] = Outcome(error=error)
+                        outcomes[number] = Outcome(error=error)
 
         await asyncio.gather(*[one_by_one(numbers) for numbers in by_key.values()])
-        return found
+        return outcomes
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,26 +113,26 @@ class Batched(Ahead):
     size: int = 10_000
 
     def ahead(self, pairs: Pairs) -> list[Outcome]:
-        found = [Outcome()] * len(pairs)
+        outcomes = [Outcome()] * len(pairs)
         there = [number for number, (_, value) in enumerate(pairs) if value is not None]
         for start in range(0, len(there), self.size):
             piece = there[start : start + self.size]
             for number, outcome in zip(piece, self._some([pairs[i] for i in piece]), strict=True):
-                found[number] = outcome
-        return found
+                outcomes[number] = outcome
+        return outcomes
 
     def _some(self, pairs: Pairs) -> list[Outcome]:
         """If the function raises, it is called for halves, until only the records for which it does so fail."""
         try:
-            made = self._made(self.call(self._table(pairs)))
-            if len(made) != len(pairs):
-                raise StreamsError(f"the function returned {len(made)} rows for {len(pairs)} records")
+            values = self._made(self.call(self._table(pairs)))
+            if len(values) != len(pairs):
+                raise StreamsError(f"the function returned {len(values)} rows for {len(pairs)} records")
         except Exception as error:
             if len(pairs) == 1:
                 return [Outcome(error=error)]
             middle = len(pairs) // 2
             return [*self._some(pairs[:middle]), *self._some(pairs[middle:])]
-        return [Outcome(value) for value in made]
+        return [Outcome(value) for value in values]
 
     def _table(self, pairs: Pairs) -> Any:
         import pyarrow as pa
@@ -149,31 +149,31 @@ class Batched(Ahead):
             return polars.from_arrow(table)
         return table
 
-    def _made(self, made: Any) -> list[Any]:
+    def _made(self, answer: Any) -> list[Any]:
         import pyarrow as pa
 
-        if hasattr(made, "to_arrow"):  # of polars
-            made = made.to_arrow()
-        elif type(made).__name__ == "DataFrame":
-            made = pa.Table.from_pandas(made, preserve_index=False)
-        elif type(made).__name__ == "Series":
-            made = pa.Array.from_pandas(made)
-        if isinstance(made, (pa.Array, pa.ChunkedArray)):
-            values: list[Any] = made.to_pylist()
+        if hasattr(answer, "to_arrow"):  # of polars
+            answer = answer.to_arrow()
+        elif type(answer).__name__ == "DataFrame":
+            answer = pa.Table.from_pandas(answer, preserve_index=False)
+        elif type(answer).__name__ == "Series":
+            answer = pa.Array.from_pandas(answer)
+        if isinstance(answer, (pa.Array, pa.ChunkedArray)):
+            values: list[Any] = answer.to_pylist()
             return values
-        if not isinstance(made, (pa.Table, pa.RecordBatch)):
-            raise StreamsError(f"the function returned a {type(made).__name__}, not a table or a column")
-        if KEY in made.schema.names:
-            made = made.drop_columns([KEY])
-        rows: list[dict[str, Any]] = made.to_pylist()
-        return [row[VALUE] for row in rows] if made.schema.names == [VALUE] else rows
+        if not isinstance(answer, (pa.Table, pa.RecordBatch)):
+            raise StreamsError(f"the function returned a {type(answer).__name__}, not a table or a column")
+        if KEY in answer.schema.names:
+            answer = answer.drop_columns([KEY])
+        rows: list[dict[str, Any]] = answer.to_pylist()
+        return [row[VALUE] for row in rows] if answer.schema.names == [VALUE] else rows
 
 
 def _fields(value: Any) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     try:
-        found = plain(value)
+        fields = plain(value)
     except TypeError:
         return {VALUE: value}
-    return found if isinstance(found, dict) else {VALUE: value}
+    return fields if isinstance(fields, dict) else {VALUE: value}

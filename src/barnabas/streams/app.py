@@ -81,8 +81,8 @@ class App(StreamsBuilder):
     ) -> AppStream[Any, Any]: ...
     def stream(self, *topics: Any, key: Any = None, value: Any = None) -> AppStream[Any, Any]:
         """The records of one or more topics; also a decorator, see decorating.py."""
-        made = super().stream(*topics, key=key, value=value)
-        return AppStream(self._graph, made._node)
+        stream = super().stream(*topics, key=key, value=value)
+        return AppStream(self._graph, stream._node)
 
     @overload
     def table(
@@ -112,17 +112,17 @@ class App(StreamsBuilder):
         versioned: Duration | None = None,
     ) -> AppTable[Any, Any]:
         """The newest record of each key of a topic; also a decorator, see decorating.py."""
-        made = super().table(topic, key=key, value=value, name=name, versioned=versioned)
-        return AppTable(self._graph, made._node)
+        table = super().table(topic, key=key, value=value, name=name, versioned=versioned)
+        return AppTable(self._graph, table._node)
 
     @property
     def topology(self) -> Topology:
         """What it runs. Raises StreamsError."""
-        given = self._given
-        if not isinstance(given, Topology):
-            given = super().build(self.tasks) if given is None else given.build(self.tasks)
-        cached = given.cached if self.cache else frozenset()
-        return replace(given, handlers=self.handlers, cached=cached)
+        topology = self._given
+        if not isinstance(topology, Topology):
+            topology = super().build(self.tasks) if topology is None else topology.build(self.tasks)
+        cached = topology.cached if self.cache else frozenset()
+        return replace(topology, handlers=self.handlers, cached=cached)
 
     def build(self, tasks: int | None = None) -> Topology:
         """What it runs, for the test driver. Raises StreamsError."""
@@ -130,14 +130,14 @@ class App(StreamsBuilder):
 
     def spec(self, name: str | None = None) -> PipelineSpec:
         """The pipeline that it is on Spark. name: in place of its own. Raises StreamsError and PipelineError."""
-        made = pipeline_of(
+        spec = pipeline_of(
             self.topology,
             name or self.name,
             start=self.start,
             dead_letters=self.dead_letters,
             batch_max=self.batch_max,
         )
-        return replace(made, bootstrap=self.bootstrap)
+        return replace(spec, bootstrap=self.bootstrap)
 
     def store(self, name: str, *, checkpoint_dir: Path | str | None = None) -> StoreReader:
         """What a table or store with this name has now: `app.store("counts").get("be")`. From any process of the machine on

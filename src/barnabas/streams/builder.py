@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar, overload
 
-from barnabas.streams.dsl import GlobalKTable, KStream, KTable
+from barnabas.streams.dsl import KStream, KTable
 from barnabas.streams.durations import Duration, milliseconds
 from barnabas.streams.errors import StreamsError
+from barnabas.streams.global_tables import GlobalKTable
 from barnabas.streams.graph import Graph
 from barnabas.streams.running.flows import Source
 from barnabas.streams.running.stores_of_users import Kind, StoreSpec
@@ -130,5 +131,5 @@ class StreamsBuilder:
             if node.key == keys and node.value == values:
                 return node.name
         name = self._graph.name(kind)
-        made = Source(name, topics=topics, key=keys, value=values)
-        return self._graph.add(made)
+        source = Source(name, topics=topics, key=keys, value=values)
+        return self._graph.add(source)

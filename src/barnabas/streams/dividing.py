@@ -37,10 +37,10 @@ def stages_of(
         if getattr(node, "everywhere", False):
             begin[root(name)] = 1
         edges[root(name)] |= {root(child) for child in _elsewhere(node, inner)}
-    found = _longest(edges, begin)
-    if found is None:
+    depths = _longest(edges, begin)
+    if depths is None:
         return None
-    return {name: 0 if isinstance(node, Source) else found[root(name)] for name, node in nodes.items()}
+    return {name: 0 if isinstance(node, Source) else depths[root(name)] for name, node in nodes.items()}
 
 
 def _elsewhere(node: Node, inner: Inner) -> Iterator[str]:
@@ -53,14 +53,14 @@ def _elsewhere(node: Node, inner: Inner) -> Iterator[str]:
 
 
 def _longest(edges: Mapping[str, set[str]], begin: Mapping[str, int]) -> dict[str, int] | None:
-    found = dict(begin)
+    depths = dict(begin)
     for _ in range(len(edges) + 1):
         changed = False
         for one, others in edges.items():
             for other in others:
-                if found[other] < found[one] + 1:
-                    found[other] = found[one] + 1
+                if depths[other] < depths[one] + 1:
+                    depths[other] = depths[one] + 1
                     changed = True
         if not changed:
-            return found
+            return depths
     return None

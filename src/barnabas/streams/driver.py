@@ -62,9 +62,9 @@ class TopologyTestDriver:
         self._outputs: dict[str, deque[Record[Any, Any]]] = {}
 
     def _at_work(self, step: Any) -> MemoryWork:
-        made = MemoryWork(step)
-        self._works.append(made)
-        return made
+        work = MemoryWork(step)
+        self._works.append(work)
+        return work
 
     def __enter__(self) -> Self:
         return self
@@ -130,13 +130,13 @@ class TopologyTestDriver:
     def _collect(self) -> None:
         rows = self._interpreter.stream(WRITTEN)
         for row in rows[self._seen :]:
-            made = Record(
+            record = Record(
                 value_of(row["key"], self.topology.classes),
                 value_of(row["value"], self.topology.classes),
                 row["at"],
                 headers_of(row["headers"]),
             )
-            self._outputs.setdefault(row["to"], deque()).append(made)
+            self._outputs.setdefault(row["to"], deque()).append(record)
         self._seen = len(rows)
         letters = self._interpreter.letters
         for letter in letters[self._letters_seen :]:
@@ -145,9 +145,9 @@ class TopologyTestDriver:
 
     def read_output(self, topic: str) -> list[Record[Any, Any]]:
         """The records that were written to a topic and have not been read yet."""
-        found = list(self._outputs.get(topic, ()))
+        records = list(self._outputs.get(topic, ()))
         self._outputs.pop(topic, None)
-        return found
+        return records
 
     def read_record(self, topic: str) -> Record[Any, Any] | None:
         """The next record of a topic; None if there is none."""
@@ -160,12 +160,12 @@ class TopologyTestDriver:
 
     def read_table(self, topic: str) -> dict[Any, Any]:
         """The last value of each key among the records of `read_output`; deleted keys are left out."""
-        found: dict[Any, Any] = {}
+        rows: dict[Any, Any] = {}
         for record in self.read_output(topic):
-            found.pop(record.key, None)
+            rows.pop(record.key, None)
             if record.value is not None:
-                found[record.key] = record.value
-        return found
+                rows[record.key] = record.value
+        return rows
 
     @property
     def dead_letters(self) -> list[DeadLetter]:
@@ -195,8 +195,8 @@ class TopologyTestDriver:
 
 def _text(written: str) -> str:
     """State keeps text as JSON text."""
-    found: str = json.loads(written)
-    return found
+    text: str = json.loads(written)
+    return text
 
 
 def _bytes(serde: Any, value: Any, what: str) -> bytes | None:

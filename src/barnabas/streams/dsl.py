@@ -13,6 +13,7 @@ from barnabas.streams.ahead import IN_FLIGHT, LIBRARIES, Batched
 from barnabas.streams.durations import Duration, milliseconds
 from barnabas.streams.errors import StreamsError
 from barnabas.streams.functions import adder, awaited, is_async, joiner, of_arguments, of_pair, starter
+from barnabas.streams.global_tables import GlobalKTable
 from barnabas.streams.graph import Graph
 from barnabas.streams.records import Windowed
 from barnabas.streams.running import flows, tables
@@ -41,8 +42,8 @@ class KStream(Generic[K, V]):
     def _then(
         self, kind: str, make: Callable[[str], Node], *, moved: bool | None = None
     ) -> KStream[Any, Any]:
-        made = self._graph.add(make(self._graph.name(f"KSTREAM-{kind}")), self._node)
-        return KStream(self._graph, made, moved=self._moved if moved is None else moved)
+        node = self._graph.add(make(self._graph.name(f"KSTREAM-{kind}")), self._node)
+        return KStream(self._graph, node, moved=self._moved if moved is None else moved)
 
     def _calling(
         self, kind: str, node: type[flows.Calling], call: Any, in_flight: int, *, moved: bool | None = None
@@ -140,20 +141,20 @@ class KStream(Generic[K, V]):
 
     def peek(self, call: Callable[..., Any]) -> KStream[K, V]:
         """Calls the function for each record and passes the record on."""
-        found = of_pair(call, "peek")
-        return self._then("PEEK", lambda name: flows.Peek(name, call=found))
+        of_pairs = of_pair(call, "peek")
+        return self._then("PEEK", lambda name: flows.Peek(name, call=of_pairs))
 
     def for_each(self, call: Callable[..., Any]) -> None:
         """Calls the function for each record: where a stream ends."""
-        found = of_pair(call, "for_each")
-        self._then("FOREACH", lambda name: flows.ForEach(name, call=found))
+        of_pairs = of_pair(call, "for_each")
+        self._then("FOREACH", lambda name: flows.ForEach(name, call=of_pairs))
 
     foreach = for_each
 
     def merge(self, *others: KStream[K, V]) -> KStream[K, V]:
         """The records of this stream and of others."""
-        made = flows.Pass(self._graph.name("KSTREAM-MERGE"))
-        name = self._graph.add(made, self._node, *(other._node for other in others))
+        node = flows.Pass(self._graph.name("KSTREAM-MERGE"))
+        name = self._graph.add(node, self._node, *(other._node for other in others))
         return KStream(self._graph, name, moved=self._moved or any(other._moved for other in others))
 
     def split(self, *wanted: Callable[..., Any], **named: Callable[..., Any]) -> Any:
@@ -440,8 +441,8 @@ class KTable(Generic[K, V]):
         if not isinstance(other, KTable):
             raise StreamsError(f"a table is joined with a table, not with {other!r:.60}")
         nodes = (self._node, other._node)
-        made = making.joined_tables(self._graph, *nodes, join, name, keeps_left=left, keeps_right=right)
-        return KTable(self._graph, made)
+        node = making.joined_tables(self._graph, *nodes, join, name, keeps_left=left, keeps_right=right)
+        return KTable(self._graph, node)
 
     def _foreign(self, other: Any, join: Any, on: Any, name: str | None, *, left: bool) -> KTable[Any, Any]:
         if not isinstance(other, KTable):
@@ -450,23 +451,6 @@ class KTable(Generic[K, V]):
         return KTable(
             self._graph, making.joined_by_foreign_key(self._graph, *nodes, join, on, name, left=left)
         )
-
-
-class GlobalKTable(Generic[K, V]):
-    """A table all of which is in every task."""
-
-    def __init__(self, graph: Graph, source: str, topic: str, name: str | None) -> None:
-        self._graph, self._source, self._topic, self._name = graph, source, topic, name
-
-    def copy(self) -> str:
-        """A node with the whole table for one more join."""
-        own = self._graph.name("GLOBAL-TABLE")
-        named, self._name = self._name, None
-        store = self._graph.store(named, f"{self._topic}-GLOBAL-STORE")
-        node = tables.TableSource(own, stores=(store,), store=store, everywhere=True)
-        self._graph.add(node, self._source)
-        self._graph.queryable[store] = own
-        return own
 
 
 class GroupedStream(Generic[K, V]):
@@ -555,9 +539,9 @@ class CogroupedStream(Generic[K, A]):
 
     def cogroup(self, stream: GroupedStream[K, Any], add: Callable[..., A]) -> CogroupedStream[K, A]:
         """Adds a stream."""
-        made = CogroupedStream[K, A](self._graph)
-        made._parts = [*self._parts, (stream._node, adder(add, "cogroup"))]
-        return made
+        cogrouped = CogroupedStream[K, A](self._graph)
+        cogrouped._parts = [*self._parts, (stream._node, adder(add, "cogroup"))]
+        return cogrouped
 
     def aggregate(self, init: Callable[[], A] | A, *, name: str | None = None) -> KTable[K, A]:
         """The aggregate. init: that of no records, or a function that makes it."""

@@ -18,8 +18,8 @@ class Last:
     call: Callable[..., Any]
     count: int
 
-    def __call__(self, *given: Any) -> Any:
-        return self.call(*given[-self.count :])
+    def __call__(self, *arguments: Any) -> Any:
+        return self.call(*arguments[-self.count :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,10 @@ def awaited(call: Any, what: str, in_flight: int) -> Awaited:
     StreamsError."""
     if in_flight < 1:
         raise StreamsError(f"in_flight is {in_flight}: it must be at least 1")
-    found = of_arguments(call, ("k", "v"), what)
-    return Awaited(LastAwaited(found.call) if isinstance(found, Last) else found, in_flight=in_flight)
+    function = of_arguments(call, ("k", "v"), what)
+    return Awaited(
+        LastAwaited(function.call) if isinstance(function, Last) else function, in_flight=in_flight
+    )
 
 
 def joiner(call: Any, what: str) -> Callable[[Any, Any, Any], Any]:

@@ -25,9 +25,9 @@ class Graph:
 
     def name(self, kind: str) -> str:
         """A new name, in Kafka Streams' form."""
-        made = f"{kind}-{self._count:010d}"
+        name = f"{kind}-{self._count:010d}"
         self._count += 1
-        return made
+        return name
 
     def add(self, node: Node, *parents: str) -> str:
         """Adds a node below others; returns its name."""
@@ -42,10 +42,10 @@ class Graph:
             raise StreamsError(f"there are two stores with the name {name!r}")
         if name is not None:
             self.named.add(name)
-        made = name or default
+        store_name = name or default
         number = 1
-        while made in self._stores:
+        while store_name in self._stores:
             number += 1
-            made = f"{default}-{number}"
-        self._stores.add(made)
-        return made
+            store_name = f"{default}-{number}"
+        self._stores.add(store_name)
+        return store_name

@@ -47,21 +47,21 @@ class Handlers:
 
     def __post_init__(self) -> None:
         for name in ("unreadable", "failed", "unwritable"):
-            given = getattr(self, name)
-            if not callable(given) and given not in WORDS:
+            handler = getattr(self, name)
+            if not callable(handler) and handler not in WORDS:
                 raise StreamsError(
-                    f"on_{name} is {given!r}: it is {', '.join(WORDS)}, or a function that returns one of them"
+                    f"on_{name} is {handler!r}: it is {', '.join(WORDS)}, or a function that returns one of them"
                 )
 
     def word(self, failure: Failure) -> Word:
         """What is to be done. Raises StreamsError if a function returns something else."""
         handler: Handler = getattr(self, failure.kind)
-        found = handler(failure) if callable(handler) else handler
-        if found not in WORDS:
+        word = handler(failure) if callable(handler) else handler
+        if word not in WORDS:
             raise StreamsError(
-                f"on_{failure.kind} returned {found!r}, none of {', '.join(WORDS)}"
+                f"on_{failure.kind} returned {word!r}, none of {', '.join(WORDS)}"
             ) from failure.error
-        return found
+        return word
 
 
 def kind_of(error: Exception) -> str:

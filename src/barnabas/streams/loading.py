@@ -26,17 +26,17 @@ def app_of(named: str, folder: Path | None = None) -> App:
     if not place:
         raise StreamsError(f"{named!r} is not of the form module:app")
     module = _module(place, folder or Path.cwd())
-    found = _member(module, place, name)
-    if callable(found) and not isinstance(found, (App, StreamsBuilder, Topology)):
+    app = _member(module, place, name)
+    if callable(app) and not isinstance(app, (App, StreamsBuilder, Topology)):
         try:
-            found = found()
+            app = app()
         except Exception as error:
             raise StreamsError(f"{named}: {reason_of(error)}") from error
-    if isinstance(found, App):
-        return found
-    if isinstance(found, (StreamsBuilder, Topology)):
-        return App(place.removesuffix(".py").rpartition("/")[2].replace(".", "-"), topology=found)
-    raise StreamsError(f"{named} is a {type(found).__name__}, not an App, a StreamsBuilder or a Topology")
+    if isinstance(app, App):
+        return app
+    if isinstance(app, (StreamsBuilder, Topology)):
+        return App(place.removesuffix(".py").rpartition("/")[2].replace(".", "-"), topology=app)
+    raise StreamsError(f"{named} is a {type(app).__name__}, not an App, a StreamsBuilder or a Topology")
 
 
 def folder_of(named: str, folder: Path | None = None) -> Path:

@@ -32,24 +32,24 @@ class StoreReader:
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of a key."""
-        for found, value, _ in self._rows(key):
-            if found == key:
+        for kept_key, value, _ in self._rows(key):
+            if kept_key == key:
                 return value
         return default
 
     def get_with_timestamp(self, key: Any) -> tuple[Any, int | None] | None:
         """The value of a key and its timestamp, in milliseconds since 1970."""
-        return next(((value, at) for found, value, at in self._rows(key) if found == key), None)
+        return next(((value, at) for kept_key, value, at in self._rows(key) if kept_key == key), None)
 
     def fetch(self, key: Any, first: int | None = None, last: int | None = None) -> list[tuple[Window, Any]]:
         """The windows of a key that begin from `first` to `last`, with their values."""
         return [
-            (found.window, value)
-            for found, value, _ in self._rows(key)
-            if isinstance(found, Windowed)
-            and found.key == key
-            and (first is None or first <= found.start)
-            and (last is None or found.start <= last)
+            (kept_key.window, value)
+            for kept_key, value, _ in self._rows(key)
+            if isinstance(kept_key, Windowed)
+            and kept_key.key == key
+            and (first is None or first <= kept_key.start)
+            and (last is None or kept_key.start <= last)
         ]
 
     def items(self) -> Iterator[tuple[Any, Any]]:
@@ -59,10 +59,10 @@ class StoreReader:
     all = items
 
     def __getitem__(self, key: Any) -> Any:
-        found = self.get(key)
-        if found is None:
+        value = self.get(key)
+        if value is None:
             raise KeyError(key)
-        return found
+        return value
 
     def __contains__(self, key: Any) -> bool:
         return self.get(key) is not None

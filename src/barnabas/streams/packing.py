@@ -91,14 +91,14 @@ class PackedRun(Run):
         )
         self.undo.append(lambda: _back(self.counted, name, before))
 
-    def hand_over_counted(self, made: Made) -> None:
+    def hand_over_counted(self, packed: Made) -> None:
         """Sends on what was counted."""
         for (node, named), one in self.counted.items():
             item = (node, sent(one.key, named), (one.count, None), one.at, one.headers)
             task = task_of(named, self.topology.tasks)
             self.made.append((self.nodes[node].stage, task, item))
             self.origin, self.number = one.origin, one.place
-            self.taken(made, FINISHED)
+            self.taken(packed, FINISHED)
         self.counted = {}
 
     def write(self, sink: End, topic: str, record: Record[Any, Any]) -> None:
@@ -132,13 +132,13 @@ class PackedRun(Run):
         self.held[name] = Held(node, record, self.origin, self.number)
         self.undo.append(lambda: _back(self.held, name, before))
 
-    def taken(self, made: Made, number: int) -> None:
+    def taken(self, packed: Made, number: int) -> None:
         """Moves what was made of the present record to the rest. number: of the record's item."""
         for count, (stage, task, what) in enumerate(self.made):
             if stage == OUT:
-                made.rows.append((what, self.origin))
+                packed.rows.append((what, self.origin))
                 continue
-            entries = made.onward.setdefault((stage, task), [])
+            entries = packed.onward.setdefault((stage, task), [])
             place = (*self.number, number) if self.stage else ()
             if not entries or entries[-1].origin is not self.origin or entries[-1].place != place:
                 entries.append(Entry(self.origin, place, []))

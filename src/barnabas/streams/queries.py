@@ -28,8 +28,8 @@ class View:
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of a key."""
-        found = self.node.lookup(self.run, key)
-        return default if found is None else found[0]
+        kept = self.node.lookup(self.run, key)
+        return default if kept is None else kept[0]
 
     def get_with_timestamp(self, key: Any) -> tuple[Any, int] | None:
         """The value of a key and its timestamp."""
@@ -48,23 +48,23 @@ class View:
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         """All keys with their values."""
-        for key, found in self.run.stores.items(self.node.store):
+        for key, kept in self.run.stores.items(self.node.store):
             if isinstance(self.node, (WindowedAggregate, SessionAggregate, SlidingAggregate)):
-                for start, end, value, _ in found:
+                for start, end, value, _ in kept:
                     yield Windowed(key, Window(start, end)), value
             elif isinstance(self.node, VersionedSource):
-                if found[-1][0] is not None:
-                    yield key, found[-1][0]
+                if kept[-1][0] is not None:
+                    yield key, kept[-1][0]
             else:
-                yield key, found[0]
+                yield key, kept[0]
 
     all = items
 
     def __getitem__(self, key: Any) -> Any:
-        found = self.get(key)
-        if found is None:
+        value = self.get(key)
+        if value is None:
             raise KeyError(key)
-        return found
+        return value
 
     def __contains__(self, key: Any) -> bool:
         return self.get(key) is not None
@@ -94,11 +94,11 @@ def ttl_of(topology: Topology, name: str) -> int | None:
 
 def view_of(topology: Topology, name: str, entries: Mapping[str, str]) -> Any:
     """What a store keeps. entries: the state of all tasks. Raises StreamsError if there is no such store."""
-    found = topology.queryable.get(name)
-    if found is None:
+    node_name = topology.queryable.get(name)
+    if node_name is None:
         raise StreamsError(f"there is no store {name!r}; {suggestion(name, topology.queryable)}")
     run = Run(topology, 0, dict(entries))
-    node = topology.nodes[found]
+    node = topology.nodes[node_name]
     if isinstance(node, Process):
         spec = topology.specs[name]
         return VIEWS[spec.kind](spec, run)

@@ -95,8 +95,8 @@ def pairs_of(headers: Any) -> Headers:
     """Headers of a mapping or of pairs; values that are text become bytes."""
     if headers is None:
         return ()
-    found = headers.items() if hasattr(headers, "items") else headers
-    return tuple((name, value.encode() if isinstance(value, str) else value) for name, value in found)
+    pairs = headers.items() if hasattr(headers, "items") else headers
+    return tuple((name, value.encode() if isinstance(value, str) else value) for name, value in pairs)
 
 
 def headers_text(headers: Headers) -> str | None:

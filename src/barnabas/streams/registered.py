@@ -101,10 +101,10 @@ class Registered:
             raise ValueError(f"schema {schema.called} is {schema.kind}, not {self.kind}")
         if hasattr(self.of, "DESCRIPTOR"):
             return self.of.FromString(message_path(payload)[1])
-        found = _codec(schema).decode(payload)
+        content = _codec(schema).decode(payload)
         if self.of is None:
-            return found
-        return self.of.model_validate(found) if is_model(self.of) else made_of(self.of, found)
+            return content
+        return self.of.model_validate(content) if is_model(self.of) else made_of(self.of, content)
 
     def serialize(self, value: Any) -> bytes:
         """Raises RegistryError, ValueError."""

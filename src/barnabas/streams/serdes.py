@@ -53,10 +53,10 @@ class Serde(Generic[T]):
         if value is None:
             return None
         try:
-            found = self.serialize(value)
-            if found is not None and type(found) is not bytes:
-                raise TypeError(f"serialize returned a {type(found).__name__}, not bytes")
-            return found
+            data = self.serialize(value)
+            if data is not None and type(data) is not bytes:
+                raise TypeError(f"serialize returned a {type(data).__name__}, not bytes")
+            return data
         except Exception as error:
             raise Unwritable(
                 f"the {what} {value!r:.60} cannot be written as {self.name}: {_said(error)}"
@@ -162,40 +162,38 @@ TYPES: Final[dict[Any, Serde[Any]]] = {
 }
 
 
-def serde_of(given: Any, default: Serde[Any] = ANY) -> Serde[Any]:
+def serde_of(kind: Any, default: Serde[Any] = ANY) -> Serde[Any]:
     """The serde that is meant. Raises StreamsError."""
-    if given is None:
+    if kind is None:
         return default
-    if isinstance(given, Serde):
-        return given
-    if isinstance(given, str):
-        if given not in NAMED:
-            raise StreamsError(f"there is no serde {given!r}; there are {', '.join(sorted(NAMED))}")
-        return NAMED[given]
-    if (found := TYPES.get(given) or TYPES.get(typing.get_origin(given))) is not None:
-        return found
-    if is_model(given):
-        return Serde(
-            given.__name__, lambda v: v.model_dump_json().encode(), given.model_validate_json, (given,)
-        )
-    if isinstance(given, type) and dataclasses.is_dataclass(given):
-        return Serde(given.__name__, _json_bytes, lambda data: made_of(given, json.loads(data)), (given,))
-    if hasattr(given, "for_topic"):
-        found = given.for_topic("", "value")
-        assert isinstance(found, Serde)
-        return found
-    if hasattr(given, "serialize") and hasattr(given, "deserialize"):
-        return Serde(type(given).__name__, given.serialize, given.deserialize)
+    if isinstance(kind, Serde):
+        return kind
+    if isinstance(kind, str):
+        if kind not in NAMED:
+            raise StreamsError(f"there is no serde {kind!r}; there are {', '.join(sorted(NAMED))}")
+        return NAMED[kind]
+    if (serde := TYPES.get(kind) or TYPES.get(typing.get_origin(kind))) is not None:
+        return serde
+    if is_model(kind):
+        return Serde(kind.__name__, lambda v: v.model_dump_json().encode(), kind.model_validate_json, (kind,))
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        return Serde(kind.__name__, _json_bytes, lambda data: made_of(kind, json.loads(data)), (kind,))
+    if hasattr(kind, "for_topic"):
+        serde = kind.for_topic("", "value")
+        assert isinstance(serde, Serde)
+        return serde
+    if hasattr(kind, "serialize") and hasattr(kind, "deserialize"):
+        return Serde(type(kind).__name__, kind.serialize, kind.deserialize)
     raise StreamsError(
-        f"{given!r} is no serde: name one ({', '.join(sorted(NAMED))}), or give a type, a dataclass, a pydantic model, "
+        f"{kind!r} is no serde: name one ({', '.join(sorted(NAMED))}), or give a type, a dataclass, a pydantic model, "
         "or an object with serialize and deserialize"
     )
 
 
-def serde_for(given: Any, topic: str, part: str) -> Serde[Any]:
+def serde_for(serde: Any, topic: str, part: str) -> Serde[Any]:
     """The serde that is meant for a topic's keys or values, see serde_of. topic: empty if functions choose topics. part: key
     or value."""
-    return given.for_topic(topic, part) if hasattr(given, "for_topic") else serde_of(given)
+    return serde.for_topic(topic, part) if hasattr(serde, "for_topic") else serde_of(serde)
 
 
 def made_of(kind: Any, value: Any) -> Any:

@@ -130,8 +130,8 @@ class Stage(Processor):
             mine = [row for row in rows if row["stage"] == self.stage and row["node"] == node.name]
             classes = self.topology.classes
             pairs = [(value_of(row["key"], classes), value_of(row["value"], classes)) for row in mine]
-            found = node.call.ahead(pairs)
-            self._outcomes |= {id(row): outcome for row, outcome in zip(mine, found, strict=True)}
+            outcomes = node.call.ahead(pairs)
+            self._outcomes |= {id(row): outcome for row, outcome in zip(mine, outcomes, strict=True)}
 
     def on_timer(self, at: Any) -> Iterator[dict[str, Any]]:
         run = self._begun()
@@ -165,40 +165,40 @@ class Stage(Processor):
 
     def process_entries(self, entries: Sequence[Entry]) -> Made:
         """Processes all that a task gets in a micro-batch."""
-        run, made = self._begun(PackedRun), Made()
+        run, packed = self._begun(PackedRun), Made()
         if self.topology.ahead_in(self.stage):
             self._call_items_ahead(entries)
         for entry in entries:
             run.origin, run.number = entry.origin, entry.place
             if self.stage == 0:
-                self._attempt(run, made, 0, self._read_origin, entry.origin)
+                self._attempt(run, packed, 0, self._read_origin, entry.origin)
             for item in entry.items:
-                self._attempt(run, made, item[0], self._take, item)
-        return self._finished(run, made)
+                self._attempt(run, packed, item[0], self._take, item)
+        return self._finished(run, packed)
 
     def fire_entries(self, at_ms: int) -> Made:
         """Does what is due by the clock."""
-        run, made = self._begun(PackedRun), Made()
+        run, packed = self._begun(PackedRun), Made()
         run.origin, run.number = None, ()
-        self._attempt(run, made, 0, lambda run, _: self._by_clock(run), None)
-        return self._finished(run, made)
+        self._attempt(run, packed, 0, lambda run, _: self._by_clock(run), None)
+        return self._finished(run, packed)
 
-    def _finished(self, run: PackedRun, made: Made) -> Made:
+    def _finished(self, run: PackedRun, packed: Made) -> Made:
         """Passes on the results that were held, and tells what has changed in stores."""
-        held = list(run.held.values())
+        waiting = list(run.held.values())
         run.held = {}
-        for one in held:
+        for one in waiting:
             run.origin, run.number = one.origin, one.place
-            self._attempt(run, made, FINISHED, self._release, one)
-        run.hand_over_counted(made)
+            self._attempt(run, packed, FINISHED, self._release, one)
+        run.hand_over_counted(packed)
         if self.topology.named:
-            made.rows += [(row, None) for row in self.changes()]
-        return made
+            packed.rows += [(row, None) for row in self.changes()]
+        return packed
 
-    def _release(self, run: PackedRun, held: Held) -> None:
-        run.forward(held.node, held.record)
+    def _release(self, run: PackedRun, waiting: Held) -> None:
+        run.forward(waiting.node, waiting.record)
 
-    def _attempt(self, run: PackedRun, made: Made, number: int, work: Any, what: Any) -> None:
+    def _attempt(self, run: PackedRun, packed: Made, number: int, work: Any, what: Any) -> None:
         """Does something; if it fails, nothing of it stays, and the record is among those that failed."""
         kept: Any = self.cells["kept"]
         try:
@@ -210,22 +210,22 @@ class Stage(Processor):
             run.undo.clear()
             if not self.keeps_nothing:
                 kept.back()
-            self._note_failed(run.origin, error, made)
+            self._note_failed(run.origin, error, packed)
             return
         run.undo.clear()
         if not self.keeps_nothing:
             kept.settle()
         if run.made:
-            run.taken(made, number)
+            run.taken(packed, number)
 
-    def _note_failed(self, origin: Origin | None, error: Exception, made: Made) -> None:
+    def _note_failed(self, origin: Origin | None, error: Exception, packed: Made) -> None:
         known = origin or Origin("", -1, -1, 0)
         row = {"topic": known.topic, "partition": known.partition, "offset": known.offset}
         try:
             self._handle({**row, "key": known.key, "value": known.value}, error)
         except Skipped:
             return
-        made.failed.append((origin, reason_of(error)))
+        packed.failed.append((origin, reason_of(error)))
 
     def _read_origin(self, run: PackedRun, origin: Origin) -> None:
         run.place = Place(origin.topic, origin.partition, origin.offset)
@@ -252,8 +252,8 @@ class Stage(Processor):
         for node in self.topology.ahead_in(self.stage):
             mine = [item for entry in entries for item in entry.items if item[1] == node.name]
             records = [received(item, self.topology.classes)[1] for item in mine]
-            found = node.call.ahead([(record.key, record.value) for record in records])
-            self._outcomes |= {id(item): outcome for item, outcome in zip(mine, found, strict=True)}
+            outcomes = node.call.ahead([(record.key, record.value) for record in records])
+            self._outcomes |= {id(item): outcome for item, outcome in zip(mine, outcomes, strict=True)}
 
     def _close(self) -> None:
         for user, _ in () if self._run is None else self._run.working.values():

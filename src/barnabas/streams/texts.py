@@ -48,8 +48,8 @@ _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 
 def value_of(text: str, classes: Classes) -> Any:
     """The value of a text."""
-    found = _scan(text, 0)[0]
-    return found if type(found) in _PLAIN else _made(found, classes)
+    content = _scan(text, 0)[0]
+    return content if type(content) in _PLAIN else _made(content, classes)
 
 
 def is_model(kind: Any) -> bool:
@@ -122,10 +122,10 @@ def _made(value: Any, classes: Classes) -> Any:
 
 
 def _class(value: Mapping[str, Any], classes: Classes) -> Any:
-    found = classes.get(value["of"])
-    if found is None:
+    cls = classes.get(value["of"])
+    if cls is None:
         raise NotKept(f"state has a {value['of']}, a class that the topology's module does not have any more")
-    return found
+    return cls
 
 
 def _listed(value: Any, classes: Classes) -> list[Any]:

@@ -127,12 +127,12 @@ def topology_of(
 ) -> Topology:
     """The topology of these nodes, divided into stages. Raises StreamsError."""
     shown = frozenset(name for name in named if name in queryable)
-    made = Topology(dict(nodes), dict(specs), dict(queryable), shown, tasks)
+    topology = Topology(dict(nodes), dict(specs), dict(queryable), shown, tasks)
     if not any(isinstance(node, Source) for node in nodes.values()):
         raise StreamsError(
             "the topology reads nothing: begin with builder.stream(topic) or builder.table(topic)"
         )
-    written = {sink.topic for sink in made.sinks if isinstance(sink.topic, str)}
+    written = {sink.topic for sink in topology.sinks if isinstance(sink.topic, str)}
     for node in nodes.values():
         if isinstance(node, Source) and (both := written & set(node.topics)):
             if set(node.topics) - both:
@@ -141,23 +141,23 @@ def topology_of(
                     "read it on its own, and merge the streams"
                 )
             for topic in both:
-                made.inner.setdefault(topic, []).append(node)
-    if not made.topics:
+                topology.inner.setdefault(topic, []).append(node)
+    if not topology.topics:
         raise StreamsError("the topology reads only topics that it writes itself")
-    stages = stages_of(made.nodes, made.inner)
+    stages = stages_of(topology.nodes, topology.inner)
     if stages is None:
         raise StreamsError(
             "the topology goes round in a circle: it reads a topic that is made of what it reads there"
         )
-    for name, node in made.nodes.items():
+    for name, node in topology.nodes.items():
         node.stage = stages[name]
-    made.stages = 1 + max(stages.values())
-    made.classes = _classes(made)
-    made.cached = cached_in(made.nodes)
-    made.by_clock = any(getattr(node, "by_clock", False) for node in nodes.values()) or any(
-        spec.ttl_ms is not None for spec in made.specs.values()
+    topology.stages = 1 + max(stages.values())
+    topology.classes = _classes(topology)
+    topology.cached = cached_in(topology.nodes)
+    topology.by_clock = any(getattr(node, "by_clock", False) for node in nodes.values()) or any(
+        spec.ttl_ms is not None for spec in topology.specs.values()
     )
-    return made
+    return topology
 
 
 # --- classes ------------------------------------------------------------------------------------------
@@ -165,20 +165,20 @@ def topology_of(
 
 def _classes(topology: Topology) -> dict[str, type]:
     """The dataclasses, models and enums that the modules of the users' functions have, and those of serdes, by name."""
-    found: dict[str, type] = {}
+    classes: dict[str, type] = {}
     for node in topology.nodes.values():
         for serde in (getattr(node, "key", None), getattr(node, "value", None)):
             for kind in getattr(serde, "classes", ()):
-                found[name_of(kind)] = kind
-                found |= _in_module(sys.modules.get(kind.__module__))
+                classes[name_of(kind)] = kind
+                classes |= _in_module(sys.modules.get(kind.__module__))
         for function in node.functions:
             inner = getattr(function, "call", function)
             spaces = getattr(inner, "__globals__", None)
             module = sys.modules.get(getattr(inner, "__module__", "") or "")
-            found |= _kept(spaces.values()) if spaces is not None else _in_module(module)
+            classes |= _kept(spaces.values()) if spaces is not None else _in_module(module)
             for cell in getattr(inner, "__closure__", None) or ():
-                found |= _kept([cell.cell_contents]) if cell.cell_contents is not None else {}
-    return found
+                classes |= _kept([cell.cell_contents]) if cell.cell_contents is not None else {}
+    return classes
 
 
 def _in_module(module: Any) -> dict[str, type]:

@@ -21,7 +21,7 @@ Stamps = dict[Path, int]
 def stamps(folder: Path) -> Stamps:
     """When each Python file of a folder, and of the packages in it, was last changed. Hidden folders, virtual environments
     and data do not count."""
-    found: Stamps = {}
+    stamps_now: Stamps = {}
     waiting = [folder]
     while waiting:
         for path in waiting.pop().iterdir():
@@ -32,10 +32,10 @@ def stamps(folder: Path) -> Stamps:
                     waiting.append(path)
             elif path.suffix == ".py":
                 try:
-                    found[path] = path.stat().st_mtime_ns
+                    stamps_now[path] = path.stat().st_mtime_ns
                 except OSError:
                     continue  # it has just been removed
-    return found
+    return stamps_now
 
 
 def changed(before: Stamps, now: Stamps) -> str | None:
@@ -58,12 +58,12 @@ def watch(command: Sequence[str], folder: Path, say: Callable[[str], None]) -> i
             seen = stamps(folder)
             # In a group of its own, so that Ctrl-C on the terminal reaches it once, from here.
             process = subprocess.Popen([sys.executable, "-m", "barnabas", *command], process_group=0)
-            told = False
+            has_reported = False
             name = None
             while not stopped and (name := changed(seen, stamps(folder))) is None:
-                if process.poll() is not None and not told:
+                if process.poll() is not None and not has_reported:
                     say(f"it has ended with code {process.returncode}; it starts again when its code changes")
-                    told = True
+                    has_reported = True
                 time.sleep(POLL_S)
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)

@@ -21,10 +21,10 @@ class Windows:
 
 
 def _whole(what: str, duration: Duration, least: int = 1) -> int:
-    found = milliseconds(duration)
-    if found < least:
+    duration_ms = milliseconds(duration)
+    if duration_ms < least:
         raise StreamsError(f"{what} {duration!r} is too short")
-    return found
+    return duration_ms
 
 
 def tumbling(size: Duration, grace: Duration = 0) -> Windows:

@@ -79,9 +79,9 @@ def options_of(connection: Connection, timeout_s: float = REQUEST_TIMEOUT_SECOND
 def explain_error(error: ClientError) -> str:
     """What happened and what to do, on one line."""
     if isinstance(error, ResourceError):
-        said = (error.reason or describe(error.code)).rstrip(".")
+        reason = (error.reason or describe(error.code)).rstrip(".")
         hint = HINTS.get(error.code)
-        return f"{said} ({hint})" if hint else said
+        return f"{reason} ({hint})" if hint else reason
     if isinstance(error, CredentialsRefused):
         return f"{error}; check sasl.mechanism, sasl.username and sasl.password"
     if isinstance(error, BrokerUnavailable):

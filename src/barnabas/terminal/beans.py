@@ -36,7 +36,7 @@ def ask(url: str, path: str, patterns: Sequence[str] = ()) -> dict[str, Any]:
     if answer.status != HTTPStatus.OK:
         raise CliError(f"{without_login(url)} answers {answer.status}")
     try:
-        found: dict[str, Any] = json.loads(answer.body)
+        document: dict[str, Any] = json.loads(answer.body)
     except ValueError:
         raise CliError(f"{without_login(url)} does not answer as a broker's metrics do") from None
-    return found
+    return document

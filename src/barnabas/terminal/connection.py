@@ -72,12 +72,12 @@ class Connection:
     def _translated(self) -> dict[str, str]:
         """The user's properties as librdkafka understands them: Java's stores and its JAAS lines too. Raises CliError."""
         try:
-            found = for_librdkafka(self.properties)
-            jaas = jaas_values(found.pop("sasl.jaas.config", ""))
-            found |= oidc.for_librdkafka(found, jaas)
+            translated = for_librdkafka(self.properties)
+            jaas = jaas_values(translated.pop("sasl.jaas.config", ""))
+            translated |= oidc.for_librdkafka(translated, jaas)
         except ClientError as error:
             raise CliError(str(error)) from None
-        return {f"sasl.{name}": jaas[name] for name in ("username", "password") if name in jaas} | found
+        return {f"sasl.{name}": jaas[name] for name in ("username", "password") if name in jaas} | translated
 
     def _on_error(self, error: KafkaError) -> None:
         self.last_error = error.str()
@@ -173,8 +173,8 @@ class Connection:
         if host == "localhost" and not self.protocol.upper().endswith("SSL"):
             # librdkafka tries one family after the other with a pause between, and on a machine without any network
             # it resolves no name at all: so it gets the address that answered. (TLS compares the name.)
-            found = connected.getpeername()[0]
-            numeric = f"[{found}]" if ":" in found else found
+            address = connected.getpeername()[0]
+            numeric = f"[{address}]" if ":" in address else address
             self.bootstrap = self.bootstrap.replace(f"localhost:{port}", f"{numeric}:{port}", 1)
             if self.bootstrap == "localhost":
                 self.bootstrap = f"{numeric}:{port}"
@@ -236,20 +236,20 @@ def connect(
     bootstrap: str | None, properties: Iterable[str] | None = None, verbose: bool = False
 ) -> Connection:
     """The connection that a command's -b, -X and -v, the environment and the profile ask for."""
-    where, found = target(bootstrap, properties)
-    return Connection(where, found, verbose or MANNER.verbose)
+    where, options = target(bootstrap, properties)
+    return Connection(where, options, verbose or MANNER.verbose)
 
 
 def target(bootstrap: str | None, properties: Iterable[str] | None) -> tuple[str, dict[str, str]]:
     """Bootstrap servers and properties. Raises UsageError."""
     profile = profiles.chosen()
-    given = dict(parse_pairs(properties or (), "-X"))
+    options = dict(parse_pairs(properties or (), "-X"))
     if profile is not None:
         require_known(profile.properties, f"profile {profile.name}:")
     where = bootstrap or os.environ.get("BARNABAS_BOOTSTRAP")
     if profile is None:
-        return where or DEFAULT_BOOTSTRAP, given
-    return where or profile.bootstrap or DEFAULT_BOOTSTRAP, {**profile.properties, **given}
+        return where or DEFAULT_BOOTSTRAP, options
+    return where or profile.bootstrap or DEFAULT_BOOTSTRAP, {**profile.properties, **options}
 
 
 @contextlib.contextmanager

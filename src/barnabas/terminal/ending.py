@@ -36,9 +36,9 @@ def end_process(program: str, work: Callable[[], int]) -> NoReturn:
 
         if MANNER.verbose or {"-v", "--verbose"} & set(sys.argv):
             raise
-        said = describe_failure(error)
+        description = describe_failure(error)
         # If writing has failed, the rest of the buffer cannot be written either.
         discard_output()
-        print(f"{program}: {said}", file=sys.stderr)
+        print(f"{program}: {description}", file=sys.stderr)
         code = EXIT_FAILED
     sys.exit(code)

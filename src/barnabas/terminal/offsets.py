@@ -145,7 +145,7 @@ def parse_range(text: str, clock: Clock) -> Range:
 
 def parse_offsets(texts: Sequence[str], clock: Clock) -> Range | None:
     """All -o values together; None when there is none. Raises UsageError."""
-    found: Range | None = None
+    offsets: Range | None = None
     for text in texts:
         side, at, moment = text.partition("@")
         if at and side in ("s", "e"):
@@ -155,11 +155,11 @@ def parse_offsets(texts: Sequence[str], clock: Clock) -> Range | None:
                     f"-o {text!r}: {moment!r} is not a time; use ms since 1970 or 2024-01-01T10:00:00Z"
                 )
             place = Place(Anchor.TIME, ms)
-            before = found or Range(BEGINNING)
-            found = before._replace(start=place) if side == "s" else before._replace(stop=place)
+            before = offsets or Range(BEGINNING)
+            offsets = before._replace(start=place) if side == "s" else before._replace(stop=place)
         else:
-            found = parse_range(text, clock)
-    return found
+            offsets = parse_range(text, clock)
+    return offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +188,6 @@ def resolve(place: Place, bounds: Bounds, offset_at: Callable[[int], int]) -> in
         case Anchor.BEFORE_END:
             offset = bounds.end - place.number
         case Anchor.TIME:
-            found = offset_at(place.number)
-            offset = bounds.end if found < 0 else found
+            offset_there = offset_at(place.number)
+            offset = bounds.end if offset_there < 0 else offset_there
     return min(max(offset, bounds.start), bounds.end)

@@ -91,8 +91,8 @@ class Outbox:
         return self._alone
 
     def _producers(self) -> list[Any]:
-        found = [stage.producer for stage in self.stages]
-        return found if self._alone is None else [*found, self._alone.producer]
+        producers = [stage.producer for stage in self.stages]
+        return producers if self._alone is None else [*producers, self._alone.producer]
 
     def poll(self, seconds: float) -> None:
         """Serve delivery callbacks, waiting for them at most so long, and send again what was refused."""

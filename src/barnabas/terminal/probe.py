@@ -120,8 +120,8 @@ def _require_login(connected: socket.socket, head: bytes, where: str, protocol: 
     if closes and not has_sasl:
         fitting = "SASL_SSL" if protocol.upper() == "SSL" else "SASL_PLAINTEXT"
         login = ("sasl.mechanism=...", "sasl.username=...", "sasl.password=...")
-        said = MANNER.properties(f"security.protocol={fitting}", *login)
-        raise NotKafka(f"{where} wants SASL; name a mechanism and credentials: {said}")
+        advice = MANNER.properties(f"security.protocol={fitting}", *login)
+        raise NotKafka(f"{where} wants SASL; name a mechanism and credentials: {advice}")
     if closes is False and has_sasl:
         fitting = (
             f"say {MANNER.properties('security.protocol=SSL')}"
@@ -156,12 +156,14 @@ def require_nothing_else(
     busy: a connection on which Kafka's answer may come after all, as soon as its broker has got the time for it.
     """
     others: dict[str, Callable[[tuple[str, int], float], bool]] = {"http": speaks_http, "tls": speaks_tls}
-    found = "http" if head.startswith((b"HTTP", b"<!DOC", b"<html")) else first_of(others, address, busy)
-    if found == "http":
+    protocol_there = (
+        "http" if head.startswith((b"HTTP", b"<!DOC", b"<html")) else first_of(others, address, busy)
+    )
+    if protocol_there == "http":
         raise NotKafka(
             f"{where} speaks HTTP, not Kafka; brokers listen on port 9092 unless configured otherwise"
         )
-    if found == "tls":
+    if protocol_there == "tls":
         raise NotKafka(wants_tls_text(address, where, protocol))
 
 

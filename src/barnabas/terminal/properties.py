@@ -43,8 +43,8 @@ def librdkafka_knows(name: str) -> bool:
         # Both names are refused if they are unknown, the first one first; so no client is made in any case.
         Producer({name: "", NO_OPTION: ""})
     except KafkaException as error:
-        said = error.args[0].str()
-        return NO_OPTION in said or not any(reason in said for reason in NOT_FOR_USERS)
+        complaint = error.args[0].str()
+        return NO_OPTION in complaint or not any(reason in complaint for reason in NOT_FOR_USERS)
     except (TypeError, ValueError):
         return False  # an option of confluent_kafka's that is not a text
     raise AssertionError(f"librdkafka has an option {NO_OPTION}")

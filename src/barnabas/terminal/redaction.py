@@ -39,13 +39,13 @@ def hide_in_urls(text: str) -> str:
 
 def line_without_secrets(line: str) -> str:
     """A line `name=value` (or `name: value`) with a secret value hidden; any other line as it is."""
-    found = re.match(r"\s*([\w.\-]+)\s*[=:]\s*(?=\S)", line)
-    if found is None or line.lstrip().startswith(("#", "!")):
+    match = re.match(r"\s*([\w.\-]+)\s*[=:]\s*(?=\S)", line)
+    if match is None or line.lstrip().startswith(("#", "!")):
         # A comment may be a disabled option with its password.
         commented = re.match(r"\s*[#!]+\s*([\w.\-]+)\s*[=:]\s*(?=\S)", line)
-        found = commented
-    if found is not None and is_secret(found[1]):
-        return f"{line[: found.end()]}{HIDDEN}"
+        match = commented
+    if match is not None and is_secret(match[1]):
+        return f"{line[: match.end()]}{HIDDEN}"
     return hide_in_urls(line)
 
 

@@ -59,9 +59,9 @@ def run_app(app: typer.Typer, program: str, arguments: Sequence[str]) -> int:
             raise
         where = getattr(getattr(error, "ctx", None), "command_path", program)
         if describe():
-            said = without_harm(describe()).replace(". Did you mean", "; did you mean").rstrip(".")
-            said = said if said.endswith("?") else f"{said};"
-            say_error(where, f"{said} `{where} --help` shows an example")
+            message = without_harm(describe()).replace(". Did you mean", "; did you mean").rstrip(".")
+            message = message if message.endswith("?") else f"{message};"
+            say_error(where, f"{message} `{where} --help` shows an example")
         return int(getattr(error, "exit_code", EXIT_FAILED))
     return result if isinstance(result, int) else EXIT_OK
 
@@ -167,9 +167,9 @@ def argument_name(name: str, annotation: Any) -> str:
         # typer takes the first name in Annotated for the default.
         names = (getattr(item, "default", None), *(getattr(item, "param_decls", None) or ()))
         options = [shown for shown in names if isinstance(shown, str) and shown.startswith("--")]
-        found = options[0] if options else getattr(item, "metavar", None)
-        if found:
-            return str(found)
+        text = options[0] if options else getattr(item, "metavar", None)
+        if text:
+            return str(text)
     return name.upper()
 
 
@@ -188,8 +188,12 @@ def expand_alias(arguments: list[str], commands: Collection[str]) -> list[str]:
 
 def without_harm(message: str) -> str:
     """The message without the suggestion of a command that destroys something."""
-    found = SUGGESTION.search(message)
-    return SUGGESTION.sub("", message) if found and any(word in found[1] for word in HARMFUL) else message
+    suggestion = SUGGESTION.search(message)
+    return (
+        SUGGESTION.sub("", message)
+        if suggestion and any(word in suggestion[1] for word in HARMFUL)
+        else message
+    )
 
 
 def say_error(program: str, message: str) -> None:

@@ -28,15 +28,15 @@ NUMBER: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]+)")
 
 def plain_value(name: str, text: str) -> str:
     """A value as the broker expects it: a time in ms, a size in bytes. Raises UsageError."""
-    found = NUMBER.fullmatch(text.strip())
+    number = NUMBER.fullmatch(text.strip())
     units = TIMES_MS if name.endswith(".ms") else SIZES if name.endswith(".bytes") else None
-    if found is None or units is None:
+    if number is None or units is None:
         return text
     kind = "time" if units is TIMES_MS else "size"
-    unit = units.get(found[2].lower())
+    unit = units.get(number[2].lower())
     if unit is None:
-        raise UsageError(f"{name}={text}: {found[2]!r} is not a unit of {kind}; use {', '.join(units)}")
-    return str(round(float(found[1]) * unit))
+        raise UsageError(f"{name}={text}: {number[2]!r} is not a unit of {kind}; use {', '.join(units)}")
+    return str(round(float(number[1]) * unit))
 
 
 def topic_settings(pairs: Mapping[str, str]) -> dict[str, str]:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import shutil
 import tempfile
-import threading
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar
 
-from barnabas.broker.main import loop_factory
 from barnabas.broker.server import BrokerServer
 from barnabas.config import broker_groups, broker_log
 from barnabas.config.loader import load
@@ -23,6 +19,7 @@ from barnabas.config.option import ConfigError
 from barnabas.runtime.clock import ManualClock
 from barnabas.runtime.machine import Machine
 from barnabas.testing.faults import Faults
+from barnabas.testing.inside import Inside
 
 T = TypeVar("T")
 
@@ -30,7 +27,6 @@ DEFAULTS: Final[Mapping[str, str]] = {"offsets.topic.num.partitions": "1"}
 """Defaults that differ from those of a broker outside tests: with one partition for groups, the first group starts
 faster.
 """
-CALL_TIMEOUT_S: Final = 60
 
 
 def checked(options: Mapping[str, str]) -> dict[str, str]:
@@ -93,9 +89,7 @@ class Broker:
         self._process_id = os.getpid()
         self._snapshots = 0
         self._unchecked_ms = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._server: BrokerServer | None = None
+        self._inside: Inside | None = None
 
     # --- start and stop --------------------------------------------------------------------------------
 
@@ -132,7 +126,14 @@ class Broker:
     @property
     def ports(self) -> dict[str, int]:
         """The port of each listener, by its name."""
-        return dict(self._running().ports)
+        return dict(self.inside.server.ports)
+
+    @property
+    def inside(self) -> Inside:
+        """The running broker's own parts. Raises RuntimeError if it does not run."""
+        if self._inside is None:
+            raise RuntimeError("the broker is not running")
+        return self._inside
 
     @property
     def data_dir(self) -> Path:
@@ -150,77 +151,29 @@ class Broker:
 
     def start(self) -> None:
         """Start the broker; returns when it accepts connections. Raises StartError, RuntimeError if it is running."""
-        if self._server is not None:
+        if self._inside is not None:
             raise RuntimeError("the broker is already running")
         texts = {
             "log.dirs": str(self.data_dir),
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             **self._options,
         }
-        server = BrokerServer(
-            load(overrides=texts), machine=None if self.clock is None else Machine(clock=self.clock)
-        )
-        factory = loop_factory() or asyncio.new_event_loop
-        self._loop = factory()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="barnabas-broker", daemon=True)
-        self._thread.start()
-        try:
-            self._await(server.start())
-        except BaseException:
-            self._end_thread()
-            raise
-        self._server = server
-        self.port = next(iter(server.ports.values()))
-        self.faults.attach(server, self._call)
+        machine = None if self.clock is None else Machine(clock=self.clock)
+        self._inside = Inside(BrokerServer(load(overrides=texts), machine=machine))
+        self.port = next(iter(self.ports.values()))
+        self.faults.attach(self._inside.server, self._inside.call)
 
     def stop(self) -> None:
         """Stop cleanly; the data is kept for another `start`."""
-        server, self._server = self._server, None
-        if server is None:
-            return
-        if os.getpid() != self._process_id:
-            # A forked child has a copy of this object, but not the thread that runs the broker, which is the parent's.
-            self._loop = self._thread = None
-            return
-        try:
-            self._await(server.stop())
-        finally:
-            self._end_thread()
+        inside, self._inside = self._inside, None
+        # A forked child has a copy of this object, but not the thread that runs the broker, which is the parent's.
+        if inside is not None and os.getpid() == self._process_id:
+            inside.stop()
 
     def restart(self) -> None:
         """Stop and start again on the same port, as an upgrade would."""
         self.stop()
         self.start()
-
-    def _end_thread(self) -> None:
-        assert self._loop is not None
-        assert self._thread is not None
-        # On the broker's own thread, because the caller's thread may run a loop of its own.
-        with contextlib.suppress(TimeoutError):
-            self._await(self._loop.shutdown_default_executor())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(CALL_TIMEOUT_S)
-        self._loop.close()
-        self._loop = self._thread = None
-
-    def _await(self, work: Coroutine[Any, Any, T]) -> T:
-        assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_TIMEOUT_S)
-
-    def _call(self, work: Callable[[], T]) -> T:
-        """Run `work` on the broker's thread, between two turns of its loop."""
-        if self._loop is None:
-            raise RuntimeError("the broker is not running")
-        done: Future[T] = Future()
-
-        def run() -> None:
-            try:
-                done.set_result(work())
-            except BaseException as error:
-                done.set_exception(error)
-
-        self._loop.call_soon_threadsafe(run)
-        return done.result(CALL_TIMEOUT_S)
 
     # --- time ------------------------------------------------------------------------------------------
 
@@ -234,8 +187,8 @@ class Broker:
         clock = self.clock
         if clock is None:
             raise RuntimeError("only the clock of Broker(manual_clock=True) can be moved")
-        server = self._running()
-        services = server.services
+        inside = self.inside
+        server, services = inside.server, inside.server.services
         self._unchecked_ms += by_ms
         expire = self._unchecked_ms >= server.config.get(broker_groups.OFFSETS_RETENTION_CHECK_INTERVAL_MS)
         if expire:
@@ -248,16 +201,11 @@ class Broker:
             services.partitions.forget_idle_producers()
             services.shares.poll_timers()
 
-        self._call(move)
+        inside.call(move)
         if expire:
-            self._await(services.groups.expire_offsets())
-        self._await(services.partitions.delete_old_segments())
-        self._await(compact(server))
-
-    def _running(self) -> BrokerServer:
-        if self._server is None:
-            raise RuntimeError("the broker is not running")
-        return self._server
+            inside.wait_for(services.groups.expire_offsets())
+        inside.wait_for(services.partitions.delete_old_segments())
+        inside.wait_for(compact(server))
 
     # --- snapshots -------------------------------------------------------------------------------------
 
@@ -265,9 +213,8 @@ class Broker:
         """A copy of all data at this moment; clients notice nothing."""
         self._snapshots += 1
         folder = self._scratch_dir() / f"snapshot-{self._snapshots}"
-        self._running()
         # On the broker's thread nothing is half-written: a copy is what a crash would leave behind.
-        self._call(lambda: shutil.copytree(self.data_dir, folder))
+        self.inside.call(lambda: shutil.copytree(self.data_dir, folder))
         return Snapshot(folder)
 
     def restore(self, snapshot: Snapshot) -> None:

@@ -38,8 +38,8 @@ def _parsed(kind: type[SourceConnector] | type[SinkConnector], texts: Mapping[st
     values = kind.definition().parse(texts)
     wrong = kind.check(values)
     if wrong:
-        name, said = next(iter(wrong.items()))
-        raise OptionError(said if isinstance(said, str) else "; ".join(said), name)
+        name, complaint = next(iter(wrong.items()))
+        raise OptionError(complaint if isinstance(complaint, str) else "; ".join(complaint), name)
     return values
 
 
@@ -68,15 +68,15 @@ class DrivenSource:
 
     def poll(self, *, commit: bool = True) -> list[SourceRecord]:
         """Polls each partition once. commit: False as if the worker were killed before its transaction."""
-        made: list[SourceRecord] = []
+        records: list[SourceRecord] = []
         for partition in self.connector.partitions():
-            found = self.connector.poll(partition, self.offset(partition))
-            batch = found if isinstance(found, Batch) else Batch(list(found))
-            made += batch.records
+            polled = self.connector.poll(partition, self.offset(partition))
+            batch = polled if isinstance(polled, Batch) else Batch(list(polled))
+            records += batch.records
             if commit:
                 self._commit(partition, batch)
-        self.records += made if commit else []
-        return made
+        self.records += records if commit else []
+        return records
 
     def _commit(self, polled: Json, batch: Batch) -> None:
         ends: dict[str, tuple[Json, Json]] = {}
@@ -92,12 +92,12 @@ class DrivenSource:
 
     def poll_until(self, count: int, polls: int = 100) -> list[SourceRecord]:
         """Polls until there are so many records. Raises AssertionError after so many polls."""
-        made: list[SourceRecord] = []
+        records: list[SourceRecord] = []
         for _ in range(polls):
-            made += self.poll()
-            if len(made) >= count:
-                return made
-        raise AssertionError(f"{len(made)} records after {polls} polls, not {count}")
+            records += self.poll()
+            if len(records) >= count:
+                return records
+        raise AssertionError(f"{len(records)} records after {polls} polls, not {count}")
 
     def restart(self) -> None:
         """Goes on in a new object from what is committed."""
@@ -161,8 +161,8 @@ class DrivenSink:
 
     def flush(self) -> dict[TopicPartition, int]:
         """The offsets that would be committed."""
-        found = self.connector.flush(dict(self._ends))
-        return dict(self._ends if found is None else found)
+        offsets = self.connector.flush(dict(self._ends))
+        return dict(self._ends if offsets is None else offsets)
 
     def restart(self) -> None:
         """Goes on in a new object."""

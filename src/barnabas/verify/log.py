@@ -48,8 +48,8 @@ def known(admin: Admin) -> list[Row]:
     """The damage that brokers have met since they were started; nothing for brokers that do not support the request.
     Raises ClientError.
     """
-    found = admin.inspection.damage().require()
-    return [row_of(broker, place) for broker, places in found.items() for place in places]
+    damage_by_broker = admin.inspection.damage().require()
+    return [row_of(broker, place) for broker, places in damage_by_broker.items() for place in places]
 
 
 def check(admin: Admin, wanted: dict[str, set[int] | None]) -> Iterator[tuple[str, Checked]]:
@@ -77,10 +77,10 @@ def _check_partition(admin: Admin, leader: int, partition: tuple[str, int], done
         raise CliError(f"{partition[0]}-{partition[1]} has no leader; start the broker that has it")
     offset: int | None = 0
     while offset is not None:
-        found = admin.inspection.check(leader, partition, offset)
-        done.rows += [row_of(leader, place) for place in found.places]
-        done.size_bytes += found.checked_bytes
-        offset = found.next_offset
+        part = admin.inspection.check(leader, partition, offset)
+        done.rows += [row_of(leader, place) for place in part.places]
+        done.size_bytes += part.checked_bytes
+        offset = part.next_offset
         yield
 
 

@@ -103,9 +103,9 @@ class Verified:
         return {"transactions": self.transactions, "records": self.records, "violations": rows}
 
     def __str__(self) -> str:
-        told = ", ".join(f"{count:,} {name}" for name, count in self.transactions.items())
-        found = f"{len(self.violations):,} violations" if self.violations else "every rule holds"
-        return f"transactions: {told}; {self.records:,} committed records read: {found}"
+        counts = ", ".join(f"{count:,} {name}" for name, count in self.transactions.items())
+        verdict = f"{len(self.violations):,} violations" if self.violations else "every rule holds"
+        return f"transactions: {counts}; {self.records:,} committed records read: {verdict}"
 
 
 class Run:
@@ -203,11 +203,11 @@ class Run:
 
     def _of_worker(self, name: str, call: Callable[[Worker], T]) -> T:
         """The result of a call that may hang."""
-        found: list[T] = []
-        worker = Worker(name, lambda: found.append(call(worker)))
+        answers: list[T] = []
+        worker = Worker(name, lambda: answers.append(call(worker)))
         worker.start()
         worker.await_end(self.give_up + GRACE_S)
-        return found[0]
+        return answers[0]
 
     @contextmanager
     def _closing_consumer(self, worker: Worker, group: str = "") -> Iterator[Consumer]:
@@ -230,7 +230,7 @@ class Run:
             consumer.close()
 
     def _content(self, worker: Worker) -> dict[int, dict[int, bytes]]:
-        found: dict[int, dict[int, bytes]] = {number: {} for number in self.index.values()}
+        values: dict[int, dict[int, bytes]] = {number: {} for number in self.index.values()}
         newest = dict(self.starts)
         left = set(self.places)
         with self._closing_consumer(worker) as consumer:
@@ -247,10 +247,10 @@ class Run:
                 if message.error() is None:
                     newest[place] = message.offset() + 1
                     if self.is_own(message.value()):
-                        found[self.index[place]][message.offset()] = message.value()
+                        values[self.index[place]][message.offset()] = message.value()
                 elif message.error().code() == KafkaError._PARTITION_EOF:
                     left.discard(place)
-        return found
+        return values
 
     def _offsets(self, worker: Worker) -> dict[str, int]:
         return {writer.name: self._offset_of(worker, writer) for writer in self.writers}

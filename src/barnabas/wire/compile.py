@@ -19,10 +19,10 @@ _packers: dict[str, Packer] = {}
 
 def packer(codes: str) -> Packer:
     """The big-endian struct of these codes, shared by all generated functions."""
-    found = _packers.get(codes)
-    if found is None:
-        found = _packers[codes] = Packer(">" + codes)
-    return found
+    packer_of_codes = _packers.get(codes)
+    if packer_of_codes is None:
+        packer_of_codes = _packers[codes] = Packer(">" + codes)
+    return packer_of_codes
 
 
 class Source:
@@ -90,8 +90,8 @@ def untagged(cls: type[DeclaredStruct], version: int) -> list[tuple[str, Field]]
 
 def tagged(cls: type[DeclaredStruct], version: int) -> list[tuple[str, Field]]:
     """The tagged fields of this version, in the order of their tags."""
-    found = [(name, f) for name, f in cls.FIELDS.items() if f.tag is not None and f.exists_in(version)]
-    return sorted(found, key=lambda item: item[1].tag or 0)
+    fields = [(name, f) for name, f in cls.FIELDS.items() if f.tag is not None and f.exists_in(version)]
+    return sorted(fields, key=lambda item: item[1].tag or 0)
 
 
 def absent(cls: type[DeclaredStruct], version: int) -> list[tuple[str, Field]]:

@@ -47,8 +47,8 @@ _NAMES: Final[dict[str, Any]] = {
 
 def compile_decoder(message: type[DeclaredMessage], version: int) -> Decoder:
     text_source, head = _write(message, version)
-    made = text_source.build(head, f"<decode {message.__name__} v{version}>", _NAMES)
-    return cast(Decoder, made)
+    decoder = text_source.build(head, f"<decode {message.__name__} v{version}>", _NAMES)
+    return cast(Decoder, decoder)
 
 
 def decoder_source(message: type[DeclaredMessage], version: int) -> tuple[str, dict[str, Any]]:

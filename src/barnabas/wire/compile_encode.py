@@ -34,8 +34,8 @@ _NAMES: Final[dict[str, Any]] = {
 
 def compile_encoder(message: type[DeclaredMessage], version: int) -> Encoder:
     source, head = _write(message, version)
-    made = source.build(head, f"<encode {message.__name__} v{version}>", _NAMES)
-    return cast(Encoder, made)
+    encoder = source.build(head, f"<encode {message.__name__} v{version}>", _NAMES)
+    return cast(Encoder, encoder)
 
 
 def encoder_source(message: type[DeclaredMessage], version: int) -> tuple[str, dict[str, Any]]:
@@ -103,9 +103,11 @@ class _Writer:
         """A value that this version cannot carry is an error, unless the field is ignorable."""
         for name, field in absent(cls, self.version):
             if not field.ignorable:
-                said = f"{cls.__name__}.{name} is not in version {self.version} and must keep its default"
+                complaint = (
+                    f"{cls.__name__}.{name} is not in version {self.version} and must keep its default"
+                )
                 condition = is_set(self.source, field, f"{owner}.{name}")
-                self.source.line(f"if {condition}: raise WireError({said!r})")
+                self.source.line(f"if {condition}: raise WireError({complaint!r})")
 
     def field(self, field: Field, value: str) -> None:
         nullable = field.nullable_in(self.version)

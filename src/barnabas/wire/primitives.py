@@ -112,12 +112,12 @@ _uuids: dict[bytes, UUID] = {bytes(16): ZERO_UUID}
 
 def decode_uuid(raw: bytes) -> UUID:
     """The UUID of 16 bytes. Topic ids repeat in every fetch, so the last few thousand are cached."""
-    found = _uuids.get(raw)
-    if found is None:
+    uuid = _uuids.get(raw)
+    if uuid is None:
         if len(_uuids) >= _UUIDS_MAX:
             _uuids.clear()
-        found = _uuids[raw] = UUID(bytes=raw)
-    return found
+        uuid = _uuids[raw] = UUID(bytes=raw)
+    return uuid
 
 
 def length_error(field: str, length: int, end: int, next_pos: int) -> WireError:

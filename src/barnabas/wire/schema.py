@@ -166,8 +166,8 @@ class _Decoders(dict[int, Decoder]):
         from barnabas.wire.compile_decode import compile_decoder
 
         check_version(self.message, version)
-        made = self[version] = compile_decoder(self.message, version)
-        return made
+        decoder = self[version] = compile_decoder(self.message, version)
+        return decoder
 
 
 class _Encoders(dict[int, Encoder]):
@@ -180,8 +180,8 @@ class _Encoders(dict[int, Encoder]):
         from barnabas.wire.compile_encode import compile_encoder
 
         check_version(self.message, version)
-        made = self[version] = compile_encoder(self.message, version)
-        return made
+        encoder = self[version] = compile_encoder(self.message, version)
+        return encoder
 
 
 def check_version(message: type[Message], version: int) -> None:

@@ -37,16 +37,16 @@ def some(versions: Iterable[Any], at_once: Container[Any]) -> list[Any]:
 def test_java(bootstrap: str, version: str) -> None:
     steps = jars.steps(version)
     program = jars.program(version)
-    found = foreign.run(program, bootstrap, prepared(bootstrap, f"java-{version}"), *steps)
-    assert (found["version"], found["done"]) == (version, steps)
+    report = foreign.run(program, bootstrap, prepared(bootstrap, f"java-{version}"), *steps)
+    assert (report["version"], report["done"]) == (version, steps)
 
 
 @pytest.mark.parametrize(
     "client", some(others.PYTHON, others.PYTHON_BORDERS), ids=[client.name for client in others.PYTHON]
 )
 def test_python(bootstrap: str, client: others.PythonClient) -> None:
-    found = foreign.run(client.program(), bootstrap, prepared(bootstrap, client.name), *client.steps)
-    assert (found["version"], found["done"]) == (client.version, [*client.steps])
+    report = foreign.run(client.program(), bootstrap, prepared(bootstrap, client.name), *client.steps)
+    assert (report["version"], report["done"]) == (client.version, [*client.steps])
 
 
 @pytest.mark.node

@@ -22,14 +22,14 @@ class Stage:
 
     def run(self, story: str) -> str:
         """The story with what came of each event."""
-        told: list[str] = []
+        lines: list[str] = []
         for line in story.splitlines():
             if line.startswith(" "):
                 continue
-            told.append(line)
+            lines.append(line)
             if line and not line.startswith("#"):
-                told += [f"    {said}" for said in self._play(*line.split())]
-        return "\n".join(told) + "\n"
+                lines += [f"    {event}" for event in self._play(*line.split())]
+        return "\n".join(lines) + "\n"
 
     def _play(self, event: str, *words: str) -> Iterator[str]:
         if event == "at":
@@ -54,11 +54,11 @@ class Stage:
                 raise ValueError(f"no such event: {event}")
 
     def _status(self) -> Iterator[str]:
-        found = self.board.status(self.group, self.now_ms)
-        if found is None:
+        status = self.board.status(self.group, self.now_ms)
+        if status is None:
             yield "NOTFOUND"
             return
-        yield f"{found.status.name} lag {found.lag} complete {found.complete:.0%}"
-        for row in found.partitions:
+        yield f"{status.status.name} lag {status.lag} complete {status.complete:.0%}"
+        for row in status.partitions:
             place = row.partition
             yield f"partition {place} {row.status.name} lag {row.lag} complete {row.complete:.0%}"

@@ -60,14 +60,14 @@ class Stage:
 
     def run(self, story: str) -> str:
         """The story with what came of each event."""
-        told: list[str] = []
+        lines: list[str] = []
         for line in story.splitlines():
             if line.startswith(" "):
                 continue
-            told.append(line)
+            lines.append(line)
             if line and not line.startswith("#"):
-                told += [f"    {row}" for row in self._play(line.split())]
-        return "\n".join(told) + "\n"
+                lines += [f"    {row}" for row in self._play(line.split())]
+        return "\n".join(lines) + "\n"
 
     def _play(self, words: list[str]) -> list[str]:
         before = self._partitions()

@@ -134,12 +134,12 @@ class Driver:
 
     def matched(self, token: Any, group_id: str, sees: frozenset[str] | None = None) -> TopicsMatched:
         """What the broker finds after a heartbeat. sees: what the member may describe; None: everything."""
-        found = {
+        names_by_regex = {
             text: compile_topic_regex(text).among(self.topics) for text in self.core.regexes_of(group_id)
         }
         if sees is not None:
-            found = {text: names & sees for text, names in found.items()}
-        return TopicsMatched(token, self.now_ms, group_id, self.topics, found)
+            names_by_regex = {text: names & sees for text, names in names_by_regex.items()}
+        return TopicsMatched(token, self.now_ms, group_id, self.topics, names_by_regex)
 
     def reload(self, core_limits: GroupLimits | None = None) -> None:
         """Lose the partition and load it again, as after a crash or a change of leader."""

@@ -164,18 +164,18 @@ class StreamsStage:
             return f"{reply.state} {reply.group_epoch}/{reply.assignment_epoch} [{rows}]"
         person = self.people[token.split()[0]]
         person.epoch = reply.member_epoch
-        said = [f"at epoch {reply.member_epoch}"]
+        lines = [f"at epoch {reply.member_epoch}"]
         if reply.tasks is not None:
             person.tasks = reply.tasks
-            said.append(f"has {show(reply.tasks)}")
-        said += [f"{status.code.name}: {status.detail}" for status in reply.statuses]
-        said += [
+            lines.append(f"has {show(reply.tasks)}")
+        lines += [f"{status.code.name}: {status.detail}" for status in reply.statuses]
+        lines += [
             f"-> create {topic.name} partitions={topic.partitions} replicas={topic.replication_factor}"
             for topic in reply.missing
         ]
         if reply.endpoints:
-            said += [
+            lines += [
                 f"{row.endpoint.host}:{row.endpoint.port} answers for {list(row.active)} {list(row.standby)}"
                 for row in reply.endpoints
             ]
-        return ", ".join(said)
+        return ", ".join(lines)

@@ -52,17 +52,17 @@ class Stage:
 
     def run(self, story: str) -> str:
         """The story with what came of each event."""
-        told: list[str] = []
+        lines: list[str] = []
         for line in story.splitlines():
             if line.startswith(" "):
                 continue
-            told.append(line)
+            lines.append(line)
             if line and not line.startswith("#"):
                 try:
-                    told += [f"    {row}" for row in self._play(line.split())]
+                    lines += [f"    {row}" for row in self._play(line.split())]
                 except ApiError as error:
-                    told.append(f"    {error.code.name}: {error.message}")
-        return "\n".join(told) + "\n"
+                    lines.append(f"    {error.code.name}: {error.message}")
+        return "\n".join(lines) + "\n"
 
     def _play(self, words: list[str]) -> list[str]:
         match words:
@@ -95,13 +95,13 @@ class Stage:
         offset = self.queue.next_fetch_offset()
         if offset is None:
             return ["the window is full"]
-        found = [batch for batch in self.batches if batch[1] >= offset]
-        if not found:
+        batches = [batch for batch in self.batches if batch[1] >= offset]
+        if not batches:
             return ["nothing there"]
-        ranges = [(max(first, offset), last) for first, last, is_marker in found if not is_marker]
+        ranges = [(max(first, offset), last) for first, last, is_marker in batches if not is_marker]
         mode = AcquireMode.RECORD_LIMIT if exactly else AcquireMode.BATCH_OPTIMIZED
         change = self.queue.acquire(
-            self.now_ms, member, offset, ranges, count, mode, max(item[1] for item in found) + 1
+            self.now_ms, member, offset, ranges, count, mode, max(item[1] for item in batches) + 1
         )
         got = [f"{_text(run.first, run.last)} (try {run.delivery_count})" for run in change.acquired]
         return [f"{member} has {', '.join(got) or 'nothing'}", *self._store(change)]

@@ -168,8 +168,8 @@ def test_a_planted_bug_is_found(plant: Plant, rules: set[str], monkeypatch: pyte
         try:
             seen.append(run_seed(seed))
         except Failed as failed:
-            found = {line.strip().partition(":")[0] for line in str(failed).splitlines()[1:]}
-            if found & rules:
+            broken = {line.strip().partition(":")[0] for line in str(failed).splitlines()[1:]}
+            if broken & rules:
                 print(failed)
                 return
     pytest.fail(f"{SEEDS_MAX} seeds ran and none has found it")

@@ -30,18 +30,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def test_seeds(seeds: range, request: pytest.FixtureRequest) -> None:
     """Nothing that clients were promised is broken in any of these histories."""
-    found = []
+    failures = []
     for seed in seeds:
         log: list[str] | None = [] if len(seeds) == 1 else None
         try:
             run_seed(seed, log=log)
         except Failed as failed:
-            found.append(str(failed))
+            failures.append(str(failed))
         if log is not None:
             print("\n".join(log))
     gc.collect()  # a simulated process leaves files open, in objects that refer to one another
     again = "see one again with: pytest tests/sim/broker --seed N"
-    assert not found, "\n".join([*found, again])
+    assert not failures, "\n".join([*failures, again])
 
 
 TRACE = "from tests.sim.broker.world import run_seed; print(run_seed({seed}).trace)"

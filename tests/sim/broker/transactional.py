@@ -362,9 +362,9 @@ class CommittedReader(Client):
 
 async def committed_offsets(client: Client, topic: Topic, groups: list[str]) -> dict[str, int]:
     """What each group has committed for the first partition."""
-    found: dict[str, int] = {}
+    offsets: dict[str, int] = {}
     for group in groups:
-        while group not in found:
+        while group not in offsets:
             rows = [OffsetFetchRequestTopics(name=topic.name, partition_indexes=[0])]
             asked = OffsetFetchRequestGroup(group_id=group, topics=rows)
             try:
@@ -379,7 +379,7 @@ async def committed_offsets(client: Client, topic: Topic, groups: list[str]) -> 
                 await client.rest()
                 if row.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT and client.world.is_calm:
                     client.world.fail("stuck", f"the offsets of {group} stay unstable")
-                    return found
+                    return offsets
                 continue
-            found[group] = row.committed_offset
-    return found
+            offsets[group] = row.committed_offset
+    return offsets

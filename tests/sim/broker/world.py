@@ -134,8 +134,8 @@ class World:
             group = Group(self, f"{kind}-group", plain)
             self.groups.append(group)
             for number in range(self.chance.randint(1, 3)):
-                made: Any = ClassicMember if kind == "classic" else ConsumerMember
-                self.members.append(made(self, f"m{number}", group))
+                member_class: Any = ClassicMember if kind == "classic" else ConsumerMember
+                self.members.append(member_class(self, f"m{number}", group))
 
     def _transactional_people(self) -> None:
         """Where a power cut may take what was acknowledged there is nothing to be said about transactions."""
@@ -151,8 +151,8 @@ class World:
             rivals = Rivals(f"id{number}", count)
             for rival in range(count):
                 name = f"t{number}{'ab'[rival]}"
-                made = TransactionalProducer(self, name, ledger, rivals, chance.randint(3, 12))
-                self.transactional.append(made)
+                producer = TransactionalProducer(self, name, ledger, rivals, chance.randint(3, 12))
+                self.transactional.append(producer)
         self.readers.append(CommittedReader(self, "r0", ledger))
 
     def partition(self, topic: str, index: int) -> PartitionHistory:
@@ -221,8 +221,8 @@ class World:
                 self._end_clients()
         self._gather()
         if self.violations:
-            found = "\n".join(f"  {violation}" for violation in self.violations[:12])
-            raise Failed(f"seed {self.seed}, at {self.loop.time():.3f} s:\n{found}")
+            violations_text = "\n".join(f"  {violation}" for violation in self.violations[:12])
+            raise Failed(f"seed {self.seed}, at {self.loop.time():.3f} s:\n{violations_text}")
 
     def _end_clients(self) -> None:
         tasks = asyncio.all_tasks(self.loop)

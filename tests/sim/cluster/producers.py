@@ -126,14 +126,16 @@ class Producer:
     def judge(self, content: dict[int, bytes]) -> None:
         """content: offset -> value, of the whole log."""
         mark = f"p{self.index}-".encode()
-        found = [value for _, value in sorted(content.items()) if value.startswith(mark)]
-        if len(found) != len(set(found)):
+        own_values = [value for _, value in sorted(content.items()) if value.startswith(mark)]
+        if len(own_values) != len(set(own_values)):
             twice = {
                 value: [o for o, v in content.items() if v == value]
-                for value in found
-                if found.count(value) > 1
+                for value in own_values
+                if own_values.count(value) > 1
             }
             self.world.fail("doubled", f"{twice} in partition {self.index}")
-        elif found != self.values:
-            missing = [value for value in self.values if value not in found]
-            self.world.fail("reordered", f"partition {self.index}: missing {missing[:5]}, found {found[:50]}")
+        elif own_values != self.values:
+            missing = [value for value in self.values if value not in own_values]
+            self.world.fail(
+                "reordered", f"partition {self.index}: missing {missing[:5]}, found {own_values[:50]}"
+            )

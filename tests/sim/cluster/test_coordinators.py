@@ -121,11 +121,11 @@ AFTER: Final[dict[str, MakeEvent]] = {
 def test_every_request_to_a_core_is_in_the_lists() -> None:
     modules = (group_events, share_events, share_states, transaction_events)
     known = {
-        name for module in modules for name, found in inspect.getmembers(module, inspect.isclass)
-        if hasattr(found, "refused") and "token" in getattr(found, "__annotations__", {})
+        name for module in modules for name, member in inspect.getmembers(module, inspect.isclass)
+        if hasattr(member, "refused") and "token" in getattr(member, "__annotations__", {})
     }  # fmt: skip
-    made = {type(make(None, 0)).__name__ for events in EVENTS.values() for make in events}
-    assert known - NOT_OF_CLIENTS == made - {"Prove"}
+    event_names = {type(make(None, 0)).__name__ for events in EVENTS.values() for make in events}
+    assert known - NOT_OF_CLIENTS == event_names - {"Prove"}
 
 
 class ReplacedWorld(StoryWorld):
@@ -173,8 +173,8 @@ class ReplacedWorld(StoryWorld):
             "share": services.shares.states,
             "transaction": services.transactions,
         }
-        found: CoordinatorRuntime[Any] = of[self.kind].runtime
-        return found
+        runtime: CoordinatorRuntime[Any] = of[self.kind].runtime
+        return runtime
 
     def _coordinators(self) -> list[Node]:
         """The brokers that take themselves for the coordinator."""

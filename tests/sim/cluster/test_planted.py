@@ -266,9 +266,9 @@ def _acknowledge_nothing(patch: pytest.MonkeyPatch) -> None:
     real = Partition._promise
 
     def promise(self: Partition, *args: Any) -> Acknowledgement:
-        made = real(self, *args)
-        made.is_ready = not made.wants_replicas
-        return made
+        promise_made = real(self, *args)
+        promise_made.is_ready = not promise_made.wants_replicas
+        return promise_made
 
     patch.setattr(Partition, "_promise", promise)
     patch.setattr(Partition, "_finish_pending", lambda self: None)
@@ -336,10 +336,10 @@ def test_a_planted_bug_is_found_in_the_long_run(
 
 def find(rules: set[str], seeds: int, world: type[World] = World) -> None:
     for seed in range(seeds):
-        found = rules_broken(seed, world)
-        if "failed" in found and "failed" not in rules:
-            pytest.fail(f"seed {seed}: the plant does not do what it says: it breaks {sorted(found)}")
-        if found & rules:
+        broken = rules_broken(seed, world)
+        if "failed" in broken and "failed" not in rules:
+            pytest.fail(f"seed {seed}: the plant does not do what it says: it breaks {sorted(broken)}")
+        if broken & rules:
             return
     pytest.fail(f"{seeds} seeds ran and none has found it")
 

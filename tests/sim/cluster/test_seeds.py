@@ -41,7 +41,7 @@ def test_replication(
     """Nothing acknowledged is lost, logs agree below their high watermarks, one broker leads in each epoch; and over all
     histories, each kind of trouble has happened often enough to be worth something.
     """
-    found = []
+    failures = []
     happened: Counter[str] = Counter()
     for seed in seeds:
         log: list[str] | None = [] if len(seeds) == 1 else None
@@ -50,13 +50,13 @@ def test_replication(
             happened += world.faults.happened
             happened[NEW_LEADER] += len(world.leaders) - PARTITIONS
         except Failed as failed:
-            found.append(str(failed))
+            failures.append(str(failed))
         if log is not None:
             print("\n".join(log))
         if seed % 5 == 4:
             gc.collect()  # simulated processes leave files open, in objects that refer to one another
     print(f"{len(seeds)} histories: {dict(happened.most_common())}")
-    assert not found, "\n".join([*found, "see one again with: pytest tests/sim/cluster --seed N -s"])
+    assert not failures, "\n".join([*failures, "see one again with: pytest tests/sim/cluster --seed N -s"])
     count = request.config.getoption("--cluster-seeds")
     if count >= SEEDS_TO_COUNT and request.config.getoption("--seed") is None:
         base = tmp_path_factory.getbasetemp()
@@ -87,11 +87,11 @@ def test_a_seed_gives_the_same_history_in_every_process() -> None:
     """However Python hashes its strings and wherever its objects lie."""
     seed = 3
     path = ":".join([*filter(None, sys.path), "."])
-    told = subprocess.run(
+    trace = subprocess.run(
         [sys.executable, "-c", TRACE.format(seed=seed)],
         env={"PYTHONHASHSEED": "1", "PYTHONPATH": path},
         check=True,
         capture_output=True,
         text=True,
     ).stdout
-    assert told == f"{run_seed(seed).trace}\n"
+    assert trace == f"{run_seed(seed).trace}\n"

@@ -79,7 +79,7 @@ class ReplacedCoordinatorWorld(StoryWorld):
         assert state_at(first) is TxnState.COMPLETE_COMMIT
         transactions = transactions_of(first)
         assert first.running is not None
-        found: dict[str, ErrorCode] = {}
+        answers: dict[str, ErrorCode] = {}
         batch = build_batch(
             [Record(0, EPOCH_MS, None, b"v")], producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch, base_sequence=1, transactional=True,
@@ -88,21 +88,21 @@ class ReplacedCoordinatorWorld(StoryWorld):
         try:
             transactions.check(partition, read_header(memoryview(batch)))
         except ApiError as error:
-            found["records"] = error.code
+            answers["records"] = error.code
         try:
             transactions.check_for(NAME, producer, WHERE)
         except ApiError as error:
-            found["another broker's records"] = error.code
+            answers["another broker's records"] = error.code
         for what in ("abort", "commit"):
             reply = await transactions.end(NAME, producer, what == "commit", TV_0, 1)
-            found[what] = reply.error
-        self.answers.set_result(found)
+            answers[what] = reply.error
+        self.answers.set_result(answers)
 
 
 def transactions_of(node: Node) -> Transactions:
     assert node.running is not None
-    found: Transactions = node.running.services.transactions
-    return found
+    transactions: Transactions = node.running.services.transactions
+    return transactions
 
 
 def state_at(node: Node) -> TxnState:

@@ -262,7 +262,7 @@ class Faults:
 
         The leader dies soon after it goes on: whoever it has added to the in-sync replicas meanwhile may lead next.
         """
-        found = [
+        pairs = [
             (leader, follower)
             for leader, partition in self.world.served()
             for follower in self.world.nodes
@@ -271,9 +271,9 @@ class Faults:
             and int(follower.name[1:]) in partition.image.replicas
             and not {leader.name, follower.name} & (self.away | self.cut_off)
         ]
-        if not found:
+        if not pairs:
             return
-        leader, follower = self.chance.choice(found)
+        leader, follower = self.chance.choice(pairs)
         apart_s = self.world.lag_s * 1.6
         self._apart(follower, [leader], for_s=apart_s)
         await asyncio.sleep(apart_s)

@@ -232,7 +232,7 @@ class World:
 
     def lie(self, member: Member) -> None:
         """Settle what another one holds: it is refused."""
-        others = [held for other in self.members if other is not member for held in other.held]
+        others = [acquired for other in self.members if other is not member for acquired in other.held]
         if others:
             place, offset = self.random.choice(others)
             queue = self.queue(place)

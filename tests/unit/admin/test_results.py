@@ -53,14 +53,14 @@ def test_an_error_tells_what_was_refused_and_what_to_do() -> None:
 
 def family_classes() -> list[tuple[str, type[Any], type[Any]]]:
     """The name, the asynchronous class and the blocking class of each family."""
-    found = []
+    family_rows = []
     for module in iter_modules(families.__path__):
         names = vars(import_module(f"{families.__name__}.{module.name}"))
         for item in names.values():
             if isinstance(item, type) and issubclass(item, Family) and item is not Family:
                 (base,) = [base for base in vars(item)["__orig_bases__"] if hasattr(base, "__args__")]
-                found.append((module.name, base.__args__[0], item))
-    return found
+                family_rows.append((module.name, base.__args__[0], item))
+    return family_rows
 
 
 @pytest.mark.parametrize(("name", "asynchronous", "blocking"), family_classes())

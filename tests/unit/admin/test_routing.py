@@ -86,9 +86,9 @@ class Peers:
 
 @pytest.fixture
 def peers() -> Iterator[Peers]:
-    made = Peers()
-    yield made
-    made.close()
+    connections = Peers()
+    yield connections
+    connections.close()
 
 
 @pytest.fixture

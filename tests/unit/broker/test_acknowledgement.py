@@ -86,9 +86,9 @@ def run(tmp_path: Path, scenario: Scenario, **config: str) -> None:
 
 
 def image(broker: BrokerServer, **changes: object) -> PartitionImage:
-    found = broker.services.image.partition("t", 0)
-    assert found is not None
-    return replace(found, **changes)  # type: ignore[arg-type]
+    partition = broker.services.image.partition("t", 0)
+    assert partition is not None
+    return replace(partition, **changes)  # type: ignore[arg-type]
 
 
 async def appended(partition: Partition, end: int) -> None:

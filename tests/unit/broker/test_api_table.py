@@ -35,12 +35,12 @@ def test_each_row_has_its_handler_and_each_handler_its_row() -> None:
             assert isinstance(handler, HandledBy)
             named.add(handler)
     assert all(callable(handler.load()) for handler in named)
-    found = {
+    modules = {
         module.name.removeprefix(handlers.__name__ + ".")
         for module in pkgutil.walk_packages(handlers.__path__, handlers.__name__ + ".")
         if not module.ispkg and "def handle(" in _source(module.name)
     }
-    assert found == {handler.module for handler in named}
+    assert modules == {handler.module for handler in named}
 
 
 def _source(module: str) -> str:

@@ -19,8 +19,8 @@ def algorithm(sock: socket.socket) -> bytes:
 
 def test_a_local_client_is_not_paced() -> None:
     with Broker() as broker, socket.create_connection(("127.0.0.1", broker.port)):
-        listeners = broker._running().services.listeners
-        while not (open_now := broker._call(lambda: list(listeners.connections))):
+        listeners = broker.inside.server.services.listeners
+        while not (open_now := broker.inside.call(lambda: list(listeners.connections))):
             pass
         assert algorithm(open_now[0]._transport._sock) == congestion.RENO  # type: ignore[attr-defined]
 

@@ -250,10 +250,10 @@ def test_an_answer_waits_for_the_high_watermark(tmp_path: Path) -> None:
 
     class Replicated(Failing):
         def append_built(self, batch: bytes) -> Any:
-            made.append(Unready())
-            return made[-1]
+            coordinators.append(Unready())
+            return coordinators[-1]
 
-    made: list[Unready] = []
+    coordinators: list[Unready] = []
 
     async def main() -> None:
         async with broker(tmp_path) as server:
@@ -268,17 +268,17 @@ def test_an_answer_waits_for_the_high_watermark(tmp_path: Path) -> None:
                 await asyncio.sleep(0)
             assert not first.done()
             assert not read.done()
-            made[0].is_ready = True
-            for listener in made[0].listeners:
-                listener(made[0])
+            coordinators[0].is_ready = True
+            for listener in coordinators[0].listeners:
+                listener(coordinators[0])
             assert await first is ErrorCode.NONE
             assert await read == 6
             assert not second.done()
             seat.partition = real
-            made[1].is_ready = True
-            made[1].error = type("Lost", (), {"message": "another broker leads now"})()  # type: ignore[assignment]
-            for listener in made[1].listeners:
-                listener(made[1])
+            coordinators[1].is_ready = True
+            coordinators[1].error = type("Lost", (), {"message": "another broker leads now"})()  # type: ignore[assignment]
+            for listener in coordinators[1].listeners:
+                listener(coordinators[1])
             assert await second is ErrorCode.NOT_COORDINATOR
             assert await committed(server, HURT) == 5
 
@@ -308,9 +308,11 @@ def test_while_its_topic_is_refused_a_coordinator_is_not_available(
             runtime: Any = coordinators[kind].runtime
             ensure, runtime._ensure_topic = runtime._ensure_topic, refuse
             for _ in range(2):  # the second request finds nothing left of the first
-                with pytest.raises(ApiError, match=r"cannot be used yet.*no broker has heard of it") as found:
+                with pytest.raises(
+                    ApiError, match=r"cannot be used yet.*no broker has heard of it"
+                ) as refused:
                     await runtime.prepare()
-                assert found.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+                assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
             runtime._ensure_topic = ensure
             await runtime.prepare()
             assert runtime.partition_count > 0
@@ -355,8 +357,8 @@ def test_a_client_that_goes_before_its_request_fails_leaves_no_unread_exception(
 
     with caplog.at_level(logging.ERROR):
         assert asyncio.run(main()) == []
-    said = [record for record in caplog.records if record.message == "a request failed inside the broker"]
-    assert len(said) == is_bug
+    failures = [record for record in caplog.records if record.message == "a request failed inside the broker"]
+    assert len(failures) == is_bug
 
 
 def test_what_an_append_releases_comes_after_the_decision_that_is_being_appended(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ GOAL_MS = 2 * 20
 def broker() -> Iterator[Broker]:
     gc.disable()  # as `barnabas start` does while it loads; what it loaded is frozen afterwards
     with Broker() as broker:
-        services = broker._running().services
-        broker._await(services.controller.topics.create("t", 1, 1, {}, {}))
-        broker._await(services.groups.prepare())
+        services = broker.inside.server.services
+        broker.inside.wait_for(services.controller.topics.create("t", 1, 1, {}, {}))
+        broker.inside.wait_for(services.groups.prepare())
         for number in range(GROUPS):
             for begin in range(0, OFFSETS, 1_000):
                 offsets = tuple(OffsetToCommit("t", begin + index, 7) for index in range(1_000))
@@ -34,13 +34,15 @@ def broker() -> Iterator[Broker]:
 
 
 def commit(broker: Broker, group_id: str, offsets: tuple[OffsetToCommit, ...]) -> None:
-    groups = broker._running().services.groups
-    broker._await(groups.ask(lambda token, now_ms: CommitOffsets(token, now_ms, group_id, offsets), group_id))
+    groups = broker.inside.server.services.groups
+    broker.inside.wait_for(
+        groups.ask(lambda token, now_ms: CommitOffsets(token, now_ms, group_id, offsets), group_id)
+    )
 
 
 def count(broker: Broker) -> int:
     """How many offsets are visible to clients."""
-    groups = broker._running().services.groups
+    groups = broker.inside.server.services.groups
 
     def look() -> int:
         futures = [
@@ -52,57 +54,57 @@ def count(broker: Broker) -> int:
         ]
         return sum(len(future.result().offsets) for future in futures)
 
-    return int(broker._call(look))
+    return int(broker.inside.call(look))
 
 
 def offset(broker: Broker, group_id: str, index: int) -> int:
-    groups = broker._running().services.groups
-    reply = broker._await(
+    groups = broker.inside.server.services.groups
+    reply = broker.inside.wait_for(
         groups.ask(lambda token, now_ms: FetchOffsets(token, now_ms, group_id, (("t", index),)), group_id)
     )
     return int(reply.offsets[0].offset)
 
 
 def test_deleting_a_topic(broker: Broker) -> None:
-    services = broker._running().services
+    services = broker.inside.server.services
     assert offset(broker, "group-9", OFFSETS - 1) == 7
     with measured(broker) as turns:
-        broker._await(services.controller.topics.delete("t"))
+        broker.inside.wait_for(services.controller.topics.delete("t"))
         assert offset(broker, "group-9", OFFSETS - 1) == -1  # at once, although most of them are still there
-        broker._await(services.controller.topics.create("t", 1, 1, {}, {}))
+        broker.inside.wait_for(services.controller.topics.create("t", 1, 1, {}, {}))
         commit(broker, "group-0", (OffsetToCommit("t", 0, 9),))
-        broker._await(forgotten(broker))
+        broker.inside.wait_for(forgotten(broker))
     assert turns.longest_cpu_ms < GOAL_MS
     assert count(broker) == 2  # the new topic's own commit stays
 
 
 async def forgotten(broker: Broker) -> None:
     """Returns when nothing is about to be forgotten any more."""
-    groups = broker._running().services.groups
+    groups = broker.inside.server.services.groups
     while any(core.state.doomed for _, core in groups.runtime.cores()):  # noqa: ASYNC110
         await asyncio.sleep(0.001)
 
 
 def test_expiry(broker: Broker) -> None:
-    groups = broker._running().services.groups
+    groups = broker.inside.server.services.groups
     with measured(broker) as turns:
-        broker._await(groups.expire_offsets())
+        broker.inside.wait_for(groups.expire_offsets())
     assert turns.longest_cpu_ms < GOAL_MS
     assert count(broker) == GROUPS * OFFSETS + 1
     limits = groups._limits
     for _, core in groups.runtime.cores():
         core.set_limits(type(limits)(offsets_retention_ms=0))
     with measured(broker) as turns:
-        broker._await(groups.expire_offsets())
+        broker.inside.wait_for(groups.expire_offsets())
     assert turns.longest_cpu_ms < GOAL_MS
     assert not [name for _, core in groups.runtime.cores() for name in core.names()]
 
 
 def test_loading(broker: Broker) -> None:
-    groups = broker._running().services.groups
+    groups = broker.inside.server.services.groups
     before = list(groups.runtime.cores())  # kept: what is measured is loading, not letting the old ones go
     with measured(broker) as turns:
-        broker._await(groups.load_existing())
+        broker.inside.wait_for(groups.load_existing())
     assert turns.longest_cpu_ms < GOAL_MS
     assert count(broker) == GROUPS * OFFSETS + 1
     assert before

@@ -31,7 +31,10 @@ class Cluster:
 
     def tell(self, node: int, reached_at: str) -> Told:
         connection: Any = SimpleNamespace(listener="PLAINTEXT", local_host=reached_at, local_port=9090 + node)
-        return [(found.node_id, found.host, found.port) for found in self._endpoints[node].all(connection)]
+        return [
+            (endpoint.node_id, endpoint.host, endpoint.port)
+            for endpoint in self._endpoints[node].all(connection)
+        ]
 
 
 def test_a_broker_alone_tells_the_address_that_was_used() -> None:
@@ -46,8 +49,8 @@ def test_brokers_of_one_cluster_tell_the_same(reached_at: str) -> None:
     cluster = Cluster()
     for node in (1, 2, 3):
         cluster.start(node, f"PLAINTEXT://localhost:{9090 + node}", zookeeper_connect="localhost:2181")
-    told = [cluster.tell(node, reached_at) for node in (1, 2, 3)]
-    assert told == [[(1, "localhost", 9091), (2, "localhost", 9092), (3, "localhost", 9093)]] * 3
+    answers = [cluster.tell(node, reached_at) for node in (1, 2, 3)]
+    assert answers == [[(1, "localhost", 9091), (2, "localhost", 9092), (3, "localhost", 9093)]] * 3
 
 
 def test_the_last_one_alive_tells_what_it_told_before() -> None:
@@ -71,8 +74,8 @@ def test_brokers_on_all_addresses_of_several_machines_are_named_by_their_own() -
     cluster = Cluster()
     cluster.start(1, "PLAINTEXT://0.0.0.0:0", zookeeper_connect="zoo:2181", towards="10.0.0.1")
     cluster.start(2, "PLAINTEXT://[::]:0", zookeeper_connect="zoo:2181", towards="10.0.0.2")
-    told = [(1, "10.0.0.1", 9091), (2, "10.0.0.2", 9092)]
-    assert cluster.tell(1, "192.168.0.9") == cluster.tell(2, "192.168.0.10") == told
+    endpoints = [(1, "10.0.0.1", 9091), (2, "10.0.0.2", 9092)]
+    assert cluster.tell(1, "192.168.0.9") == cluster.tell(2, "192.168.0.10") == endpoints
 
 
 def test_addresses_stay_when_the_other_machine_dies_or_the_own_session_ends() -> None:
@@ -94,19 +97,19 @@ def test_what_is_advertised_is_told_also_while_the_own_session_is_lost() -> None
 
 
 def test_the_first_server_of_an_ensemble_may_be_on_this_machine() -> None:
-    found = {"zoo1": "127.0.1.1", "zoo2": "10.0.0.1"}
+    addresses = {"zoo1": "127.0.1.1", "zoo2": "10.0.0.1"}
     config = load(
         overrides={"node.id": "1", "log.dirs": "x", "zookeeper.connect": "zoo1:2181,zoo2:2181/kafka"}
     )
-    assert host_of_this_machine(config, lambda host, _port, _v6: found[host]) == "10.0.0.1"
+    assert host_of_this_machine(config, lambda host, _port, _v6: addresses[host]) == "10.0.0.1"
 
 
 def test_what_is_advertised_goes_before_everything_else() -> None:
     cluster = Cluster()
     for node in (1, 2):
         cluster.start(node, "PLAINTEXT://:0", advertised_listeners=f"PLAINTEXT://kafka{node}.example:9090")
-    told = [(1, "kafka1.example", 9090), (2, "kafka2.example", 9090)]
-    assert cluster.tell(1, "10.0.0.7") == cluster.tell(2, "10.0.0.8") == told
+    endpoints = [(1, "kafka1.example", 9090), (2, "kafka2.example", 9090)]
+    assert cluster.tell(1, "10.0.0.7") == cluster.tell(2, "10.0.0.8") == endpoints
 
 
 @pytest.mark.parametrize(

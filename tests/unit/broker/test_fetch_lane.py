@@ -24,15 +24,15 @@ VERSIONS = range(4, 19)
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each fetch that a lane was asked to answer, whether it did."""
-    said: list[bool] = []
+    lanes: list[bool] = []
     take = FetchLane.take
 
     def counted(self: FetchLane, *args: Any) -> bool:
-        said.append(take(self, *args))
-        return said[-1]
+        lanes.append(take(self, *args))
+        return lanes[-1]
 
     monkeypatch.setattr(fetch_lane.FetchLane, "take", counted)
-    return said
+    return lanes
 
 
 def fill(broker: BrokerServer, connection: Connection, chance: random.Random) -> None:
@@ -75,9 +75,9 @@ def answer(
 ) -> bytes:
     data = encode_request(request, version, number, "client")
     connection._take_frames(memoryview(bytearray(data)), len(data))
-    found = b"".join(part.read() if isinstance(part, FileSlice) else bytes(part) for part in connection._out)
+    sent = b"".join(part.read() if isinstance(part, FileSlice) else bytes(part) for part in connection._out)
     connection._out.clear()
-    return found
+    return sent
 
 
 def both(
@@ -182,11 +182,11 @@ def test_a_lane_that_meets_a_bug_is_given_up(
 def test_requests_that_always_differ_are_not_learned_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[int] = []
+    lessons: list[int] = []
 
     class Counted(FetchLane):
         def __init__(self, *args: Any) -> None:
-            made.append(1)
+            lessons.append(1)
             super().__init__(*args)
 
     monkeypatch.setattr(fetch_lane, "FetchLane", Counted)
@@ -195,7 +195,7 @@ def test_requests_that_always_differ_are_not_learned_again_and_again(
         fill(broker, connection, random.Random(2))
         for number in range(100):
             answer(broker, connection, fetch(broker, 11, 0, min_bytes=number), 11, number)
-        assert len(made) == 7
+        assert len(lessons) == 7
 
     in_broker(tmp_path, scenario)
 

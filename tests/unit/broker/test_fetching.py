@@ -39,8 +39,13 @@ def test_only_partitions_with_news_are_read_again(tmp_path: Path, monkeypatch: p
         finally:
             await broker.stop()
         assert [read.asked.partition for read in answer.reads] == list(range(PARTITIONS))
-        found = {read.asked.partition: read.records for read in answer.reads if read.records is not None}
-        assert {index: len(records) for index, records in found.items()} == {3: 2 * len(BATCH), 7: len(BATCH)}
+        records_by_partition = {
+            read.asked.partition: read.records for read in answer.reads if read.records is not None
+        }
+        assert {index: len(records) for index, records in records_by_partition.items()} == {
+            3: 2 * len(BATCH),
+            7: len(BATCH),
+        }
         assert [read.error for read in answer.reads if read.error] == [ErrorCode.KAFKA_STORAGE_ERROR]
 
     async def waiting(broker: BrokerServer) -> Reading:

@@ -80,15 +80,15 @@ class Follower:
         answer = FetchResponse.decode(frame, VERSION, decode_response_header(frame, 1, VERSION)[1])
         assert not answer.error_code
         self._session = [answer.session_id, self._session[1] + 1]
-        found: list[tuple[object, ...]] = []
+        partition_rows: list[tuple[object, ...]] = []
         for row in (row for topic in answer.responses for row in topic.partitions):
             size = len(row.records or b"")
             if takes:
                 self.ends[row.partition_index] += size // len(BATCH)
-            found.append(
+            partition_rows.append(
                 (row.partition_index, row.error_code, row.high_watermark, row.log_start_offset, size)
             )
-        return found
+        return partition_rows
 
 
 Scenario = Callable[[BrokerServer, list[Partition], list[Follower]], Awaitable[None]]
@@ -119,11 +119,11 @@ def run(folder: Path, scenario: Scenario) -> None:
 def take_role(
     broker: BrokerServer, partition: Partition, isr: tuple[int, ...] = FOLLOWERS, **changes: Any
 ) -> None:
-    found = broker.services.image.partition("t", partition.index)
-    assert found is not None
+    image = broker.services.image.partition("t", partition.index)
+    assert image is not None
     leader = broker.services.controller.node_id
     replicas = changes.pop("replicas", (leader, *FOLLOWERS))
-    partition.take_role(replace(found, replicas=replicas, isr=(leader, *isr), **changes))
+    partition.take_role(replace(image, replicas=replicas, isr=(leader, *isr), **changes))
 
 
 def append(partition: Partition) -> None:
@@ -171,7 +171,11 @@ def test_only_what_has_changed_is_looked_up_and_read(tmp_path: Path, monkeypatch
 
 
 async def _story(
-    broker: BrokerServer, partitions: list[Partition], followers: list[Follower], seed: int, told: list[Any]
+    broker: BrokerServer,
+    partitions: list[Partition],
+    followers: list[Follower],
+    seed: int,
+    journal: list[Any],
 ) -> None:
     chance = random.Random(seed)
     epoch = 10
@@ -180,7 +184,7 @@ async def _story(
         partition = chance.choice(partitions)
         follower = chance.choice(followers)
         if what < 0.55:
-            told.append((follower.node_id, await follower.fetch(takes=chance.random() < 0.9)))
+            journal.append((follower.node_id, await follower.fetch(takes=chance.random() < 0.9)))
         elif what < 0.7:
             if partition.is_leader:
                 append(partition)
@@ -206,7 +210,7 @@ async def _story(
         elif partition.is_leader and partition.high_watermark > partition.log_start_offset:
             low = chance.randint(partition.log_start_offset + 1, partition.high_watermark)
             partition.delete_before(Offset(low))
-        told.append([
+        journal.append([
             (
                 known.high_watermark, known.low_watermark, known.wanted_in_sync, known.is_leader,
                 [(known._replicas.end_of(node), known._replicas.epoch_of(node)) for node in FOLLOWERS],
@@ -219,7 +223,7 @@ async def _story(
 def test_the_short_way_answers_and_notes_what_the_long_way_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    told: dict[str, list[Any]] = {"short": [], "long": []}
+    journals: dict[str, list[Any]] = {"short": [], "long": []}
     taken = 0
     plain = Partition.note_idle_fetch
 
@@ -235,11 +239,11 @@ def test_the_short_way_answers_and_notes_what_the_long_way_does(
         async def scenario(
             broker: BrokerServer, partitions: list[Partition], followers: list[Follower], way: str = way
         ) -> None:
-            await _story(broker, partitions, followers, seed, told[way])
+            await _story(broker, partitions, followers, seed, journals[way])
 
         run(tmp_path / way, scenario)
     assert taken > 50
-    assert told["short"] == told["long"]
+    assert journals["short"] == journals["long"]
 
 
 @pytest.mark.parametrize("seed", range(50))

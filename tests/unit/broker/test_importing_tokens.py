@@ -24,10 +24,10 @@ def record() -> kinds.DelegationTokenRecord:
 
 def test_a_token_of_kraft_is_taken_over() -> None:
     # Kafka's frame: its version, the kind (10) and the layout's version, and the body.
-    found = kinds.decode_metadata(b"\x01\x0a\x00" + bytes(record().encode(0)))
+    entry = kinds.decode_metadata(b"\x01\x0a\x00" + bytes(record().encode(0)))
     replay = kraft.Replay("here")
-    assert found is not None
-    replay.apply(found)
+    assert entry is not None
+    replay.apply(entry)
     assert replay.finish().tokens == {"tZ": TOKEN}
 
 

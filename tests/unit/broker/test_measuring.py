@@ -49,20 +49,20 @@ def test_messages_count_over_epochs_and_replicas_that_lag_are_seen(tmp_path: Pat
             append(partition)
             assert (await values(broker))[metrics.MESSAGES_IN, (ODD,)] == RECORDS
             lead(broker, partition, OTHER, epoch + 1, (me, OTHER))
-            found = await values(broker)
-            assert found[metrics.MESSAGES_IN, (ODD,)] == RECORDS
-            assert found[metrics.UNDER_REPLICATED, ()] == found[metrics.UNDER_MIN_ISR, ()] == 0
+            values_now = await values(broker)
+            assert values_now[metrics.MESSAGES_IN, (ODD,)] == RECORDS
+            assert values_now[metrics.UNDER_REPLICATED, ()] == values_now[metrics.UNDER_MIN_ISR, ()] == 0
             lead(broker, partition, me, epoch + 2, (me,))
             append(partition)
-            found = await values(broker)
-            assert found[metrics.MESSAGES_IN, (ODD,)] == 2 * RECORDS
-            assert found[metrics.UNDER_REPLICATED, ()] == found[metrics.UNDER_MIN_ISR, ()] == 1
+            values_now = await values(broker)
+            assert values_now[metrics.MESSAGES_IN, (ODD,)] == 2 * RECORDS
+            assert values_now[metrics.UNDER_REPLICATED, ()] == values_now[metrics.UNDER_MIN_ISR, ()] == 1
             lead(broker, partition, me, epoch + 3, (me, OTHER))
             append(partition)
-            found = await values(broker)
-            assert found[metrics.MESSAGES_IN, (ODD,)] == 3 * RECORDS
-            assert found[metrics.UNDER_REPLICATED, ()] == 0
-            assert found[metrics.LOG_END, (ODD, "0")] == 3 * RECORDS
+            values_now = await values(broker)
+            assert values_now[metrics.MESSAGES_IN, (ODD,)] == 3 * RECORDS
+            assert values_now[metrics.UNDER_REPLICATED, ()] == 0
+            assert values_now[metrics.LOG_END, (ODD, "0")] == 3 * RECORDS
             partition.go_offline("its disk failed")
             assert (metrics.LOG_END, (ODD, "0")) not in await values(broker)
         finally:

@@ -82,10 +82,10 @@ async def check(data: Path) -> None:
             assert isinstance(group, ConsumerGroup)
             assert list(group.static_ids) == [f"i-{group_id}"]
             assert sum(len(target) for target in group.target.values()) == 3
-        found = {key.group_id: states.find(key) for key in states.keys()}  # noqa: SIM118
-        assert sorted(found) == CREWS
+        states_by_group = {key.group_id: states.find(key) for key in states.keys()}  # noqa: SIM118
+        assert sorted(states_by_group) == CREWS
         for number, group_id in enumerate(CREWS):
-            state = found[group_id]
+            state = states_by_group[group_id]
             assert state is not None
             assert (state.start_offset, state.delivery_complete_count) == (number + 3, 2)
     finally:

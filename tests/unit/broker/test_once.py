@@ -11,5 +11,5 @@ def test_the_last_row_counts_where_the_first_stood() -> None:
 
 def test_rows_of_one_topic_are_put_together() -> None:
     rows = [("t", [1, 2]), ("u", []), ("t", [2, 3])]
-    found = by_topic(rows, lambda row: row[0], lambda row: row[1], lambda index: index)
-    assert found == [(("t", [1, 2]), [1, 2, 3]), (("u", []), [])]
+    rows_by_topic = by_topic(rows, lambda row: row[0], lambda row: row[1], lambda index: index)
+    assert rows_by_topic == [(("t", [1, 2]), [1, 2, 3]), (("u", []), [])]

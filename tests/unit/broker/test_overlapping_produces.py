@@ -125,10 +125,10 @@ def run(tmp_path: Path, scenario: Scenario) -> None:
 
 
 def take_role(broker: BrokerServer, partition: Partition, **changes: object) -> None:
-    found = broker.services.image.partition("t", partition.index)
-    assert found is not None
+    image = broker.services.image.partition("t", partition.index)
+    assert image is not None
     isr = (broker.services.controller.node_id, FOLLOWER)
-    partition.take_role(replace(found, isr=isr, **changes))  # type: ignore[arg-type]
+    partition.take_role(replace(image, isr=isr, **changes))  # type: ignore[arg-type]
 
 
 def confirm(partition: Partition, offset: int | None = None) -> None:

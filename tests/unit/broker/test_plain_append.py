@@ -66,7 +66,7 @@ def odd_batches(broker: BrokerServer, seed: int) -> list[bytes]:
     """Batches of all kinds; most are plain."""
     chance = random.Random(seed)
     now = now_ms(broker)
-    made, sequence = [], 0
+    batches, sequence = [], 0
     for _ in range(400):
         count = chance.choice((1, 1, 1, 3))
         stamp = now - chance.randrange(1000)
@@ -75,26 +75,28 @@ def odd_batches(broker: BrokerServer, seed: int) -> list[bytes]:
         kind = chance.randrange(40)
         match kind:
             case 0:
-                made.append(build_batch(records, codec=chance.choice((Codec.GZIP, Codec.ZSTD, Codec.LZ4))))
+                batches.append(build_batch(records, codec=chance.choice((Codec.GZIP, Codec.ZSTD, Codec.LZ4))))
             case 1:
-                made.append(plain[:-1] + b"?")
+                batches.append(plain[:-1] + b"?")
             case 2:
-                made.append(with_bytes(plain, 57, struct.pack(">i", chance.choice((0, 2, -1)))))
+                batches.append(with_bytes(plain, 57, struct.pack(">i", chance.choice((0, 2, -1)))))
             case 3:
-                made.append(with_bytes(plain, 21, struct.pack(">h", chance.choice((0x10, 0x20, 5, 8, 0x40)))))
+                batches.append(
+                    with_bytes(plain, 21, struct.pack(">h", chance.choice((0x10, 0x20, 5, 8, 0x40))))
+                )
             case 4:
-                made.append(
+                batches.append(
                     with_bytes(plain, 35, struct.pack(">q", chance.choice((now + DAY_MS, -1, -(1 << 63)))))
                 )
             case 5:
-                made.append(struct.pack(">q", 5) + plain[8:])
+                batches.append(struct.pack(">q", 5) + plain[8:])
             case 6:
-                made.append(plain + b"\0" * chance.randrange(1, 9))
+                batches.append(plain + b"\0" * chance.randrange(1, 9))
             case 7:
-                made.append(plain[: chance.randrange(len(plain))])
+                batches.append(plain[: chance.randrange(len(plain))])
             case 8 | 9 | 10 | 11 | 12:
                 ahead = chance.choice((0, 0, 0, -1, 7))
-                made.append(
+                batches.append(
                     build_batch(
                         records, producer_id=9, producer_epoch=0, base_sequence=max(sequence + ahead, 0)
                     )
@@ -102,8 +104,8 @@ def odd_batches(broker: BrokerServer, seed: int) -> list[bytes]:
                 if not ahead:
                     sequence += count
             case _:
-                made.append(plain)
-    return made
+                batches.append(plain)
+    return batches
 
 
 def state(partition: Partition) -> dict[str, Any]:
@@ -162,11 +164,11 @@ def test_it_does_what_the_general_way_does(tmp_path: Path, counted: list[int], s
         for first in range(0, len(batches), 7):
             for index in range(2):
                 broker.dispatcher.fast_path = index == 0
-                found = exchanged(broker, connection, batches[first : first + 7], index)
-                for answer in found:
+                exchanged_parts = exchanged(broker, connection, batches[first : first + 7], index)
+                for answer in exchanged_parts:
                     answer.index = 0
                     answer.error_message = None  # names the partition, or the time
-                answers[index] += found
+                answers[index] += exchanged_parts
         assert answers[0] == answers[1]
         assert state(partitions[0]) == state(partitions[1])
         assert len(partitions[0].log.segments) > 2

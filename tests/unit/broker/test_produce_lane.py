@@ -81,8 +81,8 @@ def test_the_second_request_takes_the_lane_and_gets_the_same_kind_of_answer(
             records = build_batch([Record(0, NOW_MS, None, b"x" * 100 * (number + 1))] * (number + 1))
             frame = memoryview(bytearray(request(broker, version, 70 + number, records)))[4:]
             lanes = connection.kept.produce if connection.kept else ProduceLanes()
-            found = lanes.find(frame, version, broker.services.partitions.topology)
-            assert (found is not None) == (number > 0)
+            taken = lanes.find(frame, version, broker.services.partitions.topology)
+            assert (taken is not None) == (number > 0)
             broker.dispatcher.on_frame(connection, frame)
             answers.append(answered(connection, version))
         assert [correlation_id for correlation_id, _ in answers] == [70, 71, 72]
@@ -103,8 +103,8 @@ def test_all_partitions_of_a_topic_share_a_lane(tmp_path: Path) -> None:
         for number, index in enumerate((0, 1, 0, 1, 2)):
             frame = memoryview(bytearray(request(broker, 9, number, records, index)))[4:]
             lanes = connection.kept.produce if connection.kept else ProduceLanes()
-            found = lanes.find(frame, 9, broker.services.partitions.topology)
-            assert (found is not None) == (number > 0)
+            lane = lanes.find(frame, 9, broker.services.partitions.topology)
+            assert (lane is not None) == (number > 0)
             broker.dispatcher.on_frame(connection, frame)
             correlation_id, answer = answered(connection, 9)
             partition = answer.responses[0].partition_responses[0]

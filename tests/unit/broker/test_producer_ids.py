@@ -32,6 +32,6 @@ def test_ids_are_kept_apart_from_those_of_other_clusters_whatever_blocks_are_res
 
 def test_ranges_of_clusters_differ_and_fit_into_64_bits() -> None:
     ranges = [own_range(f"cluster-{number}") for number in range(1_000)]
-    assert len({found.start for found in ranges}) > 990
-    assert all(found.start % RANGE_IDS == 0 and found.start >= RANGE_IDS for found in ranges)
-    assert max(found.stop for found in ranges) < 1 << 63
+    assert len({ids.start for ids in ranges}) > 990
+    assert all(ids.start % RANGE_IDS == 0 and ids.start >= RANGE_IDS for ids in ranges)
+    assert max(ids.stop for ids in ranges) < 1 << 63

@@ -36,27 +36,27 @@ def exported(*points: Point) -> dict[tuple[str, tuple[tuple[str, str], ...]], fl
 
 def test_names_labels_and_values() -> None:
     name = "org.apache.kafka.producer.node.request.latency.avg"
-    found = exported(
+    samples = exported(
         Point(name, (("node.id", "1"),), 2.5, False),
         Point(name, (("node.id", "2"), ("topic", 'a"\n')), 3, False),
     )
-    assert found == {
+    assert samples == {
         ("kafka_client_producer_node_request_latency_avg", (("node_id", "1"), ("topic", ""))): 2.5,
         ("kafka_client_producer_node_request_latency_avg", (("node_id", "2"), ("topic", 'a"\n'))): 3,
     }
 
 
 def test_names_that_would_be_the_same_or_are_none() -> None:
-    found = exported(
+    samples = exported(
         Point("x.a-b", (), 1, False),
         Point("x.a.b", (), 2, False),
         Point("x.c", (("a.b", "1"), ("a-b", "2"), ("9", "3"), ("client_id", "4"), ("", "5")), 3, False),
         Point('\n"ü', (), 4, False),
     )
-    assert found["kafka_client_x_a_b", ()] == 1
-    labels = dict(next(labels for name, labels in found if name == "kafka_client_x_c"))
+    assert samples["kafka_client_x_a_b", ()] == 1
+    labels = dict(next(labels for name, labels in samples if name == "kafka_client_x_c"))
     assert sorted(labels.values()) == ["1", "2", "3", "4", "5"]
-    assert len(found) == 3
+    assert len(samples) == 3
 
 
 def test_many_series() -> None:

@@ -34,24 +34,24 @@ def made(monkeypatch: pytest.MonkeyPatch, cores: int) -> Senders:
 def test_the_loop_serves_a_single_reader(
     monkeypatch: pytest.MonkeyPatch, item: FileSlice, cores: int
 ) -> None:
-    found = made(monkeypatch, cores)
-    assert [found.note_large_slice(HERE, item, sent) for sent in (0, 0, LOOP_SENDS_BYTES)] == [False] * 3
+    senders = made(monkeypatch, cores)
+    assert [senders.note_large_slice(HERE, item, sent) for sent in (0, 0, LOOP_SENDS_BYTES)] == [False] * 3
 
 
 def test_threads_serve_several_readers_where_there_are_cores(
     monkeypatch: pytest.MonkeyPatch, item: FileSlice
 ) -> None:
-    found = made(monkeypatch, 8)
-    assert [found.note_large_slice(fd, item, 0) for fd in (HERE, THERE, HERE)] == [False, True, True]
+    senders = made(monkeypatch, 8)
+    assert [senders.note_large_slice(fd, item, 0) for fd in (HERE, THERE, HERE)] == [False, True, True]
 
 
 def test_with_few_cores_the_loop_sends_so_much_in_a_turn_and_leaves_the_rest_to_threads(
     monkeypatch: pytest.MonkeyPatch, item: FileSlice
 ) -> None:
-    found = made(monkeypatch, 2)
+    senders = made(monkeypatch, 2)
     turn = [0, LOOP_SENDS_BYTES - 1, LOOP_SENDS_BYTES]
     assert [
-        found.note_large_slice(fd, item, sent) for fd, sent in zip((HERE, THERE, HERE), turn, strict=True)
+        senders.note_large_slice(fd, item, sent) for fd, sent in zip((HERE, THERE, HERE), turn, strict=True)
     ] == [
         False,
         False,
@@ -60,9 +60,9 @@ def test_with_few_cores_the_loop_sends_so_much_in_a_turn_and_leaves_the_rest_to_
 
 
 def test_threads_wait_for_the_disk(monkeypatch: pytest.MonkeyPatch, item: FileSlice) -> None:
-    found = made(monkeypatch, 2)
+    senders = made(monkeypatch, 2)
     monkeypatch.setattr(FileSlice, "is_cached", lambda _: False)
-    assert [found.note_large_slice(fd, item, 0) for fd in (HERE, THERE)] == [False, True]
+    assert [senders.note_large_slice(fd, item, 0) for fd in (HERE, THERE)] == [False, True]
 
 
 def test_what_was_just_written_is_in_memory(item: FileSlice) -> None:

@@ -124,9 +124,9 @@ def test_a_state_through_the_requests_of_the_protocol() -> None:
         assert (await on.persister.write(KEY, ShareState(1, 5, -1), 10, (), 0)).error is ErrorCode.NONE
         batch = StateBatch(12, 14, Delivery.AVAILABLE, 2)
         await on.persister.write(KEY, ShareState(1, 5, -1), 11, (batch,), 7)
-        found = (await on.persister.read(KEY, 6)).state
-        assert found is not None
-        assert (found.state_epoch, found.start_offset, found.batches) == (1, 11, (batch,))
+        state = (await on.persister.read(KEY, 6)).state
+        assert state is not None
+        assert (state.state_epoch, state.start_offset, state.batches) == (1, 11, (batch,))
         summary = (await on.persister.summary(KEY)).state
         assert summary is not None
         assert (summary.leader_epoch, summary.start_offset, summary.delivery_complete_count) == (6, 11, 7)
@@ -249,9 +249,9 @@ def test_malformed_rows_are_refused_one_by_one() -> None:
     good = WriteState(None, 0, KEY, 1, 1, 0, (StateBatch(3, 4, DONE, 1),), 0)
     bad = WriteState(None, 0, OTHER, 1, 1, 0, (StateBatch(4, 3, DONE, 1),), 0)
     request, _ = request_of([good, bad])
-    found = dict(events_of(request))
-    assert found[KEY] == good
-    refused = found[OTHER]
+    events = dict(events_of(request))
+    assert events[KEY] == good
+    refused = events[OTHER]
     assert isinstance(refused, ApiError)
     assert refused.code is ErrorCode.INVALID_REQUEST
     request, _ = request_of([good, good])

@@ -45,9 +45,9 @@ def request(on: Stage, wire: Any, rows: list[tuple[int, int, list[int]]]) -> Any
         for first, last, types in rows
     ]
     if wire is fetch_wire:
-        made = on.request("a", max_records=0)
-        made.topics[0].partitions[0].acknowledgement_batches = batches
-        return made
+        fetch = on.request("a", max_records=0)
+        fetch.topics[0].partitions[0].acknowledgement_batches = batches
+        return fetch
     partition = wire.AcknowledgePartition(partition_index=0, acknowledgement_batches=batches)
     topic = wire.AcknowledgeTopic(topic_id=on.topic_id, partitions=[partition])
     return wire.ShareAcknowledgeRequest(

@@ -15,8 +15,8 @@ FACTOR = 2
 def buffers(broker: Broker) -> tuple[int, int]:
     """(SO_SNDBUF, SO_RCVBUF) of the broker's side of a new connection."""
     with socket.create_connection(("127.0.0.1", broker.port)):
-        listeners = broker._running().services.listeners
-        while not (open_now := broker._call(lambda: list(listeners.connections))):
+        listeners = broker.inside.server.services.listeners
+        while not (open_now := broker.inside.call(lambda: list(listeners.connections))):
             pass
         sock = open_now[0]._transport._sock  # type: ignore[attr-defined]
         return (

@@ -36,15 +36,15 @@ def test_a_step_that_fails_skips_no_other(
 ) -> None:
     broker = Broker(data_dir=tmp_path / "data")
     broker.start()
-    services = broker._running().services
-    broker._await(services.controller.topics.create("t", 1, 1, {}, {}))
+    services = broker.inside.server.services
+    broker.inside.wait_for(services.controller.topics.create("t", 1, 1, {}, {}))
     with pytest.MonkeyPatch.context() as patched, caplog.at_level(logging.ERROR):
         patched.setattr(getattr(services, part), name, boom)
         broker.stop()
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [Boom]
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     with Broker(data_dir=tmp_path / "data") as again:
-        assert not again._running().services.partitions.recovered_unclean
+        assert not again.inside.server.services.partitions.recovered_unclean
 
 
 def test_a_log_that_cannot_be_closed_unlocks_its_dir(
@@ -52,8 +52,8 @@ def test_a_log_that_cannot_be_closed_unlocks_its_dir(
 ) -> None:
     broker = Broker(data_dir=tmp_path / "data")
     broker.start()
-    services = broker._running().services
-    broker._await(services.controller.topics.create("t", 2, 1, {}, {}))
+    services = broker.inside.server.services
+    broker.inside.wait_for(services.controller.topics.create("t", 2, 1, {}, {}))
     closed: list[str] = []
     close = Log.close
 
@@ -70,4 +70,4 @@ def test_a_log_that_cannot_be_closed_unlocks_its_dir(
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     assert str(tmp_path / "data" / "t-0") in [getattr(record, "log", "") for record in caplog.records]
     with Broker(data_dir=tmp_path / "data") as again:  # its lock was given back
-        assert again._running().services.partitions.recovered_unclean
+        assert again.inside.server.services.partitions.recovered_unclean

@@ -123,15 +123,15 @@ def test_a_turn_decrypts_a_bounded_number_of_records(store: Path, version: ssl.T
 
         writing = threading.Thread(target=write)
         writing.start()
-        found, turns = b"", []
+        decrypted, turns = b"", []
         buffer = memoryview(bytearray(1 << 18))
-        while len(found) < records:
+        while len(decrypted) < records:
             count = received(transport, buffer)
             if count is not None:
                 turns.append(count)
-                found += buffer[:count]
+                decrypted += buffer[:count]
         writing.join()
-        assert found == bytes(number & 0xFF for number in range(records))
+        assert decrypted == bytes(number & 0xFF for number in range(records))
         assert max(turns) <= RECORDS_MAX
 
 
@@ -147,10 +147,10 @@ def test_the_farewells_of_both_sides(store: Path, version: ssl.TLSVersion) -> No
 
         leaving = threading.Thread(target=leave)
         leaving.start()
-        found = b""
+        decrypted = b""
         while (count := received(transport, buffer)) != 0:
-            found += buffer[: count or 0]
-        assert found == b"last words"
+            decrypted += buffer[: count or 0]
+        assert decrypted == b"last words"
         assert received(transport, buffer) == 0
         transport.close()
         leaving.join()
@@ -179,11 +179,11 @@ def test_a_changed_record_is_an_error_behind_what_came_before(store: Path) -> No
 
 def all_until_error(transport: TlsTransport) -> bytes:
     """What came before the transport has met an error of TLS."""
-    found, buffer = b"", memoryview(bytearray(1000))
+    decrypted, buffer = b"", memoryview(bytearray(1000))
     try:
         while True:
             count = received(transport, buffer)
             assert count != 0
-            found += buffer[: count or 0]
+            decrypted += buffer[: count or 0]
     except ssl.SSLError:
-        return found
+        return decrypted

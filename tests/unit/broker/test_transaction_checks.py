@@ -148,7 +148,7 @@ def test_a_broker_that_holds_no_transactional_ids_does_not_take_itself_for_all(
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "codes_by_version"),
     [
         (E.CONCURRENT_TRANSACTIONS, {3: E.NOT_ENOUGH_REPLICAS, 11: E.NOT_ENOUGH_REPLICAS, 12: None}),
         (E.TRANSACTION_ABORTABLE, {3: E.INVALID_TXN_STATE, 10: E.INVALID_TXN_STATE, 11: None, 12: None}),
@@ -158,7 +158,9 @@ def test_a_broker_that_holds_no_transactional_ids_does_not_take_itself_for_all(
         (E.INVALID_PRODUCER_ID_MAPPING, {3: None, 12: None}),
     ],
 )
-def test_producers_are_told_what_their_version_knows(error: ErrorCode, told: dict[int, Any]) -> None:
+def test_producers_are_told_what_their_version_knows(
+    error: ErrorCode, codes_by_version: dict[int, Any]
+) -> None:
     """As Kafka's ReplicaManager does."""
-    for version, wanted in told.items():
+    for version, wanted in codes_by_version.items():
         assert as_produce_knows_it(error, version) is (wanted or error)

@@ -41,21 +41,21 @@ def broker() -> Iterator[Broker]:
 
 def ask(broker: Broker, handler: Any, request: Any) -> Any:
     context = SimpleNamespace(
-        services=broker._running().services,
+        services=broker.inside.server.services,
         version=0,
         allows=lambda *_, **__: True,
         allows_cluster=lambda *_, **__: True,
         sees_topic=lambda _: True,
     )
     with measured(broker) as turns:
-        answer = broker._await(handler.handle(context, request))
+        answer = broker.inside.wait_for(handler.handle(context, request))
     assert turns.longest_cpu_ms < GOAL_MS
     return answer
 
 
 def test_listing_transactional_ids(broker: Broker) -> None:
-    transactions = broker._running().services.transactions
-    broker._await(transactions.prepare())
+    transactions = broker.inside.server.services.transactions
+    broker.inside.wait_for(transactions.prepare())
     _, core = next(transactions.runtime.cores())
     for number in range(MANY):
         name = f"id-{number}"

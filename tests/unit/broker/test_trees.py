@@ -27,8 +27,8 @@ def test_the_first_log_dir_is_no_folder(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_text("a file")
     second.mkdir()
-    said = f"{first}: no folder that the broker may read and write; the first folder of log.dirs holds the metadata: "
-    assert refusal(first, second).startswith(said)
+    reason = f"{first}: no folder that the broker may read and write; the first folder of log.dirs holds the metadata: "
+    assert refusal(first, second).startswith(reason)
     assert "cannot be created; the first folder" in refusal(first / "below", second)
 
 

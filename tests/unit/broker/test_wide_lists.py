@@ -146,13 +146,13 @@ def test_what_is_read_of_partitions(tmp_path: Path) -> None:
                 )
             ]
         )
-        found = await answered(offset_for_leader_epoch.handle(on.context(4), epochs))
-        assert [row.partition for row in found.topics[0].partitions] == ALL
+        answer = await answered(offset_for_leader_epoch.handle(on.context(4), epochs))
+        assert [row.partition for row in answer.topics[0].partitions] == ALL
         producers = DescribeProducersRequest(topics=[TopicRequest(name="wide", partition_indexes=ALL)])
-        found = await answered(describe_producers.handle(on.context(0), producers))
-        assert [row.partition_index for row in found.topics[0].partitions] == ALL
-        found = await answered(describe_log_dirs.handle(on.context(4), DescribeLogDirsRequest(topics=None)))
-        sizes = {topic.name: len(topic.partitions) for row in found.results for topic in row.topics}
+        answer = await answered(describe_producers.handle(on.context(0), producers))
+        assert [row.partition_index for row in answer.topics[0].partitions] == ALL
+        answer = await answered(describe_log_dirs.handle(on.context(4), DescribeLogDirsRequest(topics=None)))
+        sizes = {topic.name: len(topic.partitions) for row in answer.results for topic in row.topics}
         assert sizes["wide"] == WIDTH
 
     run(tmp_path, scenario)
@@ -203,15 +203,15 @@ def test_access_rules(tmp_path: Path) -> None:
         bad = rule(0)
         bad.principal = "nobody"
         creations = [*map(rule, ALL), bad]
-        found = await answered(create_acls.handle(on.context(3), CreateAclsRequest(creations=creations)))
-        codes = [row.error_code for row in found.results]
+        answer = await answered(create_acls.handle(on.context(3), CreateAclsRequest(creations=creations)))
+        codes = [row.error_code for row in answer.results]
         assert codes == [ErrorCode.NONE] * WIDTH + [ErrorCode.INVALID_REQUEST]
         describe = DescribeAclsRequest(**chosen)
-        found = await answered(describe_acls.handle(on.context(3), describe))
-        assert [row.resource_name for row in found.resources] == names
+        answer = await answered(describe_acls.handle(on.context(3), describe))
+        assert [row.resource_name for row in answer.resources] == names
         delete = DeleteAclsRequest(filters=[DeleteAclsFilter(**chosen)])
-        found = await answered(delete_acls.handle(on.context(3), delete))
-        assert [row.resource_name for row in found.filter_results[0].matching_acls] == names
+        answer = await answered(delete_acls.handle(on.context(3), delete))
+        assert [row.resource_name for row in answer.filter_results[0].matching_acls] == names
         assert not (await describe_acls.handle(on.context(3), describe)).resources
 
     async def main() -> None:

@@ -21,9 +21,9 @@ EXPORT = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 
 
 def request(message: str) -> service.ExportLogsServiceRequest:
-    made = service.ExportLogsServiceRequest()
-    made.resource_logs.add().scope_logs.add().log_records.add().body.string_value = message
-    return made
+    export = service.ExportLogsServiceRequest()
+    export.resource_logs.add().scope_logs.add().log_records.add().body.string_value = message
+    return export
 
 
 @pytest.fixture

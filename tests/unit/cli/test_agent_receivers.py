@@ -114,8 +114,8 @@ def container_records(path: Path, text: bytes) -> list[dict[str, Any]]:
     assembler = Assembler(Recipe(Shape(True), container=True), followed)
     piece = followed.read()
     assert piece is not None
-    made, rest = assembler.feed(piece), assembler.flush()
-    lines = (made.lines if made else []) + (rest.lines if rest else [])
+    complete, rest = assembler.feed(piece), assembler.flush()
+    lines = (complete.lines if complete else []) + (rest.lines if rest else [])
     return [json.loads(line) for line in lines]
 
 
@@ -130,8 +130,8 @@ def test_lines_of_containers(tmp_path: Path) -> None:
     assert [event.get("stream") for event in events] == ["stdout", "stderr", None, "stderr", "stdout"]
     assert events[0]["@timestamp"] == "2026-01-01T10:00:00.123Z"
     assert [event["log"]["offset"] for event in events[:2]] == [0, 83]
-    found = named("/var/log/containers/web-1_prod_nginx-" + "a" * 64 + ".log")
-    assert found["kubernetes"]["pod"]["name"] == "web-1"
+    names = named("/var/log/containers/web-1_prod_nginx-" + "a" * 64 + ".log")
+    assert names["kubernetes"]["pod"]["name"] == "web-1"
 
 
 def test_logs_of_opentelemetry() -> None:
@@ -164,14 +164,14 @@ def test_logs_of_opentelemetry() -> None:
 
 
 def spool(folder: Path, segment_bytes: int = 1 << 20, limit_bytes: int = 1 << 20) -> Spool:
-    made = Spool(folder / "spool", limit_bytes, segment_bytes)
-    made.open()
-    return made
+    filled = Spool(folder / "spool", limit_bytes, segment_bytes)
+    filled.open()
+    return filled
 
 
-def fill(made: Spool) -> None:
+def fill(target: Spool) -> None:
     for i in range(100):
-        made.write([{"message": f"event {i}"}])
+        target.write([{"message": f"event {i}"}])
 
 
 def test_the_spool_goes_on_after_a_kill(tmp_path: Path) -> None:
@@ -187,18 +187,18 @@ def test_the_spool_goes_on_after_a_kill(tmp_path: Path) -> None:
 
 
 def test_shipped_segments_are_removed_and_a_full_spool_refuses(tmp_path: Path) -> None:
-    made = spool(tmp_path, segment_bytes=100, limit_bytes=250)
+    filled = spool(tmp_path, segment_bytes=100, limit_bytes=250)
     with pytest.raises(SpoolFull):
-        fill(made)
-    segments = made.segments()
+        fill(filled)
+    segments = filled.segments()
     entries = []
     for path in segments:
         status = path.stat()
         entries.append(Entry(str(path), status.st_dev, status.st_ino, position=status.st_size))
     entries[1].position -= 1
-    made.remove_shipped(entries)
-    assert made.segments() == segments[1:]
-    made.write([{"message": "there is room again"}])
+    filled.remove_shipped(entries)
+    assert filled.segments() == segments[1:]
+    filled.write([{"message": "there is room again"}])
 
 
 def frame(number: int, event: dict[str, Any]) -> bytes:

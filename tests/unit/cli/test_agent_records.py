@@ -73,12 +73,12 @@ def opened(path: Path, newline: bytes = b"\n") -> Followed:
 def all_records(path: Path, recipe: Recipe, newline: bytes = b"\n") -> list[bytes]:
     followed = opened(path, newline)
     assembler = Assembler(recipe, followed)
-    found = []
+    records = []
     while (piece := followed.read()) is not None:
-        made = assembler.feed(piece)
-        found += made.lines if made else []
-    made = assembler.flush()
-    return found + (made.lines if made else [])
+        complete = assembler.feed(piece)
+        records += complete.lines if complete else []
+    complete = assembler.flush()
+    return records + (complete.lines if complete else [])
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_stack_traces_are_one_record(tmp_path: Path, preset: str, text: str, hea
     assert preset in PRESETS
     log = tmp_path / "a.log"
     log.write_text(text)
-    found = all_records(log, Recipe(multiline=Multiline(preset)))
-    assert b"\n".join(found) + b"\n" == text.encode()
-    assert len(found) == len(heads)
-    assert all(record.startswith(head.encode()) for record, head in zip(found, heads, strict=True))
+    records = all_records(log, Recipe(multiline=Multiline(preset)))
+    assert b"\n".join(records) + b"\n" == text.encode()
+    assert len(records) == len(heads)
+    assert all(record.startswith(head.encode()) for record, head in zip(records, heads, strict=True))
 
 
 def test_an_incomplete_record_is_not_acknowledged(tmp_path: Path) -> None:
@@ -106,15 +106,15 @@ def test_an_incomplete_record_is_not_acknowledged(tmp_path: Path) -> None:
     assembler = Assembler(Recipe(multiline=Multiline()), followed)
     piece = followed.read()
     assert piece is not None
-    made = assembler.feed(piece)
-    assert made is not None
-    assert [line[:3] for line in made.lines] == [b"one", b"xxx"]
-    assert (made.positions, made.ends, made.end) == ([0, 4], [4, 1510], 1510)
-    assert made.tail == bytes_before(followed.descriptor, 1510)
-    assert len(made.tail) == DIGEST_BYTES
+    complete = assembler.feed(piece)
+    assert complete is not None
+    assert [line[:3] for line in complete.lines] == [b"one", b"xxx"]
+    assert (complete.positions, complete.ends, complete.end) == ([0, 4], [4, 1510], 1510)
+    assert complete.tail == bytes_before(followed.descriptor, 1510)
+    assert len(complete.tail) == DIGEST_BYTES
     followed.outstanding += 1
-    followed.acknowledged(made)
-    assert followed.entry.tail_digest == digest(made.tail)
+    followed.acknowledged(complete)
+    assert followed.entry.tail_digest == digest(complete.tail)
     with log.open("ab") as out:
         out.write(b" five\n")
     piece = followed.read()
@@ -136,10 +136,10 @@ def test_records_of_an_earlier_run_keep_their_ends(tmp_path: Path) -> None:
     assembler = Assembler(Recipe(multiline=Multiline()), followed, boundaries={0, 5})
     piece = followed.read()
     assert piece is not None
-    made = assembler.feed(piece)
-    assert made is not None
-    assert made.lines == [b"a\n 1", b" 2"]
-    assert made.positions == [0, 5]
+    complete = assembler.feed(piece)
+    assert complete is not None
+    assert complete.lines == [b"a\n 1", b" 2"]
+    assert complete.positions == [0, 5]
 
 
 def test_records_are_chosen_and_what_is_left_out_is_passed(tmp_path: Path) -> None:
@@ -149,10 +149,10 @@ def test_records_are_chosen_and_what_is_left_out_is_passed(tmp_path: Path) -> No
     followed = opened(log)
     piece = followed.read()
     assert piece is not None
-    made = Assembler(recipe, followed).feed(piece)
-    assert made is not None
-    assert made.lines == [b"ERROR a", b"ERROR c"]
-    assert made.end == log.stat().st_size
+    complete = Assembler(recipe, followed).feed(piece)
+    assert complete is not None
+    assert complete.lines == [b"ERROR a", b"ERROR c"]
+    assert complete.end == log.stat().st_size
 
 
 @pytest.mark.parametrize(
@@ -172,10 +172,10 @@ def test_what_cannot_be_decoded_is_refused_if_there_are_dead_letters(tmp_path: P
     followed = opened(log)
     piece = followed.read()
     assert piece is not None
-    made = Assembler(Recipe(encoding="utf-8", refuses=True), followed).feed(piece)
-    assert made is not None
-    assert made.lines == [b"good"]
-    assert [(refusal.position, refusal.data) for refusal in made.refused] == [(5, b"\xff\xfe")]
+    complete = Assembler(Recipe(encoding="utf-8", refuses=True), followed).feed(piece)
+    assert complete is not None
+    assert complete.lines == [b"good"]
+    assert [(refusal.position, refusal.data) for refusal in complete.refused] == [(5, b"\xff\xfe")]
 
 
 def test_json_has_filebeats_shape_and_ecs_names() -> None:
@@ -277,8 +277,8 @@ def watched(tmp_path: Path, looks: Looks, pattern: str = "*") -> Watcher:
 
 def pieces(watcher: Watcher) -> list[Piece]:
     watcher.scan()
-    found = [followed.read() for followed in watcher.open_files.values()]
-    return [piece for piece in found if piece is not None]
+    read_pieces = [followed.read() for followed in watcher.open_files.values()]
+    return [piece for piece in read_pieces if piece is not None]
 
 
 def test_files_may_begin_at_their_end(tmp_path: Path) -> None:

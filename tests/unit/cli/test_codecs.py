@@ -65,7 +65,7 @@ def test_what_cannot_be_asked_for(item: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "given", "read"),
+    ("schema", "document", "read"),
     [
         (AVRO, {"id": "ä", "count": 1, "note": {"string": "x"}}, None),
         (AVRO, {"id": "a", "count": 1, "note": None}, None),
@@ -76,13 +76,13 @@ def test_what_cannot_be_asked_for(item: str) -> None:
         (PROTOBUF, {"id": "a"}, None),
     ],
 )
-def test_there_and_back(schema: Schema, given: Any, read: Any) -> None:
+def test_there_and_back(schema: Schema, document: Any, read: Any) -> None:
     codec = make_codec(schema)
-    assert codec.decode(codec.encode(given)) == (given if read is None else read)
+    assert codec.decode(codec.encode(document)) == (document if read is None else read)
 
 
 @pytest.mark.parametrize(
-    ("schema", "text", "told"),
+    ("schema", "text", "reason"),
     [
         (AVRO, "{", "'{' is not JSON"),
         (AVRO, '{"id": "a"}', "/count: the field is missing and has no default"),
@@ -96,10 +96,10 @@ def test_there_and_back(schema: Schema, given: Any, read: Any) -> None:
         (PROTOBUF, "5", "does not suit the schema"),
     ],
 )
-def test_json_that_does_not_suit(schema: Schema, text: str, told: str) -> None:
+def test_json_that_does_not_suit(schema: Schema, text: str, reason: str) -> None:
     with pytest.raises(Mismatch) as raised:
         make_codec(schema).encode(json_of(text))
-    assert told in str(raised.value)
+    assert reason in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
@@ -187,7 +187,7 @@ def test_records_as_a_pipe_gets_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "reason"),
     [
         (
             b"plain",
@@ -198,13 +198,13 @@ def test_records_as_a_pipe_gets_them() -> None:
         (frame(1, b""), "orders [0] offset 7: value: the bytes do not suit the schema"),
     ],
 )
-def test_a_record_that_cannot_be_decoded(value: bytes, told: str) -> None:
+def test_a_record_that_cannot_be_decoded(value: bytes, reason: str) -> None:
     codecs = Codecs({"value": Wanted("AVRO", None)}, Known("http://nowhere:1"))
     codecs.prepare("orders")
     good = codecs.encoded("value", b'{"id": "a", "count": 1}')
     with pytest.raises(Undecodable) as raised:
         codecs.writer(value_writer(b"\n", None, b""))([Message(None, good), Message(None, value)])
-    assert str(raised.value).startswith(told)
+    assert str(raised.value).startswith(reason)
     assert raised.value.before == b'{"id":"a","count":1,"note":null}\n'
 
 
@@ -214,13 +214,13 @@ def test_a_subject_of_another_type() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "reason"),
     [("http://127.0.0.1:1", "no registry answers at http://127.0.0.1:1"), ("ftp://h", "not the address of a registry"),
      ("http://h:x", "not the address of a registry"), ("http://me:secret@127.0.0.1:1", "at http://127.0.0.1:1")],
 )  # fmt: skip
-def test_a_registry_that_is_not_there(url: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registry_that_is_not_there(url: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.client.registry.PAUSE_S", 0.0)
     with pytest.raises(CliError) as raised:
         Codecs({"value": Wanted("AVRO", None)}, Registry(url)).prepare("orders")
-    assert told in str(raised.value)
+    assert reason in str(raised.value)
     assert "secret" not in str(raised.value)

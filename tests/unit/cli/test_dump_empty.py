@@ -26,7 +26,7 @@ def test_indexes_that_are_not_there_yet_are_empty(tmp_path: Path, capsys: pytest
 def test_an_index_that_is_lost_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / f"{0:020}.log"
     log.write_bytes(b"records")
-    code, _, said = dump(capsys, log.with_suffix(".index"))
-    assert (code, "there is no such file" in said) == (1, True)
-    code, _, said = dump(capsys, tmp_path / "none" / "0.index")
-    assert (code, "there is no such file" in said) == (1, True)
+    code, _, complaint = dump(capsys, log.with_suffix(".index"))
+    assert (code, "there is no such file" in complaint) == (1, True)
+    code, _, complaint = dump(capsys, tmp_path / "none" / "0.index")
+    assert (code, "there is no such file" in complaint) == (1, True)

@@ -165,8 +165,8 @@ def test_the_log_goes_where_it_is_told(tmp_path: Path) -> None:
         assert broker.stdout is not None
         assert broker.stdout.readline().startswith(b"ready")
         broker.terminate()
-        _, told = broker.communicate(timeout=120)
-    assert (broker.returncode, told) == (0, b"")
+        _, printed = broker.communicate(timeout=120)
+    assert (broker.returncode, printed) == (0, b"")
     import json
 
     lines = [json.loads(line) for line in log.read_text().splitlines()]

@@ -181,14 +181,14 @@ def is_sentence(text: str) -> bool:
 
 def wrong_with(text: str) -> list[str]:
     """What is not in style in any help text."""
-    found = []
+    complaints = []
     if not is_sentence(text):
-        found.append("is no sentence that begins with a capital and ends with a full stop")
+        complaints.append("is no sentence that begins with a capital and ends with a full stop")
     if re.search(r"[;,(] ?default\b|Default(?!: )|default:", text):
-        found.append("gives its default in other words than the sentence `Default: X.`")
+        complaints.append("gives its default in other words than the sentence `Default: X.`")
     if re.search(r"[Ee]xit code", re.sub(r"(^|\. )Exit code \d: ", "", text)):
-        found.append("tells of an exit code in other words than `Exit code N: when.`")
-    return found
+        complaints.append("tells of an exit code in other words than `Exit code N: when.`")
+    return complaints
 
 
 @pytest.mark.parametrize("command", ALL, ids=lambda command: str(command.path))
@@ -254,7 +254,7 @@ def test_an_option_has_the_same_letter_and_the_same_names_everywhere() -> None:
     for option in OPTIONS:
         if option.name not in {"--json", "--bootstrap", "--config", "--metrics", "--until"}:
             spellings[option.name].add(tuple(name for name in option.names if name not in LETTERS_OF_KCAT))
-    assert {name: found for name, found in spellings.items() if len(found) > 1} == {}
+    assert {name: spelled for name, spelled in spellings.items() if len(spelled) > 1} == {}
 
 
 def test_an_option_takes_the_same_value_everywhere() -> None:
@@ -262,7 +262,7 @@ def test_an_option_takes_the_same_value_everywhere() -> None:
     for option in OPTIONS:
         if option.name not in SEVERAL_MEANINGS:
             values[option.name].add(option.value)
-    assert {name: found for name, found in values.items() if len(found) > 1} == {}
+    assert {name: kinds for name, kinds in values.items() if len(kinds) > 1} == {}
 
 
 def test_a_unit_at_the_end_of_a_name_is_the_unit_of_the_value() -> None:

@@ -336,10 +336,10 @@ def test_the_first_users_of_a_cluster(tmp_path: Path) -> None:
     config = tmp_path / "server.properties"
     config.write_text(CONFIG_OF_FORMAT.format(tmp_path / "data"))
     salted = hashlib.pbkdf2_hmac("sha512", b"bob's", b"salt", 8192)
-    given = base64.b64encode(salted).decode()
+    salted_text = base64.b64encode(salted).decode()
     wanted = [
         'SCRAM-SHA-256=[name="alice",iterations=5000,password="her, secret"]',
-        f'SCRAM-SHA-512=[name=bob,iterations=8192,salt="c2FsdA==",saltedpassword="{given}"]',
+        f'SCRAM-SHA-512=[name=bob,iterations=8192,salt="c2FsdA==",saltedpassword="{salted_text}"]',
     ]
     arguments = ["format", "--config", str(config), "--cluster-id", "AAAAAAAAAAAAAAAAAAAAAA"]
     assert storage.main([*arguments, "--add-scram", wanted[0], "--add-scram", wanted[1]]) == 0
@@ -352,7 +352,7 @@ def test_the_first_users_of_a_cluster(tmp_path: Path) -> None:
     bob = read_users(file)["bob"]["SCRAM-SHA-512"]
     assert decode_credential(bob) == new_credential("SCRAM-SHA-512", "bob's", b"salt", 8192)
     with Broker(data_dir=tmp_path / "data") as broker:
-        image = broker._running().services.image
+        image = broker.inside.server.services.image
         assert image.cluster_id == "AAAAAAAAAAAAAAAAAAAAAA"
         configs = image.configs
         assert configs["users", "bob"] == {"SCRAM-SHA-512": bob}

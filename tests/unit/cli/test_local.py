@@ -60,9 +60,9 @@ def test_one_broker_needs_no_option(begin, capsys):
 def test_several_brokers_are_listed_and_none_is_stopped(begin, tmp_path, capsys):
     first, second = begin("a", 1), begin("b", 2)
     assert stop.main([]) == 1
-    said = capsys.readouterr().err
-    assert "2 brokers of yours run on this machine, and none was stopped" in said
-    assert f"  node 2 (process {second.pid}, data in {tmp_path / 'b'})" in said
+    printed = capsys.readouterr().err
+    assert "2 brokers of yours run on this machine, and none was stopped" in printed
+    assert f"  node 2 (process {second.pid}, data in {tmp_path / 'b'})" in printed
     assert (first.poll(), second.poll()) == (None, None)
     assert stop.main(["--data", str(tmp_path / "c")]) == 1
     assert f"with a log dir in {tmp_path / 'c'}" in capsys.readouterr().err

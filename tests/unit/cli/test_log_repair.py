@@ -39,8 +39,8 @@ def test_it_shows_and_mends(log_dir: str) -> None:
     assert list(log_repair.findings(log_dir, NAME)) == []
     damage(log_dir)
     before = files(Path(log_dir, "orders-0"))
-    found = [(row["position"], row["result"]) for row in log_repair.findings(log_dir, NAME)]
-    assert found == [(5 * 157, "base offset repaired"), (9 * 157, "not served")]
+    findings = [(row["position"], row["result"]) for row in log_repair.findings(log_dir, NAME)]
+    assert findings == [(5 * 157, "base offset repaired"), (9 * 157, "not served")]
     assert files(Path(log_dir, "orders-0")) == before, "looking changes nothing"
     log_repair.mend(log_dir, [NAME], T0_MS)
     assert [row["result"] for row in log_repair.findings(log_dir, NAME)] == ["not served"]
@@ -56,8 +56,13 @@ def test_what_was_set_aside_is_shown_and_removed_when_asked(log_dir: str) -> Non
 
 
 def test_names_choose_partitions(log_dir: str) -> None:
-    for wanted, found in (((), [NAME]), (("orders",), [NAME]), (("orders-0",), [NAME]), (("other",), [])):
-        assert log_repair.partitions_in(log_dir, wanted) == found
+    for wanted, partitions in (
+        ((), [NAME]),
+        (("orders",), [NAME]),
+        (("orders-0",), [NAME]),
+        (("other",), []),
+    ):
+        assert log_repair.partitions_in(log_dir, wanted) == partitions
 
 
 def test_a_running_broker_keeps_its_dir(log_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:

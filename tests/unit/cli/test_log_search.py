@@ -112,10 +112,10 @@ def test_rows_of_records() -> None:
         "log": {"level": "warn"},
         "fields": {"a": 1},
     }
-    found = row_of(json.dumps(event).encode(), 5, (), 1, 2)
-    assert found == Row(BEGIN + 1000, "WARN", "x", "", "", '{"fields":{"a":1}}', 1, 2)
-    found = row_of(b"12:00 ERROR no\r", 7, [("file", b"/a.log"), ("position", b"id:0"), ("env", b"p")])
-    assert found == Row(7, "ERROR", "12:00 ERROR no", "", "/a.log", '{"env":"p"}')
+    log_row = row_of(json.dumps(event).encode(), 5, (), 1, 2)
+    assert log_row == Row(BEGIN + 1000, "WARN", "x", "", "", '{"fields":{"a":1}}', 1, 2)
+    log_row = row_of(b"12:00 ERROR no\r", 7, [("file", b"/a.log"), ("position", b"id:0"), ("env", b"p")])
+    assert log_row == Row(7, "ERROR", "12:00 ERROR no", "", "/a.log", '{"env":"p"}')
     assert row_of(b"{no json", 7).message == "{no json"
 
 
@@ -183,8 +183,8 @@ def test_an_index_changes_the_cost_and_not_the_answer(tmp_path: Path) -> None:
 def test_hours_that_are_not_asked_for_are_not_read(tmp_path: Path) -> None:
     rows = written(tmp_path, per_hour=10)
     table = LogTable(tmp_path)
-    found = [*Search(parse("request"), None, table, BEGIN + HOUR, BEGIN + 2 * HOUR).rows(None)]
-    assert found == rows[10:20][::-1]
+    rows_found = [*Search(parse("request"), None, table, BEGIN + HOUR, BEGIN + 2 * HOUR).rows(None)]
+    assert rows_found == rows[10:20][::-1]
     assert table.looked.files == 1
     assert [*Search(parse("request"), None, table).rows(3)] == rows[:-4:-1]
 
@@ -228,13 +228,13 @@ def test_saved_searches_count_lines_in_a_window() -> None:
 
 
 def test_patterns_of_lines() -> None:
-    found = Patterns()
+    counted = Patterns()
     for i in range(50):
-        found.add(f"user {i} logged in from 10.0.0.{i}", i, "INFO", is_before=i < 10)
-        found.add(f"request {i:032x} took {i} ms at 2026-01-01T00:00:{i % 60:02}Z", i)
-    found.add("disk full on sda", 1)
-    found.add("disk full on sdb", 2)
-    common = found.common()
+        counted.add(f"user {i} logged in from 10.0.0.{i}", i, "INFO", is_before=i < 10)
+        counted.add(f"request {i:032x} took {i} ms at 2026-01-01T00:00:{i % 60:02}Z", i)
+    counted.add("disk full on sda", 1)
+    counted.add("disk full on sdb", 2)
+    common = counted.common()
     assert [(one.text, one.count, one.before) for one in common] == [
         ("request <*> took <*> ms at <*>", 50, 0),
         ("user <*> logged in from <*>", 40, 10),
@@ -242,7 +242,7 @@ def test_patterns_of_lines() -> None:
     ]
     assert (common[2].first, common[2].last) == (1, 2)
     began = time.process_time()
-    found.add("0" * 100_000 + "x" + "a" * 100_000, 0)
+    counted.add("0" * 100_000 + "x" + "a" * 100_000, 0)
     assert time.process_time() - began < 60
 
 
@@ -279,5 +279,7 @@ def test_words_are_those_of_the_texts(texts: list[str]) -> None:
     if array.buffers()[2] is not None:
         _add_texts(words, number, array)
     offsets, data = words.texts()
-    found = pa.StringArray.from_buffers(len(words), pa.py_buffer(offsets), pa.py_buffer(data)).to_pylist()
-    assert sorted(found) == sorted({word[:64] for text in texts for word in words_of(text)})
+    words_written = pa.StringArray.from_buffers(
+        len(words), pa.py_buffer(offsets), pa.py_buffer(data)
+    ).to_pylist()
+    assert sorted(words_written) == sorted({word[:64] for text in texts for word in words_of(text)})

@@ -58,7 +58,7 @@ def test_usage_errors_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "complaint"),
     [
         (["produce", ""], "barnabas produce: TOPIC is '', but must not be empty"),
         (["group", "describe", "a", ""], "barnabas group describe: GROUP is '', but must not be empty"),
@@ -73,10 +73,12 @@ def test_usage_errors_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         (["kafka", "foo"], "barnabas kafka: no tool 'foo'"),
     ],
 )
-def test_a_bad_word_is_named(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_word_is_named(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main.run(arguments) == 2
     error = capsys.readouterr().err
-    assert error.startswith(said)
+    assert error.startswith(complaint)
     assert error.count("\n") == 1
 
 

@@ -29,8 +29,8 @@ def records(key: tuple[str, int], *times: int) -> list[Any]:
     return [Told(key, time_ms) for time_ms in times]
 
 
-def told(found: list[Any]) -> list[tuple[str, int]]:
-    return [(record.key[0], record.time_ms) for record in found]
+def told(merged: list[Any]) -> list[tuple[str, int]]:
+    return [(record.key[0], record.time_ms) for record in merged]
 
 
 def test_a_record_waits_for_partitions_that_may_have_older_ones() -> None:

@@ -35,9 +35,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_default_and_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert connect(None).bootstrap == "a:1"
     monkeypatch.setenv("BARNABAS_PROFILE", "production")
-    found = connect(None, ["security.protocol=PLAINTEXT"])
-    assert found.bootstrap == "b:2,c:3"
-    assert found.properties == {
+    connection = connect(None, ["security.protocol=PLAINTEXT"])
+    assert connection.bootstrap == "b:2,c:3"
+    assert connection.properties == {
         "security.protocol": "PLAINTEXT",
         "enable.ssl.certificate.verification": "false",
     }

@@ -82,9 +82,9 @@ def statistics(leader: int, unacknowledged: int = 0, **states: str) -> str:
 
 
 def test_a_broker_that_goes_away_and_comes_back_is_said_once_each() -> None:
-    said: list[str] = []
+    messages: list[str] = []
     now = [0.0]
-    absence = Absence(said.append, lambda: now[0])
+    absence = Absence(messages.append, lambda: now[0])
     for second, text in enumerate(
         [
             statistics(1, b1="CONNECT"),  # nothing was there yet
@@ -99,15 +99,15 @@ def test_a_broker_that_goes_away_and_comes_back_is_said_once_each() -> None:
     ):
         now[0] = float(second)
         absence.on_statistics(text)
-    assert said == [
+    assert messages == [
         "broker host1:9092 is away; waiting for it",
         "broker host1:9092 is back after 3 s",
     ]
 
 
 def test_another_leader_ends_the_wait() -> None:
-    said: list[str] = []
-    absence = Absence(said.append, lambda: 0.0)
+    messages: list[str] = []
+    absence = Absence(messages.append, lambda: 0.0)
     for text in (
         statistics(1, b1="UP", b2="UP"),
         statistics(1, b1="DOWN", b2="UP"),
@@ -115,23 +115,23 @@ def test_another_leader_ends_the_wait() -> None:
         statistics(2, b1="DOWN", b2="UP"),
     ):
         absence.on_statistics(text)
-    assert said[1:] == ["another broker has taken over from host1:9092 after 0 s"]
+    assert messages[1:] == ["another broker has taken over from host1:9092 after 0 s"]
 
 
 def test_a_broker_of_which_nothing_is_read_may_stay_away() -> None:
-    said: list[str] = []
-    absence = Absence(said.append, lambda: 0.0)
+    messages: list[str] = []
+    absence = Absence(messages.append, lambda: 0.0)
     for text in (statistics(1, b1="UP", b2="UP"), *[statistics(1, b1="UP", b2="DOWN")] * 3):
         absence.on_statistics(text)
-    assert said == []
+    assert messages == []
 
 
 def test_a_producer_waits_for_a_broker_only_with_records() -> None:
-    said: list[str] = []
-    absence = Absence(said.append, lambda: 0.0, has_records)
+    messages: list[str] = []
+    absence = Absence(messages.append, lambda: 0.0, has_records)
     for text in (statistics(1, b1="UP"), *[statistics(1, b1="DOWN")] * 3):
         absence.on_statistics(text)
-    assert said == []  # the broker may have closed a connection that nobody used
+    assert messages == []  # the broker may have closed a connection that nobody used
     for text in (*[statistics(1, 5, b1="DOWN")] * 3, statistics(1, 0, b1="DOWN"), statistics(1, 0, b1="UP")):
         absence.on_statistics(text)
-    assert said == ["broker host1:9092 is away; waiting for it", "broker host1:9092 is back after 0 s"]
+    assert messages == ["broker host1:9092 is away; waiting for it", "broker host1:9092 is back after 0 s"]

@@ -46,10 +46,10 @@ def test_every_command_refuses_a_misspelt_name(command: str, capsys: pytest.Capt
 def test_the_name_that_is_meant(name: str, meant: str | None, capsys: pytest.CaptureFixture[str]) -> None:
     assert nearest(name) == meant
     assert run(["topic", "list", "-X", f"{name}=x"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"barnabas topic list: -X {name}: there is no such option; ")
-    assert said.count("\n") == 1
-    assert (f"did you mean {meant}?" if meant else "CONFIGURATION.md") in said
+    complaint = capsys.readouterr().err
+    assert complaint.startswith(f"barnabas topic list: -X {name}: there is no such option; ")
+    assert complaint.count("\n") == 1
+    assert (f"did you mean {meant}?" if meant else "CONFIGURATION.md") in complaint
 
 
 def test_a_profile_may_not_misspell_either(

@@ -23,12 +23,12 @@ class Processes:
         self._looks = 0
         real = builtins.print
 
-        def said(*words: Any, **options: Any) -> None:
+        def printing(*words: Any, **options: Any) -> None:
             real(*words, **options)
             if words and str(words[0]).startswith("ready"):
                 del self.alive[next(iter(self.alive))]
 
-        patch.setattr(builtins, "print", said)
+        patch.setattr(builtins, "print", printing)
         patch.setattr(module, "note", self.noted.append)
         patch.setattr(module, "WATCH_SECONDS", 0)
 

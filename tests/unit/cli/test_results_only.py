@@ -49,9 +49,9 @@ TOOL_WORDS = {
 @pytest.mark.parametrize("name", sorted({tool.name for tool in TOOLS} - NO_OPTIONS))
 def test_a_wrong_option_of_a_tool(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(name, ["--no-such-option"]) != 0
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "no-such-option" in said.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "no-such-option" in printed.err
 
 
 @pytest.mark.parametrize(("name", "words"), TOOL_WORDS.items())
@@ -60,9 +60,9 @@ def test_a_tool_without_a_broker(
 ) -> None:
     monkeypatch.setattr("barnabas.kafka_tools.common.CONTACT_SECONDS", 0.1)
     assert run(name, ["--bootstrap-server", NOBODY, *words.split()]) != 0
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err
 
 
 def leaves(path: str, node: Any) -> Iterator[tuple[str, Any]]:
@@ -100,8 +100,8 @@ def test_a_command_without_a_broker(
 ) -> None:
     monkeypatch.setattr("barnabas.terminal.connection.REQUEST_TIMEOUT_SECONDS", 1.0)
     assert main.run([*path.split(), *words, "-b", NOBODY]) in (1, 2)
-    said = capfd.readouterr()
-    assert said.out == ""
+    printed = capfd.readouterr()
+    assert printed.out == ""
     # Not what librdkafka says of other tests' clients in this process: "%3|1795820106.266|FAIL|rdkafka#producer-264| ..."
-    own = [line for line in said.err.splitlines() if not line.startswith("%")]
+    own = [line for line in printed.err.splitlines() if not line.startswith("%")]
     assert own[0].startswith("barnabas ")

@@ -62,13 +62,13 @@ def codec(kind: str, schema: Any, *rules: dict[str, Any], **metadata: Any) -> Co
     return make_codec(kind, text, [], contract(*rules, **metadata))
 
 
-def through(made: Codec, value: Any) -> Any:
-    return made.decode(made.encode(value))
+def through(used: Codec, value: Any) -> Any:
+    return used.decode(used.encode(value))
 
 
 def test_a_type_that_is_named_twice_has_its_rules_twice() -> None:
-    made = codec("AVRO", STREETS, {"expr": "'*'", "tags": ["PII"]})
-    assert through(made, WAY) == {**WAY, "from": {"street": "*"}, "to": {"street": "*"}}
+    ruled = codec("AVRO", STREETS, {"expr": "'*'", "tags": ["PII"]})
+    assert through(ruled, WAY) == {**WAY, "from": {"street": "*"}, "to": {"street": "*"}}
 
 
 @pytest.mark.parametrize("path", ["x.Way.note", "**.note", "x.*.no?e", "x.**"])
@@ -95,24 +95,24 @@ def test_a_whole_record_and_null() -> None:
 
 def test_tags_in_protobuf() -> None:
     order = {"id": "a", "codes": ["1", "2"], "names": {"k": "v"}}
-    made = codec("PROTOBUF", PROTO, {"expr": "'*' + value", "tags": ["PII", "CODE"]})
-    assert through(made, order) == {**order, "id": "*a", "codes": ["*1", "*2"]}
+    ruled = codec("PROTOBUF", PROTO, {"expr": "'*' + value", "tags": ["PII", "CODE"]})
+    assert through(ruled, order) == {**order, "id": "*a", "codes": ["*1", "*2"]}
     with pytest.raises(RuleFailed, match="its result is no value of the field"):
         codec("PROTOBUF", PROTO, {"expr": "5", "tags": ["PII"]}).encode(order)
 
 
 def test_every_item_has_to_hold() -> None:
     schema = {"type": "object", "properties": {"l": {"type": "array", "items": {"type": "string"}}}}
-    made = codec("JSON", schema, {"kind": "CONDITION", "expr": "value != ''"})
-    assert through(made, {"l": ["a", "b"]}) == {"l": ["a", "b"]}
+    ruled = codec("JSON", schema, {"kind": "CONDITION", "expr": "value != ''"})
+    assert through(ruled, {"l": ["a", "b"]}) == {"l": ["a", "b"]}
     with pytest.raises(RuleFailed, match=r"rule 'r0' refuses the value: value != ''$"):
-        made.encode({"l": ["a", ""]})
+        ruled.encode({"l": ["a", ""]})
 
 
 def test_json_is_checked_behind_its_rules() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 9}}}
-    made = codec("JSON", schema, {"expr": "value > 9 ; 9"})
-    assert through(made, {"n": 50}) == {"n": 9}
+    ruled = codec("JSON", schema, {"expr": "value > 9 ; 9"})
+    assert through(ruled, {"n": 50}) == {"n": 9}
     with pytest.raises(Mismatch, match="10 is greater than the maximum of 9"):
         codec("JSON", schema, {"expr": "value > 9 ; 10"}).encode({"n": 50})
 
@@ -124,12 +124,12 @@ def test_what_a_rule_makes_has_to_suit_the_schema() -> None:
 
 
 def test_without_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = builtins.__import__
+    import_as_before = builtins.__import__
 
     def missing(name: str, *rest: Any) -> Any:
         if name.partition(".")[0] == "celpy":
             raise ModuleNotFoundError("No module named 'celpy'", name="celpy")
-        return held(name, *rest)
+        return import_as_before(name, *rest)
 
     expressions.cel.cache_clear()
     monkeypatch.setattr(builtins, "__import__", missing)
@@ -164,21 +164,21 @@ def test_columns_pass_the_rules() -> None:
         {"expr": "typeName == 'STRING' ; value + '!'"},
         {"expr": "typeName == 'STRING' ; value + '?'", "mode": "READ"},
     )
-    held = Schema(1, "AVRO", json.dumps(schema), (), 1, rules)
+    writer = Schema(1, "AVRO", json.dumps(schema), (), 1, rules)
     old = Schema(2, "AVRO", json.dumps({**schema, "fields": schema["fields"][::-1]}))
-    decoding = Decoding(One(held, old), held)  # type: ignore[arg-type]
+    decoding = Decoding(One(writer, old), writer)  # type: ignore[arg-type]
     import pyarrow as pa
 
     rows = pa.array([{"n": 1, "s": "a"}, {"n": 0, "s": "b"}], decoding.type.field("v").type)
-    made = Encoding(held).encode(rows)
-    assert made.field("error").to_pylist() == [
+    encoded = Encoding(writer).encode(rows)
+    assert encoded.field("error").to_pylist() == [
         None, "the fields do not suit schema 1: rule 'r0' refuses the value: message.n > 0",
     ]  # fmt: skip
-    [record, _] = made.field("v").to_pylist()
+    [record, _] = encoded.field("v").to_pylist()
     foreign = [frame(2, b"\x02a\x02"), frame(2, b"\x02a\x00"), frame(1, b"\x00\x02a"), record]
-    found = decoding.decode(pa.array(foreign, pa.binary()))
-    assert found.field("v").to_pylist() == [{"n": 1, "s": "a?"}, None, None, {"n": 1, "s": "a!?"}]
-    assert found.field("error").to_pylist()[1:3] == ["rule 'r0' refuses the value: message.n > 0"] * 2
+    decoded = decoding.decode(pa.array(foreign, pa.binary()))
+    assert decoded.field("v").to_pylist() == [{"n": 1, "s": "a?"}, None, None, {"n": 1, "s": "a!?"}]
+    assert decoded.field("error").to_pylist()[1:3] == ["rule 'r0' refuses the value: message.n > 0"] * 2
 
 
 @pytest.mark.parametrize(
@@ -186,14 +186,14 @@ def test_columns_pass_the_rules() -> None:
 )
 def test_rules_that_are_for_others(where: str | None, runs: bool) -> None:
     text = contract({"kind": "CONDITION", "type": "CEL", "expr": "false"})
-    held = json.loads(text)
-    held["ruleSet"]["enableAt"] = where
-    made = make_codec("AVRO", json.dumps(STREETS), [], json.dumps(held))
+    contract_now = json.loads(text)
+    contract_now["ruleSet"]["enableAt"] = where
+    ruled = make_codec("AVRO", json.dumps(STREETS), [], json.dumps(contract_now))
     if runs:
         with pytest.raises(RuleFailed):
-            made.encode(WAY)
+            ruled.encode(WAY)
     else:
-        assert through(made, WAY) == WAY
+        assert through(ruled, WAY) == WAY
 
 
 def test_a_schema_that_leads_in_a_circle() -> None:
@@ -203,8 +203,8 @@ def test_a_schema_that_leads_in_a_circle() -> None:
             "a": {"type": "object", "properties": {"n": {"$ref": "#/$defs/a"}, "s": {"type": "string"}}}
         },
     }
-    made = codec("JSON", schema, {"expr": "value + '!'"})
-    assert through(made, {"s": "a", "n": {"s": "b"}}) == {"s": "a!", "n": {"s": "b!"}}
+    ruled = codec("JSON", schema, {"expr": "value + '!'"})
+    assert through(ruled, {"s": "a", "n": {"s": "b"}}) == {"s": "a!", "n": {"s": "b!"}}
 
 
 def test_rules_of_another_registry_are_the_same_rules() -> None:
@@ -234,8 +234,8 @@ def test_rules_of_another_registry_are_the_same_rules() -> None:
     assert read.content == asked.content
     state = State()
     state.replay(schema_entry(read))
-    for kind, found in (("CEL", [read]), ("CLIENT", []), ("OTHER", [])):
-        assert all_versions(state, ":*:", deleted=False, latest_only=False, rule_type=kind) == found
+    for kind, versions in (("CEL", [read]), ("CLIENT", []), ("OTHER", [])):
+        assert all_versions(state, ":*:", deleted=False, latest_only=False, rule_type=kind) == versions
 
 
 @pytest.mark.parametrize(
@@ -247,22 +247,22 @@ def test_rules_of_another_registry_are_the_same_rules() -> None:
 def test_a_value_that_is_nothing_to_an_expression_is_refused(kind: str, payload: bytes) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "number"}, "x": {}}}
     rule = {"type": kind, "kind": "CONDITION", "mode": "READ", "expr": "true"}
-    made = codec("JSON", schema, rule)
+    ruled = codec("JSON", schema, rule)
     with pytest.raises(Mismatch):
-        made.decode(payload)
-    assert made.decode(b'{"n":1}') == {"n": 1}
+        ruled.decode(payload)
+    assert ruled.decode(b'{"n":1}') == {"n": 1}
 
 
 def test_a_time_beyond_all_calendars_is_refused() -> None:
     text = """syntax = "proto3"; import "google/protobuf/timestamp.proto";
         message M { google.protobuf.Timestamp t = 1; }"""
-    made = codec(
+    ruled = codec(
         "PROTOBUF", text, {"type": "CEL", "kind": "CONDITION", "mode": "READ", "expr": "has(message.t)"}
     )
     late = Timestamp(seconds=10**15).SerializeToString()
-    assert made.decode(bytes.fromhex("000a020801")) == {"t": "1970-01-01T00:00:01Z"}
+    assert ruled.decode(bytes.fromhex("000a020801")) == {"t": "1970-01-01T00:00:01Z"}
     with pytest.raises(RuleFailed, match="the value cannot be converted to CEL"):
-        made.decode(b"\0\x0a" + bytes([len(late)]) + late)
+        ruled.decode(b"\0\x0a" + bytes([len(late)]) + late)
 
 
 def test_tags_in_imported_files() -> None:
@@ -270,15 +270,15 @@ def test_tags_in_imported_files() -> None:
         message Person { string ssn = 1 [(confluent.field_meta).tags = "PII"]; string town = 2; }"""
     text = """syntax = "proto3"; package o; import "p.proto"; message Order { p.Person who = 1; }"""
     imported = [Dependency("p.proto", Reference("p.proto", "p", 1), person)]
-    made = make_codec("PROTOBUF", text, imported, contract({"expr": "'*'", "tags": ["PII"]}))
-    assert through(made, {"who": {"ssn": "1", "town": "Ulm"}}) == {"who": {"ssn": "*", "town": "Ulm"}}
+    ruled = make_codec("PROTOBUF", text, imported, contract({"expr": "'*'", "tags": ["PII"]}))
+    assert through(ruled, {"who": {"ssn": "1", "town": "Ulm"}}) == {"who": {"ssn": "*", "town": "Ulm"}}
 
 
 def test_a_message_is_read_as_that_of_its_name() -> None:
     def version(number: int, text: str) -> Schema:
-        return Schema(number, "PROTOBUF", f'syntax = "proto3"; package x; {text}', (), number, held)
+        return Schema(number, "PROTOBUF", f'syntax = "proto3"; package x; {text}', (), number, rule_contract)
 
-    held = contract({"mode": "READ", "expr": "value + '!'"})
+    rule_contract = contract({"mode": "READ", "expr": "value + '!'"})
     first = version(1, "message Order { string id = 1; message In { string s = 1; } } message Gone {}")
     second = version(
         2, "message Meta { string src = 1; } message Order { string id = 1; message In { string s = 1; } }"
@@ -295,7 +295,7 @@ NESTED = "[1].all(a, [1].all(b, [1].all(c, %s)))"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reason"),
     [
         (NESTED % "[1].exists(d, true)", "more than 3 of"),
         ("['a'].map(a, a + a).map(a, a + a).map(a, a + a).map(a, a + a)", "more than 3 of"),
@@ -303,12 +303,12 @@ NESTED = "[1].all(a, [1].all(b, [1].all(c, %s)))"
         ("true" + " || true" * 1000, "may have up to 4000 characters"),
     ],
 )
-def test_expressions_without_bound_are_not_executed(text: str, told: str) -> None:
+def test_expressions_without_bound_are_not_executed(text: str, reason: str) -> None:
     for kind in ("CEL", "CEL_FIELD"):
-        with pytest.raises(expressions.BadExpression, match=told):
+        with pytest.raises(expressions.BadExpression, match=reason):
             expressions.check(kind, text)
     expressions.check("CEL", NESTED % "true")
-    with pytest.raises(RuleFailed, match=told):
+    with pytest.raises(RuleFailed, match=reason):
         codec("AVRO", STREETS, {"type": "CEL", "kind": "CONDITION", "expr": text}).encode(WAY)
 
 
@@ -351,32 +351,32 @@ ROOTED = {
 def test_references_within_a_json_schema(reference: str) -> None:
     rule = {"expr": "'*'", "tags": ["PII"]}
     for who in ({"$ref": reference}, {"oneOf": [{"type": "string"}, {"$ref": reference}]}):
-        made = codec("JSON", {**ROOTED, "type": "object", "properties": {"who": who}}, rule)
-        assert through(made, {"who": {"ssn": "1"}}) == {"who": {"ssn": "*"}}
+        ruled = codec("JSON", {**ROOTED, "type": "object", "properties": {"who": who}}, rule)
+        assert through(ruled, {"who": {"ssn": "1"}}) == {"who": {"ssn": "*"}}
 
 
 @pytest.mark.parametrize(
     "part", [{"$dynamicRef": "#person"}, {"$ref": "https://json-schema.org/draft/2020-12/schema"}]
 )
 def test_references_that_cannot_be_followed_refuse_the_value(part: dict[str, Any]) -> None:
-    made = codec("JSON", {**ROOTED, "properties": {"who": part}}, {"expr": "'*'", "tags": ["PII"]})
+    ruled = codec("JSON", {**ROOTED, "properties": {"who": part}}, {"expr": "'*'", "tags": ["PII"]})
     with pytest.raises(RuleFailed, match="rules for fields"):
-        made.encode({"who": {}})
+        ruled.encode({"who": {}})
 
 
 def test_parts_that_refer_to_anywhere_in_the_schema() -> None:
     other = {"type": "object", "required": ["z"], "properties": {"z": {"type": "string"}}}
     tagged = {**PERSON, "required": ["ssn"]}
     who = {"oneOf": [{"$ref": "#/properties/k"}, tagged]}
-    made = codec("JSON", {"properties": {"k": other, "who": who}}, {"expr": "'*'", "tags": ["PII"]})
-    assert through(made, {"who": {"ssn": "1"}}) == {"who": {"ssn": "*"}}
+    ruled = codec("JSON", {"properties": {"k": other, "who": who}}, {"expr": "'*'", "tags": ["PII"]})
+    assert through(ruled, {"who": {"ssn": "1"}}) == {"who": {"ssn": "*"}}
     beside = Dependency(
         "o.json", Reference("o.json", "o", 1), json.dumps({"$defs": {"k": other, "who": who}})
     )
     text = json.dumps({"properties": {"who": {"$ref": "o.json#/$defs/who"}}}).replace("#/prop", "#/$defs")
     beside = beside._replace(text=beside.text.replace("#/properties/k", "#/$defs/k"))
-    made = make_codec("JSON", text, [beside], contract({"expr": "'*'", "tags": ["PII"]}))
-    assert through(made, {"who": {"ssn": "1"}}) == {"who": {"ssn": "*"}}
+    ruled = make_codec("JSON", text, [beside], contract({"expr": "'*'", "tags": ["PII"]}))
+    assert through(ruled, {"who": {"ssn": "1"}}) == {"who": {"ssn": "*"}}
 
 
 def union(*branches: Any) -> dict[str, Any]:
@@ -409,15 +409,15 @@ BOTH = (named("Paid"), named("Refunded"))
     ],
 )
 def test_a_union_keeps_its_branch_behind_a_transform(branches: tuple[Any, ...], value: Any) -> None:
-    made = codec("AVRO", union(*branches), {"type": "CEL", "expr": "{'n': message.n + 1, 'u': message.u}"})
+    ruled = codec("AVRO", union(*branches), {"type": "CEL", "expr": "{'n': message.n + 1, 'u': message.u}"})
     plain = make_codec("AVRO", json.dumps(union(*branches)), [])
-    assert made.encode({"n": 1, "u": value}) == plain.encode({"n": 2, "u": value})
+    assert ruled.encode({"n": 1, "u": value}) == plain.encode({"n": 2, "u": value})
 
 
 def test_a_union_gets_the_only_branch_that_fits() -> None:
     schema = union("null", named("Paid"), named("Owed", {"name": "y", "type": "int"}))
-    made = codec("AVRO", schema, {"type": "CEL", "expr": "{'n': 1, 'u': {'x': 5, 'y': 6}}"})
-    assert through(made, {"n": 1, "u": {"Paid": {"x": 1}}})["u"] == {"Owed": {"x": 5, "y": 6}}
-    made = codec("AVRO", union(*BOTH), {"type": "CEL", "expr": "{'n': 1, 'u': {'x': 5}}"})
+    ruled = codec("AVRO", schema, {"type": "CEL", "expr": "{'n': 1, 'u': {'x': 5, 'y': 6}}"})
+    assert through(ruled, {"n": 1, "u": {"Paid": {"x": 1}}})["u"] == {"Owed": {"x": 5, "y": 6}}
+    ruled = codec("AVRO", union(*BOTH), {"type": "CEL", "expr": "{'n': 1, 'u': {'x': 5}}"})
     with pytest.raises(RuleFailed, match="its result may be any of Paid, Refunded"):
-        made.encode({"n": 1, "u": {"Refunded": {"x": 1}}})
+        ruled.encode({"n": 1, "u": {"Refunded": {"x": 1}}})

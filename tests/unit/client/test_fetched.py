@@ -32,10 +32,10 @@ def batch(base: int, count: int, size: int = 1) -> bytes:
 
 def test_the_position_after_the_last_whole_batch() -> None:
     whole, cut = batch(4, 3), batch(7, 2)[:-1]
-    found = fetched(answer(records=whole + cut, high_watermark=9, last_stable_offset=8, log_start_offset=1))
-    assert (found.start, found.next_offset) == (5, 7)
-    assert (found.high_watermark, found.last_stable_offset, found.log_start_offset) == (9, 8, 1)
-    assert bytes(found.records) == whole + cut
+    part = fetched(answer(records=whole + cut, high_watermark=9, last_stable_offset=8, log_start_offset=1))
+    assert (part.start, part.next_offset) == (5, 7)
+    assert (part.high_watermark, part.last_stable_offset, part.log_start_offset) == (9, 8, 1)
+    assert bytes(part.records) == whole + cut
 
 
 def test_an_answer_without_a_whole_batch_stays_where_it_is() -> None:
@@ -78,5 +78,5 @@ def test_errors_of_a_partition_and_of_the_whole_answer(code: ErrorCode) -> None:
 
 
 def test_a_client_that_has_used_up_its_quota_gets_an_empty_answer() -> None:
-    found = fetched(FetchResponse(responses=[]))
-    assert (found.next_offset, len(found.records), found.high_watermark) == (5, 0, -1)
+    part = fetched(FetchResponse(responses=[]))
+    assert (part.next_offset, len(part.records), part.high_watermark) == (5, 0, -1)

@@ -57,13 +57,13 @@ def codec(text: str, dependencies: list[tuple[str, str]]) -> None:
 
 
 def validator(text: str, dependencies: list[tuple[str, str]]) -> None:
-    made = JsonSchema(text, dependencies)
-    for part in (made.tree, *made.documents.values()):
+    json_schema = JsonSchema(text, dependencies)
+    for part in (json_schema.tree, *json_schema.documents.values()):
         for inner in [part, *(part.get("properties") or {}).values()]:
             with suppress(BadSchema):
-                made.allows(inner, {"a": "b"})
-    made.matches("^a", "a")
-    made.check({"a": "b"})
+                json_schema.allows(inner, {"a": "b"})
+    json_schema.matches("^a", "a")
+    json_schema.check({"a": "b"})
 
 
 def schema(text: str, dependencies: list[tuple[str, str]]) -> Schema:
@@ -136,7 +136,7 @@ def test_a_file_that_exists_is_not_a_part_of_a_schema(tmp_path: Path) -> None:
 
 
 def test_one_module_builds_validators() -> None:
-    found = []
+    uses = []
     for path in SOURCE.rglob("*.py"):
         if path == BUILDER or "jsonschema" not in path.read_text():
             continue
@@ -145,11 +145,11 @@ def test_one_module_builds_validators() -> None:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
                 ("jsonschema", "referencing")
             ):
-                found.append(f"{where} imports from {node.module}")
+                uses.append(f"{where} imports from {node.module}")
             elif isinstance(node, ast.Import):
-                found += [
+                uses += [
                     f"{where} imports {a.name}" for a in node.names if a.name in ("jsonschema", "referencing")
                 ]
             elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "jsonschema_rs":
-                found += [f"{where} uses {ast.unparse(node)}"] * (node.attr not in ERRORS)
-    assert found == [], "build validators with barnabas.schemas.json_validators"
+                uses += [f"{where} uses {ast.unparse(node)}"] * (node.attr not in ERRORS)
+    assert uses == [], "build validators with barnabas.schemas.json_validators"

@@ -61,8 +61,8 @@ def test_mistakes_are_reported_with_their_line(text: str, why: str, tmp_path: Pa
 
 
 def test_the_environment_names_the_file(tmp_path: Path) -> None:
-    found = jaas.java_properties({"KAFKA_OPTS": "-Xmx1g '-Da.b=with space' -Dempty -Dx=1=2"})
-    assert found == {"a.b": "with space", "empty": "", "x": "1=2"}
+    java_options = jaas.java_properties({"KAFKA_OPTS": "-Xmx1g '-Da.b=with space' -Dempty -Dx=1=2"})
+    assert java_options == {"a.b": "with space", "empty": "", "x": "1=2"}
     assert jaas.java_properties({}) == {}
     with pytest.raises(jaas.JaasError, match="KAFKA_OPTS cannot be read"):
         jaas.java_properties({"KAFKA_OPTS": "'open"})
@@ -96,6 +96,6 @@ def test_an_error_does_not_quote_the_text(text: str, why: str) -> None:
     with pytest.raises(jaas.JaasError, match=why) as refused:
         jaas.parse_login(text)
     assert "secret" not in str(refused.value)
-    with pytest.raises(ClientError, match=r"^sasl\.jaas\.config is not of the form .*") as told:
+    with pytest.raises(ClientError, match=r"^sasl\.jaas\.config is not of the form .*") as error:
         jaas_values(text)
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(error.value)

@@ -77,14 +77,14 @@ def test_integers_are_read_as_java_reads_them() -> None:
 
 @pytest.mark.parametrize("kind", [Kind.INT, Kind.LONG, Kind.SHORT])
 def test_integer_limits_are_those_of_the_type(kind: Kind) -> None:
-    made = {Kind.INT: table().integer, Kind.LONG: table().long, Kind.SHORT: table().short}[kind](
+    option = {Kind.INT: table().integer, Kind.LONG: table().long, Kind.SHORT: table().short}[kind](
         "n", 0, "doc"
     )
     for limit in INTEGER_RANGE[kind]:
-        assert made.parse(str(limit)) == limit
+        assert option.parse(str(limit)) == limit
     for beyond in (INTEGER_RANGE[kind][0] - 1, INTEGER_RANGE[kind][1] + 1):
         with pytest.raises(ConfigError):
-            made.parse(str(beyond))
+            option.parse(str(beyond))
 
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1))

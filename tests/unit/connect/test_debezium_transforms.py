@@ -61,30 +61,30 @@ def test_rows_and_tombstones():
 )
 def test_deletes(mode, of_delete, of_tombstone):
     unwrap = extract(delete_tombstone_handling_mode=mode)
-    made = unwrap.apply(DELETE)
+    changed = unwrap.apply(DELETE)
     if of_delete is None:
-        assert made is None
+        assert changed is None
     elif of_delete == "tombstone":
-        assert made.value is None
+        assert changed.value is None
     else:
-        assert made.value == of_delete
+        assert changed.value == of_delete
         assert unwrap.apply(INSERT).value["__deleted"] == "false"
     assert (unwrap.apply(TOMBSTONE) is None) == (of_tombstone is None)
 
 
 def test_fields_and_headers_of_the_envelope():
     unwrap = extract(add_fields="op,table,source.ts_ms,lsn:position", add_headers="op")
-    made = unwrap.apply(INSERT)
-    assert made.value == {
+    changed = unwrap.apply(INSERT)
+    assert changed.value == {
         "id": 1, "name": "a", "__op": "c", "__table": "people", "__source_ts_ms": 7, "__position": 9,
     }  # fmt: skip
-    assert [(field.name, field.schema.type) for field in made.value_schema.fields][2:] == [
+    assert [(field.name, field.schema.type) for field in changed.value_schema.fields][2:] == [
         ("__op", "string"),
         ("__table", "string"),
         ("__source_ts_ms", "int64"),
         ("__position", "int64"),
     ]
-    assert [(header.key, header.value) for header in made.headers] == [("__op", "c")]
+    assert [(header.key, header.value) for header in changed.headers] == [("__op", "c")]
 
 
 def test_other_records_pass():
@@ -124,17 +124,17 @@ def router(**options: str) -> Any:
 
 
 def test_the_outbox():
-    made = router().apply(change("c", None, ROW, OUTBOX))
-    assert (made.topic, made.key, made.value) == ("outbox.event.order", "7", '{"n": 1}')
-    assert [(header.key, header.value) for header in made.headers] == [("id", "e1")]
+    outgoing = router().apply(change("c", None, ROW, OUTBOX))
+    assert (outgoing.topic, outgoing.key, outgoing.value) == ("outbox.event.order", "7", '{"n": 1}')
+    assert [(header.key, header.value) for header in outgoing.headers] == [("id", "e1")]
     options = {
         "transforms.o.table.expand.json.payload": "true",
         "transforms.o.table.fields.additional.placement": "type:header:eventType",
         "transforms.o.route.topic.replacement": "events.${routedByValue}",
     }
-    made = router(**options).apply(change("c", None, ROW, OUTBOX))
-    assert (made.topic, made.value) == ("events.order", {"n": 1})
-    assert made.headers[1].key == "eventType"
+    outgoing = router(**options).apply(change("c", None, ROW, OUTBOX))
+    assert (outgoing.topic, outgoing.value) == ("events.order", {"n": 1})
+    assert outgoing.headers[1].key == "eventType"
     assert router().apply(change("d", ROW, None, OUTBOX)) is None
     assert router().apply(change("u", ROW, ROW, OUTBOX)) is None
     strict = router(**{"transforms.o.table.op.invalid.behavior": "error"})

@@ -86,8 +86,8 @@ def test_rows_of_one_record_and_of_none_have_places_of_their_own(tmp_path: Path)
     for _ in range(2):
         delivered(config, Task("q", 1, 0), exploded)
         delivered(config, Task("q", 2, 4), batch([None, None], {"n": [8, 9]}))
-    found = rows(tmp_path / "a.db", "n, __connect_partition, __connect_offset")
-    assert found == [
+    places = rows(tmp_path / "a.db", "n, __connect_partition, __connect_offset")
+    assert places == [
         (1, 3, 5 << 20),
         (2, 3, (5 << 20) + 1),
         (3, 3, 6 << 20),
@@ -124,22 +124,22 @@ def test_a_row_that_the_target_refuses_is_named_and_the_others_are_stored(tmp_pa
     )
     assert row == 1
     assert "CHECK constraint failed" in reason
-    assert [found[0] for found in rows(path, "id, n, n")] == [1, 3]
+    assert [fields[0] for fields in rows(path, "id, n, n")] == [1, 3]
 
 
 def test_objects_and_lists_arrive_as_such(tmp_path: Path) -> None:
-    made = batch([1], {"n": [1], "tags": ['["a"]']}).set_column(
+    rows_with_tags = batch([1], {"n": [1], "tags": ['["a"]']}).set_column(
         len(RECORD_COLUMNS) + 1, DOCUMENT, pa.array(['{"n": 1, "tags": ["a"]}'])
     )
     config = {"connector.class": "FileStreamSink", "file": str(tmp_path / "out")}
-    delivered(config, Task("q", 0, 0, nested=frozenset({"tags"})), made)
+    delivered(config, Task("q", 0, 0, nested=frozenset({"tags"})), rows_with_tags)
     assert (tmp_path / "out").read_text() == "{n=1, tags=[a]}\n"
 
 
 def test_types_that_connectors_do_not_have_are_named(tmp_path: Path) -> None:
-    made = batch([1], {"span": pa.array([dt.timedelta(seconds=1)])})
+    durations = batch([1], {"span": pa.array([dt.timedelta(seconds=1)])})
     with pytest.raises(DeliveryError, match="field span is duration"):
-        delivered(jdbc(tmp_path / "a.db"), Task("q", 0, 0), made)
+        delivered(jdbc(tmp_path / "a.db"), Task("q", 0, 0), durations)
 
 
 PIPELINE = """
@@ -156,7 +156,7 @@ FILE = "{connector.class: FileStreamSource, file: /tmp/in, topic: lines}"
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "line", "said"),
+    ("source", "target", "line", "reason"),
     [
         (FILE, "{connector.class: Jdbc}", 9, "connector: Failed to find any class"),
         (FILE, "{connector.class: JdbcSinkConector}", 9, "did you mean JdbcSinkConnector"),
@@ -183,11 +183,11 @@ FILE = "{connector.class: FileStreamSource, file: /tmp/in, topic: lines}"
         (FILE.replace("}", ", tasks.max: x}"), "{connector.class: FileStreamSink}", 5, "tasks.max"),
     ],
 )
-def test_mistakes_are_told_with_their_line(source: str, target: str, line: int, said: str) -> None:
+def test_mistakes_are_told_with_their_line(source: str, target: str, line: int, reason: str) -> None:
     with pytest.raises(PipelineError) as raised:
         parse_spec(PIPELINE.format(source=source, target=target), "p.yaml")
     assert str(raised.value).startswith(f"p.yaml:{line}")
-    assert said in str(raised.value)
+    assert reason in str(raised.value)
 
 
 def test_pipelines_read_committed_records_unless_they_say_otherwise() -> None:
@@ -195,8 +195,8 @@ def test_pipelines_read_committed_records_unless_they_say_otherwise() -> None:
     chosen = text.replace(
         "  topic: lines\n", "  topic: lines\n  options: {kafka.isolation.level: read_uncommitted}\n"
     )
-    for given, isolation in ((text, "read_committed"), (chosen, "read_uncommitted")):
-        spec = parse_spec(given, "p.yaml")
+    for pipeline, isolation in ((text, "read_committed"), (chosen, "read_uncommitted")):
+        spec = parse_spec(pipeline, "p.yaml")
         (query,) = spec.queries()
         settings = source_settings(spec, query, "localhost:1")
         assert settings["kafka.isolation.level"] == isolation

@@ -43,10 +43,10 @@ def test_every_connector_has_sound_options() -> None:
 def test_made_up_records_suit_their_schemas_and_are_the_same_again(quickstart: str) -> None:
     config = {"kafka.topic": "t", "quickstart": quickstart, "max.interval": "0", "iterations": "20"}
     with run_source(Datagen, config) as source, run_source(Datagen, config) as again:
-        made = source.poll_until(20)
-        assert [record.value for record in made] == [record.value for record in again.poll_until(20)]
+        generated = source.poll_until(20)
+        assert [record.value for record in generated] == [record.value for record in again.poll_until(20)]
         assert source.poll() == []
-        for record in made:
+        for record in generated:
             schemas.check(record.value_schema, record.value)
             assert record.key is not None
 
@@ -302,9 +302,10 @@ def test_objects_are_named_by_offsets_and_written_once(tmp_path: Path) -> None:
         sink.put([sink.record("events", {"kind": kind}) for kind in ("a", "b", "a", "b")])
         sink.put([sink.record("events", {})])
         assert "lacks one of the fields" in str(sink.reported[0][1])
-    made = _objects(tmp_path / "b" / "fields")
+    objects = _objects(tmp_path / "b" / "fields")
     assert (
-        gzip.decompress(made["events/kind=a/events+0+0000000000.json.gz"]) == b'{"kind":"a"}\n{"kind":"a"}\n'
+        gzip.decompress(objects["events/kind=a/events+0+0000000000.json.gz"])
+        == b'{"kind":"a"}\n{"kind":"a"}\n'
     )
 
 
@@ -386,8 +387,8 @@ def test_documents_are_lines_of_a_bulk(web: str) -> None:
         with pytest.raises(RetriableError, match="does not answer"):
             sink.put([sink.record("T", {"id": 1}, "a")])
         sink.put([sink.record("T", {"id": 1}), sink.record("T", None, "a"), sink.record("T", "text", "a")])
-        said = [str(error) for _, error in sink.reported]
-        assert [text[:30] for text in said] == [
+        complaints = [str(error) for _, error in sink.reported]
+        assert [text[:30] for text in complaints] == [
             "the record has no key for the ",
             "the value is null; behavior.on",
             "a str is no document",
@@ -395,7 +396,7 @@ def test_documents_are_lines_of_a_bulk(web: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "config", "said"),
+    ("kind", "config", "reason"),
     [
         (ElasticsearchSink, {"connection.url": "localhost:9200"}, "'localhost:9200' is not a URL"),
         (ElasticsearchSink, {"connection.url": "http://127.0.0.1:9"}, "does not answer"),
@@ -403,7 +404,7 @@ def test_documents_are_lines_of_a_bulk(web: str) -> None:
         (HttpSink, {"http.url": "ftp://x", "http.authorization.type": "none"}, "'ftp://x' is not a URL"),
     ],
 )
-def test_addresses_that_are_none_are_refused_at_once(kind: Any, config: dict[str, str], said: str) -> None:
+def test_addresses_that_are_none_are_refused_at_once(kind: Any, config: dict[str, str], reason: str) -> None:
     with pytest.raises(OptionError) as raised:
         run_sink(kind, config).__enter__()
-    assert said in str(raised.value)
+    assert reason in str(raised.value)

@@ -123,8 +123,8 @@ def test_offsets_are_translated_to_no_record_that_was_not_read() -> None:
     assert store.translate("t", 0, 5) is None
     for upstream, downstream in ((10, 0), (15, 5), (40, 7)):
         store.add(OffsetSync("t", 0, upstream, downstream))
-    found = [store.translate("t", 0, offset) for offset in (9, 10, 11, 15, 39, 40, 41, 99)]
-    assert found == [TOO_OLD, 0, 1, 5, 6, 7, 8, 8]
+    translated = [store.translate("t", 0, offset) for offset in (9, 10, 11, 15, 39, 40, 41, 99)]
+    assert translated == [TOO_OLD, 0, 1, 5, 6, 7, 8, 8]
 
 
 def test_syncs_of_a_topic_that_was_made_again_replace_the_old_ones() -> None:
@@ -143,9 +143,9 @@ def test_few_of_many_syncs_are_kept_and_still_translate_safely() -> None:
     newest = 3 * SYNCS_MAX - 1
     assert store.translate("t", 0, 2 * newest) == newest
     for offset in (0, 1, 777, newest):
-        found = store.translate("t", 0, offset)
-        assert found is not None
-        assert 0 <= found <= (offset + 1) // 2
+        translated = store.translate("t", 0, offset)
+        assert translated is not None
+        assert 0 <= translated <= (offset + 1) // 2
 
 
 def test_groups_move_back_in_the_target_only_if_they_did_in_the_source() -> None:
@@ -196,7 +196,7 @@ def test_properties_of_a_cluster_reach_the_clients_that_they_are_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reason"),
     [
         ({"clusters": "east"}, "fewer than two clusters"),
         ({"west.bootstrap.servers": " "}, "west.bootstrap.servers is not set"),
@@ -204,8 +204,8 @@ def test_properties_of_a_cluster_reach_the_clients_that_they_are_for() -> None:
         ({"east->west.enabled": "false"}, "no flow is enabled"),
     ],
 )
-def test_mistakes_in_a_file_are_named(change: dict[str, str], said: str) -> None:
-    with pytest.raises(OptionError, match=said):
+def test_mistakes_in_a_file_are_named(change: dict[str, str], reason: str) -> None:
+    with pytest.raises(OptionError, match=reason):
         MirrorMakerFile(TWO | change).flows()
 
 
@@ -216,15 +216,15 @@ def test_unknown_options_of_a_file_are_noted_with_what_is_near() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reason"),
     [
         ({"topics": "a("}, "not a regular expression"),
         ({"replication.policy.class": "com.example.Own"}, "classes of Java cannot be loaded"),
         ({"offset-syncs.topic.location": "moon"}, "one of: source, target"),
     ],
 )
-def test_wrong_values_are_refused(change: dict[str, str], said: str) -> None:
-    with pytest.raises(OptionError, match=said):
+def test_wrong_values_are_refused(change: dict[str, str], reason: str) -> None:
+    with pytest.raises(OptionError, match=reason):
         flow_of(**change)
 
 
@@ -301,9 +301,9 @@ def test_a_partition_measures_its_lag_and_the_ages_of_a_minute() -> None:
         copied.turn(window * 31.0)
         for age in ages:
             copied.ages.note(age)
-    found = {sample.metric: sample.value for sample in copied.samples(5_000)}
-    assert (found[LAG], found[LAG_S]) == (3, 4.0)
-    assert [found[metric] for metric in AGES] == [20, 10, 50, 27.5]
+    samples = {sample.metric: sample.value for sample in copied.samples(5_000)}
+    assert (samples[LAG], samples[LAG_S]) == (3, 4.0)
+    assert [samples[metric] for metric in AGES] == [20, 10, 50, 27.5]
     copied.position = 10
     assert {sample.metric: sample.value for sample in copied.samples(5_000)}[LAG_S] == 0
     assert AGES[1].name == "kafka_connect_mirror_mirrorsourceconnector_record_age_ms_min"
@@ -350,8 +350,8 @@ class Fetched:
         return self._messages.pop(0) if self._messages else None
 
     def consume(self, count: int, timeout_s: float) -> list[Message]:
-        found, self._messages = self._messages, []
-        return found
+        messages, self._messages = self._messages, []
+        return messages
 
     def get_watermark_offsets(self, place: Any, cached: bool) -> tuple[int, int]:
         return 0, 3
@@ -378,13 +378,13 @@ def test_no_record_is_left_out_when_an_error_comes_between_others(
         "copies", 0, threading.Event(), lambda: None, Path(), lambda rows: [None], [place]
     )
     source.start(load(flow.worker, texts).config, context)
-    found: list[Any] = []
+    values: list[Any] = []
     errors = 0
     for _ in range(4):
         try:
-            found += [record.value for record in source.poll({}, None)]
+            values += [record.value for record in source.poll({}, None)]
         except RetriableError:
             errors += 1
     source.stop()
-    assert found == [b"0", b"1", b"2"]
+    assert values == [b"0", b"1", b"2"]
     assert errors == (at == 0)  # behind records it is the next poll that says so, if the error is still there

@@ -32,10 +32,10 @@ def chain(*steps: dict[str, str], predicates: dict[str, dict[str, str]] | None =
     config["predicates"] = ",".join(predicates or {})
     for alias, options in (predicates or {}).items():
         config |= {f"predicates.{alias}.{key}": value for key, value in options.items()}
-    made = make_chain(config)
+    steps_made = make_chain(config)
 
     def run(record: Any) -> Any:
-        for step in made:
+        for step in steps_made:
             record = step(record)
             if record is None:
                 return None
@@ -56,8 +56,8 @@ def test_the_lessons_chain_makes_a_number_of_a_field_the_key() -> None:
     run = chain(
         {"type": KAFKA + "ValueToKey", "fields": "id"}, {"type": KAFKA + "ExtractField$Key", "field": "id"}
     )
-    made = run(record({"id": 7, "name": "a"}, PERSON))
-    assert (made.key, made.key_schema) == (7, schemas.INT32)
+    changed = run(record({"id": 7, "name": "a"}, PERSON))
+    assert (changed.key, changed.key_schema) == (7, schemas.INT32)
     assert run(record({"id": 8})).key == 8
     with pytest.raises(DataError, match="Field does not exist: id"):
         run(record({}, schemas.struct({"other": schemas.INT32})))
@@ -67,9 +67,11 @@ def test_the_lessons_chain_makes_a_number_of_a_field_the_key() -> None:
 
 def test_fields_are_wrapped_renamed_masked_inserted_and_flattened() -> None:
     assert one("HoistField$Value", field="a")(record(1)).value == {"a": 1}
-    made = one("ReplaceField$Value", exclude="name", renames="id:key")(record({"id": 1, "name": "a"}, PERSON))
-    assert made.value == {"key": 1}
-    assert [field.name for field in made.value_schema.fields] == ["key"]
+    changed = one("ReplaceField$Value", exclude="name", renames="id:key")(
+        record({"id": 1, "name": "a"}, PERSON)
+    )
+    assert changed.value == {"key": 1}
+    assert [field.name for field in changed.value_schema.fields] == ["key"]
     assert one("MaskField$Value", fields="id,name")(record({"id": 5, "name": "a"})).value == {
         "id": 0,
         "name": "",
@@ -80,18 +82,18 @@ def test_fields_are_wrapped_renamed_masked_inserted_and_flattened() -> None:
     insert = one(
         "InsertField$Value", topic_field="t", static_field="s!", static_value="x", timestamp_field="at"
     )
-    made = insert(record({"id": 1, "name": None}, PERSON, timestamp_ms=1_000))
-    assert made.value["t"] == "topic"
-    assert made.value["at"] == dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)
-    assert not made.value_schema.by_name["s"].schema.optional
-    assert made.value_schema.by_name["t"].schema.optional
+    changed = insert(record({"id": 1, "name": None}, PERSON, timestamp_ms=1_000))
+    assert changed.value["t"] == "topic"
+    assert changed.value["at"] == dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)
+    assert not changed.value_schema.by_name["s"].schema.optional
+    assert changed.value_schema.by_name["t"].schema.optional
     with pytest.raises(DataError, match="sink connectors"):
         one("InsertField$Value", offset_field="o")(record({}))
     assert one("InsertField$Value", offset_field="o")(SinkRecord("t", {}, offset=9)).value == {"o": 9}
     nested = schemas.struct({"a": schemas.struct({"b": PERSON}, optional=True)})
-    made = one("Flatten$Value", delimiter="_")(record({"a": {"b": {"id": 1, "name": "x"}}}, nested))
-    assert made.value == {"a_b_id": 1, "a_b_name": "x"}
-    assert made.value_schema.by_name["a_b_id"].schema.optional
+    changed = one("Flatten$Value", delimiter="_")(record({"a": {"b": {"id": 1, "name": "x"}}}, nested))
+    assert changed.value == {"a_b_id": 1, "a_b_name": "x"}
+    assert changed.value_schema.by_name["a_b_id"].schema.optional
     assert one("Flatten$Value")(record({"a": {"b": [1]}})).value == {"a.b": [1]}
 
 
@@ -102,7 +104,7 @@ def test_nested_fields_are_extracted_with_the_second_syntax() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "value", "made"),
+    ("spec", "value", "cast"),
     [
         ("int8", 300, 44),
         ("int32", "12", 12),
@@ -113,15 +115,15 @@ def test_nested_fields_are_extracted_with_the_second_syntax() -> None:
         ("string", b"\x01", "AQ=="),
     ],
 )
-def test_values_are_cast(spec: str, value: Any, made: Any) -> None:
-    assert one("Cast$Value", spec=spec)(record(value)).value == made
-    assert one("Cast$Value", spec=f"f:{spec}")(record({"f": value})).value == {"f": made}
+def test_values_are_cast(spec: str, value: Any, cast: Any) -> None:
+    assert one("Cast$Value", spec=spec)(record(value)).value == cast
+    assert one("Cast$Value", spec=f"f:{spec}")(record({"f": value})).value == {"f": cast}
 
 
 def test_casts_change_schemas_and_refuse_what_does_not_fit() -> None:
-    made = one("Cast$Value", spec="id:string")(record({"id": 1, "name": None}, PERSON))
-    assert made.value == {"id": "1", "name": None}
-    assert made.value_schema.by_name["id"].schema.type == "string"
+    changed = one("Cast$Value", spec="id:string")(record({"id": 1, "name": None}, PERSON))
+    assert changed.value == {"id": "1", "name": None}
+    assert changed.value_schema.by_name["id"].schema.type == "string"
     with pytest.raises(DataError, match="out of range"):
         one("Cast$Value", spec="int8")(record("300"))
     with pytest.raises(OptionError, match="spec"):
@@ -131,9 +133,9 @@ def test_casts_change_schemas_and_refuse_what_does_not_fit() -> None:
 def test_times_are_converted() -> None:
     text = one("TimestampConverter$Value", target_type="string", format="yyyy-MM-dd HH:mm:ss.SSS", field="at")
     schema = schemas.struct({"at": schemas.TIMESTAMP_SCHEMA})
-    made = text(record({"at": dt.datetime(2017, 10, 2, 5, 4, 12, 923000, tzinfo=dt.UTC)}, schema))
-    assert made.value == {"at": "2017-10-02 05:04:12.923"}
-    assert made.value_schema.by_name["at"].schema == schemas.STRING
+    changed = text(record({"at": dt.datetime(2017, 10, 2, 5, 4, 12, 923000, tzinfo=dt.UTC)}, schema))
+    assert changed.value == {"at": "2017-10-02 05:04:12.923"}
+    assert changed.value_schema.by_name["at"].schema == schemas.STRING
     unix = one(
         "TimestampConverter$Value",
         target_type="unix",
@@ -168,19 +170,19 @@ def test_records_are_routed_and_filtered() -> None:
 
 
 def test_headers_are_inserted_dropped_and_made_of_fields() -> None:
-    made = one("InsertHeader", header="n", value_literal="5")(record({"a": 1}))
-    assert made.headers == (Header("n", 5, schemas.INT64),)
-    made = one("HeaderFrom$Value", fields="id", headers="h", operation="move")(
+    changed = one("InsertHeader", header="n", value_literal="5")(record({"a": 1}))
+    assert changed.headers == (Header("n", 5, schemas.INT64),)
+    changed = one("HeaderFrom$Value", fields="id", headers="h", operation="move")(
         record({"id": 1, "name": "a"}, PERSON)
     )
-    assert made.headers[0].value == 1
-    assert made.value == {"name": "a"}
-    assert one("DropHeaders", headers="h")(made).headers == ()
+    assert changed.headers[0].value == 1
+    assert changed.value == {"name": "a"}
+    assert one("DropHeaders", headers="h")(changed).headers == ()
     run = chain(
         {"type": KAFKA + "Filter", "predicate": "has"},
         predicates={"has": {"type": KAFKA + "predicates.HasHeaderKey", "name": "h"}},
     )
-    assert run(made) is None
+    assert run(changed) is None
     run = chain(
         {"type": KAFKA + "Filter", "predicate": "is"},
         predicates={"is": {"type": KAFKA + "predicates.TopicNameMatches", "pattern": "t.*"}},
@@ -199,9 +201,9 @@ def test_expressions_filter_and_compute() -> None:
 
 
 def test_metadata_of_schemas_is_set() -> None:
-    made = one("SetSchemaMetadata$Value", schema_name="n", schema_version="3")(record({"id": 1}, PERSON))
-    assert (made.value_schema.name, made.value_schema.version) == ("n", 3)
-    assert made.value_schema.fields == PERSON.fields
+    changed = one("SetSchemaMetadata$Value", schema_name="n", schema_version="3")(record({"id": 1}, PERSON))
+    assert (changed.value_schema.name, changed.value_schema.version) == ("n", 3)
+    assert changed.value_schema.fields == PERSON.fields
 
 
 def test_every_class_can_be_loaded_and_unknown_ones_are_refused() -> None:
@@ -242,13 +244,13 @@ def test_json_goes_there_and_back(enveloped: bool) -> None:
     converter = JsonConverter()
     converter.configure({"schemas.enable": str(enveloped).lower()}, False)
     data = converter.encoder("t")(schema, value, [])
-    found_schema, found = converter.decoder("t")(data, [])
+    found_schema, value_read = converter.decoder("t")(data, [])
     if enveloped:
-        assert (found_schema, found) == (schema, value)
+        assert (found_schema, value_read) == (schema, value)
     else:
         assert found_schema is None
-        assert found["price"] == "BOI="
-        assert found["day"] == 17441
+        assert value_read["price"] == "BOI="
+        assert value_read["day"] == 17441
     assert converter.encoder("t")(None, None, []) is None
     with pytest.raises(DataError):
         converter.encoder("t")(schema, {"id": "x"}, [])
@@ -298,7 +300,7 @@ def test_schemas_go_to_avro_and_back_with_their_values() -> None:
 def test_schemas_go_to_json_schema_and_back() -> None:
     assert schema_of_json_schema(to_json_schema(ORDER)) == ORDER
     foreign = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": ["null", "string"]}}}
-    found = schema_of_json_schema(foreign)
-    assert found is not None
-    assert found.by_name["a"].schema == schemas.INT64.as_optional()
+    schema = schema_of_json_schema(foreign)
+    assert schema is not None
+    assert schema.by_name["a"].schema == schemas.INT64.as_optional()
     assert schema_of_json_schema({"type": "object", "properties": {"a": {"oneOf": [{}, {}]}}}) is None

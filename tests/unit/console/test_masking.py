@@ -41,8 +41,8 @@ def test_fields_are_masked_and_the_rest_stays(tmp_path: Path) -> None:
         "lines": [{"note": HIDDEN}, {"note": None}],
     }
     assert json.loads(shown.text) == shown.document
-    held = masks.headers((("authorization", b"secret"), ("source", b"shop"), ("Authorization", None)))
-    assert held == [("authorization", HIDDEN.encode()), ("source", b"shop"), ("Authorization", None)]
+    headers = masks.headers((("authorization", b"secret"), ("source", b"shop"), ("Authorization", None)))
+    assert headers == [("authorization", HIDDEN.encode()), ("source", b"shop"), ("Authorization", None)]
 
 
 def test_a_role_may_see_more_and_other_topics_are_not_touched(tmp_path: Path) -> None:

@@ -51,17 +51,23 @@ def relation(name: str, reads: list[str], writes: list[str]) -> dict:
 def test_a_query_stands_behind_what_it_reads_and_before_what_it_writes() -> None:
     relations = [relation("A", ["Q1"], []), relation("B", ["Q2"], ["Q1"]), relation("C", [], ["Q2"])]
     queries = [{"id": name, "text": "..."} for name in ("Q1", "Q2")]
-    made = graph_of([*relations, relation("UNUSED", [], [])], queries)
-    assert {node["id"]: node["depth"] for node in made["nodes"]} == {"A": 0, "Q1": 1, "B": 2, "Q2": 3, "C": 4}
-    assert sorted(made["arrows"]) == [["A", "Q1"], ["B", "Q2"], ["Q1", "B"], ["Q2", "C"]]
+    graph = graph_of([*relations, relation("UNUSED", [], [])], queries)
+    assert {node["id"]: node["depth"] for node in graph["nodes"]} == {
+        "A": 0,
+        "Q1": 1,
+        "B": 2,
+        "Q2": 3,
+        "C": 4,
+    }
+    assert sorted(graph["arrows"]) == [["A", "Q1"], ["B", "Q2"], ["Q1", "B"], ["Q2", "C"]]
 
 
 def test_queries_in_a_circle_are_drawn_all_the_same() -> None:
-    made = graph_of(
+    graph = graph_of(
         [relation("A", ["Q1"], ["Q2"]), relation("B", ["Q2"], ["Q1"])],
         [{"id": "Q1", "text": ""}, {"id": "Q2", "text": ""}],
     )
-    assert len(made["nodes"]) == 4
+    assert len(graph["nodes"]) == 4
 
 
 def test_what_somebody_may_not_see_is_not_shown_by_a_query() -> None:

@@ -25,12 +25,10 @@ GAP = re.compile(r"\{(\w+)\}")
 def in_templates() -> Iterator[str]:
     for path in ROOT.rglob("*.html"):
         text = path.read_text()
-        yield from (ast.literal_eval(found) for found in IN_TEMPLATE.findall(text))
-        for found in re.finditer(
-            r"\{% for ([^%]*?(?:title|name)) in \((.*?)\)(?: if [^%]*)? %\}", text, re.S
-        ):
+        yield from (ast.literal_eval(literal) for literal in IN_TEMPLATE.findall(text))
+        for loop in re.finditer(r"\{% for ([^%]*?(?:title|name)) in \((.*?)\)(?: if [^%]*)? %\}", text, re.S):
             if "t(title)" in text or "t(name)" in text:
-                yield from (row[-1] for row in ast.literal_eval(f"[{found[2]}]"))
+                yield from (row[-1] for row in ast.literal_eval(f"[{loop[2]}]"))
 
 
 def in_modules() -> Iterator[str]:

@@ -142,8 +142,8 @@ def test_thousands_of_nodes_are_made_read_and_deleted_in_chunks(run):
         ops = [Check("/many", 0)]
         for number in range(3000):
             ops += Create(f"/many/{number}"), Create(f"/many/{number}/state", b"x" * 200)
-        made = [await tree.multi(chunk) for chunk in chunks(ops)]
-        assert len(made) > 3
+        chunks_sent = [await tree.multi(chunk) for chunk in chunks(ops)]
+        assert len(chunks_sent) > 3
         assert len(await tree.children("/many")) == 3000
         below = await tree.subtree("/many")
         assert len(below) == 6001

@@ -32,8 +32,8 @@ ALLOW, DENY = Permission.ALLOW, Permission.DENY
 
 def index_of(rules: Rules) -> AclIndex:
     index = AclIndex()
-    for resource, found in rules.items():
-        index.set(resource, found)
+    for resource, rules_of_resource in rules.items():
+        index.set(resource, rules_of_resource)
     return index
 
 
@@ -103,9 +103,9 @@ def test_what_no_rule_names() -> None:
 
 
 def test_some_topic() -> None:
-    def some(*found: tuple[Resource, Rule]) -> bool:
+    def some(*pairs: tuple[Resource, Rule]) -> bool:
         rules: dict[Resource, frozenset[Rule]] = {}
-        for resource, each in found:
+        for resource, each in pairs:
             rules[resource] = rules.get(resource, frozenset()) | {each}
         return index_of(rules).allows_any("User:a", "h", Operation.WRITE, TOPIC)
 
@@ -126,8 +126,8 @@ def test_some_topic() -> None:
 
 
 def test_some_topic_where_all_that_no_rule_names_is_open() -> None:
-    def some(*found: tuple[Resource, Rule]) -> bool:
-        index = index_of({resource: frozenset({each}) for resource, each in found})
+    def some(*pairs: tuple[Resource, Rule]) -> bool:
+        index = index_of({resource: frozenset({each}) for resource, each in pairs})
         return index.allows_any("User:a", "h", Operation.WRITE, TOPIC, if_none_found=True)
 
     denied = rule("a", Operation.WRITE, DENY)
@@ -158,8 +158,8 @@ def test_the_index_agrees_with_reading_all_rules(rules: Rules, name: str, operat
     """The definition, read off Kafka's documentation: any denial, else any permission that implies it."""
     applying = [
         each
-        for (_, pattern, of), found in rules.items()
-        for each in found
+        for (_, pattern, of), rules_of_resource in rules.items()
+        for each in rules_of_resource
         if (of in (name, "*") if pattern is Pattern.LITERAL else name.startswith(of))
     ]
     implying = {operation, Operation.ALL} | ({Operation.READ} if operation is Operation.DESCRIBE else set())
@@ -182,7 +182,7 @@ def test_filters() -> None:
         Resource(GROUP, Pattern.LITERAL, "orders"): frozenset({rule("a", Operation.READ)}),
     }
 
-    def found(
+    def matches(
         pattern: Pattern, name: str | None, kind: ResourceType = TOPIC, who: str | None = None
     ) -> list[str]:
         wanted = Filter(kind, pattern, name, who, None, Operation.ANY, Permission.ANY)
@@ -190,11 +190,11 @@ def test_filters() -> None:
             f"{resource.type.name}:{resource.name}:{len(each)}" for resource, each in matching(rules, wanted)
         ]
 
-    assert found(Pattern.LITERAL, "orders") == ["TOPIC:orders:2"]
-    assert found(Pattern.ANY, "or") == ["TOPIC:or:1"]
-    assert sorted(found(Pattern.MATCH, "orders")) == ["TOPIC:*:1", "TOPIC:or:1", "TOPIC:orders:2"]
-    assert sorted(found(Pattern.ANY, None, ResourceType.ANY, "User:b")) == ["TOPIC:orders:1"]
-    assert len(found(Pattern.ANY, None, ResourceType.ANY)) == 4
+    assert matches(Pattern.LITERAL, "orders") == ["TOPIC:orders:2"]
+    assert matches(Pattern.ANY, "or") == ["TOPIC:or:1"]
+    assert sorted(matches(Pattern.MATCH, "orders")) == ["TOPIC:*:1", "TOPIC:or:1", "TOPIC:orders:2"]
+    assert sorted(matches(Pattern.ANY, None, ResourceType.ANY, "User:b")) == ["TOPIC:orders:1"]
+    assert len(matches(Pattern.ANY, None, ResourceType.ANY)) == 4
 
 
 @pytest.mark.parametrize("name", ["orders", "*", "a/b", ".", "..", "%2F", "50%", "ö ä"])

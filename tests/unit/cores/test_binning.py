@@ -172,8 +172,8 @@ def test_internal_topics_and_topics_without_a_bin_go_at_once() -> None:
         b""
     ]
     tree.image.topics["__consumer_offsets"] = replace(tree.image.topics["orders"], name="__consumer_offsets")
-    made = decide_deletion(tree.image, "__consumer_offsets", 1_000, 500)
-    assert [op.data for op in made if isinstance(op, Create)] == [b""]
+    ops = decide_deletion(tree.image, "__consumer_offsets", 1_000, 500)
+    assert [op.data for op in ops if isinstance(op, Create)] == [b""]
 
 
 def test_logs_are_forgotten_only_if_no_node_names_them() -> None:

@@ -63,8 +63,8 @@ class Cluster:
         self.change(decide_removal(self.image, name, nodes))
 
     def start(self, broker: int, rack: str | None = None) -> None:
-        made = Broker(broker, (Endpoint("PLAINTEXT", "h", 9000 + broker, "PLAINTEXT"),), rack)
-        self.change([Create(layout.broker_path(broker), layout.encode_broker(made), ephemeral=True)])
+        broker_info = Broker(broker, (Endpoint("PLAINTEXT", "h", 9000 + broker, "PLAINTEXT"),), rack)
+        self.change([Create(layout.broker_path(broker), layout.encode_broker(broker_info), ephemeral=True)])
 
     def stop(self, broker: int) -> None:
         self.change([Delete(layout.broker_path(broker))])

@@ -86,7 +86,7 @@ def test_a_link_is_stored_and_read_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "said"),
+    ("texts", "reason"),
     [
         ({"source.bootstrap.servers": ""}, "names no brokers"),
         ({"topics": " "}, "selects no topics"),
@@ -96,8 +96,8 @@ def test_a_link_is_stored_and_read_back() -> None:
         ({"interval.ms": "1"}, "at least 100"),
     ],
 )
-def test_what_cannot_run_is_refused_with_the_reason(texts: dict[str, str], said: str) -> None:
-    with pytest.raises(ApiError, match=said):
+def test_what_cannot_run_is_refused_with_the_reason(texts: dict[str, str], reason: str) -> None:
+    with pytest.raises(ApiError, match=reason):
         LinkSpec.of("east", spec().texts() | texts)
 
 

@@ -25,9 +25,9 @@ START_MS = 1_700_000_000_000
 
 def core(**limits: dict[str, str]) -> QuotaCore:
     """limits: clients="..." style: entity path with __ for / -> texts."""
-    made = QuotaCore()
-    made.configure({tuple(path.split("__", 1)): texts for path, texts in limits.items()})  # type: ignore[misc]
-    return made
+    quotas = QuotaCore()
+    quotas.configure({tuple(path.split("__", 1)): texts for path, texts in limits.items()})  # type: ignore[misc]
+    return quotas
 
 
 def test_nobody_waits_without_a_quota() -> None:
@@ -113,22 +113,22 @@ def test_the_most_precise_entity_counts(present: set[str]) -> None:
         for rank, path in enumerate(PRECEDENCE)
         if path in present
     }
-    found = QuotaTable(configs).find("producer_byte_rate", "u", "c")  # type: ignore[arg-type]
+    limit = QuotaTable(configs).find("producer_byte_rate", "u", "c")  # type: ignore[arg-type]
     if not present:
-        assert found is None
+        assert limit is None
         return
     best = min(PRECEDENCE.index(path) for path in present)
-    assert found is not None
-    assert (found.rate, found.owner) == (best, OWNERS[best])
+    assert limit is not None
+    assert (limit.rate, limit.owner) == (best, OWNERS[best])
 
 
 def test_an_entity_without_this_quota_is_passed_over() -> None:
     table = QuotaTable(
         {("users", "u"): {"consumer_byte_rate": "1"}, ("clients", "c"): {"producer_byte_rate": "2"}}
     )
-    found = table.find("producer_byte_rate", "u", "c")
-    assert found is not None
-    assert found.rate == 2
+    limit = table.find("producer_byte_rate", "u", "c")
+    assert limit is not None
+    assert limit.rate == 2
 
 
 events = st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 10_000)), max_size=60)
@@ -265,16 +265,16 @@ def test_describing() -> None:
         ("topics", "t"): {"retention.ms": "1"},
     }
 
-    def found(*components: Component, strict: bool = False) -> list[dict[str, str | None]]:
+    def described(*components: Component, strict: bool = False) -> list[dict[str, str | None]]:
         return [entity for entity, _ in matching_quotas(configs, components, strict=strict)]
 
-    assert len(found()) == 5
-    assert found(strict=True) == []
-    assert found(Component("user", Match.EXACT, "u")) == [{"user": "u"}, {"user": "u", "client-id": "c"}]
-    assert found(Component("user", Match.EXACT, "u"), strict=True) == [{"user": "u"}]
-    assert found(Component("user", Match.DEFAULT)) == [{"user": None}]
-    assert found(Component("client-id", Match.ANY), strict=True) == [{"client-id": "c"}]
-    assert found(Component("ip", Match.ANY)) == [{"ip": "10.0.0.1"}]
+    assert len(described()) == 5
+    assert described(strict=True) == []
+    assert described(Component("user", Match.EXACT, "u")) == [{"user": "u"}, {"user": "u", "client-id": "c"}]
+    assert described(Component("user", Match.EXACT, "u"), strict=True) == [{"user": "u"}]
+    assert described(Component("user", Match.DEFAULT)) == [{"user": None}]
+    assert described(Component("client-id", Match.ANY), strict=True) == [{"client-id": "c"}]
+    assert described(Component("ip", Match.ANY)) == [{"ip": "10.0.0.1"}]
     for components in (
         (Component("user", 9),),
         (Component("user", Match.EXACT),),
@@ -283,4 +283,4 @@ def test_describing() -> None:
         (Component("group", Match.ANY),),
     ):
         with pytest.raises(ApiError):
-            found(*components)
+            described(*components)

@@ -133,8 +133,8 @@ def test_logs_that_parted_agree_again_by_the_answers_of_the_leader(seed: int) ->
         if ours.latest <= last < now:
             end_epoch, end = int(ours.latest), len(leader)
         else:
-            found = ours.end_of(last, Offset(len(leader)))
-            end_epoch, end = int(found.epoch), int(found.end_offset)
+            fork = ours.end_of(last, Offset(len(leader)))
+            end_epoch, end = int(fork.epoch), int(fork.end_offset)
         if end_epoch == last and end >= len(follower):
             break
         cut = truncation_offset(epochs, Offset(len(follower)), LeaderEpoch(end_epoch), Offset(end))

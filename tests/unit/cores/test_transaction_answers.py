@@ -177,14 +177,14 @@ def test_adding_and_verifying_partitions(version: int) -> None:
         core = loaded(state, version)
         if what == "add":
             event = AddPartitions("q", 3_000, "x", WHO[who], frozenset({IN_IT}), version, 1)
-            found = step(core, event).error
+            code = step(core, event).error
         else:
             where = IN_IT if who == "in" else OUTSIDE
             try:
-                found = core.check_added("x", WHO["current"], [where])[where]
+                code = core.check_added("x", WHO["current"], [where])[where]
             except ApiError as refusal:
-                found = refusal.code
-        assert (found, core.transactions["x"].state) == (error, after), (what, who, state.text)
+                code = refusal.code
+        assert (code, core.transactions["x"].state) == (error, after), (what, who, state.text)
     for who, producer in WHO.items():
         for state in TXN_STATES if who != "current" else ():
             error = CODES["unknown" if who == "stranger" else "fenced"]
@@ -320,5 +320,5 @@ def test_every_end_is_answered_as_kafka_answers_it(state: TxnState, version: int
                     prepared = TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT
                     assert core.transactions["x"].state is prepared, case
                     raised = epoch + (version == TV_2)
-                    given = (ID + 2, 0) if raised == EPOCH_MAX else (ID, raised)
-                    assert (reply.producer_id, reply.epoch) == given, case
+                    expected = (ID + 2, 0) if raised == EPOCH_MAX else (ID, raised)
+                    assert (reply.producer_id, reply.epoch) == expected, case

@@ -29,11 +29,11 @@ async def health(server: HttpServer, tls: ssl.SSLContext | None = None) -> bool:
     try:
         reader, writer = await connect(server, tls)
         writer.write(get("/health", "Connection: close\r\n"))
-        said = await asyncio.wait_for(reader.read(), WAIT_S)
+        reply = await asyncio.wait_for(reader.read(), WAIT_S)
         writer.close()
     except (ConnectionError, ssl.SSLError):
         return False
-    return said.startswith(b"HTTP/1.1 200")
+    return reply.startswith(b"HTTP/1.1 200")
 
 
 async def until_healthy(server: HttpServer, tls: ssl.SSLContext | None = None) -> None:
@@ -180,9 +180,9 @@ def test_a_start_says_that_the_options_cannot_be_met(
         assert await health(server)
 
     served(work, connections=asked)
-    said = [row for row in caplog.records if "the process may open few files" in row.message]
-    assert [row.levelname for row in said] == [level]
-    assert getattr(said[0], "connections") == 128  # noqa: B009
+    warnings = [row for row in caplog.records if "the process may open few files" in row.message]
+    assert [row.levelname for row in warnings] == [level]
+    assert getattr(warnings[0], "connections") == 128  # noqa: B009
 
 
 def test_services_may_open_all_files() -> None:

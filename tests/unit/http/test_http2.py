@@ -68,11 +68,11 @@ class Both(Api):
             await socket.send_text(text.upper())
 
     def service(self) -> Service:
-        made = super().service()
+        service = super().service()
         more = [Route("/mirror", self.mirror, methods=["POST"]), WebSocketRoute("/chat", self.chat)]
         return replace(
-            made,
-            routes=[*made.routes, *more],
+            service,
+            routes=[*service.routes, *more],
             http2=True,
             is_socket=lambda scope: scope["path"] == "/chat",
             is_streaming=lambda scope: scope["path"] == "/mirror",
@@ -110,9 +110,9 @@ def test_requests_go_side_by_side_on_one_connection(caplog: pytest.LogCaptureFix
 
     with caplog.at_level(logging.INFO, "barnabas.http.access"):
         slow, echo, empty, *wrong, form = served(work)
-    assert {found.http_version for found in (slow, echo, *wrong)} == {"HTTP/2"}
+    assert {response.http_version for response in (slow, echo, *wrong)} == {"HTTP/2"}
     assert (slow.json(), echo.json(), empty.content) == ("done", {"a": "b" * 200_000}, b"")
-    assert [found.status_code for found in (*wrong, form)] == [422, 500, 404, 415]
+    assert [response.status_code for response in (*wrong, form)] == [422, 500, 404, 415]
     assert "x-request-id" in slow.headers
     rows = [r for r in caplog.records if r.name == "barnabas.http.access" and r.path == "/echo"]  # type: ignore[attr-defined]
     assert [(r.method, r.status) for r in rows] == [("POST", 200), ("POST", 415)]  # type: ignore[attr-defined]
@@ -124,11 +124,11 @@ def test_tls_offers_http_2_and_http_1_1(tmp_path: Path) -> None:
 
     async def work(server: HttpServer, api: Both) -> Any:
         url = f"{server.url.replace('127.0.0.1', 'localhost')}/health"
-        found = []
+        answers = []
         for http2 in (True, False):
             async with httpx.AsyncClient(http2=http2, verify=context, timeout=60) as http:
-                found.append(await http.get(url))
-        return [(answer.http_version, answer.status_code) for answer in found]
+                answers.append(await http.get(url))
+        return [(answer.http_version, answer.status_code) for answer in answers]
 
     assert served(work, tls=TlsFiles(file, file)) == [("HTTP/2", 200), ("HTTP/1.1", 200)]
 
@@ -177,11 +177,11 @@ class Peer:
     @classmethod
     async def of(cls, server: HttpServer, *, preface: bool = True) -> Peer:
         host, _, port = server.url.removeprefix("http://").rpartition(":")
-        made = cls(*await asyncio.open_connection(host, int(port)))
+        peer = cls(*await asyncio.open_connection(host, int(port)))
         if preface:
-            made.h2.initiate_connection()
-            await made.flush()
-        return made
+            peer.h2.initiate_connection()
+            await peer.flush()
+        return peer
 
     async def flush(self) -> None:
         self.writer.write(self.h2.data_to_send())
@@ -215,19 +215,19 @@ def test_a_body_and_its_answer_stream_in_both_directions() -> None:
     async def work(server: HttpServer, api: Both) -> Any:
         peer = await Peer.of(server)
         number = await peer.get("/mirror", ("content-type", "text/x"), method="POST", end=False)
-        found = b""
+        body = b""
         for piece in (b"one", b"two", b"x" * 16_000):
             peer.h2.send_data(number, piece)
             await peer.flush()
-            wanted = len(found) + len(piece)
-            while len(found) < wanted:
+            wanted = len(body) + len(piece)
+            while len(body) < wanted:
                 event = await peer.until(DataReceived)
                 assert isinstance(event, DataReceived)
-                found += event.data or b""
+                body += event.data or b""
         peer.h2.end_stream(number)
         await peer.flush()
         ended = await peer.until(StreamEnded)
-        return found, ended is not None
+        return body, ended is not None
 
     assert served(work) == (b"onetwo" + b"x" * 16_000, True)
 
@@ -236,10 +236,10 @@ def healthy(work: Callable[[HttpServer], Awaitable[Any]]) -> Any:
     """What comes of it, when another client is served as well."""
 
     async def whole(server: HttpServer, api: Both) -> Any:
-        found = await work(server)
+        answer = await work(server)
         async with client() as http:
             assert (await http.get(f"{server.url}/health")).status_code == 200
-        return found
+        return answer
 
     return served(whole, Limits(request_s=20))
 
@@ -334,10 +334,10 @@ def test_a_service_without_http_2_says_that_it_is_none() -> None:
 def test_connections_give_back_their_places() -> None:
     async def work(server: HttpServer, api: Both) -> Any:
         place: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        made = Http2Connection.connection_lost
+        original = Http2Connection.connection_lost
 
         def lost(self: Http2Connection, exc: Exception | None) -> None:
-            made(self, exc)
+            original(self, exc)
             place.set_result(self.place is not None and self.place.is_free)
 
         Http2Connection.connection_lost = lost  # type: ignore[method-assign]
@@ -346,7 +346,7 @@ def test_connections_give_back_their_places() -> None:
                 await http.get(f"{server.url}/health")
             return await place
         finally:
-            Http2Connection.connection_lost = made  # type: ignore[method-assign]
+            Http2Connection.connection_lost = original  # type: ignore[method-assign]
 
     assert served(work) is True
 
@@ -359,14 +359,14 @@ def test_a_websocket_of_the_service_is_served_and_others_are_refused() -> None:
         address = server.url.replace("http", "ws")
         async with websockets.connect(f"{address}/chat") as socket:
             await socket.send("hello")
-            found: list[Any] = [await socket.recv()]
+            messages: list[Any] = [await socket.recv()]
         for path, origin in (("/echo", None), ("/chat", "https://evil.example")):
             try:
                 async with websockets.connect(address + path, origin=origin):  # type: ignore[arg-type]
-                    found.append("served")
+                    messages.append("served")
             except websockets.InvalidStatus as error:
-                found.append((error.response.status_code, json.loads(error.response.body)["message"][:30]))
-        return found
+                messages.append((error.response.status_code, json.loads(error.response.body)["message"][:30]))
+        return messages
 
     assert served(work) == [
         "HELLO",

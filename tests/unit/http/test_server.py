@@ -143,9 +143,9 @@ def test_request_ids_are_kept_or_made_and_logged(caplog: pytest.LogCaptureFixtur
         ]
 
     with caplog.at_level(logging.INFO, "barnabas.http.access"):
-        kept, made = served(work)
+        kept, generated = served(work)
     assert kept[:2] == (200, {**kept[1], "x-request-id": "abc-1"})
-    assert len(made[1]["x-request-id"]) == 32
+    assert len(generated[1]["x-request-id"]) == 32
     rows = [record for record in caplog.records if record.name == "barnabas.http.access"]
     assert [(r.path, r.status, r.method, r.service) for r in rows] == [("/health", 200, "GET", "test")] * 2  # type: ignore[attr-defined]
     assert rows[0].request_id == "abc-1"  # type: ignore[attr-defined]
@@ -291,16 +291,16 @@ def test_requests_that_are_not_whole_keep_nobody_waiting() -> None:
 
     async def work(server: HttpServer, api: Api) -> Any:
         head = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
-        held = []
+        connections = []
         for _ in range(20):
-            held.append(await connect(server))
-            held[-1][1].write(head)
-        said = [await exchange(server, get("/refuse")), await exchange(server, post("/echo", b'{"a": 1}'))]
-        for reader, writer in held:  # each is served as soon as it is whole
+            connections.append(await connect(server))
+            connections[-1][1].write(head)
+        answers = [await exchange(server, get("/refuse")), await exchange(server, post("/echo", b'{"a": 1}'))]
+        for reader, writer in connections:  # each is served as soon as it is whole
             writer.write(b'{"b": 123}')
-            said.append(await answer(reader))
+            answers.append(await answer(reader))
             writer.close()
-        return [status for status, _, _ in said]
+        return [status for status, _, _ in answers]
 
     assert served(work, Limits(requests=4)) == [422, *[200] * 21]
 
@@ -334,19 +334,19 @@ def test_bodies_in_memory_are_counted() -> None:
     """Half of the memory is for one address; it is given back with each answer."""
 
     async def work(server: HttpServer, api: Api) -> Any:
-        held = []
+        connections = []
         for _ in range(3):
-            held.append(await connect(server))
-            held[-1][1].write(
+            connections.append(await connect(server))
+            connections[-1][1].write(
                 b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b" " * 90_000
             )
-            await held[-1][1].drain()
-        refused = await held[2][0].readuntil(b"\r\n\r\n")
-        for _, writer in held:
+            await connections[-1][1].drain()
+        refused = await connections[2][0].readuntil(b"\r\n\r\n")
+        for _, writer in connections:
             writer.close()
             await writer.wait_closed()
-        said = [await exchange(server, post("/echo", b" " * 90_000)) for _ in range(5)]
-        return refused.split()[1], [status for status, _, _ in said]
+        answers = [await exchange(server, post("/echo", b" " * 90_000)) for _ in range(5)]
+        return refused.split()[1], [status for status, _, _ in answers]
 
     assert served(work, Limits(body_bytes=100_000, bodies_bytes=0)) == (b"503", [200] * 5)
 
@@ -463,15 +463,15 @@ def test_who_shows_the_server_s_own_certificate_is_let_in(tmp_path: Path) -> Non
 
     async def work(server: HttpServer, api: Api) -> list[bytes]:
         host, _, port = server.url.removeprefix("https://").rpartition(":")
-        said = []
+        answers = []
         for context in (inside, other):
             try:
                 reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
                 writer.write(get("/health", "Connection: close\r\n"))
-                said.append((await reader.read())[:15])
+                answers.append((await reader.read())[:15])
                 writer.close()
             except (ssl.SSLError, ConnectionError):
-                said.append(b"")
-        return said
+                answers.append(b"")
+        return answers
 
     assert served(work, tls=access.tls()) == [b"HTTP/1.1 200 OK", b""]

@@ -104,8 +104,8 @@ def test_the_full_name_of_the_machine_is_known(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 def test_forms_are_refused(method: str) -> None:
-    for given in ("text/plain", "Application/X-WWW-Form-urlencoded", "multipart/form-data; boundary=a"):
-        scope: Any = {"method": method, "headers": [(b"content-type", given.encode())]}
+    for media_type in ("text/plain", "Application/X-WWW-Form-urlencoded", "multipart/form-data; boundary=a"):
+        scope: Any = {"method": method, "headers": [(b"content-type", media_type.encode())]}
         with pytest.raises(HttpError, match="is not accepted here; send application/json") as refused:
             refuse_form(scope, "application/json")
         assert refused.value.status == 415

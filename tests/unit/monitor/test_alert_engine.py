@@ -30,11 +30,11 @@ class Stage:
         self.engine = Engine(file)
         self.now_ms = start_ms
 
-    def step(self, after_ms: int = 0, **found: list[str]) -> list[Message]:
+    def step(self, after_ms: int = 0, **subjects: list[str]) -> list[Message]:
         """What a look says after a time; rules that are not named find nothing."""
         self.now_ms += after_ms
         wrong = {
-            name: [Finding(one, 1, one) for one in found.get(name, [])]
+            name: [Finding(one, 1, one) for one in subjects.get(name, [])]
             for name in ("behind", "broken", "away")
         }
         return self.engine.step(self.now_ms, "blue", wrong)
@@ -164,12 +164,12 @@ rules:
     for minute in range(11):
         past.note(seen_at(minute * MINUTE_MS, 6000 - minute * 60, (minute * 600, minute * 60)))
     view = View("blue", 10 * MINUTE_MS, past, Board())
-    said = {kind: [finding.text for finding in findings(rule, view)] for kind, rule in rules.items()}
-    assert said["disk_full"] == ["log dir /data of broker 1 will be full in 90 min if it grows on like this"]
-    assert said["hot_partition"] == ["t-0 gets 10 records/s, the other partitions 1 on average"]
-    assert said["dead_letters"] == ["3,300 dead letters in t within 5 min"]
+    texts = {kind: [finding.text for finding in findings(rule, view)] for kind, rule in rules.items()}
+    assert texts["disk_full"] == ["log dir /data of broker 1 will be full in 90 min if it grows on like this"]
+    assert texts["hot_partition"] == ["t-0 gets 10 records/s, the other partitions 1 on average"]
+    assert texts["dead_letters"] == ["3,300 dead letters in t within 5 min"]
     assert not any(
-        said[kind] for kind in ("broker_away", "broker_restarted", "under_replicated", "unreachable")
+        texts[kind] for kind in ("broker_away", "broker_restarted", "under_replicated", "unreachable")
     )
 
     past.note(seen_at(11 * MINUTE_MS, 5000, (6600, 660), brokers=(1,)))
@@ -205,8 +205,8 @@ rules:
         Copied("west", "*", trouble="no broker answers"),
     ]
     view = View("blue", 0, Past(), Board(), copied=copied)
-    said = {kind: [finding.text for finding in findings(rule, view)] for kind, rule in rules.items()}
-    assert said == {
+    texts = {kind: [finding.text for finding in findings(rule, view)] for kind, rule in rules.items()}
+    assert texts == {
         "mirror_lag": ["the copy of orders by link east is 11 records behind"],
         "mirror_time_lag": [
             "the newest record in the copy of orders by link east is 40 s old, and there are newer ones"

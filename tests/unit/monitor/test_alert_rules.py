@@ -28,8 +28,8 @@ def mistakes(text: str) -> list[tuple[int, str]]:
 
 
 def test_a_file_is_read_with_defaults() -> None:
-    found = parse_rules(GOOD)
-    behind, late = found.rules
+    rules = parse_rules(GOOD)
+    behind, late = rules.rules
     assert (behind.kind, behind.values, behind.for_s, behind.line) == (
         "lag",
         {"group": ("billing*",), "above": 1000.0},
@@ -38,8 +38,8 @@ def test_a_file_is_read_with_defaults() -> None:
     )
     assert (behind.severity, behind.notify, behind.clusters) == ("critical", ("hook", "log"), ("*",))
     assert (late.for_s, late.severity, late.values["above"], late.notify) == (60.0, "warning", 600.0, ())
-    assert [receiver.kind for receiver in found.receivers] == ["webhook", "smtp", "topic"]
-    (quiet,) = found.quiet
+    assert [receiver.kind for receiver in rules.receivers] == ["webhook", "smtp", "topic"]
+    (quiet,) = rules.quiet
     assert (quiet.start, quiet.end, quiet.days, str(quiet.zone)) == (1320, 360, {0, 1}, "Europe/Berlin")
 
 
@@ -65,23 +65,23 @@ quiet:
   - {from: "25:00", to: "06:00", zone: Mars/Crater}
 extra: 1
 """
-    found = mistakes(text)
+    complaints = mistakes(text)
     by_line: dict[int, list[str]] = {}
-    for line, said in found:
-        by_line.setdefault(line, []).append(said)
+    for line, complaint in complaints:
+        by_line.setdefault(line, []).append(complaint)
     assert f"allowed: {', '.join(KINDS)}" in by_line[2][0]
     assert "between 0 and" in by_line[6][0]
     assert "did you mean 'group'" in by_line[7][0]
-    assert any("rule of this name already" in said for said in by_line[8])
+    assert any("rule of this name already" in words for words in by_line[8])
     assert "duration such as 30s" in by_line[10][0]
-    assert any("notify names 'nobody'; there are: hook" in said for said in by_line[8])
+    assert any("notify names 'nobody'; there are: hook" in words for words in by_line[8])
     assert "allowed: info, warning, critical" in by_line[12][0]
-    assert any("needs 'name'" in said for said in by_line[13])
-    assert any("must be a mapping" in said for said in by_line[14])
+    assert any("needs 'name'" in words for words in by_line[13])
+    assert any("must be a mapping" in words for words in by_line[14])
     assert "must begin with http" in by_line[16][0]
     assert "allowed: webhook, smtp, topic" in by_line[17][0]
-    assert any('such as "22:00"' in said for said in by_line[19])
-    assert any("no time zone" in said for said in by_line[19])
+    assert any('such as "22:00"' in words for words in by_line[19])
+    assert any("no time zone" in words for words in by_line[19])
     assert "allowed: rules, notify, quiet" in by_line[20][0]
 
 

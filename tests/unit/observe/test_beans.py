@@ -55,16 +55,16 @@ def test_attributes() -> None:
         Sample(metrics.CONNECTIONS_CREATED, 5, ("PLAINTEXT",)),
         Sample(metrics.TURNS, 4, (), Distribution(4, 8.0, (1, 2, 3, 4, 5, 6), 1, 6)),
     ]
-    found = beans(samples, Rates(0.0), 30.0)
-    assert found[ORDERS] == {
+    beans_by_name = beans(samples, Rates(0.0), 30.0)
+    assert beans_by_name[ORDERS] == {
         "Count": 60, "MeanRate": 2.0, "OneMinuteRate": 2.0, "FiveMinuteRate": 2.0, "FifteenMinuteRate": 2.0,
         "RateUnit": "SECONDS", "EventType": "messages",
     }  # fmt: skip
-    assert found["kafka.server:type=ReplicaManager,name=PartitionCount"] == {"Value": 3}
-    assert found["kafka.server:type=socket-server-metrics,listener=PLAINTEXT"] == {
+    assert beans_by_name["kafka.server:type=ReplicaManager,name=PartitionCount"] == {"Value": 3}
+    assert beans_by_name["kafka.server:type=socket-server-metrics,listener=PLAINTEXT"] == {
         "connection-count": 2, "connection-creation-total": 5,
     }  # fmt: skip
-    turns = found["barnabas.broker:type=EventLoop,name=TurnTimeMs"]
+    turns = beans_by_name["barnabas.broker:type=EventLoop,name=TurnTimeMs"]
     assert (turns["Count"], turns["Mean"], turns["99thPercentile"], turns["Max"]) == (4, 2.0, 5, 6)
     assert list(beans(samples, Rates(0.0), 30.0, ["partitioncount"])) == [
         "kafka.server:type=ReplicaManager,name=PartitionCount"

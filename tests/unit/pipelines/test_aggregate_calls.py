@@ -20,9 +20,9 @@ from barnabas.pipelines.plan.schema import RowKind
     ],
 )
 def test_calls_and_rest(text, calls, rest):
-    found = divided(text)
-    assert [(call.function, call.value) for call in found.calls] == calls
-    assert found.rest == rest
+    parts = divided(text)
+    assert [(call.function, call.value) for call in parts.calls] == calls
+    assert parts.rest == rest
 
 
 def test_conditions_and_orders():

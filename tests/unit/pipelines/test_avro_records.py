@@ -70,26 +70,26 @@ class Made:
                 fixed = {"type": "fixed", "name": self.name(), "size": 5, "logicalType": "decimal"}
                 return {**fixed, "precision": 9, "scale": 3}, pa.decimal128(9, 3)
             case "array":
-                items, held = self.nullable(depth - 1)
-                return {"type": "array", "items": items}, pa.list_(held)
+                items, item_type = self.nullable(depth - 1)
+                return {"type": "array", "items": items}, pa.list_(item_type)
             case "map":
-                items, held = self.nullable(depth - 1)
-                return {"type": "map", "values": items}, pa.map_(pa.string(), held)
+                items, item_type = self.nullable(depth - 1)
+                return {"type": "map", "values": items}, pa.map_(pa.string(), item_type)
             case "record":
                 return self.record(depth - 1)
         return self.rng.choice(PLAIN)
 
     def nullable(self, depth: int) -> tuple[Any, pa.DataType]:
-        kind, held = self.pair(depth)
-        return self.rng.choice([kind, ["null", kind], [kind, "null"], [kind]]), held
+        kind, arrow_type = self.pair(depth)
+        return self.rng.choice([kind, ["null", kind], [kind, "null"], [kind]]), arrow_type
 
     def record(self, depth: int) -> tuple[Any, pa.StructType]:
         fields, columns = [], []
         for _ in range(self.rng.randrange(1, 6)):
-            kind, held = self.nullable(depth)
+            kind, arrow_type = self.nullable(depth)
             name = self.name()
             fields.append({"name": name, "type": kind})
-            columns.append(pa.field(name, held))
+            columns.append(pa.field(name, arrow_type))
         if self.rng.random() < 0.3:
             fields.append({"name": self.name(), "type": ["null", "string"], "default": None})
         if self.rng.random() < 0.3:
@@ -134,8 +134,8 @@ def one_by_one(schema: Schema, rows: pa.StructArray) -> list[Any]:
     """What fastavro reads of what it wrote, or None where it refuses the row."""
     slow = Encoding(schema)
     slow.writer.records = lambda rows: None  # type: ignore[method-assign]
-    made = slow.encode(rows)
-    return [None if record is None else read(schema, record) for record in made.field("v").to_pylist()]
+    encoded = slow.encode(rows)
+    return [None if record is None else read(schema, record) for record in encoded.field("v").to_pylist()]
 
 
 def read(schema: Schema, record: bytes) -> Any:
@@ -149,20 +149,21 @@ def read(schema: Schema, record: bytes) -> Any:
 
 @pytest.mark.parametrize("seed", range(150))
 def test_what_fastavro_writes(seed: int) -> None:
-    made = Made(seed)
-    tree, type = made.record(3)
+    generated = Made(seed)
+    tree, type = generated.record(3)
     schema = Schema(seed << 20, "AVRO", json.dumps(tree))
     values = [
-        made.value(type, made.rng.choice([0, 0, 0.02, 0.2])) or {} for _ in range(made.rng.randrange(1, 40))
+        generated.value(type, generated.rng.choice([0, 0, 0.02, 0.2])) or {}
+        for _ in range(generated.rng.randrange(1, 40))
     ]
-    first = made.rng.randrange(len(values))
+    first = generated.rng.randrange(len(values))
     rows = pa.array(values, type).slice(first)
     encoding = Encoding(schema)
     assert encoding.writer.records(rows) is not None
     for _ in range(2):  # what was looked at before is not
-        found = encoding.encode(rows)
+        encoded = encoding.encode(rows)
         wanted = one_by_one(schema, rows)
-        records, errors = found.field("v").to_pylist(), found.field("error").to_pylist()
+        records, errors = encoded.field("v").to_pylist(), encoded.field("error").to_pylist()
         assert [None if record is None else read(schema, record) for record in records] == wanted
         assert [error is None for error in errors] == [value is not None for value in wanted]
 
@@ -184,14 +185,14 @@ def test_a_row_that_does_not_suit(kind: Any, type: pa.DataType, good: Any, bad: 
     tree = {"type": "record", "name": "R", "fields": [{"name": "f", "type": kind}]}
     schema = Schema(7, "AVRO", json.dumps(tree))
     rows = pa.array([{"f": good}, {"f": bad}, {"f": good}], pa.struct([("f", type)]))
-    made = Encoding(schema).encode(rows)
-    assert [record and read(schema, record) for record in made.field("v").to_pylist()] == [
+    encoded = Encoding(schema).encode(rows)
+    assert [record and read(schema, record) for record in encoded.field("v").to_pylist()] == [
         {"f": good}, None, {"f": good},
     ]  # fmt: skip
-    told = made.field("error").to_pylist()
-    assert (told[0], told[2]) == (None, None)
-    assert told[1].startswith("the fields do not suit schema 7: ")
-    assert why in told[1]
+    errors = encoded.field("error").to_pylist()
+    assert (errors[0], errors[2]) == (None, None)
+    assert errors[1].startswith("the fields do not suit schema 7: ")
+    assert why in errors[1]
 
 
 @pytest.mark.parametrize(
@@ -231,9 +232,9 @@ def test_a_map_whose_entries_are_a_part_of_their_columns() -> None:
         "fields": [{"name": "m", "type": {"type": "map", "values": "long"}}],
     }
     schema = Schema(7, "AVRO", json.dumps(tree))
-    found = AvroWriter(schema).records(pa.StructArray.from_arrays([column], names=["m"]))
-    assert found is not None
-    assert [read(schema, record) for record in found[0].to_pylist()] == [
+    encoded = AvroWriter(schema).records(pa.StructArray.from_arrays([column], names=["m"]))
+    assert encoded is not None
+    assert [read(schema, record) for record in encoded[0].to_pylist()] == [
         {"m": {"5": 5, "6": 6}},
         {"m": {"7": 7, "8": 8}},
     ]
@@ -256,13 +257,13 @@ def test_types_that_hold_themselves_and_names_of_other_schemas() -> None:
 
 def test_the_schema_that_is_made_of_columns_is_written_quickly() -> None:
     """Whatever columns Spark has: else a query without a schema of its own would be slow."""
-    made = Made(1)
+    generated = Made(1)
     fields = [pa.field(f"f{i}", type) for i, (_, type) in enumerate(PLAIN)]
     nested = pa.struct(
         [*fields, ("l", pa.list_(pa.struct(fields))), ("m", pa.map_(pa.string(), pa.string()))]
     )
     schema = Schema(1, "AVRO", schema_of(nested, "R"))
-    rows = pa.array([made.value(nested, 0.1) for _ in range(50)], nested)
+    rows = pa.array([generated.value(nested, 0.1) for _ in range(50)], nested)
     quick = AvroWriter(schema).records(rows.drop_null())
     assert quick is not None
     assert quick[1] == []

@@ -62,7 +62,7 @@ def test_slips():
 
 
 def test_python_reaches_every_output_of_files():
-    given = {
+    outputs = {
         "files": {"path": "/tmp/x", "format": "csv", "header": False},
         "database": {"url": "sqlite://", "table": "t", "key": ["id"]},
         "elasticsearch": {"url": "http://h:9200", "index": "i", "id": "a"},
@@ -71,16 +71,16 @@ def test_python_reaches_every_output_of_files():
         "console": {"rows": 3},
         "view": {"key": ["a"], "keep": "7 days"},
     }
-    assert set(given) == set(TARGETS)
-    for kind, options in given.items():
+    assert set(outputs) == set(TARGETS)
+    for kind, options in outputs.items():
         beside = {"name": "n", "trigger": "5 seconds", "steps": [{"drop": "a"}]}
         built = Pipeline("p", group="team.p").source("a")
-        made = getattr(built, f"to_{kind}")(**options, **beside).spec()
+        spec = getattr(built, f"to_{kind}")(**options, **beside).spec()
         document = {
             "pipeline": "p", "group": "team.p", "source": {"topics": ["a"]}, "outputs": [{kind: options, **beside}]
         }  # fmt: skip
         filed = parse_spec(json.dumps(document))
-        assert made.outputs[0].target == filed.outputs[0].target
-        assert (made.outputs[0].name, made.outputs[0].trigger) == ("n", "5 seconds")
-        assert made.group(made.queries()[0]) == filed.group(filed.queries()[0])
-        assert [s.label for s in made.outputs[0].operators] == ["1 drop"]
+        assert spec.outputs[0].target == filed.outputs[0].target
+        assert (spec.outputs[0].name, spec.outputs[0].trigger) == ("n", "5 seconds")
+        assert spec.group(spec.queries()[0]) == filed.group(filed.queries()[0])
+        assert [s.label for s in spec.outputs[0].operators] == ["1 drop"]

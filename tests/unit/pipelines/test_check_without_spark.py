@@ -35,7 +35,7 @@ def check(tmp_path: Path, output: str) -> tuple[str, bool]:
 
 
 @pytest.mark.parametrize(
-    ("output", "said"),
+    ("output", "complaint"),
     [
         ("delta: /out", "write files: {path: ..., format: delta}"),
         ("files: {format: delta}", "path"),
@@ -44,9 +44,9 @@ def check(tmp_path: Path, output: str) -> tuple[str, bool]:
         ("{topic: copy, stepps: []}", "did you mean 'steps'"),
     ],
 )
-def test_a_wrong_entry_is_refused_before_java_starts(tmp_path: Path, output: str, said: str) -> None:
+def test_a_wrong_entry_is_refused_before_java_starts(tmp_path: Path, output: str, complaint: str) -> None:
     text, has_called_java = check(tmp_path, output)
-    assert said in text
+    assert complaint in text
     assert "p.yaml:4: " in text
     assert not has_called_java
 

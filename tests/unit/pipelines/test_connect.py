@@ -21,7 +21,7 @@ org.apache.spark.sql.AnalysisException
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "complaint"),
     [
         (
             MISSING,
@@ -34,8 +34,8 @@ org.apache.spark.sql.AnalysisException
         ("[X] Boom\n\tat org.apache", "[X] Boom"),
     ],
 )
-def test_what_a_server_lacks_is_one_line(text, said):
-    assert refusal(text).startswith(said)
+def test_what_a_server_lacks_is_one_line(text, complaint):
+    assert refusal(text).startswith(complaint)
     assert "\n" not in refusal(text)
 
 

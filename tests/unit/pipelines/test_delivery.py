@@ -64,14 +64,14 @@ class StandIn:
 
 @pytest.fixture
 def stand_in():
-    made = []
+    servers = []
 
     def make(answer):
-        made.append(StandIn(answer))
-        return made[-1]
+        servers.append(StandIn(answer))
+        return servers[-1]
 
     yield make
-    for server in made:
+    for server in servers:
         server.close()
 
 
@@ -99,8 +99,8 @@ def batch_of(*documents, ids=None, gone=None):
     return pa.record_batch(columns)
 
 
-def options_of(kind, **given):
-    return TARGETS[kind].check(from_python(given, "f:1", kind))
+def options_of(kind, **options):
+    return TARGETS[kind].check(from_python(options, "f:1", kind))
 
 
 def deliver(kind, options, *batches, task=TASK):
@@ -135,8 +135,8 @@ def test_bulk_with_refused_and_busy_items(stand_in):
     server = stand_in(answer)
     options = options_of("elasticsearch", url=server.url, index="logs")
     TARGETS["elasticsearch"].reach(options)
-    found = deliver("elasticsearch", options, batch_of({"a": 1}, {"a": 2}, {"a": 3}))
-    assert found == [[Refused(1, "mapper_parsing_exception: failed to parse (x)")]]
+    refused = deliver("elasticsearch", options, batch_of({"a": 1}, {"a": 2}, {"a": 3}))
+    assert refused == [[Refused(1, "mapper_parsing_exception: failed to parse (x)")]]
     first, second = [body for method, path, body in server.requests if path == "/_bulk"]
     assert first.splitlines()[:2] == [b'{"index": {"_index": "logs", "_id": "t-0-0"}}', b'{"a": 1}']
     assert len(second.splitlines()) == 2
@@ -339,8 +339,10 @@ def test_names_decimals_and_what_does_not_fit(tmp_path):
         (refused,) = deliver("database", options, batch_of(*rows), task=Task("q", 1, 0, table))
         assert [r.row for r in refused] == ([3] if key else [3, 4])
     with sqlite3.connect(path) as connection:
-        found = connection.execute('SELECT "order", "createdAt", price FROM "group" ORDER BY 1').fetchall()
-    assert found == [
+        rows_stored = connection.execute(
+            'SELECT "order", "createdAt", price FROM "group" ORDER BY 1'
+        ).fetchall()
+    assert rows_stored == [
         (1, "z", 12.5), (2, "x", 12.5), (3, "x", 12.5), (10, "x", 12.5), (11, "x", 12.5), (12, "x", 12.5),
     ]  # fmt: skip
     options = options_of("database", url=f"sqlite:///{path}", table="group")
@@ -368,7 +370,7 @@ def test_open_fields_go_to_the_columns_that_there_are(database):
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "message"),
+    ("kind", "options", "message"),
     [
         ("elasticsearch", {"url": "host:9200", "index": "x"}, "is not a URL like http://host:9200"),
         ("elasticsearch", {"url": "http://h", "index": "Up"}, "index is 'Up'; an index name is lower case"),
@@ -386,9 +388,9 @@ def test_open_fields_go_to_the_columns_that_there_are(database):
         ("console", {"lines": 3}, "console has no entry 'lines'"),
     ],
 )
-def test_what_is_refused(kind, given, message):
+def test_what_is_refused(kind, options, message):
     with pytest.raises(PipelineError) as caught:
-        options_of(kind, **given)
+        options_of(kind, **options)
     assert message in str(caught.value)
 
 

@@ -231,9 +231,9 @@ def test_parcels_are_small_and_hold_all() -> None:
     program = program_of()
     assert program is not None
     batch = batch_of([LINE, b"bad"] * 2000)
-    found = list(packer(program.text()).packed(batch, "t", 3))
-    assert len(found) > 3
-    assert sum(sum(filter(None, piece.column(PARCEL_ROWS).to_pylist())) for piece in found) == 2000
+    parcels = list(packer(program.text()).packed(batch, "t", 3))
+    assert len(parcels) > 3
+    assert sum(sum(filter(None, piece.column(PARCEL_ROWS).to_pylist())) for piece in parcels) == 2000
 
 
 def test_records_of_one_topic_keep_the_order_of_their_lines() -> None:
@@ -257,11 +257,11 @@ def test_records_of_one_topic_keep_the_order_of_their_lines() -> None:
 
 def left_by(pieces: list[pa.RecordBatch]) -> dict[str, list[int]]:
     """Offsets of what is for each topic."""
-    found: dict[str, list[int]] = {}
+    offsets: dict[str, list[int]] = {}
     for piece in unpacked(map(sink_rows, pieces)):
         for topic, origin in zip(piece.column("topic"), piece.column("origin"), strict=True):
-            found.setdefault(topic.as_py(), []).append(origin["offset"].as_py())
-    return found
+            offsets.setdefault(topic.as_py(), []).append(origin["offset"].as_py())
+    return offsets
 
 
 def test_dead_letters_keep_their_order_where_they_are_mixed_with_other_records() -> None:
@@ -344,13 +344,13 @@ def test_large_rows_behind_a_parcel_do_not_wait_for_all_of_it(joined: bool) -> N
 
 def parcel_sizes(packed: list[pa.RecordBatch]) -> list[int]:
     """Bytes of keys and values in each parcel."""
-    found = []
+    sizes = []
     for piece in packed:
         for parcel in piece.column(PARCEL).drop_null():
             with pa.ipc.open_stream(parcel.as_buffer()) as stream:
                 lines = stream.read_next_batch()
-            found.append(sum(lines.column(n).nbytes for n in ("key", "value") if n in lines.schema.names))
-    return found
+            sizes.append(sum(lines.column(n).nbytes for n in ("key", "value") if n in lines.schema.names))
+    return sizes
 
 
 def test_parcels_are_bounded_whatever_is_large_in_them() -> None:
@@ -412,17 +412,17 @@ def test_a_machine_takes_no_slots_that_are_not_there() -> None:
 
 def test_a_machine_reads_no_offsets_that_are_not_there() -> None:
     reader = reader_of({"lines": True})
-    found = machine([TEXT] * 11, [(int(Op.READ), 0, (), 0)], [(0, Template(Shape.FIELD, [0], []))], reader)
+    work = machine([TEXT] * 11, [(int(Op.READ), 0, (), 0)], [(0, Template(Shape.FIELD, [0], []))], reader)
     offsets, data = np.array([0, len(LINE)], np.int32), np.frombuffer(LINE, np.uint8)
     wanted = np.ones(4, np.uint8)
     parts = {0: None, 1: (offsets, data, None)}
-    assert bytes(found.run(1, parts, 0, [], wanted)[0]) == b"\x01"
+    assert bytes(work.run(1, parts, 0, [], wanted)[0]) == b"\x01"
     for rows, first in ((1, -1), (-1, 0), (2, 0), (1, 1), (0, 2), (1, 2**63 - 1)):
         with pytest.raises(ValueError, match="offsets are missing"):
-            found.run(rows, parts, first, [], wanted)
+            work.run(rows, parts, first, [], wanted)
     wrong = {0: None, 1: (np.array([0, len(LINE) + 1], np.int32), data, None)}
     with pytest.raises(ValueError, match="an offset is wrong"):
-        found.run(1, wrong, 0, [], wanted)
+        work.run(1, wrong, 0, [], wanted)
 
 
 class Settings:
@@ -472,8 +472,8 @@ def test_each_query_starts_with_its_own_bound() -> None:
         return begun(spark, SimpleNamespace(start=start), rows, local=rows % 3 == 0)
 
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(query, range(20)))
-    assert found == [(str(rows), None if rows % 3 else FILE_MANAGER) for rows in range(20)]
+        settings = list(threads.map(query, range(20)))
+    assert settings == [(str(rows), None if rows % 3 else FILE_MANAGER) for rows in range(20)]
 
 
 def test_a_file_manager_of_the_users_own_stays() -> None:
@@ -484,14 +484,14 @@ def test_a_file_manager_of_the_users_own_stays() -> None:
 
 
 def test_the_rate_counts_lines_and_not_parcels() -> None:
-    told = {
+    progress = {
         "numInputRows": 3,
         "processedRowsPerSecond": 6.0,
         "observedMetrics": {"barnabas": {"rows": 3000, "failed": 1}},
         "durationMs": {"triggerExecution": 500},
     }
-    assert records_per_second(told) == 6000.0
-    assert records_per_second({**told, "observedMetrics": {}}) == 0.0
+    assert records_per_second(progress) == 6000.0
+    assert records_per_second({**progress, "observedMetrics": {}}) == 0.0
     assert records_per_second({"numInputRows": 0, "durationMs": {}}) == 0.0
 
 
@@ -564,8 +564,8 @@ def test_the_way_is_told() -> None:
     spec = spec_of()
     query = spec.queries()[0]
     assert way_of(SimpleNamespace(conf=Settings()), spec, query).startswith("direct: ")
-    found = way_of(SimpleNamespace(conf=Settings(session_timeZone="Asia/Tokyo")), spec, query)
-    assert found == "Spark's expressions: spark.sql.session.timeZone is Asia/Tokyo, not UTC"
+    way = way_of(SimpleNamespace(conf=Settings(session_timeZone="Asia/Tokyo")), spec, query)
+    assert way == "Spark's expressions: spark.sql.session.timeZone is Asia/Tokyo, not UTC"
 
 
 def test_other_sources() -> None:

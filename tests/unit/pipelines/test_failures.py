@@ -45,9 +45,9 @@ def test_failure_reason(text, reason):
     [("YYYY-MM-dd", "has a letter 'Y'"), ("yyyy-jj", "has a letter 'j'"), ("'T'", "has no letters")],
 )
 def test_time_formats(layout, message):
-    for step, given in (("time", {}), ("format_time", {})):
+    for step, more in (("time", {}), ("format_time", {})):
         with pytest.raises(PipelineError, match=message):
-            STEPS[step].check(from_python({"field": "a", "format": layout, **given}, "f:1", step))
+            STEPS[step].check(from_python({"field": "a", "format": layout, **more}, "f:1", step))
     STEPS["time"].check(
         from_python({"field": "a", "format": ["yyyy-MM-dd'T'HH:mm:ssXXX", "unix"]}, "f:1", "time")
     )

@@ -28,7 +28,7 @@ outputs:
 
 def of(text: str, query: str) -> Fingerprint:
     spec = parse_spec(text)
-    return fingerprint(spec.plan, next(found for found in spec.queries() if found.name == query))
+    return fingerprint(spec.plan, next(asked for asked in spec.queries() if asked.name == query))
 
 
 BEFORE = {name: of(TEXT, name) for name in ("sums", "pairs")}

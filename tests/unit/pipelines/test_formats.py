@@ -46,10 +46,10 @@ class Known(Registry):
 
     def by_guid(self, guid: str) -> Schema:
         self.asked.append(int(uuid.UUID(guid)))
-        found = self.held.get(int(uuid.UUID(guid)))
-        if found is None:
+        schema = self.held.get(int(uuid.UUID(guid)))
+        if schema is None:
             raise RegistryError("Schema not found", 40403)
-        return found._replace(id=0, guid=guid)
+        return schema._replace(id=0, guid=guid)
 
 
 def avro(number: int, fields: Any, *dependencies: tuple[str, str]) -> Schema:
@@ -76,8 +76,8 @@ def written(schema: Schema, value: Any) -> bytes:
 def decoded(
     reader: Schema, *records: bytes | None, known: Registry | None = None
 ) -> tuple[list[Any], list[Any]]:
-    found = Decoding(known or Known(reader), reader).decode(pa.array(records, pa.binary()))
-    return found.field("v").to_pylist(), found.field("error").to_pylist()
+    decoded_rows = Decoding(known or Known(reader), reader).decode(pa.array(records, pa.binary()))
+    return decoded_rows.field("v").to_pylist(), decoded_rows.field("error").to_pylist()
 
 
 MOMENT = datetime.datetime(2026, 1, 31, 12, 0, 0, 123_000, UTC)
@@ -210,7 +210,7 @@ def test_what_cannot_be_decoded_says_why() -> None:
     rows, errors = decoded(schema, *records, known=Known(schema, other))
     assert rows == [None] * 8 + [{"n": 1}]
     assert errors[-1] is None
-    for error, told in zip(
+    for error, reason in zip(
         errors,
         (
             "there are no bytes", "the bytes do not begin with the id of a schema", "0x7b7d", "0x000000",
@@ -219,7 +219,7 @@ def test_what_cannot_be_decoded_says_why() -> None:
         ),
         strict=False,
     ):  # fmt: skip
-        assert told in error
+        assert reason in error
 
 
 def test_schemas_that_headers_name() -> None:
@@ -240,24 +240,26 @@ def test_schemas_that_headers_name() -> None:
     ] * 4
     decoding = Decoding(known, ours)
 
-    def told(values: list[bytes | None], said: list[Any]) -> list[Any]:
+    def read(values: list[bytes | None], said: list[Any]) -> list[Any]:
         # A slice, as the source makes them: what is before it counts for nothing.
         rows = pa.array([b"before", *values], pa.binary())[1:]
         heads = pa.array([[{"key": "__value_schema_id", "value": b"x"}], *said], ARROW_TYPES["headers"])[1:]
-        found = decoding.decode(with_carried(rows, heads, "value"))
+        decoded_rows = decoding.decode(with_carried(rows, heads, "value"))
         return [
             error or row["n"]
-            for row, error in zip(found.field("v").to_pylist(), found.field("error").to_pylist(), strict=True)
+            for row, error in zip(
+                decoded_rows.field("v").to_pylist(), decoded_rows.field("error").to_pylist(), strict=True
+            )
         ]
 
-    assert told(records, headers) == [0, 1, 2, 3]
+    assert read(records, headers) == [0, 1, 2, 3]
     assert known.asked == [100], "a batch of one GUID is read at once, and its schema is asked for once"
     mixed = [*records, plain(other, {"n": 8, "m": 1}), written(ours, {"n": 9}), b"x", None, records[1]]
     by_id = [
         {"key": "__value_schema_id", "value": b"\0\0\0\0\1"},
         {"key": "__value_schema_id", "value": guid(200)},
     ]
-    said = [
+    carried = [
         *headers,
         [{"key": "__value_schema_id", "value": guid(200)}],
         None,
@@ -265,13 +267,13 @@ def test_schemas_that_headers_name() -> None:
         headers[0],
         by_id,
     ]
-    assert told(mixed, said) == [
+    assert read(mixed, carried) == [
         0, 1, 2, 3, 8, 9, "the bytes do not begin with the id of a schema: 0x78", "there are no bytes to decode", 1,
     ]  # fmt: skip
     unknown = [{"key": "__value_schema_id", "value": guid(300)}]
     why = f"the registry has no schema with GUID {guids[300]}"
-    assert told(records[:2], [unknown, headers[0]]) == [why, 1]
-    assert told([b""], [[{"key": "__value_schema_id", "value": b""}]]) == [
+    assert read(records[:2], [unknown, headers[0]]) == [why, 1]
+    assert read([b""], [[{"key": "__value_schema_id", "value": b""}]]) == [
         "the bytes do not begin with the id of a schema: 0x"
     ]
 
@@ -313,9 +315,11 @@ def test_an_id_that_is_registered_later() -> None:
 
 def test_a_record_that_needs_a_migration_rule() -> None:
     rule = {"name": "up", "kind": "TRANSFORM", "type": "JSONATA", "mode": "UPGRADE", "expr": "$"}
-    held = [json.dumps({"ruleSet": {"migrationRules": [{**rule, "disabled": off}]}}) for off in (False, True)]
+    contracts = [
+        json.dumps({"ruleSet": {"migrationRules": [{**rule, "disabled": off}]}}) for off in (False, True)
+    ]
     old, plain = avro(1, [field("n", "long")]), avro(2, [field("n", "long")])
-    for contract, wanted in zip(held, (None, {"n": 1}), strict=True):
+    for contract, wanted in zip(contracts, (None, {"n": 1}), strict=True):
         new = plain._replace(contract=contract)
         rows, errors = decoded(new, written(old, {"n": 1}), written(new, {"n": 2}), known=Known(old, new))
         assert rows == [wanted, {"n": 2}]
@@ -337,7 +341,7 @@ def test_a_schema_that_is_no_record() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "reason"),
     [
         (avro(1, [field("next", ["null", "Order"])]), "next: Order contains itself"),
         (avro(1, []), "has no fields"),
@@ -350,8 +354,8 @@ def test_a_schema_that_is_no_record() -> None:
         (Schema(1, "XML", ""), "type XML"),
     ],
 )
-def test_schemas_that_cannot_be_columns(schema: Schema, told: str) -> None:
-    with pytest.raises(NoColumns, match=told):
+def test_schemas_that_cannot_be_columns(schema: Schema, reason: str) -> None:
+    with pytest.raises(NoColumns, match=reason):
         Decoding(Known(), schema)
 
 
@@ -372,18 +376,18 @@ def test_json_schema() -> None:
         {"id": 1, "price": 2, "name": None, "tags": [{"t": True}, {"u": 1}], "any": {"x": [1]}, "more": 1},
         {"id": "1"}, {"id": True}, {"id": 1 << 70}, [], {"tags": 1}, {"id": 2.0},
     ]  # fmt: skip
-    found, errors = decoded(schema, *[frame(1, json.dumps(row).encode()) for row in rows], frame(1, b"{"))
+    rows_read, errors = decoded(schema, *[frame(1, json.dumps(row).encode()) for row in rows], frame(1, b"{"))
     nothing = dict.fromkeys(tree["properties"])
-    assert found[0] == {
+    assert rows_read[0] == {
         "id": 1, "price": 2.0, "name": None, "tags": [{"t": True}, {"t": None}], "any": '{"x": [1]}',
     }  # fmt: skip
-    assert found[1:] == [None, None, None, None, None, {**nothing, "id": 2}, None]
-    for error, told in zip(
+    assert rows_read[1:] == [None, None, None, None, None, {**nothing, "id": 2}, None]
+    for error, reason in zip(
         errors[1:6],
         ("not of type integer", "true", "does not fit", "[] is not an object", "1 is not an array"),
         strict=True,
     ):
-        assert told in error
+        assert reason in error
 
 
 PROTO = """
@@ -402,20 +406,20 @@ def test_protobuf() -> None:
     schema = Schema(1, "PROTOBUF", PROTO)
     from barnabas.schemas.formats.protobuf import read_protobuf
 
-    held = descriptor_pb2.FileDescriptorProto()
-    read_protobuf(PROTO).descriptor.CopyToProto(held)
+    descriptor = descriptor_pb2.FileDescriptorProto()
+    read_protobuf(PROTO).descriptor.CopyToProto(descriptor)
     pool = descriptor_pool.DescriptorPool()
-    for name in held.dependency:
+    for name in descriptor.dependency:
         pool.AddSerializedFile(descriptor_pool.Default().FindFileByName(name).serialized_pb)
-    pool.AddSerializedFile(held.SerializeToString())
-    made = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
-    order = made(id="a", count=5, tags=["x"], sizes={"l": 2}, kind=1, big=(1 << 64) - 1)
+    pool.AddSerializedFile(descriptor.SerializeToString())
+    order_class = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+    order = order_class(id="a", count=5, tags=["x"], sizes={"l": 2}, kind=1, big=(1 << 64) - 1)
     order.item.raw = b"\xff"
     order.at.seconds = 1
     order.note.value = "n"
     records = [
         b"\0" + order.SerializeToString(),
-        b"\0" + made().SerializeToString(),
+        b"\0" + order_class().SerializeToString(),
         b"\2\2",
         b"\2\4",
         b"\0\xff",
@@ -424,9 +428,9 @@ def test_protobuf() -> None:
     rows, errors = decoded(schema, *[frame(1, payload) for payload in records])
     written = Encoding(schema).encode(pa.array(rows[:2], Decoding(Known(schema), schema).reader.type))
     assert written.field("error").to_pylist() == [None, None]
-    for record, message in zip(written.field("v").to_pylist(), (order, made()), strict=True):
+    for record, message in zip(written.field("v").to_pylist(), (order, order_class()), strict=True):
         head, payload = unframe(record)
-        assert (head, payload[:1], made.FromString(payload[1:])) == (1, b"\0", message)
+        assert (head, payload[:1], order_class.FromString(payload[1:])) == (1, b"\0", message)
     assert rows[0] == {
         "id": "a", "count": 5, "price": None, "tags": ["x"], "sizes": [("l", 2)], "kind": "NEW", "item": {"raw": b"\xff"},
         "at": datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), "note": "n", "big": decimal.Decimal((1 << 64) - 1),
@@ -436,12 +440,12 @@ def test_protobuf() -> None:
         "big": decimal.Decimal(0),
     }  # fmt: skip
     assert rows[2:] == [None] * 4
-    for error, told in zip(
+    for error, reason in zip(
         errors[2:],
         ("a shop.Other, not a shop.Order", "names? a message that", "do not suit", "do not name"),
         strict=True,
     ):
-        assert told.replace("?", "") in error or told.replace("s?", "") in error
+        assert reason.replace("?", "") in error or reason.replace("s?", "") in error
 
 
 def test_rows_that_suit_no_message() -> None:
@@ -457,10 +461,10 @@ def test_rows_that_suit_no_message() -> None:
         [("id", pa.string()), ("count", pa.decimal128(20)), ("kind", pa.string()), ("big", pa.decimal128(20)),
          ("sizes", pa.map_(pa.string(), pa.int64()))]
     )  # fmt: skip
-    given = [{**row, "sizes": list(row.get("sizes", {}).items())} for row in rows]  # type: ignore[attr-defined]
-    made = Encoding(schema).encode(pa.array(given, type))
-    assert [error is None for error in made.field("error").to_pylist()] == [False] * 4 + [True]
-    assert "'OLD' is not one of the names of shop.Order.Kind" in made.field("error")[1].as_py()
+    rows_given = [{**row, "sizes": list(row.get("sizes", {}).items())} for row in rows]  # type: ignore[attr-defined]
+    encoded = Encoding(schema).encode(pa.array(rows_given, type))
+    assert [error is None for error in encoded.field("error").to_pylist()] == [False] * 4 + [True]
+    assert "'OLD' is not one of the names of shop.Order.Kind" in encoded.field("error")[1].as_py()
 
 
 ROWS = pa.struct(
@@ -476,9 +480,9 @@ def test_a_schema_made_of_fields_reads_what_it_wrote() -> None:
          "item": {"sku": "s", "raw": b"r"}},
         dict.fromkeys(ROWS.names),
     ]  # fmt: skip
-    made = Encoding(schema).encode(pa.array(rows, ROWS))
-    assert made.field("error").to_pylist() == [None, None]
-    records = made.field("v").to_pylist()
+    encoded = Encoding(schema).encode(pa.array(rows, ROWS))
+    assert encoded.field("error").to_pylist() == [None, None]
+    records = encoded.field("v").to_pylist()
     assert decoded(schema, *records) == (rows, [None, None])
     schema_id, payload = unframe(records[0])
     read = fastavro.schemaless_reader(
@@ -499,9 +503,9 @@ def test_a_row_that_does_not_suit_its_schema() -> None:
             {"id": None, "kind": "A"},
         ]
     )
-    made = Encoding(schema).encode(rows)
-    assert [value is None for value in made.field("v").to_pylist()] == [False, True, True, True]
-    assert all("do not suit schema 1" in error for error in made.field("error").to_pylist()[1:])
+    encoded = Encoding(schema).encode(rows)
+    assert [value is None for value in encoded.field("v").to_pylist()] == [False, True, True, True]
+    assert all("do not suit schema 1" in error for error in encoded.field("error").to_pylist()[1:])
 
 
 @pytest.mark.parametrize("kind", ["record", "error"])
@@ -520,23 +524,23 @@ def test_rows_as_json() -> None:
         "properties": {"id": {"type": "integer"}, "name": {"type": "string", "maxLength": 3}},
         "required": ["id"],
     }
-    made = Encoding(Schema(3, "JSON", json.dumps(tree))).encode(
+    encoded = Encoding(Schema(3, "JSON", json.dumps(tree))).encode(
         pa.array([{"id": 1, "name": None}, {"id": None, "name": "a"}, {"id": 1, "name": "long"}])
     )
-    assert made.field("v").to_pylist() == [frame(3, b'{"id":1}'), None, None]
-    assert "/name" in made.field("error")[2].as_py()
+    assert encoded.field("v").to_pylist() == [frame(3, b'{"id":1}'), None, None]
+    assert "/name" in encoded.field("error")[2].as_py()
 
 
 @pytest.mark.parametrize(
-    ("type", "told"),
+    ("type", "reason"),
     [
         (pa.struct([("a b", pa.int64())]), "a b is not a field name"),
         (pa.struct([("a", pa.struct([("ä", pa.int64())]))]), "a.ä is not a field name"),
         (pa.struct([("a", pa.duration("us"))]), "a is of type duration"),
     ],
 )
-def test_fields_that_avro_cannot_hold(type: pa.StructType, told: str) -> None:
-    with pytest.raises(NoColumns, match=told):
+def test_fields_that_avro_cannot_hold(type: pa.StructType, reason: str) -> None:
+    with pytest.raises(NoColumns, match=reason):
         schema_of(type, "x")
 
 

@@ -51,6 +51,6 @@ outputs: [{topic: b}]
 
 def test_rows_and_bytes_of_all_operators():
     in_files = {"numRowsTotal": 3, "memoryUsedBytes": 10, "customMetrics": {"rocksdbSstFileSize": 500}}
-    told = {"stateOperators": [in_files, {"numRowsTotal": 2, "memoryUsedBytes": 7}]}
-    assert state_of(told) == (5, 517)
+    progress = {"stateOperators": [in_files, {"numRowsTotal": 2, "memoryUsedBytes": 7}]}
+    assert state_of(progress) == (5, 517)
     assert state_of({}) == (0, 0)

@@ -13,7 +13,7 @@ ALIASES = "a0: &a0 [x, x]\n" + "\n".join(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         (ALIASES, f"file:[0-9]+: the file has more than {VALUES_MAX} values, with aliases written out"),
         ("steps: &steps [*steps]", "nested more than 100 levels deep"),
@@ -21,11 +21,11 @@ ALIASES = "a0: &a0 [x, x]\n" + "\n".join(
         ("steps: [" + "a, " * VALUES_MAX + "a]", "more than"),
     ],
 )
-def test_heavy_files_are_refused(text: str, said: str) -> None:
-    with pytest.raises(PipelineError, match=said):
+def test_heavy_files_are_refused(text: str, reason: str) -> None:
+    with pytest.raises(PipelineError, match=reason):
         parse(text, "file")
 
 
 def test_aliases_are_written_out() -> None:
-    found = parse("a: &a [x, y]\nb: *a", "file")
-    assert found.mapping()["b"].texts() == ("x", "y")
+    entries = parse("a: &a [x, y]\nb: *a", "file")
+    assert entries.mapping()["b"].texts() == ("x", "y")

@@ -60,8 +60,8 @@ def test_what_only_spark_knows_is_said_to_be_unknown():
     assert (registry.partial, registry.closed) == (True, False)
     assert schema_after("set: {o: \"named_struct('a', 1)\"}", "flatten: {fields: [o]}").partial
     assert not schema_after("flatten: {fields: [name]}").partial
-    made = schema_after("rename: {id: x.a, name: x.b}", "unflatten: {fields: [x]}")
-    assert dict(made.fields) == {"x": None, "at": "timestamp", "tags": "array<int>"}
+    schema = schema_after("rename: {id: x.a, name: x.b}", "unflatten: {fields: [x]}")
+    assert dict(schema.fields) == {"x": None, "at": "timestamp", "tags": "array<int>"}
 
 
 SEVERAL = """
@@ -88,8 +88,8 @@ outputs:
 
 def test_relations_have_schema_key_and_kind():
     plan = parse_spec(SEVERAL).plan
-    found = {name: (relation.rows, relation.key) for name, relation in plan.relations.items()}
-    assert found == {
+    kinds = {name: (relation.rows, relation.key) for name, relation in plan.relations.items()}
+    assert kinds == {
         "orders": (RowKind.STREAM, None),
         "paid": (RowKind.STREAM, None),
         "users": (RowKind.TABLE, Key()),

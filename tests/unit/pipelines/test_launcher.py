@@ -59,10 +59,10 @@ def test_a_launcher_is_not_what_a_session_on_a_cluster_is_given(tmp_path: Path) 
     assert python_of_workers(None, tmp_path, local=True) == ours
     assert python_of_workers(ours, tmp_path, local=True) == ours
     gone = str(tmp_path / "python-0123456789ab")  # of a cache that was emptied since
-    for given in (None, "", ours, gone):
-        assert python_of_workers(given, tmp_path, local=False) == sys.executable
-    for given in ("python3", "/usr/bin/python-3.12"):
-        assert {python_of_workers(given, tmp_path, local=local) for local in (True, False)} == {given}
+    for python in (None, "", ours, gone):
+        assert python_of_workers(python, tmp_path, local=False) == sys.executable
+    for python in ("python3", "/usr/bin/python-3.12"):
+        assert {python_of_workers(python, tmp_path, local=local) for local in (True, False)} == {python}
 
 
 def test_workers_of_all_kinds_are_forked_from_our_daemon(tmp_path: Path) -> None:

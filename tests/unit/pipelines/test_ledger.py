@@ -61,8 +61,10 @@ def deliver(options, task, rows):
     """The refused rows, by their ids."""
     half = len(rows) // 2
     batches = [batch_of(rows[:half]), batch_of(rows[half:])]
-    found = list(TARGETS["database"].deliver(options, task, iter(batches)))
-    return [(rows[:half], rows[half:])[i][row.row] for i, (_, refused) in enumerate(found) for row in refused]
+    results = list(TARGETS["database"].deliver(options, task, iter(batches)))
+    return [
+        (rows[:half], rows[half:])[i][row.row] for i, (_, refused) in enumerate(results) for row in refused
+    ]
 
 
 @settings(max_examples=examples(100))

@@ -145,16 +145,16 @@ class Scripted(Engine):
 @pytest.fixture
 def run(tmp_path):
     """Makes a server of the same folder, at another pace if wanted."""
-    made = []
+    servers = []
 
     def running(**pace):
         server = Manager(tmp_path, CLIENT, engine=Scripted(), pace=Pace(tick_s=0.01, lag_s=0.05, **pace))
-        made.append(server)
+        servers.append(server)
         server.open(SimpleNamespace())
         return server
 
     yield running
-    for server in made:
+    for server in servers:
         server.engine.ends.set()
         server.close()
 
@@ -269,10 +269,10 @@ def test_a_query_that_stands_still_is_named_with_what_spark_logged(run):
         "org.apache.spark.SparkException: Python worker failed to connect back.\n"
     )
     until(lambda: "failed to connect back" in (server.status("well")["stuck"] or ""))
-    told = [
+    lines = [
         line.text for line in server.logs("well", 100).lines if line.query == "b" and "stands" in line.text
     ]
-    assert len(told) == 1
+    assert len(lines) == 1
     server.engine.moves = True
     until(lambda: any(line.text == "goes on" for line in server.logs("well", 100).lines))
     until(lambda: server.status("well")["stuck"] is None)
@@ -315,15 +315,15 @@ def test_when_java_dies_health_says_so_until_all_pipelines_go_on(run):
     until(lambda: "has failed: no memory" in (server.trouble or ""))
     health, ready = client.get("/health"), client.get("/ready")
     assert (health.status_code, health.json()["status"]) == (500, "unhealthy")
-    said = "Spark's Java process was killed by signal 9; starting it again has failed: no memory"
-    assert health.json()["reason"] == ready.json()["reason"] == server.status("well")["stuck"] == said
+    reason = "Spark's Java process was killed by signal 9; starting it again has failed: no memory"
+    assert health.json()["reason"] == ready.json()["reason"] == server.status("well")["stuck"] == reason
     assert ready.status_code == 503
     server.engine.java_starts = True
     until(lambda: server.get("well").running and server.get("well").running[0][0] is not before)
     assert (client.get("/health").status_code, client.get("/ready").status_code) == (200, 200)
     assert server.status("well")["last_error"] is None
-    told = [line.text for line in server.logs("well", 100).lines]
-    assert told[-2:] == ["starts again: Spark's Java process had ended", "started, restarts=0"]
+    lines = [line.text for line in server.logs("well", 100).lines]
+    assert lines[-2:] == ["starts again: Spark's Java process had ended", "started, restarts=0"]
 
 
 def test_what_runs_in_a_dead_java_can_be_paused(run):

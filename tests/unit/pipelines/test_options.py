@@ -148,10 +148,10 @@ def test_there_are_as_many_tasks_as_were_asked_for():
 
 
 def test_sparks_own_options_of_pace():
-    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}
+    options_given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}
     options = source_options(
         {
-            **given,
+            **options_given,
             "minOffsetsPerTrigger": "100",
             "maxTriggerDelay": "90s",
             "maxRecordsPerPartition": "10",
@@ -167,10 +167,10 @@ def test_sparks_own_options_of_pace():
     )
     assert (options.client.request_timeout_s, options.client.backoff_s) == (1.5, 0.02)
     assert options.starting.end_when_younger
-    assert not source_options(given).starting.end_when_younger
+    assert not source_options(options_given).starting.end_when_younger
     for name, value in (("maxTriggerDelay", "soon"), ("startingOffsetsByTimestampStrategy", "never")):
         with pytest.raises(OptionError, match=f"{name}={value} is not"):
-            source_options({**given, name: value})
+            source_options({**options_given, name: value})
 
 
 def test_ranges_are_cut_to_size():

@@ -41,8 +41,8 @@ def of(text: str) -> Picture:
 
 
 def test_rows_go_from_sources_through_relations_to_outputs() -> None:
-    found = of(JOINED)
-    assert found.arrows == (
+    drawn_plan = of(JOINED)
+    assert drawn_plan.arrows == (
         ("source orders", "orders"),
         ("source people", "people"),
         ("orders", "named"),
@@ -50,7 +50,7 @@ def test_rows_go_from_sources_through_relations_to_outputs() -> None:
         ("named", "output all"),
         ("named", "output counts"),
     )
-    assert [(node.id, node.kind, node.depth) for node in found.nodes] == [
+    assert [(node.id, node.kind, node.depth) for node in drawn_plan.nodes] == [
         ("source orders", "source", 0),
         ("orders", "rows", 1),
         ("source people", "source", 0),
@@ -72,8 +72,10 @@ def test_steps_have_the_lines_where_they_stand() -> None:
 
 
 def test_a_pipeline_without_names_has_one_node_of_steps() -> None:
-    found = of("pipeline: p\nsource: {topic: a}\nsteps: [parse: {json: {n: int}}]\noutputs: [{topic: b}]\n")
-    assert [(node.title, node.kind) for node in found.nodes] == [
+    drawn_plan = of(
+        "pipeline: p\nsource: {topic: a}\nsteps: [parse: {json: {n: int}}]\noutputs: [{topic: b}]\n"
+    )
+    assert [(node.title, node.kind) for node in drawn_plan.nodes] == [
         ("a", "source"),
         ("steps", "rows"),
         ("topic b", "output"),
@@ -83,12 +85,12 @@ def test_a_pipeline_without_names_has_one_node_of_steps() -> None:
 def test_a_check_names_the_line_of_a_mistake(manager: Manager) -> None:
     assert check(manager, JOINED)["mistakes"] == []
     assert check(manager, JOINED)["picture"]["name"] == "joined"
-    found = check(manager, JOINED.replace("by: who", "buy: who"))
-    (mistake,) = found["mistakes"]
+    checked = check(manager, JOINED.replace("by: who", "buy: who"))
+    (mistake,) = checked["mistakes"]
     assert mistake["line"] == 7
     assert "buy" in mistake["message"]
     assert "pipeline:7" not in mistake["message"]
-    assert found["picture"] is None
+    assert checked["picture"] is None
     assert check(manager, "")["mistakes"] == [{"line": None, "message": "pipeline: the file is empty"}]
     assert not manager.names()
 
@@ -98,12 +100,12 @@ def test_a_check_remarks_what_grows_for_ever(manager: Manager) -> None:
 
 
 def test_boxes_of_a_drawing_do_not_overlap() -> None:
-    found = drawing(drawn(parse_spec(JOINED, "pipeline")), {"output all": "3/s"})
-    boxes = found["boxes"]
+    drawn_picture = drawing(drawn(parse_spec(JOINED, "pipeline")), {"output all": "3/s"})
+    boxes = drawn_picture["boxes"]
     assert len(boxes) == 7
     for number, one in enumerate(boxes):
-        assert one["x"] + WIDTH <= found["width"]
-        assert one["y"] + one["height"] <= found["height"]
+        assert one["x"] + WIDTH <= drawn_picture["width"]
+        assert one["y"] + one["height"] <= drawn_picture["height"]
         for other in boxes[number + 1 :]:
             if one["x"] == other["x"]:
                 assert one["y"] + one["height"] <= other["y"] or other["y"] + other["height"] <= one["y"]
@@ -117,11 +119,11 @@ def test_a_preview_shows_what_each_step_changes() -> None:
         {"step": "2 drop", "rows": [{"a": 1}], "reason": None},
         {"step": "3 filter", "rows": [], "reason": None},
     ]
-    (found,) = shown([{**record, "steps": steps}])
-    assert found["place"] == "a/0/7"
-    assert [step["lines"] for step in found["steps"]] == [
+    (record_shown,) = shown([{**record, "steps": steps}])
+    assert record_shown["place"] == "a/0/7"
+    assert [step["lines"] for step in record_shown["steps"]] == [
         [("+", "a = 1"), ("+", 'b = "x"')],
         [("-", "b")],
         [],
     ]
-    assert [step["left_out"] for step in found["steps"]] == [False, False, True]
+    assert [step["left_out"] for step in record_shown["steps"]] == [False, False, True]

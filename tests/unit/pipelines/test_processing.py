@@ -46,8 +46,8 @@ def test_three_events_within_ten_minutes():
     test = ProcessorTest(Dangerous, key="driver", time="event", of="at", late="1 minute")
     assert test.send({"driver": "Ada", "at": NOON}, {"driver": "Ada", "at": after(4)}) == []
     assert test.send({"driver": "Blaise", "at": after(5)}) == []
-    made = test.send({"driver": "Ada", "at": after(9)})
-    assert made == [{"driver": "Ada", "events": 3, "until": after(9)}] == test.rows
+    rows = test.send({"driver": "Ada", "at": after(9)})
+    assert rows == [{"driver": "Ada", "events": 3, "until": after(9)}] == test.rows
     assert test.advance(after(60)) == []
     assert test._store.lists == {(("Ada",), "recent"): [], (("Blaise",), "recent"): []}
 
@@ -120,7 +120,7 @@ class Wrong(Processor):
 
 
 @pytest.mark.parametrize(
-    ("made", "reason"),
+    ("row", "reason"),
     [
         ({"n": "1"}, "field n: '1' is a str, not a whole number (int)"),
         ({"n": 1 << 31}, "field n: 2147483648 is too large for int"),
@@ -132,10 +132,10 @@ class Wrong(Processor):
         (3, "3 is a int, not a row as a dict"),
     ],
 )
-def test_rows_have_the_declared_fields(made, reason):
-    with pytest.raises(ProcessorFailed) as found:
-        ProcessorTest(Wrong, key="k").send({"k": 1, "made": made})
-    assert str(found.value) == reason
+def test_rows_have_the_declared_fields(row, reason):
+    with pytest.raises(ProcessorFailed) as failed:
+        ProcessorTest(Wrong, key="k").send({"k": 1, "made": row})
+    assert str(failed.value) == reason
     assert ProcessorTest(Wrong, key="k").send({"k": 1, "made": {"n": 1}}) == [{"n": 1, "at": None}]
 
 
@@ -230,28 +230,32 @@ def test_code_beside_the_pipeline_file(tmp_path):
         path.write_text(PIPELINE % text)
         return load_spec(path).plan["source"].operators[-1]
 
-    made = step("{with: code:Count, key: k}")
-    assert (made.returns, made.time, made.states) == (
+    process = step("{with: code:Count, key: k}")
+    assert (process.returns, process.time, process.states) == (
         {"k": "string", "n": "int"},
         "clock",
-        declared_states(made.code),
+        declared_states(process.code),
     )
-    assert step("{with: code:Count, key: k, time: clock}") == made
-    made = step("{with: code:one, key: [k, at], state: {seen: {value: bool}}, returns: {n: long}}")
-    assert made.states["seen"].type == "boolean"
-    assert made.returns == {"n": "bigint"}
-    assert made.time == "none"
+    assert step("{with: code:Count, key: k, time: clock}") == process
+    process = step("{with: code:one, key: [k, at], state: {seen: {value: bool}}, returns: {n: long}}")
+    assert process.states["seen"].type == "boolean"
+    assert process.returns == {"n": "bigint"}
+    assert process.time == "none"
     assert (
         step(
             "{with: code:one, key: k, state: {m: {map: {string: long}, ttl: 1 day}}, returns: {n: long}}"
         ).time
         == "clock"
     )
-    made = step(
+    process = step(
         "{with: code:Sum, key: k, window: {every: 1 hour, slide: 20 minutes, as: from}, emit: changes}"
     )
-    assert made.windows == Windows("every", 3_600_000, 1_200_000, "from", "", False)
-    assert made.after(Schema({"k": "string"})).fields == {"k": "string", "from": "timestamp", "n": "bigint"}
+    assert process.windows == Windows("every", 3_600_000, 1_200_000, "from", "", False)
+    assert process.after(Schema({"k": "string"})).fields == {
+        "k": "string",
+        "from": "timestamp",
+        "n": "bigint",
+    }
     for text, reason in [
         ("{with: code:Cuont, key: k}", "has no 'Cuont'; did you mean 'Count'?"),
         ("{with: coed:Count, key: k}", "there is no module coed"),
@@ -276,9 +280,9 @@ def test_code_beside_the_pipeline_file(tmp_path):
         ("{with: code:Count, key: k, emit: final}", "emit needs window"),
         ("{with: os.system, key: k}", "not of the form module:name"),
     ]:
-        with pytest.raises(PipelineError, match=r"p\.yaml:6: ") as found:
+        with pytest.raises(PipelineError, match=r"p\.yaml:6: ") as refused:
             step(text)
-        assert reason in str(found.value)
+        assert reason in str(refused.value)
     (tmp_path / "code.py").write_text("1 / 0\n")
     with pytest.raises(
         PipelineError, match=r"cannot be imported: ZeroDivisionError: division by zero \(code.py:1\)"

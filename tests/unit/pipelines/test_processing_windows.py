@@ -67,22 +67,22 @@ def run(
     assert not any(test._store.kept.values())
     assert not any(test._store.lists.values())
     assert not any(test._store.timer_times.values())
-    made = [(row["k"], row["start"], row["end"], row["n"], row["sum"]) for row in test.rows]
+    results = [(row["k"], row["start"], row["end"], row["n"], row["sum"]) for row in test.rows]
     reasons = [reason for _, reason in refused]
     assert all(reason.startswith("TooLate: its window ended at 2026-01-31T12:") for reason in reasons)
-    return made, [row for row, _ in refused]
+    return results, [row for row, _ in refused]
 
 
 def fixed(rows: list[dict], every: int, slide: int) -> dict:
-    found: dict = defaultdict(lambda: (0, 0))
+    sums: dict = defaultdict(lambda: (0, 0))
     for row in rows:
         seconds = int(row["at"].timestamp())
         for start in range(seconds - seconds % slide, seconds - every, -slide):
-            n, total = found[row["k"], start]
-            found[row["k"], start] = (n + 1, total + row["x"])
+            n, total = sums[row["k"], start]
+            sums[row["k"], start] = (n + 1, total + row["x"])
     return {
         (k, datetime.fromtimestamp(s, UTC), datetime.fromtimestamp(s + every, UTC), *v)
-        for (k, s), v in found.items()
+        for (k, s), v in sums.items()
     }
 
 
@@ -90,19 +90,19 @@ def fixed(rows: list[dict], every: int, slide: int) -> dict:
 @pytest.mark.parametrize("slide", [30, 10, 7])
 def test_tumbling_and_hopping(seed, slide):
     rows = history(seed)
-    made, refused = run(rows, every="30 seconds", slide=f"{slide} seconds")
+    results, refused = run(rows, every="30 seconds", slide=f"{slide} seconds")
     assert not refused
-    assert len(made) == len(set(made))
-    assert set(made) == fixed(rows, 30, slide)
+    assert len(results) == len(set(results))
+    assert set(results) == fixed(rows, 30, slide)
     changes, _ = run(rows, emit="changes", every="30 seconds", slide=f"{slide} seconds")
     newest = {row[:3]: row for row in changes}
-    assert set(newest.values()) == set(made)
+    assert set(newest.values()) == set(results)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_sessions(seed):
     rows = history(seed)
-    made, refused = run(rows, session="12 seconds")
+    results, refused = run(rows, session="12 seconds")
     assert not refused
     wanted = []
     for key in "ab":
@@ -116,13 +116,13 @@ def test_sessions(seed):
         wanted += [
             (key, s[0]["at"], s[-1]["at"] + 12 * SECOND, len(s), sum(row["x"] for row in s)) for s in sessions
         ]
-    assert sorted(made) == sorted(wanted)
+    assert sorted(results) == sorted(wanted)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_sliding_windows_are_those_of_duckdb(seed):
     rows = history(seed)
-    made, refused = run(rows, sliding="20 seconds")
+    results, refused = run(rows, sliding="20 seconds")
     assert not refused
     values = ", ".join(
         f"('{row['k']}', {row['x']}, TIMESTAMP '{row['at']:%Y-%m-%d %H:%M:%S}')" for row in rows
@@ -132,10 +132,10 @@ def test_sliding_windows_are_those_of_duckdb(seed):
         FROM (VALUES {values}) AS given(k, x, t)
         WINDOW w AS (PARTITION BY k ORDER BY t RANGE BETWEEN INTERVAL 20 SECOND PRECEDING AND CURRENT ROW)"""
     ).fetchall()
-    plain = [(k, s.replace(tzinfo=None), e.replace(tzinfo=None), n, total) for k, s, e, n, total in made]
+    plain = [(k, s.replace(tzinfo=None), e.replace(tzinfo=None), n, total) for k, s, e, n, total in results]
     assert sorted(plain) == sorted((k, s, e, n, int(total)) for k, s, e, n, total in wanted)
     changes, _ = run(rows, emit="changes", sliding="20 seconds")
-    assert sorted({row[:3]: row for row in changes}.values()) == sorted(made)
+    assert sorted({row[:3]: row for row in changes}.values()) == sorted(results)
 
 
 @pytest.mark.parametrize(
@@ -144,11 +144,11 @@ def test_sliding_windows_are_those_of_duckdb(seed):
 def test_late_rows_fail_and_change_nothing(window):
     """Without any lateness, about half of the rows come too late. What is made is made once, and of the others."""
     rows = history(1)
-    made, refused = run(rows, late="0 seconds", **window)
+    results, refused = run(rows, late="0 seconds", **window)
     assert 5 < len(refused) < len(rows)
     good = [row for row in rows if row not in refused]
     if "session" in window:  # one that is over is not gone on with
-        assert sum(n for *_, n, _ in made) == len(good)
+        assert sum(n for *_, n, _ in results) == len(good)
     else:
-        assert sorted(run(good, late="1 minute", **window)[0]) == sorted(made)
-    assert len({row[:3] for row in made}) == len(made)
+        assert sorted(run(good, late="1 minute", **window)[0]) == sorted(results)
+    assert len({row[:3] for row in results}) == len(results)

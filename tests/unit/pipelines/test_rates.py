@@ -10,10 +10,10 @@ from barnabas.pipelines.serving.rates import Gauge, duration_text, progress_line
 
 
 def gauge(*seen):
-    made = Gauge()
+    gauge_ = Gauge()
     for second, lag in seen:
-        made.note(second, 0, lag)
-    return made
+        gauge_.note(second, 0, lag)
+    return gauge_
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,9 @@ def test_sizes_of_records(rows, start):
         RECORD_OVERHEAD + len(row["key"] or b"") + len(row["value"] or b"") + headers_size(row["headers"])
         for row in rows[start:]
     ]
-    found = record_sizes(batch, -1)
-    assert found is not None
-    assert found.to_pylist() == want
+    sizes = record_sizes(batch, -1)
+    assert sizes is not None
+    assert sizes.to_pylist() == want
     if want:
         assert record_sizes(batch, sum(want)) is None
 
@@ -42,17 +42,17 @@ def test_gathered_batches_have_the_same_rows(counts):
         pa.RecordBatch.from_pydict({"value": [str(n)] * n}, pa.schema([("value", pa.string())]))
         for n in counts
     ]
-    found = list(sink.gathered(batches))
-    values = [value for batch in found for value in batch["value"].to_pylist()]
+    gathered = list(sink.gathered(batches))
+    values = [value for batch in gathered for value in batch["value"].to_pylist()]
     assert values == [str(n) for n in counts for _ in range(n)]
-    assert len(found) <= 1
+    assert len(gathered) <= 1
 
 
 def test_no_batch_that_is_gathered_grows_without_end():
     large = pa.RecordBatch.from_pydict({"value": [b"x" * sink.GATHERED_BYTES]})
     small = pa.RecordBatch.from_pydict({"value": [b"x"] * (sink.GATHERED_ROWS // 16)})
-    found = list(sink.gathered([large, *[small] * 17, large]))
-    assert [batch.num_rows for batch in found] == [1, 4096, 256, 1]
+    gathered = list(sink.gathered([large, *[small] * 17, large]))
+    assert [batch.num_rows for batch in gathered] == [1, 4096, 256, 1]
 
 
 def test_batches_of_many_rows_of_one_topic_stay_alone():
@@ -60,8 +60,8 @@ def test_batches_of_many_rows_of_one_topic_stay_alone():
     many = pa.RecordBatch.from_pydict({"value": [b"x"] * sink.LONE_ROWS})
     marked = many.replace_schema_metadata({sink.ONE_TOPIC: b""})
     small = pa.RecordBatch.from_pydict({"value": [b"x"]})
-    found = list(sink.gathered([small, small, marked, marked, small]))
-    assert [batch.num_rows for batch in found] == [2, sink.LONE_ROWS, sink.LONE_ROWS, 1]
+    gathered = list(sink.gathered([small, small, marked, marked, small]))
+    assert [batch.num_rows for batch in gathered] == [2, sink.LONE_ROWS, sink.LONE_ROWS, 1]
     assert len(list(sink.gathered([many] * 8))) == 1
 
 

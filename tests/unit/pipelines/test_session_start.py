@@ -29,10 +29,10 @@ print(os.environ.get("SPARK_LOCAL_IP"))
 
 
 @pytest.mark.parametrize(
-    ("master", "given", "address"),
+    ("master", "own_address", "address"),
     [("local[1]", None, "127.0.0.1"), ("local[1]", "10.1.2.3", "10.1.2.3"), ("spark://h:7077", None, "")],
 )
-def test_the_host_s_own_name(tmp_path: Path, master: str, given: str | None, address: str) -> None:
+def test_the_host_s_own_name(tmp_path: Path, master: str, own_address: str | None, address: str) -> None:
     """For a local master the host's name does not matter; where it does, the message names it."""
     java = tmp_path / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
@@ -43,7 +43,10 @@ def test_the_host_s_own_name(tmp_path: Path, master: str, given: str | None, add
         "Caused by: java.net.UnknownHostException: of-an-earlier-start: Name or service not known\n"
     )
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_LOCAL_IP"}
-    environment |= {"JAVA_HOME": str(java.parents[1]), **({} if given is None else {"SPARK_LOCAL_IP": given})}
+    environment |= {
+        "JAVA_HOME": str(java.parents[1]),
+        **({} if own_address is None else {"SPARK_LOCAL_IP": own_address}),
+    }
     done = subprocess.run(
         [sys.executable, "-c", SESSION, master, str(log)],
         capture_output=True,
@@ -51,8 +54,8 @@ def test_the_host_s_own_name(tmp_path: Path, master: str, given: str | None, add
         env=environment,
         check=True,
     )
-    said, afterwards = done.stdout.splitlines()
+    complaint, afterwards = done.stdout.splitlines()
     assert f"address: {address}\n" in log.read_text()
-    assert said.startswith("Spark did not start: the host name 'pod-7' cannot be resolved")
-    assert str(log) in said
-    assert afterwards == str(given)
+    assert complaint.startswith("Spark did not start: the host name 'pod-7' cannot be resolved")
+    assert str(log) in complaint
+    assert afterwards == str(own_address)

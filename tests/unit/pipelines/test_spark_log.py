@@ -38,6 +38,6 @@ BIND = """py4j.protocol.Py4JJavaError: An error occurred while calling None.Java
     ],
 )
 def test_the_cause_is_named(text: str, reason: str) -> None:
-    said = start_reason(text)
-    assert reason in said
-    assert "\n" not in said
+    reason_found = start_reason(text)
+    assert reason in reason_found
+    assert "\n" not in reason_found

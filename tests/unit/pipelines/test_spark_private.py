@@ -14,10 +14,10 @@ PRIVATE = re.compile(
 
 def test_one_module_reaches_into_spark():
     folder = Path(barnabas.pipelines.__file__).parent
-    found = [
+    lines = [
         f"{path.relative_to(folder)}:{number}: {line.strip()}"
         for path in sorted(folder.rglob("*.py"))
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if path != folder / "spark" / "private.py" and PRIVATE.search(line)
     ]
-    assert found == []
+    assert lines == []

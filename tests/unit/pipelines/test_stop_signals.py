@@ -40,9 +40,9 @@ def test_a_signal_ends_it(end_s: float, times: int) -> None:
         if times == 2:
             process.send_signal(signal.SIGINT)
         # The end of its output, which the stand-in for Java inherits: both processes have ended.
-        rest, said = process.communicate(timeout=60)
+        rest, printed = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 130
     assert rest == b""
-    assert (b"Spark has not stopped within 0.1 s" in said) == (times == 1)
+    assert (b"Spark has not stopped within 0.1 s" in printed) == (times == 1)

@@ -43,8 +43,8 @@ SHAPE = ViewShape(
 )
 
 
-def rows_of(found) -> list[dict]:
-    return [json.loads(text) for text in found.rows]
+def rows_of(page) -> list[dict]:
+    return [json.loads(text) for text in page.rows]
 
 
 def written(path: Path, rows, shape: ViewShape = SHAPE, batch: int = 0) -> None:
@@ -92,16 +92,16 @@ def test_rows_by_key_by_its_beginning_by_range_and_by_window(orders):
 def test_pages_are_all_rows_each_once(orders, asked):
     seen, after = [], None
     for _ in range(10):
-        found = orders.find(Asked(window=asked.window, limit=asked.limit, after=after))
-        seen += found.rows
-        after = found.next
+        page = orders.find(Asked(window=asked.window, limit=asked.limit, after=after))
+        seen += page.rows
+        after = page.next
         if after is None:
             break
     assert len(seen) == len(set(seen)) == 18
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "reason"),
     [
         (Asked(("A", "x")), "'x' is no value of n, which is bigint (64 bits), like 42"),
         (Asked(("A", "1", "2")), "the key has 2 fields (customer string, n bigint), and 3 values are given"),
@@ -111,8 +111,8 @@ def test_pages_are_all_rows_each_once(orders, asked):
         (Asked(after="WzFd"), "after is 'WzFd', not the `next` of an earlier answer"),
     ],
 )
-def test_what_cannot_be_looked_up_is_told_with_what_a_key_looks_like(orders, asked, said):
-    with pytest.raises(BadKey, match="^" + "".join("\\" + c if c in "().*|" else c for c in said)):
+def test_what_cannot_be_looked_up_is_told_with_what_a_key_looks_like(orders, asked, reason):
+    with pytest.raises(BadKey, match="^" + "".join("\\" + c if c in "().*|" else c for c in reason)):
         orders.find(asked)
 
 
@@ -200,8 +200,8 @@ def test_a_record_of_the_changelog_becomes_the_row_that_it_was_made_of(data):
         row += column.stored(pa.chunked_array([pa.array([value], ARROW[column.kind])]))
     row.append('{"a":12345678901234567890123456789012345.60}')
     shape = ViewShape("p/v", "id", tuple(columns))
-    found = json_fragments(row_json(shape, row))
-    assert [column.from_fragment(found[column.name]) for column in columns] == row
+    fragments = json_fragments(row_json(shape, row))
+    assert [column.from_fragment(fragments[column.name]) for column in columns] == row
 
 
 def test_nulls_not_a_number_and_decimals_of_any_size(tmp_path):
@@ -329,8 +329,8 @@ def test_a_file_that_cannot_grow_is_told_by_name_and_stays_as_it_was(tmp_path):
         [sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, timeout=120, check=True
     )
     assert str(path) in done.stdout
-    found = Reader(path).find(Asked())
-    assert (found.note.batch, len(found.rows)) == (0, 1)
+    page = Reader(path).find(Asked())
+    assert (page.note.batch, len(page.rows)) == (0, 1)
 
 
 def test_a_full_database_is_told_by_name(tmp_path):
@@ -378,12 +378,12 @@ def test_a_writer_may_be_killed_at_any_time(tmp_path):
             [sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True
         )
         try:
-            told = [int(writer.stdout.readline()) for _ in range(turns)]
+            batches = [int(writer.stdout.readline()) for _ in range(turns)]
         finally:
             writer.kill()
             writer.wait(60)
             writer.stdout.close()
-        found = reader.find(Asked(limit=ROWS_MAX))
-        assert found.note.batch >= told[-1]
-        assert {row['the "total"'] for row in rows_of(found)} == {float(found.note.batch)}
-        assert len(found.rows) == 3_000
+        page = reader.find(Asked(limit=ROWS_MAX))
+        assert page.note.batch >= batches[-1]
+        assert {row['the "total"'] for row in rows_of(page)} == {float(page.note.batch)}
+        assert len(page.rows) == 3_000

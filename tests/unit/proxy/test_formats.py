@@ -175,11 +175,11 @@ OBJECTS = st.lists(
 @given(OBJECTS, st.integers(1, 9), st.sampled_from(["", "\n", " \r\n\t"]))
 def test_objects_are_cut_apart_wherever_the_pieces_end(objects: list[Any], step: int, between: str) -> None:
     whole = between.join(["", *map(json.dumps, objects), ""]).encode()
-    stream, found = JsonStream(1000), []
+    stream, documents = JsonStream(1000), []
     for begin in range(0, len(whole), step):
-        found += stream.feed(whole[begin : begin + step])
+        documents += stream.feed(whole[begin : begin + step])
     stream.end()
-    assert [json.loads(raw) for raw in found] == objects
+    assert [json.loads(raw) for raw in documents] == objects
 
 
 def test_a_stream_that_is_none() -> None:

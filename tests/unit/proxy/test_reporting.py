@@ -115,8 +115,8 @@ def test_cloud_events() -> None:
     headers = {"content-type": "text/plain", **CE, "ce-subject": "caf%C3%A9"}
     (message,) = messages_in("text/plain", headers, b"hi", None)
     assert (message.key, message.value) == (b"k", b"hi")
-    found = dict(message.headers)
-    assert (found["ce_id"], found["ce_subject"], found["content-type"]) == (
+    by_name = dict(message.headers)
+    assert (by_name["ce_id"], by_name["ce_subject"], by_name["content-type"]) == (
         b"1",
         "café".encode(),
         b"text/plain",

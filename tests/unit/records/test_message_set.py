@@ -70,10 +70,10 @@ def test_packed_sets_of_aiokafka_are_read(magic: int, codec: Codec) -> None:
     theirs = AioBuilder(magic, codec, 1 << 20)
     for row in rows(magic):
         theirs.append(row.offset, row.timestamp if magic else None, row.key, row.value)
-    found = list(read_message_set(bytes(theirs.build())))
+    records = list(read_message_set(bytes(theirs.build())))
     # Producers leave the wrapper's offset at 0, for the broker to set: the last message of magic 1 is there.
     base = 0 if magic == 0 else -(len(ROWS) - 1)
-    assert found == [row._replace(offset=row.offset + base) for row in rows(magic)]
+    assert records == [row._replace(offset=row.offset + base) for row in rows(magic)]
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -81,14 +81,14 @@ def test_packed_sets_of_aiokafka_are_read(magic: int, codec: Codec) -> None:
 def test_aiokafka_reads_our_sets(magic: int, codec: Codec) -> None:
     skip_what_aiokafka_lacks(magic, codec)
     ours = build_message_set(rows(magic, first=700), magic=magic, codec=codec)
-    found = []
+    records = []
     start = 0
     for end, _ in messages(ours):
         batch = AioSet(bytearray(ours[start:end]), magic)
         assert batch.validate_crc()
-        found += [(row.offset, row.timestamp, row.key, row.value) for row in batch]
+        records += [(row.offset, row.timestamp, row.key, row.value) for row in batch]
         start = end
-    assert found == [
+    assert records == [
         (row.offset, row.timestamp if magic else None, row.key, row.value) for row in rows(magic, first=700)
     ]
 
@@ -132,12 +132,12 @@ def test_a_changed_byte_is_never_taken_for_another_record(position: int, flip: i
     at = position % len(built)
     built[at] ^= flip
     try:
-        found = list(read_message_set(built))
+        records = list(read_message_set(built))
     except CorruptBatch:
         return
     # Only offsets lie outside the checksum; a grown size may swallow the rest as a cut-off message.
     wanted = [(message.key, message.value, message.timestamp) for message in sent]
-    assert [(item.key, item.value, item.timestamp) for item in found] == wanted[: len(found)]
+    assert [(item.key, item.value, item.timestamp) for item in records] == wanted[: len(records)]
 
 
 @given(st.binary(max_size=200))

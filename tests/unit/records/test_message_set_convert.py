@@ -39,7 +39,7 @@ fields = st.none() | st.binary(max_size=40)
 headers = st.lists(st.tuples(st.text(max_size=5), fields), max_size=2).map(tuple)
 times = st.integers(-1, 1 << 45)
 rows = st.lists(st.builds(Record, st.just(0), times, fields, fields, headers), min_size=1, max_size=15).map(
-    lambda found: [row._replace(offset=n) for n, row in enumerate(found)]
+    lambda records: [row._replace(offset=n) for n, row in enumerate(records)]
 )
 
 
@@ -76,11 +76,11 @@ def test_up_gives_one_batch_of_the_same_codec(sent: list[Record], magic: int, co
 @settings(deadline=None)
 def test_up_parts_what_is_too_large_for_one_batch(sent: list[Record], magic: int, bound: int) -> None:
     sent = [plain(row, magic) for row in sent]
-    found, _ = convert_up(build_message_set(sent, magic=magic), max_batch_bytes=bound)
-    assert [record._replace(offset=0) for batch in found for record in read_records(batch)] == [
+    batches, _ = convert_up(build_message_set(sent, magic=magic), max_batch_bytes=bound)
+    assert [record._replace(offset=0) for batch in batches for record in read_records(batch)] == [
         at(row, 0) for row in sent
     ]
-    assert all(len(batch) <= bound or read_header(batch).record_count == 1 for batch in found)
+    assert all(len(batch) <= bound or read_header(batch).record_count == 1 for batch in batches)
 
 
 def test_up_takes_offsets_as_clients_really_write_them() -> None:
@@ -150,10 +150,10 @@ def test_down_keeps_all_but_headers(parts: list[tuple[list[Record], Codec]], mag
         log += build_batch(sent, base_offset=offset, codec=codec)
         wanted += [at(plain(row, magic), offset + n) for n, row in enumerate(sent)]
         offset += len(sent)
-    found = convert_down(log, magic=magic, from_offset=0, max_bytes=ALL)
-    assert list(read_message_set(found.data)) == wanted
-    assert (found.records, found.next_offset) == (len(wanted), offset)
-    codecs = [message.attributes & 7 for _, message in messages(found.data)]
+    converted = convert_down(log, magic=magic, from_offset=0, max_bytes=ALL)
+    assert list(read_message_set(converted.data)) == wanted
+    assert (converted.records, converted.next_offset) == (len(wanted), offset)
+    codecs = [message.attributes & 7 for _, message in messages(converted.data)]
     assert codecs == [codec for sent, codec in parts for _ in (sent if not codec else [0])]
 
 
@@ -177,21 +177,21 @@ def test_a_reader_in_small_steps_sees_every_record_once(
     seen: list[Record] = []
     position = 0
     while position < end:
-        found = convert_down(log, magic=magic, from_offset=position, max_bytes=max_bytes)
-        fresh = [row for row in read_message_set(found.data) if row.offset >= position]
+        converted = convert_down(log, magic=magic, from_offset=position, max_bytes=max_bytes)
+        fresh = [row for row in read_message_set(converted.data) if row.offset >= position]
         assert fresh
-        assert len(found.data) <= max_bytes or sum(1 for _ in messages(found.data)) == 1
+        assert len(converted.data) <= max_bytes or sum(1 for _ in messages(converted.data)) == 1
         seen += fresh
         position = fresh[-1].offset + 1
-        assert found.next_offset >= position
+        assert converted.next_offset >= position
     assert seen == wanted
 
 
 def test_down_starts_inside_a_plain_batch_but_at_the_front_of_a_packed_one() -> None:
     for codec, first in ((Codec.NONE, 4), (Codec.GZIP, 0)):
         batch = build_batch(lines(6), codec=codec)
-        found = convert_down(batch, magic=1, from_offset=4, max_bytes=ALL)
-        assert [row.offset for row in read_message_set(found.data)] == list(range(first, 6))
+        converted = convert_down(batch, magic=1, from_offset=4, max_bytes=ALL)
+        assert [row.offset for row in read_message_set(converted.data)] == list(range(first, 6))
 
 
 def test_down_skips_markers_and_emptied_batches() -> None:
@@ -203,8 +203,8 @@ def test_down_skips_markers_and_emptied_batches() -> None:
         )
         + build_batch(lines(2), base_offset=4)
     )
-    found = convert_down(log, magic=1, from_offset=0, max_bytes=ALL)
-    assert [row.offset for row in read_message_set(found.data)] == [4, 5]
+    converted = convert_down(log, magic=1, from_offset=0, max_bytes=ALL)
+    assert [row.offset for row in read_message_set(converted.data)] == [4, 5]
     nothing = convert_down(log[: len(log) - 20], magic=1, from_offset=0, max_bytes=ALL)
     assert (nothing.data, nothing.records, nothing.next_offset) == (b"", 0, 4)
 
@@ -215,26 +215,28 @@ def test_gaps_of_a_compacted_batch_stay(codec: Codec) -> None:
     kept = [row for row in read_records(whole) if row.offset in (102, 105)]
     batch = rebuild_batch(read_header(whole), kept)
     for magic in (0, 1):
-        found = convert_down(batch, magic=magic, from_offset=100, max_bytes=ALL)
-        assert [row.offset for row in read_message_set(found.data)] == [102, 105]
-        assert found.next_offset == 108
+        converted = convert_down(batch, magic=magic, from_offset=100, max_bytes=ALL)
+        assert [row.offset for row in read_message_set(converted.data)] == [102, 105]
+        assert converted.next_offset == 108
 
 
 @pytest.mark.parametrize("codec", OLD_CODECS)
 def test_append_time_is_kept(codec: Codec) -> None:
     batch = bytearray(build_batch(lines(3), codec=codec))
     patch_max_timestamp(batch, 0, TimestampType.LOG_APPEND_TIME, TIME + 500)
-    found = convert_down(bytes(batch), magic=1, from_offset=0, max_bytes=ALL)
-    assert {message.timestamp_type for _, message in messages(found.data)} == {TimestampType.LOG_APPEND_TIME}
-    assert {row.timestamp for row in read_message_set(found.data)} == {TIME + 500}
+    converted = convert_down(bytes(batch), magic=1, from_offset=0, max_bytes=ALL)
+    assert {message.timestamp_type for _, message in messages(converted.data)} == {
+        TimestampType.LOG_APPEND_TIME
+    }
+    assert {row.timestamp for row in read_message_set(converted.data)} == {TIME + 500}
 
 
 def test_zstd_cannot_go_down() -> None:
     packed = build_batch(lines(3), base_offset=2, codec=Codec.ZSTD)
     with pytest.raises(UnsupportedCodec):
         convert_down(packed, magic=1, from_offset=2, max_bytes=ALL)
-    found = convert_down(build_batch(lines(2)) + packed, magic=1, from_offset=0, max_bytes=ALL)
-    assert (found.records, found.next_offset) == (2, 2)
+    converted = convert_down(build_batch(lines(2)) + packed, magic=1, from_offset=0, max_bytes=ALL)
+    assert (converted.records, converted.next_offset) == (2, 2)
 
 
 def test_damage_is_not_sealed_in() -> None:
@@ -248,8 +250,8 @@ def test_damage_is_not_sealed_in() -> None:
 
 def test_a_cut_off_batch_is_left_out() -> None:
     log = build_batch(lines(2)) + build_batch(lines(2), base_offset=2)
-    found = convert_down(log[:-1], magic=0, from_offset=0, max_bytes=ALL)
-    assert found.next_offset == 2
+    converted = convert_down(log[:-1], magic=0, from_offset=0, max_bytes=ALL)
+    assert converted.next_offset == 2
 
 
 @pytest.mark.parametrize("codec", OLD_CODECS)

@@ -132,8 +132,8 @@ def test_damage_names_no_schema_out_of_bounds(seed: int) -> None:
             broken[rng.randrange(len(broken))] = rng.choice([0, 0x7F, 0x80, 0xFF, rng.randrange(256)])
         del broken[len(broken) - rng.choice([0, 0, 1, 5]) :]
         try:
-            found = walk.schemas_named(broken, count, False)
+            named = walk.schemas_named(broken, count, False)
         except CorruptBatch:
             continue
-        numbers = walk.records_naming(broken, count, False, found)
+        numbers = walk.records_naming(broken, count, False, named)
         assert all(0 <= number < count for number in numbers)

@@ -131,8 +131,8 @@ def test_versions_of_one_compatibility_group_suit_each_other(api: Api) -> None:
     assert api.register("a", STRING, **second)[0] == 200  # another group: nothing to suit
     assert api.register("a", LONG, **first)[0] == 200  # reads what int wrote, whatever came in between
     assert api.register("a", '"boolean"', **second)[0] == 409
-    found = api("GET", "/subjects/a/metadata?key=major&value=2")[1]
-    assert (found["version"], found["schema"]) == (2, STRING)
+    version = api("GET", "/subjects/a/metadata?key=major&value=2")[1]
+    assert (version["version"], version["schema"]) == (2, STRING)
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ def test_built_in_files_are_googles(name: str) -> None:
     importing.descriptor.dependencies[0].CopyToProto(ours)
     theirs.ClearField("options")
     for message in (*theirs.message_type, *ours.message_type):
-        for held in (message, *message.nested_type):
-            for field in held.field:
+        for descriptor in (message, *message.nested_type):
+            for field in descriptor.field:
                 field.ClearField("json_name")
     assert ours == theirs
 

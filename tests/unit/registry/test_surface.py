@@ -84,9 +84,9 @@ def test_levels(api: Api, level: str, steps: str) -> None:
         answer = api.register("a", json.dumps(wrong))
         assert (answer[0], code(answer)) == (409, 409)
         body = {"schema": json.dumps(wrong)}
-        told = api("POST", "/compatibility/subjects/a/versions/latest?verbose=true", body)[1]
-        assert told["is_compatible"] is False
-        text = " ".join(told["messages"])
+        verdict = api("POST", "/compatibility/subjects/a/versions/latest?verbose=true", body)[1]
+        assert verdict["is_compatible"] is False
+        text = " ".join(verdict["messages"])
         assert "errorType:'" in text
         assert f"{{compatibility: '{level}'}}" in text
         assert f"{{oldSchema: '\"{last}\"'}}" in text
@@ -117,17 +117,17 @@ def test_settings_are_merged_and_served(api: Api) -> None:
         "overrideRuleSet": {"domainRules": [{**rule, "name": "last"}]},
     })  # fmt: skip
     assert api("PUT", "/config/a", {"normalize": True})[1] == {"normalize": True}
-    held = api("GET", "/config/a?defaultToGlobal=true")[1]
-    assert held["compatibilityLevel"] == "NONE"
-    assert held["normalize"] is True
+    config = api("GET", "/config/a?defaultToGlobal=true")[1]
+    assert config["compatibilityLevel"] == "NONE"
+    assert config["normalize"] is True
     metadata = {"properties": {"owner": "me", "site": "there"}}
     assert api.register("a", RECORD, metadata=metadata)[0] == 200
-    found = api("GET", "/subjects/a/versions/1")[1]
-    assert found["metadata"]["properties"] == {"owner": "me", "x": "1", "site": "here"}
-    assert [row["name"] for row in found["ruleSet"]["domainRules"]] == ["r", "last"]
+    version = api("GET", "/subjects/a/versions/1")[1]
+    assert version["metadata"]["properties"] == {"owner": "me", "x": "1", "site": "here"}
+    assert [row["name"] for row in version["ruleSet"]["domainRules"]] == ["r", "last"]
     api.register("a", WIDER, ruleSet={"domainRules": [{**rule, "expr": "false"}]})
-    found = api("GET", "/subjects/a/versions/2")[1]
-    assert [(row["name"], row["expr"]) for row in found["ruleSet"]["domainRules"]] == [
+    version = api("GET", "/subjects/a/versions/2")[1]
+    assert [(row["name"], row["expr"]) for row in version["ruleSet"]["domainRules"]] == [
         ("r", "false"),
         ("last", "true"),
     ]
@@ -153,11 +153,11 @@ def test_an_alias_leads_to_its_subject(api: Api) -> None:
 
 
 def test_ids_and_guids(api: Api) -> None:
-    made = api.register("a", INT)[1]
-    assert api.register(":.other:b", INT)[1]["guid"] == made["guid"]
-    held = api("GET", f"/schemas/guids/{made['guid']}")[1]
-    assert (held["schema"], held["guid"]) == (INT, made["guid"])
-    owners = api("GET", f"/schemas/guids/{made['guid']}/ids")[1]
+    registered = api.register("a", INT)[1]
+    assert api.register(":.other:b", INT)[1]["guid"] == registered["guid"]
+    by_guid = api("GET", f"/schemas/guids/{registered['guid']}")[1]
+    assert (by_guid["schema"], by_guid["guid"]) == (INT, registered["guid"])
+    owners = api("GET", f"/schemas/guids/{registered['guid']}/ids")[1]
     assert {(row["context"], row["id"]) for row in owners} == {(".", 1), (".other", 1)}
     assert api("GET", "/schemas/guids/00000000-0000-0000-0000-000000000000")[0] == 404
     assert api("GET", "/schemas/guids/none")[0] in (404, 422)
@@ -226,11 +226,11 @@ def test_tags(api: Api) -> None:
     api.register("a", RECORD)
     entity = {"entityPath": "R.a", "entityType": "sr_field"}
     body = {"tagsToAdd": [{"schemaEntity": entity, "tags": ["PII"]}]}
-    made = api("POST", "/subjects/a/versions/1/tags", body)
-    assert made[0] == 200, made
-    found = api("GET", "/subjects/a/versions/latest?findTags=PII")[1]
-    assert json.loads(found["schema"])["fields"][0]["confluent:tags"] == ["PII"]
-    assert found["version"] == 2
+    answer = api("POST", "/subjects/a/versions/1/tags", body)
+    assert answer[0] == 200, answer
+    version = api("GET", "/subjects/a/versions/latest?findTags=PII")[1]
+    assert json.loads(version["schema"])["fields"][0]["confluent:tags"] == ["PII"]
+    assert version["version"] == 2
     removed = {"tagsToRemove": body["tagsToAdd"]}
     assert api("POST", "/subjects/a/versions/2/tags", removed)[0] == 200
     assert "confluent:tags" not in api("GET", "/subjects/a/versions/latest")[1]["schema"]

@@ -63,18 +63,18 @@ class Both:
             while True:
                 library.begin()
                 try:
-                    made = work(state, library)
+                    outcome = work(state, library)
                 except SchemaError as error:
-                    made = (error.code, error.message)
+                    outcome = (error.code, error.message)
                 except Needed as needed:
                     library.remember(needed.task, self.desk.carry_out(needed.task))
                     self.tasks += 1
                     continue
                 break
-            if isinstance(made, Decision):
-                for entry in made.entries:
+            if isinstance(outcome, Decision):
+                for entry in outcome.entries:
                     state.replay(entry)
-            answers.append(made)
+            answers.append(outcome)
         assert answers[0] == answers[1]
         return answers[0]
 
@@ -127,9 +127,9 @@ def test_a_small_decision_needs_no_worker() -> None:
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    made = Worker(Limits(cpu_s=0.5, memory_bytes=1 << 30, waiting=3))
-    yield made
-    made.close()
+    process = Worker(Limits(cpu_s=0.5, memory_bytes=1 << 30, waiting=3))
+    yield process
+    process.close()
 
 
 def source(kind: str, text: str) -> Source:
@@ -170,13 +170,13 @@ def test_a_task_over_its_cpu_time_is_refused_and_the_next_one_is_answered(worker
 
 
 def test_a_task_over_its_memory_is_refused() -> None:
-    made = Worker(Limits(cpu_s=60, memory_bytes=700 << 20))
+    process = Worker(Limits(cpu_s=60, memory_bytes=700 << 20))
     try:
         deep = Task(Asks.CANONICAL, (source("JSON", '{"x":[' + "{}," * 6_000_000 + "1]}"),))
-        assert asyncio.run(made.carry_out(deep)).outcome == TOO_LONG
-        assert asyncio.run(made.carry_out(SMALL)).outcome == (0, '"int"')
+        assert asyncio.run(process.carry_out(deep)).outcome == TOO_LONG
+        assert asyncio.run(process.carry_out(SMALL)).outcome == (0, '"int"')
     finally:
-        made.close()
+        process.close()
 
 
 def test_a_process_that_somebody_kills_is_replaced(worker: Worker) -> None:
@@ -193,8 +193,8 @@ def test_a_process_that_somebody_kills_is_replaced(worker: Worker) -> None:
 
 def test_too_many_tasks_are_refused(worker: Worker) -> None:
     async def work() -> None:
-        found = await asyncio.gather(*(worker.carry_out(ENDLESS) for _ in range(5)), return_exceptions=True)
-        refused = [error for error in found if isinstance(error, RegistryError)]
+        answers = await asyncio.gather(*(worker.carry_out(ENDLESS) for _ in range(5)), return_exceptions=True)
+        refused = [error for error in answers if isinstance(error, RegistryError)]
         assert [status_of(error) for error in refused] == [503, 503]
 
     asyncio.run(work())
@@ -216,12 +216,12 @@ class Alone(Registry):
         return decision.reply
 
     async def register(self, subject: str, kind: str, text: str) -> Any:
-        held = Handed("POST", "/", b"", {}, False)
+        request = Handed("POST", "/", b"", {}, False)
         wanted = Wanted(Content(kind, text))
         try:
             return await self.change(
                 lambda: decisions.decide_register(self.state, self.library, Subject(".", subject), wanted),
-                held,
+                request,
             )
         except SchemaError as error:
             return error.code

@@ -22,10 +22,10 @@ def test_a_quantile_is_known_to_an_eighth(values: list[int], fractions: list[flo
     for value in values:
         histogram.add(value)
     ordered = sorted(values)
-    for fraction, found in zip(fractions, histogram.quantiles(fractions), strict=True):
+    for fraction, quantile in zip(fractions, histogram.quantiles(fractions), strict=True):
         rank = next(n for n in range(1, len(ordered) + 1) if n >= fraction * len(ordered) - 1e-6)
         want = ordered[min(rank, len(ordered)) - 1]
-        assert abs(found - want) <= max(want / 8, 1)
+        assert abs(quantile - want) <= max(want / 8, 1)
 
 
 @given(VALUES)

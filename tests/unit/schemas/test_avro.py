@@ -74,8 +74,8 @@ def fixed(size: int, name: str = "F", **more: Any) -> dict[str, Any]:
 
 
 def decimal(precision: int, scale: int, kind: Any = "bytes") -> dict[str, Any]:
-    made = kind if isinstance(kind, dict) else {"type": kind}
-    return {**made, "logicalType": "decimal", "precision": precision, "scale": scale}
+    schema = kind if isinstance(kind, dict) else {"type": kind}
+    return {**schema, "logicalType": "decimal", "precision": precision, "scale": scale}
 
 
 def logical(kind: str, name: str) -> dict[str, Any]:
@@ -166,9 +166,9 @@ PAIRS: list[tuple[str, Any, Any, str, str]] = [
 
 @pytest.mark.parametrize(("name", "reader", "writer", "kind", "path"), PAIRS, ids=[row[0] for row in PAIRS])
 def test_pairs(name: str, reader: Any, writer: Any, kind: str, path: str) -> None:
-    found = problems(reader, writer)
-    assert [(p.kind, p.path) for p in found] == ([(kind, path)] if kind else [])
-    assert all(p.advice and "{new}" in p.message for p in found)
+    problems_found = problems(reader, writer)
+    assert [(p.kind, p.path) for p in problems_found] == ([(kind, path)] if kind else [])
+    assert all(p.advice and "{new}" in p.message for p in problems_found)
 
 
 @pytest.mark.parametrize(
@@ -264,14 +264,14 @@ def types(draw: Any, depth: int = 2, path: str = "T") -> Any:
         names = draw(st.lists(NAMES, max_size=3, unique=True))
         rows = []
         for name in names:
-            made = draw(types(depth - 1, f"{path}{name}"))
-            more = {"default": 1} if made in ("int", "long", "double") and draw(st.booleans()) else {}
-            if isinstance(made, list) and made[0] == "null":
+            type_ = draw(types(depth - 1, f"{path}{name}"))
+            more = {"default": 1} if type_ in ("int", "long", "double") and draw(st.booleans()) else {}
+            if isinstance(type_, list) and type_[0] == "null":
                 more = {"default": None}
             aliases = draw(st.lists(NAMES.filter(lambda n, own=name: n != own), max_size=1))
             if aliases:
                 more["aliases"] = aliases
-            rows.append(fld(name, made, **more))
+            rows.append(fld(name, type_, **more))
         return rec(*rows, name=f"R{path}")
     if kind == "union":
         branches = draw(st.lists(st.sampled_from(PRIMITIVES), min_size=1, max_size=3, unique=True))

@@ -74,7 +74,7 @@ def test_damaged_texts_are_refused_in_pieces_as_in_the_whole(
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "reason"),
     [
         (
             b'{"a":[1,2,3,4,5,6,7,8,9,10,11,12],\n"b":[1,2,3,4,5,6,7,8,9,x]}',
@@ -88,8 +88,8 @@ def test_damaged_texts_are_refused_in_pieces_as_in_the_whole(
         (b'["1","2","3","4","5","6","7",' + b"1" * 5000 + b",1]", "integer"),
     ],
 )
-def test_errors_name_the_place_in_the_whole(raw: bytes, said: str) -> None:
-    with pytest.raises(BadJson, match=said):
+def test_errors_name_the_place_in_the_whole(raw: bytes, reason: str) -> None:
+    with pytest.raises(BadJson, match=reason):
         parse_json(raw)
 
 

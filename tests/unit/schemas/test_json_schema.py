@@ -27,12 +27,12 @@ def kinds(reader: Any, writer: Any) -> list[tuple[str, str]]:
 
 
 def obj(closed: bool = False, /, required: Any = (), **properties: Any) -> dict[str, Any]:
-    made: dict[str, Any] = {"type": "object", "properties": properties}
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
     if closed:
-        made["additionalProperties"] = False
+        schema["additionalProperties"] = False
     if required:
-        made["required"] = list(required)
-    return made
+        schema["required"] = list(required)
+    return schema
 
 
 S, I, N = {"type": "string"}, {"type": "integer"}, {"type": "number"}  # noqa: E741
@@ -187,9 +187,9 @@ def test_references_to_other_subjects() -> None:
     text = json.dumps(obj(True, a={"$ref": "http://x/item.json#/definitions/i"}))
 
     def read(schema: Any):  # type: ignore[no-untyped-def]
-        held = json.dumps({"definitions": {"i": schema}})
+        item = json.dumps({"definitions": {"i": schema}})
         name = "http://x/item.json"
-        return read_json_schema(text, [Dependency(name, Reference(name, "item", 1), held)])
+        return read_json_schema(text, [Dependency(name, Reference(name, "item", 1), item)])
 
     assert not problems_reading(read(N), read(I))
     assert [p.kind for p in problems_reading(read(I), read(S))] == ["TYPE_CHANGED"]
@@ -316,4 +316,4 @@ CLOSED_ARRAY = {**ARRAY, "additionalItems": False}
     ],
 )  # fmt: skip
 def test_booleans_arrays_and_tuples(writer: Any, reader: Any, kind: str) -> None:
-    assert [found for found, _ in kinds(reader, writer)] == ([kind] if kind else [])
+    assert [change for change, _ in kinds(reader, writer)] == ([kind] if kind else [])

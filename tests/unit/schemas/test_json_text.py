@@ -22,8 +22,8 @@ TEXTS = st.recursive(
 
 def levels(value: Any) -> int:
     """How deep a value is nested, found by walking through it."""
-    held = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    return 0 if held is None else 1 + max(map(levels, held), default=0)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(levels, inner), default=0)
 
 
 @given(TEXTS, st.booleans())

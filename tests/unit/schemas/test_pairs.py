@@ -47,10 +47,10 @@ class Walk:
         if known is not None:
             return known[0]
         own, groups = self.graph[node]
-        found = [] if own else ["bad"]
+        problems = [] if own else ["bad"]
         for group in groups:
-            found += [] if any(not self.compare(other) for other in group) else ["group"]
-        return self.pairs.end(found)
+            problems += [] if any(not self.compare(other) for other in group) else ["group"]
+        return self.pairs.end(problems)
 
 
 @settings(max_examples=examples(2000), deadline=None)
@@ -72,25 +72,25 @@ JSON_LEAVES = [({"type": "string"}, {"type": "string"}), ({"type": "integer"}, {
 def test_references_that_double_take_a_step_for_each_level(make: Any, leaves: Any) -> None:
     reader, writer = (read_json_schema(make(40, leaf)) for leaf in leaves)
     steps = Steps(2_000)
-    found = problems_reading(reader, writer, steps)
-    assert bool(found) == (leaves[0] != leaves[1])
-    assert len(found) <= 2_000
+    problems = problems_reading(reader, writer, steps)
+    assert bool(problems) == (leaves[0] != leaves[1])
+    assert len(problems) <= 2_000
 
 
 @pytest.mark.parametrize("leaves", [("string", "string"), ("int", "string")], ids=["same", "other"])
 def test_records_that_double_take_a_step_for_each_level(leaves: Any) -> None:
     reader, writer = (read_avro(heavy_schemas.doubling_avro(60, leaf)) for leaf in leaves)
-    found = problems_reading(reader, writer, Steps(500))
-    assert bool(found) == (leaves[0] != leaves[1])
-    assert len(found) <= 500
+    problems = problems_reading(reader, writer, Steps(500))
+    assert bool(problems) == (leaves[0] != leaves[1])
+    assert len(problems) <= 500
 
 
 @pytest.mark.parametrize("leaves", [("string", "string"), ("int", "string")], ids=["same", "other"])
 def test_a_branch_of_a_union_is_compared_with_those_of_its_name(leaves: Any) -> None:
     reader, writer = (read_avro(heavy_schemas.union_avro(1_500, leaf)) for leaf in leaves)
-    found = problems_reading(reader, writer, Steps(10_000))
-    assert len(found) == (1_500 if leaves[0] != leaves[1] else 0)
-    assert sum(len(problem.message) for problem in found) < 1_000_000
+    problems = problems_reading(reader, writer, Steps(10_000))
+    assert len(problems) == (1_500 if leaves[0] != leaves[1] else 0)
+    assert sum(len(problem.message) for problem in problems) < 1_000_000
 
 
 def test_a_default_is_compared_with_each_type_once() -> None:

@@ -44,9 +44,9 @@ def test_scalars(reader: str, where: str) -> None:
         texts = [
             file(f"enum Kind {{ Z = 0; }} message M {{ {where.format(kind)} }}") for kind in (reader, writer)
         ]
-        found = kinds(*texts)
-        assert (not found) == (GROUP_OF[reader] == GROUP_OF[writer]), (reader, writer)
-        assert {kind for kind, _ in found} <= {"FIELD_SCALAR_KIND_CHANGED"}
+        changes = kinds(*texts)
+        assert (not changes) == (GROUP_OF[reader] == GROUP_OF[writer]), (reader, writer)
+        assert {kind for kind, _ in changes} <= {"FIELD_SCALAR_KIND_CHANGED"}
 
 
 M = "message M {{ {} }}".format
@@ -104,12 +104,12 @@ def test_a_type_of_a_reference_is_compared() -> None:
     text = 'syntax = "proto3"; import "i.proto"; message M { q.I i = 1; }'
 
     def read(kind: str):  # type: ignore[no-untyped-def]
-        held = f'syntax = "proto3"; package q; message I {{ {kind} a = 1; }}'
-        return read_protobuf(text, [Dependency("i.proto", Reference("i.proto", "i", 1), held)])
+        imported = f'syntax = "proto3"; package q; message I {{ {kind} a = 1; }}'
+        return read_protobuf(text, [Dependency("i.proto", Reference("i.proto", "i", 1), imported)])
 
     assert not problems_reading(read("int32"), read("int64"))
-    (found,) = problems_reading(read("int32"), read("string"))
-    assert (found.kind, found.path) == ("FIELD_SCALAR_KIND_CHANGED", "#/M/1/I/1")
+    (problem,) = problems_reading(read("int32"), read("string"))
+    assert (problem.kind, problem.path) == ("FIELD_SCALAR_KIND_CHANGED", "#/M/1/I/1")
 
 
 WHOLE = """
@@ -200,7 +200,7 @@ def test_custom_options_survive_as_descriptors() -> None:
     }"""
     written = read_protobuf(text)
     tags = {"p.M": {"T"}, "p.M.id": {"PII", "Q"}, "p.M.s": {"PII"}}
-    assert {name: set(found) for name, found in written.tags().items()} == tags
+    assert {name: set(names) for name, names in written.tags().items()} == tags
     binary = written.formatted("serialized")
     read = read_protobuf(binary)
     assert read.tags() == written.tags()
@@ -220,9 +220,9 @@ def test_descriptors_that_cannot_be_written_as_text() -> None:
     file.message_type.add(name="M").field.add(name="g", number=1, type=10, label=1, type_name=".M")
     edition = descriptor_pb2.FileDescriptorProto(name="e.proto", syntax="editions")
     edition.message_type.add(name="M")
-    for held, says in ((file, "groups are not supported"), (edition, "syntax 'editions' is unknown")):
+    for descriptor, says in ((file, "groups are not supported"), (edition, "syntax 'editions' is unknown")):
         with pytest.raises(InvalidSchema, match=says):
-            read_protobuf(base64.b64encode(held.SerializeToString()).decode())
+            read_protobuf(base64.b64encode(descriptor.SerializeToString()).decode())
 
 
 def test_custom_options_survive_where_their_types_are_known() -> None:

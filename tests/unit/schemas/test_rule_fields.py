@@ -34,12 +34,14 @@ def masked(
     kind: str, text: str, value: Any, dependencies: list[Dependency] | None = None, *by_path: str
 ) -> Any:
     """by_path: what the metadata tags."""
-    held = dependencies or []
+    imported = dependencies or []
     try:
-        payload = make_codec(kind, text, held, contract({path: ["PII"] for path in by_path})).encode(value)
+        payload = make_codec(kind, text, imported, contract({path: ["PII"] for path in by_path})).encode(
+            value
+        )
     except Mismatch:
         return REFUSED
-    return make_codec(kind, text, held).decode(payload)
+    return make_codec(kind, text, imported).decode(payload)
 
 
 def properties(**rows: Any) -> dict[str, Any]:
@@ -208,20 +210,20 @@ def test_types_by_path() -> None:
 def test_wildcards_that_match_a_record(path: str, wanted: Any) -> None:
     """A path that ends in a name was meant for that very record, so its fields must not pass as they are."""
     inner = {"type": "record", "name": "I", "fields": [field("s", "string")]}
-    made = masked("AVRO", json.dumps(record(field("r", inner))), {"r": {"s": "x"}}, None, path)
-    assert made == (wanted if wanted is REFUSED else {"r": {"s": wanted}})
+    hidden = masked("AVRO", json.dumps(record(field("r", inner))), {"r": {"s": "x"}}, None, path)
+    assert hidden == (wanted if wanted is REFUSED else {"r": {"s": wanted}})
 
 
 def test_rules_without_tags_look_at_what_the_schema_names() -> None:
     rule = {"name": "r", "kind": "TRANSFORM", "type": "CEL_FIELD", "mode": "WRITE", "expr": "value + '!'"}
-    held = json.dumps({"ruleSet": {"domainRules": [rule]}})
+    rules = json.dumps({"ruleSet": {"domainRules": [rule]}})
     for schema, value, wanted in (
         (properties(a=PLAIN), {"a": "x", "b": "y"}, {"a": "x!", "b": "y"}),
         (mapping(PLAIN, **PII), {"a": "x"}, {"a": "x!"}),
         (PLAIN, "x", "x"),
         (SECRET, "x", "x!"),
     ):
-        codec = make_codec("JSON", json.dumps(schema), [], held)
+        codec = make_codec("JSON", json.dumps(schema), [], rules)
         assert codec.decode(codec.encode(value)) == wanted
 
 
@@ -229,8 +231,8 @@ def test_a_value_that_is_none_of_its_branches_is_not_read_as_it_is() -> None:
     schema = json.dumps(
         properties(a={"oneOf": [{"type": "integer"}, {"type": "string", "maxLength": 3, **PII}]})
     )
-    held = contract().replace('"WRITE"', '"READ"')
-    codec = make_codec("JSON", schema, [], held)
+    rules = contract().replace('"WRITE"', '"READ"')
+    codec = make_codec("JSON", schema, [], rules)
     assert codec.decode(b'{"a":"abc"}') == {"a": "***"}
     with pytest.raises(Mismatch, match="none of its oneOf"):
         codec.decode(b'{"a":"abcd"}')
@@ -352,8 +354,8 @@ def test_protobuf_imports() -> None:
         f'syntax = "proto3"; package p; import "confluent/meta.proto"; message I {{ string s = 1 {TAG}; }}'
     )
     text = 'syntax = "proto3"; import "other.proto"; message M { p.I i = 1; }'
-    for held in (other, read_protobuf(other).formatted("serialized")):
-        dependencies = [Dependency("other.proto", Reference("other.proto", "other", 1), held)]
+    for text_of_other in (other, read_protobuf(other).formatted("serialized")):
+        dependencies = [Dependency("other.proto", Reference("other.proto", "other", 1), text_of_other)]
         assert masked("PROTOBUF", text, {"i": {"s": "x"}}, dependencies) == {"i": {"s": "***"}}
 
 
@@ -370,8 +372,8 @@ def test_long_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = json.dumps(record(field("l", {"type": "array", "items": "string"})))
     within = {"name": "all", "kind": "CONDITION", "type": "CEL", "mode": "WRITE"}
     for expr in ("message.l.all(x, x in message.l)", "message.l.all(x, message.l.exists(y, x + y == ''))"):
-        held = json.dumps({"ruleSet": {"domainRules": [{**within, "expr": expr}]}})
-        codec = make_codec("AVRO", schema, [], held)
+        rules = json.dumps({"ruleSet": {"domainRules": [{**within, "expr": expr}]}})
+        codec = make_codec("AVRO", schema, [], rules)
         with pytest.raises(Mismatch, match="more than 2,000 steps"):
             codec.encode({"l": ["x"] * (10_000 if "in message" in expr else 60)})
 

@@ -44,13 +44,13 @@ def certificate(key: rsa.RSAPrivateKey, issuer_key: rsa.RSAPrivateKey, digest: h
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
     now = dt.datetime.now(dt.UTC)
-    made = (
+    certificate_ = (
         x509.CertificateBuilder()
         .subject_name(name("broker")).issuer_name(name("ca" if key is not issuer_key else "broker"))
         .public_key(key.public_key()).serial_number(7).not_valid_before(now).not_valid_after(now + dt.timedelta(1))
         .sign(issuer_key, digest)
     )  # fmt: skip
-    return made.public_bytes(Encoding.PEM)
+    return certificate_.public_bytes(Encoding.PEM)
 
 
 def private(key: rsa.RSAPrivateKey, password: bytes = b"") -> bytes:
@@ -94,10 +94,10 @@ def test_a_weak_digest_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_reason_is_said(tmp_path: Path, name: str) -> None:
-    data, said = FILES[name]
+    data, reason = FILES[name]
     file = tmp_path / "store.pem"
     file.write_bytes(data)
-    with pytest.raises(ConfigError, match=said) as refused:
+    with pytest.raises(ConfigError, match=reason) as refused:
         tls(file)
     assert "ssl.keystore.location" in str(refused.value)
     assert ("password" in str(refused.value)) == (name in ("password", "no certificate"))

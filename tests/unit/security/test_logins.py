@@ -125,12 +125,12 @@ def test_salts_of_nobody_stay_when_others_change() -> None:
 
 def test_stand_ins_look_like_users_in_proportion() -> None:
     shapes = {Shape(4096, 26): 90, Shape(8192, 32): 10}
-    found = Counter(
-        (made.iterations, len(made.salt))
-        for made in (stand_in(MECHANISM, f"n{number}", b"secret", shapes) for number in range(1000))
+    shapes_seen = Counter(
+        (credential.iterations, len(credential.salt))
+        for credential in (stand_in(MECHANISM, f"n{number}", b"secret", shapes) for number in range(1000))
     )
-    assert set(found) == {(4096, 26), (8192, 32)}
-    assert 60 < found[8192, 32] < 140
+    assert set(shapes_seen) == {(4096, 26), (8192, 32)}
+    assert 60 < shapes_seen[8192, 32] < 140
 
 
 def java_salt(number: int) -> bytes:
@@ -158,10 +158,10 @@ def test_stand_ins_among_users_of_kafkas_own_tools() -> None:
 
 
 def test_stand_ins_among_long_salts_of_letters() -> None:
-    made = stand_in(MECHANISM, "nobody", b"secret", {Shape(4096, 64, True): 1})
-    assert len(made.salt) == 64
-    assert made.salt.isalnum()
-    assert shape_of(encode_credential(made)) == Shape(4096, 64, True)
+    credential = stand_in(MECHANISM, "nobody", b"secret", {Shape(4096, 64, True): 1})
+    assert len(credential.salt) == 64
+    assert credential.salt.isalnum()
+    assert shape_of(encode_credential(credential)) == Shape(4096, 64, True)
     assert shape_of("salt=!,stored_key=,server_key=,iterations=4096") is None
 
 

@@ -52,9 +52,9 @@ def test_the_form_is_kafkas() -> None:
 def test_what_cannot_be_decrypted_is_said_and_not_shown(change: object) -> None:
     assert callable(change)
     encoder = PasswordEncoder("secret")
-    with pytest.raises(CannotDecrypt) as told:
+    with pytest.raises(CannotDecrypt) as refused:
         encoder.decode(change(encoder.encode("password")))
-    assert "password" not in str(told.value).replace("password.encoder.secret", "")
+    assert "password" not in str(refused.value).replace("password.encoder.secret", "")
     with pytest.raises(CannotDecrypt):
         PasswordEncoder("another").decode(encoder.encode("password"))
 
@@ -77,7 +77,7 @@ def test_iterations_are_as_many_as_can_be_read_again() -> None:
 def test_what_cannot_be_decrypted_costs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     text, tried = PasswordEncoder("one").encode("hidden"), []
     decode = PasswordEncoder.decode
-    monkeypatch.setattr(PasswordEncoder, "decode", lambda *given: tried.append(1) or decode(*given))
+    monkeypatch.setattr(PasswordEncoder, "decode", lambda *arguments: tried.append(1) or decode(*arguments))
     wrong = passwords(secret="two", old_secret="three")
     for _ in range(3):
         with pytest.raises(CannotDecrypt, match=r"another password\.encoder\.secret"):

@@ -19,9 +19,11 @@ def test_a_country_of_three_letters_is_read_silently():
         warnings.simplefilter("ignore")
         name = x509.Name([x509.NameAttribute(x509.NameOID.COUNTRY_NAME, "USA", _validate=False)])
     begin = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
-    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    made = made.serial_number(1).not_valid_before(begin).not_valid_after(begin + dt.timedelta(days=9000))
-    certificate = made.sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = (
+        builder.serial_number(1).not_valid_before(begin).not_valid_after(begin + dt.timedelta(days=9000))
+    )
+    certificate = builder.sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert subject_of(certificate) == "C=USA"

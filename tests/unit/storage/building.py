@@ -61,10 +61,10 @@ def read_all(log: Log, offset: int | None = None, *, max_bytes: int = 1 << 20) -
     offset = log.log_start_offset if offset is None else offset
     got: list[Record] = []
     while True:
-        found = log.read(offset, max_bytes)
-        if found is None:
+        part = log.read(offset, max_bytes)
+        if part is None:
             return got
-        data = found.read()
+        data = part.read()
         got += [record for record in read_records(data) if record.offset >= offset]
         following = max(header.next_offset for _, header in batches(data))
         assert following > offset, "a reader must get on"

@@ -128,22 +128,22 @@ class Run:
         offset = self.random.randint(self.model.start, self.model.end)
         max_bytes = self.random.choice([1, 100, 500, 5000, 1 << 20])
         upper = self.random.choice([None, None, self.random.randint(offset, self.model.end)])
-        found = self.log.read(offset, max_bytes, upper_offset=upper)
+        part = self.log.read(offset, max_bytes, upper_offset=upper)
         wanted = self.model.visible(offset)
         if upper is not None:
             # An upper offset lies at a batch's start in life; a batch that it would cut is left out whole.
             whole = self.model.whole_below(upper)
             wanted = [record for record in wanted if record.offset < whole]
-        if found is None:
+        if part is None:
             assert not wanted
             return
-        data = found.read()
+        data = part.read()
         got = [record for record in read_records(data) if record.offset >= offset]
         assert got == wanted[: len(got)]
         count = sum(1 for _ in batches(data))
         assert count > 0
-        assert sum(header.size_bytes for _, header in batches(data)) == found.size
-        assert found.size <= max_bytes or count == 1
+        assert sum(header.size_bytes for _, header in batches(data)) == part.size
+        assert part.size <= max_bytes or count == 1
 
     def look_up_time(self) -> None:
         at_ms = self.now_ms - self.random.randint(-1000, 500_000)
@@ -200,9 +200,9 @@ class Run:
         active = self.log.active
         floor = 0
         if self.log.recovery_point > active.base_offset:
-            found = active.locate(self.log.recovery_point)
+            place = active.locate(self.log.recovery_point)
             floor = (
-                active.size_bytes if found is None else found if isinstance(found, int) else found.position
+                active.size_bytes if place is None else place if isinstance(place, int) else place.position
             )
         size = self.random.randint(floor, active.size_bytes)
         path = active.path(".log")

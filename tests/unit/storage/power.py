@@ -53,10 +53,10 @@ class PowerCut:
 
     def cut(self) -> None:
         """The power goes and comes back."""
-        found = self._restored(str(self.folder))
+        contents = self._restored(str(self.folder))
         shutil.rmtree(self.folder)
         self.folder.mkdir()
-        for path, data in found.items():
+        for path, data in contents.items():
             target = Path(path)
             if data is None:
                 target.mkdir(parents=True, exist_ok=True)
@@ -72,12 +72,12 @@ class PowerCut:
                 self._contents[os.stat(os.path.join(path, name)).st_ino] = Path(path, name).read_bytes()
 
     def _restored(self, folder: str) -> dict[str, bytes | None]:
-        found: dict[str, bytes | None] = {}
+        contents: dict[str, bytes | None] = {}
         for name, inode in self._names.get(folder, {}).items():
             path = os.path.join(folder, name)
             if path in self._names or os.path.isdir(path):
-                found[path] = None
-                found.update(self._restored(path))
+                contents[path] = None
+                contents.update(self._restored(path))
             else:
-                found[path] = self._contents.get(inode, b"")
-        return found
+                contents[path] = self._contents.get(inode, b"")
+        return contents

@@ -31,12 +31,12 @@ def walk(data: bytes, start: int, end: int) -> Iterator[tuple[Found, memoryview]
 
 
 def first_from(data: bytes, start: int, end: int, offset: int) -> Found | None:
-    return next((found for found, _ in walk(data, start, end) if found.last_offset >= offset), None)
+    return next((batch for batch, _ in walk(data, start, end) if batch.last_offset >= offset), None)
 
 
 def boundary_before(data: bytes, start: int, limit: int) -> int:
-    for found, _ in walk(data, start, limit):
-        start = found.position + found.size_bytes
+    for batch, _ in walk(data, start, limit):
+        start = batch.position + batch.size_bytes
     return start
 
 
@@ -67,26 +67,26 @@ def recover(data: bytes, base_offset: int, interval: int, core: PartitionCore) -
             times.append((max_timestamp, offset_of_max))
 
     try:
-        for found, view in walk(data, 0, len(data)):
+        for batch, view in walk(data, 0, len(data)):
             try:
                 header = verify(view)
-                if found.base_offset < end_offset:
+                if batch.base_offset < end_offset:
                     raise CorruptBatch("")
             except CorruptBatch:
-                suspect = found.position if suspect is None else suspect
+                suspect = batch.position if suspect is None else suspect
                 continue
             if suspect is not None:
-                damaged[suspect] = found.position - suspect
+                damaged[suspect] = batch.position - suspect
                 suspect = None
             if header.record_count and header.max_timestamp > max_timestamp:
-                max_timestamp, offset_of_max = header.max_timestamp, found.last_offset
+                max_timestamp, offset_of_max = header.max_timestamp, batch.last_offset
             if since > interval:
-                entries.append((found.last_offset, found.position))
+                entries.append((batch.last_offset, batch.position))
                 note_time()
                 since = 0
-            since += found.size_bytes
-            end_offset, position = found.last_offset + 1, found.position + found.size_bytes
-            learn(core, found, header, view, aborted)
+            since += batch.size_bytes
+            end_offset, position = batch.last_offset + 1, batch.position + batch.size_bytes
+            learn(core, batch, header, view, aborted)
     except Damaged:
         pass
     note_time()
@@ -94,13 +94,13 @@ def recover(data: bytes, base_offset: int, interval: int, core: PartitionCore) -
 
 
 def learn(
-    core: PartitionCore, found: Found, header: BatchHeader, view: memoryview, aborted: list[int]
+    core: PartitionCore, batch: Found, header: BatchHeader, view: memoryview, aborted: list[int]
 ) -> None:
     epoch = header.partition_leader_epoch
     if not header.is_control:
-        core.apply(header, found.base_offset, epoch, header.max_timestamp)
+        core.apply(header, batch.base_offset, epoch, header.max_timestamp)
         return
     marker = marker_of(view, header)
-    completed = core.apply_marker(header, found.base_offset, epoch, marker, header.max_timestamp)
+    completed = core.apply_marker(header, batch.base_offset, epoch, marker, header.max_timestamp)
     if completed is not None and completed.aborted:
         aborted.append(completed.first_offset)

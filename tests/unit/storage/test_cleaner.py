@@ -55,9 +55,9 @@ def test_every_codec_is_compacted_in_kind(log: Log, codec: Codec) -> None:
     got = read_all(log)
     assert [record.key for record in got] == [b"b-%d" % i for i in range(4)] + [b"a", b"b-4", b"c"]
     assert all(before[record.offset] == record for record in got)
-    found = log.read(0, 1 << 20)
-    assert found is not None
-    codecs = {header.codec for _, header in batches(found.read()) if header.record_count}
+    part = log.read(0, 1 << 20)
+    assert part is not None
+    codecs = {header.codec for _, header in batches(part.read()) if header.record_count}
     assert codecs == {codec}
 
 
@@ -238,12 +238,12 @@ def test_aborted_records_go_and_markers_follow_after_their_time(log: Log) -> Non
 
 
 def control_offsets(log: Log) -> list[int]:
-    found = []
+    offsets = []
     for segment in log.segments:
         for _, header in batches(Path(segment.path(".log")).read_bytes()):
             if header.is_control and header.record_count:
-                found.append(header.base_offset)
-    return found
+                offsets.append(header.base_offset)
+    return offsets
 
 
 def test_an_open_transaction_holds_compaction_up(log: Log) -> None:
@@ -299,8 +299,8 @@ def test_old_formats_are_compacted_into_the_new_one(tmp_path: Path, magic: int, 
     log = open_log(str(folder), COMPACT, T0_MS, clean=False)
     assert log.log_end_offset == 9
     log.core.advance_high_watermark(9)
-    found = log.read(4, 1)
-    assert found is not None
+    part = log.read(4, 1)
+    assert part is not None
     put(log, (b"k0", b"new"))
     clean(log)
     assert pairs(log) == [(7, b"k1", b"7"), (8, b"k2", b"8"), (9, b"k0", b"new")]
@@ -441,9 +441,9 @@ def test_consumers_step_over_what_is_empty_and_replicas_do_not(tmp_path: Path) -
     assert [count for _, count in headers(log)] == [0] * 11 + [1]
 
     def first(offset: int, **names: Any) -> int:
-        found = log.read(offset, 1, skip_empty=True, **names)
-        assert found is not None
-        return next(batches(found.read()))[1].base_offset
+        part = log.read(offset, 1, skip_empty=True, **names)
+        assert part is not None
+        return next(batches(part.read()))[1].base_offset
 
     for _ in range(2):
         assert [first(offset) for offset in range(12)] == [11] * 12

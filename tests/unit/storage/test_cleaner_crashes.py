@@ -127,12 +127,12 @@ def test_a_damaged_segment_is_not_rewritten(log: Log, caplog: pytest.LogCaptureF
 def test_readers_in_the_middle_of_a_segment_are_not_disturbed(log: Log) -> None:
     for i in range(60):
         put(log, (b"k", b"%d" % i))
-    found = log.read(10, 1 << 20)
-    assert found is not None
-    before = found.read()
+    part = log.read(10, 1 << 20)
+    assert part is not None
+    before = part.read()
     clean(log)
     remove_all_doomed(log)
-    assert found.read() == before
+    assert part.read() == before
 
 
 def test_a_power_cut_at_any_step_leaves_the_old_or_the_new(tmp_path: Path) -> None:

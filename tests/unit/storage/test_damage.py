@@ -83,24 +83,24 @@ class Case:
         self.records |= {base + i: row._replace(offset=base + i) for i, row in enumerate(rows)}
 
     def _stored(self, log: Log) -> list[Stored]:
-        found = []
+        batches_stored = []
         for segment in log.segments:
             data = Path(segment.path(".log")).read_bytes()
             for position, header in batches(data):
                 rows = [self.records[o] for o in range(header.base_offset, header.next_offset)]
                 whole = data[position : position + header.size_bytes]
-                found.append(
+                batches_stored.append(
                     Stored(Path(segment.path(".log")).name, position, whole, header.base_offset, rows)
                 )
-        return found
+        return batches_stored
 
     # --- damage -------------------------------------------------------------------------------------
 
     def some(self, suffix: str) -> Path:
         """A file of a kind, not an empty one if there is another."""
-        found = sorted(self.folder.glob(f"*{suffix}")) or sorted(self.folder.glob("*.log"))
-        full = [path for path in found if path.stat().st_size]
-        return self.random.choice(full or found)
+        paths = sorted(self.folder.glob(f"*{suffix}")) or sorted(self.folder.glob("*.log"))
+        full = [path for path in paths if path.stat().st_size]
+        return self.random.choice(full or paths)
 
     def flip_a_bit(self, suffix: str = ".log") -> None:
         path = self.some(suffix)
@@ -166,7 +166,7 @@ class Case:
 
     def whole(self) -> list[Stored]:
         """The batches of which nothing that a checksum covers has changed, and which say where they end."""
-        found = []
+        batches_left = []
         for batch in self.stored:
             path = self.folder / batch.file
             data = path.read_bytes() if path.exists() else b""
@@ -175,8 +175,8 @@ class Case:
                 continue
             before = data[: batch.position] == self.files[batch.file][: batch.position]
             if self.flipped_bits(batch) <= 1 or before:
-                found.append(batch)  # else nothing is left that says where it belongs
-        return found
+                batches_left.append(batch)  # else nothing is left that says where it belongs
+        return batches_left
 
     def flipped_bits(self, batch: Stored) -> int:
         """How many bits of a batch's base offset are others now."""

@@ -64,18 +64,18 @@ def test_the_records_and_the_producers(manager: LogManager) -> None:
     assert tx.core.last_stable_offset == 66
     assert tx.aborted(0, 66) == [(5, 11), (5, 33), (5, 55)]
     assert comp.core.epochs.entries() == [(0, 0)]
-    found = comp.max_timestamp()
-    assert found is not None
-    assert found[0] == max(record.timestamp for record in records)
+    latest = comp.max_timestamp()
+    assert latest is not None
+    assert latest[0] == max(record.timestamp for record in records)
     manager.close()
 
 
 def test_our_compaction_of_it(manager: LogManager) -> None:
     comp = manager.logs[COMP]
     before = read_all(comp)
-    found = comp.read(0, 1 << 20)
-    assert found is not None
-    assert {header.codec for _, header in batches(found.read())} >= {Codec.NONE, Codec.LZ4}
+    part = comp.read(0, 1 << 20)
+    assert part is not None
+    assert {header.codec for _, header in batches(part.read())} >= {Codec.NONE, Codec.LZ4}
     comp.roll(T0_MS)
     assert manager.cleaner.run(T0_MS + 10**9)
     newest = {record.key: record for record in before}

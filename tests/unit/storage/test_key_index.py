@@ -34,12 +34,14 @@ def filled(tmp_path: Path, batches: int = 300, codec: Codec = Codec.NONE) -> Log
 def index(log: Log) -> None:
     """What the broker does in the background, in one go."""
     for segment in log.segments:
-        found = segment.key_index
-        found.load(segment.size_bytes)
-        if found.covered < segment.size_bytes:
-            builder = Builder(segment.open(), found.covered, segment.size_bytes, found.secret or SECRET)
+        segment_index = segment.key_index
+        segment_index.load(segment.size_bytes)
+        if segment_index.covered < segment.size_bytes:
+            builder = Builder(
+                segment.open(), segment_index.covered, segment.size_bytes, segment_index.secret or SECRET
+            )
             built = builder.build(whole=segment is not log.segments[-1])
-            found.append(built, found.generation, found.secret or SECRET)
+            segment_index.append(built, segment_index.generation, segment_index.secret or SECRET)
 
 
 def ask(log: Log, key: bytes) -> FoundKey:
@@ -50,8 +52,8 @@ def offsets_of(log: Log, key: bytes) -> list[int]:
     return [record.offset for record in read_all(log) if record.key == key]
 
 
-def holds(found: FoundKey, offset: int) -> bool:
-    return any(first <= offset <= last for first, last in found.ranges)
+def holds(answer: FoundKey, offset: int) -> bool:
+    return any(first <= offset <= last for first, last in answer.ranges)
 
 
 @pytest.fixture(autouse=True)
@@ -67,25 +69,25 @@ def test_every_key_is_found_and_most_segments_are_skipped(tmp_path: Path, codec:
     assert closed >= 2
     for number in range(0, 300, 7):
         key = b"key-%d-3" % number
-        found = ask(log, key)
+        answer = ask(log, key)
         (offset,) = offsets_of(log, key)
-        assert holds(found, offset)
-        assert found.segments == closed + 1
-        assert found.segments_skipped >= closed - 2
+        assert holds(answer, offset)
+        assert answer.segments == closed + 1
+        assert answer.segments_skipped >= closed - 2
     foreign = [ask(log, b"foreign-%d" % number) for number in range(100)]
     closed_end = log.segments[-1].base_offset
-    passed = sum(any(first < closed_end for first, _ in found.ranges) for found in foreign)
+    passed = sum(any(first < closed_end for first, _ in hits.ranges) for hits in foreign)
     assert passed < 20
-    assert {found.bytes_unindexed for found in foreign} == {
+    assert {hits.bytes_unindexed for hits in foreign} == {
         log.segments[-1].size_bytes - log.segments[-1].key_index.covered
     }
 
 
 def test_without_an_index_everything_is_searched(tmp_path: Path) -> None:
     log = filled(tmp_path, 30)
-    found = ask(log, b"key-1-1")
-    assert found.ranges == [(0, log.log_end_offset - 1)]
-    assert (found.segments_skipped, found.records_skipped) == (0, 0)
+    answer = ask(log, b"key-1-1")
+    assert answer.ranges == [(0, log.log_end_offset - 1)]
+    assert (answer.segments_skipped, answer.records_skipped) == (0, 0)
 
 
 def test_a_cut_or_damaged_file_is_detected_and_built_again(tmp_path: Path) -> None:

@@ -56,10 +56,10 @@ def test_reads_end_at_batch_boundaries_within_the_bound(log: Log, max_bytes: int
     for _ in range(2):  # from the index, then with a tail in memory
         offset = 0
         while offset < len(wanted):
-            found = log.read(offset, max_bytes)
-            assert found is not None
-            got = list(read_records(found.read()))
-            assert found.size <= max_bytes or len(got) == 3, "one batch may exceed the bound, not two"
+            part = log.read(offset, max_bytes)
+            assert part is not None
+            got = list(read_records(part.read()))
+            assert part.size <= max_bytes or len(got) == 3, "one batch may exceed the bound, not two"
             assert got[0].offset <= offset <= got[-1].offset
             offset = got[-1].offset + 1
         more = rows(3, start=len(wanted))
@@ -78,9 +78,9 @@ def test_the_upper_offset_is_never_passed(log: Log) -> None:
     wanted = fill(log, 40)
     for upper in range(0, len(wanted) + 1, 3):
         for offset in range(0, upper, 4):
-            found = log.read(offset, 1 << 20, upper_offset=upper)
-            assert found is not None
-            assert list(read_records(found.read()))[-1].offset < upper
+            part = log.read(offset, 1 << 20, upper_offset=upper)
+            assert part is not None
+            assert list(read_records(part.read()))[-1].offset < upper
         assert log.read(upper, 1 << 20, upper_offset=upper) is None
 
 
@@ -250,9 +250,9 @@ def test_replicated_batches_keep_offsets_epochs_and_gaps(log: Log) -> None:
     assert [record.offset for record in read_all(log)] == [0, 1, 5, 6, 20, 21]
     assert log.core.epochs.entries() == [(0, 0), (3, 20)]
     for offset, first in ((2, 5), (4, 5), (7, 20), (19, 20), (21, 20)):
-        found = log.read(offset, 1)
-        assert found is not None
-        assert next(read_records(found.read())).offset == first
+        part = log.read(offset, 1)
+        assert part is not None
+        assert next(read_records(part.read())).offset == first
     with pytest.raises(OffsetOutOfRange):
         log.append_replicated(data, T0_MS)
 
@@ -302,10 +302,10 @@ def test_readers_learn_of_no_more_aborted_transactions_than_their_records_may_be
     lengths = set()
     for offset in range(end):
         for max_bytes in (1, 300, 1000, 1 << 20):
-            found = log.read(offset, max_bytes, upper_offset=end)
-            assert found is not None
-            last = max(header.last_offset for _, header in batches(found.read()))
-            some = log.aborted_transactions(offset, end, found)
+            part = log.read(offset, max_bytes, upper_offset=end)
+            assert part is not None
+            last = max(header.last_offset for _, header in batches(part.read()))
+            some = log.aborted_transactions(offset, end, part)
             assert some == [txn for txn in whole if txn.last_offset >= offset and txn.first_offset <= last]
             lengths.add(len(some))
     assert 1 in lengths

@@ -31,16 +31,16 @@ Opener = Callable[..., LogManager]
 @pytest.fixture
 def opened() -> Iterator[Opener]:
     """Opens managers; what a test leaves open loses its locks as it would by a kill."""
-    made: list[LogManager] = []
+    managers: list[LogManager] = []
 
     def make(*dirs: Path, config: LogConfig = SMALL) -> LogManager:
         manager = LogManager(dirs, lambda topic: config)
         manager.open(T0_MS)
-        made.append(manager)
+        managers.append(manager)
         return manager
 
     yield make
-    for manager in made:
+    for manager in managers:
         kill(manager)
 
 
@@ -129,8 +129,8 @@ def test_a_log_whose_folder_was_removed_leaves_its_dir_alone(
 ) -> None:
     manager = opened(tmp_path)
     filled(manager, partitions=3)
-    told: list[list[TopicPartition]] = []
-    manager.on_offline = lambda _reason, lost: told.append(lost)
+    lost_partitions: list[list[TopicPartition]] = []
+    manager.on_offline = lambda _reason, lost: lost_partitions.append(lost)
     name = TopicPartition("t", 1)
     lost = manager.logs[name]
     shutil.rmtree(lost.folder)
@@ -143,7 +143,7 @@ def test_a_log_whose_folder_was_removed_leaves_its_dir_alone(
         manager.checkpoint()
     else:
         manager.close()
-    assert told == [[name]]
+    assert lost_partitions == [[name]]
     assert manager.offline_dirs == {}
     if how != "stop":
         assert len(manager.logs) == 2
@@ -158,11 +158,11 @@ def test_a_log_whose_folder_was_removed_leaves_its_dir_alone(
 def test_a_failed_dir_leaves_the_others_alone(tmp_path: Path, opened: Opener) -> None:
     manager = opened(tmp_path / "a", tmp_path / "b")
     filled(manager, partitions=4)
-    told: list[tuple[str, list[TopicPartition]]] = []
-    manager.on_offline = lambda path, lost: told.append((path, lost))
+    lost_dirs: list[tuple[str, list[TopicPartition]]] = []
+    manager.on_offline = lambda path, lost: lost_dirs.append((path, lost))
     gone = str(tmp_path / "a")
     lost = manager.take_offline(gone, OSError(5, "Input/output error"))
-    assert told == [(f"log dir {gone} is offline", lost)]
+    assert lost_dirs == [(f"log dir {gone} is offline", lost)]
     assert len(lost) == 2
     assert manager.offline_dirs == {gone: "Input/output error"}
     assert len(manager.logs) == 2
@@ -399,7 +399,7 @@ def test_an_offline_dir_says_what_helps(number: int, advice: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("meta", "said"),
+    ("meta", "reason"),
     [
         (None, "Not a directory; name a folder in log.dirs and start the broker again"),
         ("version=2\n", "Start the newer release on this folder, or name another in log.dirs"),
@@ -409,13 +409,13 @@ def test_an_offline_dir_says_what_helps(number: int, advice: str) -> None:
         ),
     ],
 )
-def test_the_reason_why_the_only_dir_cannot_be_used(tmp_path: Path, meta: str | None, said: str) -> None:
+def test_the_reason_why_the_only_dir_cannot_be_used(tmp_path: Path, meta: str | None, reason: str) -> None:
     path = tmp_path / "log"
     if meta is None:
         path.write_text("a file")
     else:
         path.mkdir()
         (path / "meta.properties").write_text(meta)
-    with pytest.raises(LogDirOffline, match=said) as raised:
+    with pytest.raises(LogDirOffline, match=reason) as raised:
         LogManager([path], lambda _topic: LogConfig()).lock()
     assert "repair" not in str(raised.value)

@@ -116,9 +116,9 @@ def test_bytes_that_are_no_batches(tmp_path: Path, seed: int) -> None:
                 else segment.offset_index.entries
             )
             offset, max_bytes = chance.randrange(300), chance.choice((0, 1, 100, 3000, 1 << 62))
-            found = plain_range(entries, 0, damaged.fileno(), size, offset, max_bytes)
-            if found is not None:
-                begin, start, end = found
+            byte_range = plain_range(entries, 0, damaged.fileno(), size, offset, max_bytes)
+            if byte_range is not None:
+                begin, start, end = byte_range
                 assert 0 <= begin <= start < end <= size
                 assert end - start <= max_bytes
                 assert next(batches(bytes(data[start:end])))[1].next_offset > offset
@@ -141,6 +141,6 @@ def test_index_entries_that_lie_far_apart_are_left_to_the_other_way(tmp_path: Pa
     segment = log.segments[0]
     assert segment._read_plain(Offset(50), 1000) is not None
     assert segment._read_plain(Offset(590), 1000) is None
-    found = segment.read(Offset(590), 1000, at_least_one=True, upper_offset=None)
-    assert isinstance(found, FileSlice)
-    assert found.position == segment.tail_positions[590]
+    part = segment.read(Offset(590), 1000, at_least_one=True, upper_offset=None)
+    assert isinstance(part, FileSlice)
+    assert part.position == segment.tail_positions[590]

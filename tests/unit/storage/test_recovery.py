@@ -270,10 +270,10 @@ def test_a_segment_that_was_cut_short_costs_its_last_batch_and_not_the_later_one
 
 def test_records_read_back_are_the_bytes_that_were_written(tmp_path: Path) -> None:
     log, wanted = make(tmp_path / "t-0", 5)
-    found = log.read(0, 1 << 20)
-    assert found is not None
-    assert Path(log.active.path(".log")).read_bytes() == found.read()
-    assert list(read_records(found.read())) == wanted
+    part = log.read(0, 1 << 20)
+    assert part is not None
+    assert Path(log.active.path(".log")).read_bytes() == part.read()
+    assert list(read_records(part.read())) == wanted
 
 
 def missing_records(caplog: pytest.LogCaptureFixture) -> list[tuple[int, int]]:

@@ -135,7 +135,7 @@ def outcome(function: Callable[[], T]) -> T | tuple[str, int, str]:
 def drained(batches: Iterator[tuple[Found, memoryview]]) -> list[object]:
     seen: list[object] = []
     try:
-        seen += [(found, bytes(view)) for found, view in batches]
+        seen += [(batch, bytes(view)) for batch, view in batches]
     except Damaged as damage:
         seen.append(str(damage))
     return seen
@@ -149,17 +149,17 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch, draw: random.Random) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_same_batches_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    made = Producing(seed)
-    data = damaged(made.data(30), made.random)
+    producing = Producing(seed)
+    data = damaged(producing.data(30), producing.random)
     (tmp_path / "log").write_bytes(data)
     file = LogFile(str(tmp_path / "log"))
-    small_pieces(monkeypatch, made.random)
+    small_pieces(monkeypatch, producing.random)
     end = len(data)
     assert drained(scan.scan(file, 0, end)) == drained(reference_scan.walk(data, 0, end))
-    boundaries = [found.position for found, _ in _whole(data)] or [0]
+    boundaries = [batch.position for batch, _ in _whole(data)] or [0]
     for _ in range(30):
-        start, limit = made.random.choice(boundaries), made.random.randrange(end + 1)
-        offset = made.offset - made.random.randrange(80)
+        start, limit = producing.random.choice(boundaries), producing.random.randrange(end + 1)
+        offset = producing.offset - producing.random.randrange(80)
         assert outcome(lambda: scan.first_from(file, start, end, offset)) == outcome(  # noqa: B023
             lambda: reference_scan.first_from(data, start, end, offset)  # noqa: B023
         )
@@ -177,15 +177,15 @@ def _whole(data: bytes) -> Iterator[tuple[Found, memoryview]]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_same_is_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    made = Producing(seed)
-    base = made.offset
-    data = made.data(120)
+    producing = Producing(seed)
+    base = producing.offset
+    data = producing.data(120)
     if seed % 4:
-        data = damaged(data, made.random)
+        data = damaged(data, producing.random)
     if seed % 5 == 0:
         data += reference_scan_first(data)  # whole batches, but offsets that were there already
     (tmp_path / f"{base:020d}.log").write_bytes(data)
-    small_pieces(monkeypatch, made.random)
+    small_pieces(monkeypatch, producing.random)
     cores = PartitionCore(base), PartitionCore(base)
     segment = Segment(str(tmp_path), base, len(data), 1 << 20, interval=200)
     want = reference_scan.recover(data, base, 200, cores[1])
@@ -225,11 +225,11 @@ def test_compaction_by_tables_equals_that_batch_by_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """The segments that come out are the same to the byte when no batch is taken for a plain one."""
-    made = Producing(seed)
-    small_pieces(monkeypatch, made.random)
-    base = made.offset
-    chunks = [made.data(made.random.randrange(5, 40)) for _ in range(3)]
-    map_bytes = made.random.choice([24 * 8, 24 * 100])
+    producing = Producing(seed)
+    small_pieces(monkeypatch, producing.random)
+    base = producing.offset
+    chunks = [producing.data(producing.random.randrange(5, 40)) for _ in range(3)]
+    map_bytes = producing.random.choice([24 * 8, 24 * 100])
     results = []
     for by_tables in (True, False):
         folder = tmp_path / f"t-{int(by_tables)}"
@@ -302,6 +302,6 @@ def test_a_plain_log_is_compacted_without_a_look_at_single_batches(
         data += batch
     (tmp_path / "t-0").mkdir()
     log = _compacted(tmp_path / "t-0", 0, [bytes(data)])
-    monkeypatch.setattr(copying.Copy, "_batch", lambda self, found, *_: looked_at.append(found))
+    monkeypatch.setattr(copying.Copy, "_batch", lambda self, seen, *_: looked_at.append(seen))
     LogCleaner(lambda: {TopicPartition("t", 0): log}).run(T0_MS)
     assert not looked_at

@@ -38,9 +38,9 @@ class Service:
 def test_calls_in_flight_are_bounded_and_those_of_a_key_in_order() -> None:
     service = Service()
     pairs = [(f"k{number % 5}", number) for number in range(50)] + [("k0", -1)]
-    found = Awaited(service.ask, in_flight=3).ahead(pairs)
-    assert [outcome.value for outcome in found[:-1]] == [f"{key}{value}" for key, value in pairs[:-1]]
-    assert str(found[-1].error) == "it is negative"
+    outcomes = Awaited(service.ask, in_flight=3).ahead(pairs)
+    assert [outcome.value for outcome in outcomes[:-1]] == [f"{key}{value}" for key, value in pairs[:-1]]
+    assert str(outcomes[-1].error) == "it is negative"
     assert service.most == 3
     for key in ("k0", "k4"):
         assert [one for one in service.order if one[0] == key] == [one for one in pairs if one[0] == key]
@@ -75,10 +75,13 @@ def doubled(table: pa.Table) -> pa.Table:
 
 def test_a_batch_that_fails_fails_for_the_bad_records_only() -> None:
     pairs = [(f"k{number}", {"n": number}) for number in range(20)] + [("k", None)]
-    found = Batched(doubled, size=8).ahead(pairs)
-    assert [outcome.value for outcome in found[:2]] == [{"twice": 0, "key": "k0"}, {"twice": 2, "key": "k1"}]
-    assert [number for number, outcome in enumerate(found) if outcome.error is not None] == [13]
-    assert found[20].value is None
+    outcomes = Batched(doubled, size=8).ahead(pairs)
+    assert [outcome.value for outcome in outcomes[:2]] == [
+        {"twice": 0, "key": "k0"},
+        {"twice": 2, "key": "k1"},
+    ]
+    assert [number for number, outcome in enumerate(outcomes) if outcome.error is not None] == [13]
+    assert outcomes[20].value is None
 
 
 def test_batches_of_other_libraries() -> None:
@@ -101,8 +104,10 @@ def test_batches_of_other_libraries() -> None:
 
 def test_batches_of_polars() -> None:
     polars = pytest.importorskip("polars")
-    made = Batched(lambda frame: frame.select(n=polars.col("n") + 1), of="polars").ahead([("k", {"n": 1})])
-    assert [outcome.value for outcome in made] == [{"n": 2}]
+    outcomes = Batched(lambda frame: frame.select(n=polars.col("n") + 1), of="polars").ahead(
+        [("k", {"n": 1})]
+    )
+    assert [outcome.value for outcome in outcomes] == [{"n": 2}]
 
 
 def test_handlers_choose_what_becomes_of_a_failure() -> None:

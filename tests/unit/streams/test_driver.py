@@ -38,21 +38,21 @@ def pairs(driver: TopologyTestDriver, topic: str = "out") -> list[tuple[object, 
 
 
 def timed(driver: TopologyTestDriver, topic: str = "out") -> list[tuple[object, object, int]]:
-    found = []
+    rows = []
     for record in driver.read_output(topic):
         key = record.key
         if isinstance(key, Windowed):
             key = (key.key, key.start, key.end)
-        found.append((key, record.value, record.timestamp))
-    return found
+        rows.append((key, record.value, record.timestamp))
+    return rows
 
 
 def test_words_are_counted_with_timestamps_headers_and_state() -> None:
     with TopologyTestDriver(word_counts().build()) as driver:
         driver.pipe_input("lines", None, "To be or not to be", timestamp=5, headers={"from": "Hamlet"})
-        found = driver.read_output("word-counts")
-        assert [(r.key, r.value) for r in found][-2:] == [("to", 2), ("be", 2)]
-        assert found[0] == Record("to", 1, 5, (("from", b"Hamlet"),))
+        records = driver.read_output("word-counts")
+        assert [(r.key, r.value) for r in records][-2:] == [("to", 2), ("be", 2)]
+        assert records[0] == Record("to", 1, 5, (("from", b"Hamlet"),))
         assert driver.read_output("word-counts") == []
         driver.pipe_input("lines", None, "be", timestamp=3)
         assert timed(driver, "word-counts") == [("be", 3, 5)]
@@ -108,8 +108,8 @@ def test_steps_of_streams() -> None:
         for key, value in (("a", 3), ("b", 0)):
             driver.pipe_input("in", key, value)
         driver.pipe_input("more", "c", 9)
-        found = {topic: pairs(driver, topic) for topic in wanted}
-    assert found == wanted
+        by_topic = {topic: pairs(driver, topic) for topic in wanted}
+    assert by_topic == wanted
     assert seen == [3, "a", 0, "b"]
 
 
@@ -117,7 +117,7 @@ def test_aggregates_of_streams_and_of_tables() -> None:
     builder = StreamsBuilder()
     bids = builder.stream("bids", value=int).group_by_key()
     bids.reduce(lambda one, other: max(one, other)).to_stream().to("highest")
-    bids.aggregate(list, lambda k, v, found: [*found, v]).to_stream().to("lists")
+    bids.aggregate(list, lambda k, v, bids_so_far: [*bids_so_far, v]).to_stream().to("lists")
     rows = builder.table("people")
     rows.group_by(lambda k, v: (v, k)).count().to_stream().to("cities")
     rows.group_by(lambda k, v: (v, 1)).aggregate(0, lambda n, v: n + v, lambda n, v: n - v).to_stream().to(

@@ -38,13 +38,13 @@ class Cluster:
             waiting.setdefault((0, number % self.topology.tasks), []).append(Entry(origin, (), []))
         for stage in range(self.topology.stages):
             for task in range(self.topology.tasks):
-                made = self._worked(stage, task, waiting.pop((stage, task), []))
-                for place, entries in made.onward.items():
+                packed = self._worked(stage, task, waiting.pop((stage, task), []))
+                for place, entries in packed.onward.items():
                     waiting.setdefault(place, []).extend(
                         entry for piece in _pieces(entries) for entry in _entries(piece)
                     )
-                self.rows += [row for row, _ in made.rows if row["stage"] == OUT]
-                self.failed += [reason for _, reason in made.failed]
+                self.rows += [row for row, _ in packed.rows if row["stage"] == OUT]
+                self.failed += [reason for _, reason in packed.failed]
         assert not waiting
 
     def _worked(self, number: int, task: int, entries: list[Entry]) -> Made:
@@ -55,21 +55,21 @@ class Cluster:
         stage.init()
         buckets = Buckets(self.stores.setdefault((number, task), MemoryStore(STATES)))
         stage.cells = {"kept": buckets}
-        made = stage.process_entries(in_order(entries))
+        packed = stage.process_entries(in_order(entries))
         buckets.flush()
-        return made
+        return packed
 
 
 def origins_of(records: Lines) -> list[Origin]:
     offsets: dict[str, int] = {}
     reached: dict[str, int] = {}
-    found = []
+    origins = []
     for topic, key, value, at in records:
         offset = offsets[topic] = offsets.get(topic, -1) + 1
         texts = (None if text == "-" else text.encode() for text in (key, value))
-        found.append(Origin(topic, 0, offset, int(at) * 1000, *texts, reached_us=reached.get(topic, 0)))
+        origins.append(Origin(topic, 0, offset, int(at) * 1000, *texts, reached_us=reached.get(topic, 0)))
         reached[topic] = max(reached.get(topic, 0), int(at) * 1000)
-    return found
+    return origins
 
 
 def at_once(records: Lines) -> Lines:
@@ -101,12 +101,12 @@ def test_random_topologies_in_one_task(cached):
         for topic, *rest in played(steps, at_once(records)):
             wanted.setdefault(topic, []).append(rest)
         for topic, rows in wanted.items():
-            found = shown(cluster.rows, topic)
+            rows_of_cluster = shown(cluster.rows, topic)
             if not cached:
-                assert found == rows, (seed, topic)
+                assert rows_of_cluster == rows, (seed, topic)
                 continue
-            assert {row[0]: row for row in found} == {row[0]: row for row in rows}, (seed, topic)
-            assert all(row in rows for row in found), (seed, topic)
+            assert {row[0]: row for row in rows_of_cluster} == {row[0]: row for row in rows}, (seed, topic)
+            assert all(row in rows for row in rows_of_cluster), (seed, topic)
 
 
 def counting(builder: StreamsBuilder) -> None:
@@ -129,11 +129,11 @@ def test_words_are_counted_in_several_tasks_and_micro_batches_with_one_result_fo
             [Origin("lines", 0, batch * 1000 + n, n, None, line.encode()) for n, line in enumerate(lines)]
         )
         for topic in ("counts", "hours"):
-            found = [(key, int(count)) for key, count, _ in shown(cluster.rows, topic)]
-            assert sorted(key for key, _ in found) == sorted(
+            counts = [(key, int(count)) for key, count, _ in shown(cluster.rows, topic)]
+            assert sorted(key for key, _ in counts) == sorted(
                 {word for line in lines for word in line.split()}
             )
-            assert all(totals[key] == count for key, count in found)
+            assert all(totals[key] == count for key, count in counts)
 
 
 def test_a_record_that_fails_leaves_no_trace_and_others_go_on():

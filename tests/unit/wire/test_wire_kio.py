@@ -29,11 +29,11 @@ def kio_versions(cls: type[Message]) -> dict[int, Any]:
     """kio's classes for one of our requests or responses, by version."""
     module = CATALOGUE[cls.API_KEY][1]
     kind = "request" if cls.IS_REQUEST else "response"
-    found = {}
+    versions = {}
     for version in index.schema_name_map[module]:
         loaded = import_module(f"kio.schema.{module}.v{version}.{kind}")
-        found[version] = getattr(loaded, cls.__name__)
-    return found
+        versions[version] = getattr(loaded, cls.__name__)
+    return versions
 
 
 def through_kio(theirs: Any, encoded: bytes) -> bytes:

@@ -258,7 +258,7 @@ ANNOTATIONS = {"string": "str", "bytes": "bytes", "uuid": "UUID", "bool": "bool"
 
 def structs_of(cls: type[Struct]) -> list[type[Struct]]:
     nested = [f.element for f in cls.FIELDS.values() if isinstance(f.element, type)]
-    return [cls, *(found for struct in nested for found in structs_of(struct))]
+    return [cls, *(inner for struct in nested for inner in structs_of(struct))]
 
 
 def expected_annotation(field: Field) -> str:

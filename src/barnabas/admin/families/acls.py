@@ -70,16 +70,16 @@ class AsyncAcls:
                 raise ResourceError(answer.error_code, "list", "the rules", answer.error_message)
             return [
                 AclRule(
-                    ResourceType(found.resource_type),
-                    found.resource_name,
+                    ResourceType(resource.resource_type),
+                    resource.resource_name,
                     rule.principal,
                     Operation(rule.operation),
                     Permission(rule.permission_type),
-                    Pattern(found.pattern_type),
+                    Pattern(resource.pattern_type),
                     rule.host,
                 )
-                for found in answer.resources
-                for rule in found.acls
+                for resource in answer.resources
+                for rule in resource.acls
             ]
 
         return await self._cluster.retry(ask)
@@ -167,22 +167,22 @@ def _filter(wanted: AclFilter, connection: AsyncConnection, request: type[Messag
 def _deleted(row: wire_delete.DeleteAclsFilterResult) -> Sequence[AclRule] | ResourceError:
     if row.error_code:
         return ResourceError(row.error_code, "delete", "rules", row.error_message)
-    for found in row.matching_acls:
-        if found.error_code:
+    for rule_row in row.matching_acls:
+        if rule_row.error_code:
             return ResourceError(
-                found.error_code, "delete the rule for", found.resource_name, found.error_message
+                rule_row.error_code, "delete the rule for", rule_row.resource_name, rule_row.error_message
             )
     return [
         AclRule(
-            ResourceType(found.resource_type),
-            found.resource_name,
-            found.principal,
-            Operation(found.operation),
-            Permission(found.permission_type),
-            Pattern(found.pattern_type),
-            found.host,
+            ResourceType(matched.resource_type),
+            matched.resource_name,
+            matched.principal,
+            Operation(matched.operation),
+            Permission(matched.permission_type),
+            Pattern(matched.pattern_type),
+            matched.host,
         )
-        for found in row.matching_acls
+        for matched in row.matching_acls
     ]
 
 

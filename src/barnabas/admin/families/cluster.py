@@ -170,11 +170,11 @@ class AsyncClusterAdmin:
             answer = await connection.call(request, wire_versions.ApiVersionsResponse)
             levels = {row.name: row.max_version_level for row in answer.finalized_features}
             epoch = answer.finalized_features_epoch
-            found = {
+            features = {
                 row.name: Feature(row.name, row.min_version, row.max_version, levels.get(row.name, 0))
                 for row in sorted(answer.supported_features, key=lambda row: str(row.name))
             }
-            return Features(found, epoch if epoch >= 0 else None)
+            return Features(features, epoch if epoch >= 0 else None)
 
         return await self._cluster.retry(ask)
 

@@ -180,7 +180,7 @@ def _committed(name: str, answer: Any) -> Mapping[TopicPartition, CommittedOffse
     """The offsets in a group's part of an answer, in the order of the answer."""
     if answer.error_code:
         return ResourceError(answer.error_code, "read the offsets of", f"group {name}")
-    found = {}
+    offsets = {}
     for topic in answer.topics:
         for row in topic.partitions:
             key = TopicPartition(topic.name, row.partition_index)
@@ -188,12 +188,12 @@ def _committed(name: str, answer: Any) -> Mapping[TopicPartition, CommittedOffse
                 return ResourceError(row.error_code, "read the offset of", f"group {name} in partition {key}")
             if row.committed_offset >= 0:
                 epoch = row.committed_leader_epoch
-                found[key] = CommittedOffset(
+                offsets[key] = CommittedOffset(
                     Offset(row.committed_offset),
                     LeaderEpoch(epoch) if epoch >= 0 else None,
                     row.metadata or "",
                 )
-    return found
+    return offsets
 
 
 def _commit_of(value: int | CommittedOffset) -> CommittedOffset:

@@ -128,8 +128,8 @@ class AsyncGroups(AsyncGroupOffsets):
 
         results = await each_node(self._cluster, None, ask)
         done = {
-            node: [GroupListing(row.name, row.protocol_type, row.state, row.type, node) for row in found]
-            for node, found in results.done.items()
+            node: [GroupListing(row.name, row.protocol_type, row.state, row.type, node) for row in listings]
+            for node, listings in results.done.items()
         }
         return Results(done, results.failed)
 
@@ -197,10 +197,10 @@ class AsyncGroups(AsyncGroupOffsets):
             return {group: await _leave(connection, group, wanted, reason)}
 
         route = to_coordinators(self._cluster, "remove members of")
-        found = (await spread(self._cluster, [group], route, ask))[group] if wanted else ()
+        errors = (await spread(self._cluster, [group], route, ask))[group] if wanted else ()
         done: dict[MemberKey, None] = {}
         failed: dict[MemberKey, ClientError] = {}
-        for key, error in zip(wanted, found, strict=True):
+        for key, error in zip(wanted, errors, strict=True):
             if error is None:
                 done[key] = None
             else:
@@ -244,8 +244,8 @@ class AsyncGroups(AsyncGroupOffsets):
         """Those of the names that are streams groups."""
         if not names:
             return {}
-        found = await AsyncStreamsGroups(self._cluster).describe(names, rights=rights)
-        return {name: _streams(group) for name, group in found.done.items()}
+        groups = await AsyncStreamsGroups(self._cluster).describe(names, rights=rights)
+        return {name: _streams(group) for name, group in groups.done.items()}
 
 
 class Groups(Family[AsyncGroups]):

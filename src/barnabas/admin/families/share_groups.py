@@ -198,10 +198,10 @@ class ShareGroups(Family[AsyncShareGroups]):
     delete_offsets = blocking(AsyncShareGroups.delete_offsets)
 
 
-def _split(found: Mapping[K, ResourceError | None]) -> Results[K, None]:
+def _split(errors: Mapping[K, ResourceError | None]) -> Results[K, None]:
     return Results(
-        {key: None for key, error in found.items() if error is None},
-        {key: error for key, error in found.items() if error is not None},
+        {key: None for key, error in errors.items() if error is None},
+        {key: error for key, error in errors.items() if error is not None},
     )
 
 

@@ -55,13 +55,13 @@ class AsyncTopicBin:
         if not results.done:
             for error in results.failed.values():
                 raise error
-        found: dict[UUID, DeletedTopic] = {}
+        topics: dict[UUID, DeletedTopic] = {}
         for rows in results.done.values():
             for row in rows:
-                before = found.get(row.id)
+                before = topics.get(row.id)
                 size = row.size_bytes + (before.size_bytes if before is not None else 0)
-                found[row.id] = replace(row, size_bytes=size)
-        return sorted(found.values(), key=lambda topic: (topic.deleted_ms, topic.name))
+                topics[row.id] = replace(row, size_bytes=size)
+        return sorted(topics.values(), key=lambda topic: (topic.deleted_ms, topic.name))
 
     async def restore(self, topic_id: UUID, name: str) -> None:
         """Bring a topic back with its records, its id, its options and the groups' offsets, under this name.

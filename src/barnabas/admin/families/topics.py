@@ -312,13 +312,13 @@ def _created(row: wire_create.CreatableTopicResult, lost: set[str]) -> CreatedTo
         return CreatedTopic(row.name)  # created by the request whose answer was lost
     if row.error_code:
         return ResourceError(row.error_code, "create", f"topic {row.name}", row.error_message)
-    told = row.topic_config_error_code == 0 and row.num_partitions >= 0
+    is_described = row.topic_config_error_code == 0 and row.num_partitions >= 0
     return CreatedTopic(
         row.name,
         row.topic_id if row.topic_id.int else None,
-        row.num_partitions if told else None,
-        row.replication_factor if told else None,
-        {config.name: config.value for config in row.configs or ()} if told else None,
+        row.num_partitions if is_described else None,
+        row.replication_factor if is_described else None,
+        {config.name: config.value for config in row.configs or ()} if is_described else None,
     )
 
 

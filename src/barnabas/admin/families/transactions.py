@@ -148,9 +148,9 @@ class AsyncTransactions:
         results = await each_node(self._cluster, None, ask)
         done = {
             node: [
-                TransactionListing(row.transactional_id, row.producer_id, row.state, node) for row in found
+                TransactionListing(row.transactional_id, row.producer_id, row.state, node) for row in listings
             ]
-            for node, found in results.done.items()
+            for node, listings in results.done.items()
         }
         return Results(done, results.failed)
 
@@ -209,20 +209,20 @@ class AsyncTransactions:
         """Transactions in these partitions that their coordinator knows nothing of, and whose producer has written nothing
         for longer than open_for_ms. Raises the first error: what cannot be asked must not look healthy.
         """
-        found = [
+        transactions = [
             HangingTransaction(key, producer)
             for key, producers in (await self.producers(partitions)).require().items()
             for producer in producers
             if producer.transaction_start is not None and now_ms - producer.last_timestamp_ms > open_for_ms
         ]
-        if not found:
+        if not transactions:
             return []
-        ids = sorted({item.producer.producer_id for item in found})
+        ids = sorted({item.producer.producer_id for item in transactions})
         listed = (await self.list(producer_ids=ids)).require()
         names = {row.producer_id: row.transactional_id for rows in listed.values() for row in rows}
         known = (await self.describe(names.values())).require()
         hanging = []
-        for item in found:
+        for item in transactions:
             name = names.get(item.producer.producer_id)
             if name is None or item.partition not in known[name].partitions:
                 hanging.append(item)

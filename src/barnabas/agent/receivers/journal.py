@@ -53,8 +53,8 @@ class Journal(Receiver):
         assert process.stderr is not None
         try:
             await self._read(process.stdout)
-            said = (await process.stderr.read(10_000)).decode("utf-8", "replace").strip()
-            raise CliError(f"journalctl has ended: {said or 'no reason given'}")
+            complaint = (await process.stderr.read(10_000)).decode("utf-8", "replace").strip()
+            raise CliError(f"journalctl has ended: {complaint or 'no reason given'}")
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()

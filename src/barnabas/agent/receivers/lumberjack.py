@@ -103,22 +103,22 @@ def unpacked(packed: bytes) -> list[tuple[int, Event]]:
     data = unpacking.decompress(packed, PAYLOAD_BYTES_MAX)
     if unpacking.unconsumed_tail:
         raise NotLumberjack
-    found, at = [], 0
+    events, at = [], 0
     try:
         while at < len(data):
             kind, number = data[at + 1 : at + 2], struct.unpack_from(">I", data, at + 2)[0]
             if kind == b"J":
                 size = struct.unpack_from(">I", data, at + 6)[0]
-                found.append((number, event_of(data[at + 10 : at + 10 + size])))
+                events.append((number, event_of(data[at + 10 : at + 10 + size])))
                 at += 10 + size
             elif kind == b"D":
                 event, at = pairs(data, at + 6)
-                found.append((number, event))
+                events.append((number, event))
             else:
                 raise NotLumberjack
     except struct.error:
         raise NotLumberjack from None
-    return found
+    return events
 
 
 def pairs(data: bytes, at: int) -> tuple[Event, int]:

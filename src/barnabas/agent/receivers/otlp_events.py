@@ -62,12 +62,12 @@ def value_of(value: Any) -> Any:
     kind = value.WhichOneof("value")
     if kind is None:
         return None
-    found = getattr(value, kind)
+    content = getattr(value, kind)
     if kind == "array_value":
-        return [value_of(item) for item in found.values]
+        return [value_of(item) for item in content.values]
     if kind == "kvlist_value":
-        return attributes(found.values)
-    return found.hex() if kind == "bytes_value" else found
+        return attributes(content.values)
+    return content.hex() if kind == "bytes_value" else content
 
 
 def unzipped(body: bytes) -> bytes:

@@ -32,16 +32,16 @@ class Tls:
 
     def context(self) -> ssl.SSLContext:
         """For a listener. Raises CliError."""
-        made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        made.minimum_version = ssl.TLSVersion.TLSv1_2
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
-            made.load_cert_chain(self.certificate, self.key)
+            context.load_cert_chain(self.certificate, self.key)
             if self.authority:
-                made.load_verify_locations(self.authority)
-                made.verify_mode = ssl.CERT_REQUIRED
+                context.load_verify_locations(self.authority)
+                context.verify_mode = ssl.CERT_REQUIRED
         except (OSError, ssl.SSLError) as error:
             raise CliError(f"cannot read {self.certificate} and {self.key}: {error}") from None
-        return made
+        return context
 
 
 @dataclass(slots=True, eq=False)

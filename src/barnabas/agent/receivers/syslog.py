@@ -63,17 +63,17 @@ def parse(data: bytes, peer: str, now: datetime | None = None) -> Event:
         "severity": {"code": severity, "name": SEVERITIES[severity]},
     }
     rest = text[priority.end() :]
-    found = RFC5424.match(rest)
-    if found is not None:
-        return _structured(event, found)
+    match = RFC5424.match(rest)
+    if match is not None:
+        return _structured(event, match)
     event["message"] = rest
-    found = RFC3164.match(rest)
-    if found is not None:
-        time = _old_time(found["time"], now or datetime.now().astimezone())
+    match = RFC3164.match(rest)
+    if match is not None:
+        time = _old_time(match["time"], now or datetime.now().astimezone())
         if time is not None:
             event["@timestamp"] = time
-        event["host"] = {"name": found["host"]}
-        event["message"] = rest = found["text"]
+        event["host"] = {"name": match["host"]}
+        event["message"] = rest = match["text"]
     tag = TAG.match(rest)
     if tag is not None:
         event["message"] = tag["text"]
@@ -81,31 +81,31 @@ def parse(data: bytes, peer: str, now: datetime | None = None) -> Event:
     return event
 
 
-def _structured(event: Event, found: re.Match[str]) -> Event:
-    if found["time"] != "-":
+def _structured(event: Event, match: re.Match[str]) -> Event:
+    if match["time"] != "-":
         try:
-            event["@timestamp"] = time_text(datetime.fromisoformat(found["time"]))
+            event["@timestamp"] = time_text(datetime.fromisoformat(match["time"]))
         except ValueError:
             pass
-    if found["host"] != "-":
-        event["host"] = {"name": found["host"]}
+    if match["host"] != "-":
+        event["host"] = {"name": match["host"]}
     process: dict[str, Any] = {}
-    if found["app"] != "-":
-        process["name"] = found["app"]
-    if found["pid"] != "-":
-        process["pid"] = _number(found["pid"])
+    if match["app"] != "-":
+        process["name"] = match["app"]
+    if match["pid"] != "-":
+        process["pid"] = _number(match["pid"])
     if process:
         event["process"] = process
-    if found["id"] != "-":
-        event["log"]["syslog"]["msgid"] = found["id"]
-    if found["data"] != "-":
+    if match["id"] != "-":
+        event["log"]["syslog"]["msgid"] = match["id"]
+    if match["data"] != "-":
         event["log"]["syslog"]["structured_data"] = {
             element[1]: {
                 name: re.sub(r"\\(.)", r"\1", value) for name, value in PARAMETER.findall(element[2])
             }
-            for element in ELEMENT.finditer(found["data"])
+            for element in ELEMENT.finditer(match["data"])
         }
-    event["message"] = (found["text"] or "").removeprefix("\ufeff")
+    event["message"] = (match["text"] or "").removeprefix("\ufeff")
     return event
 
 

@@ -108,9 +108,9 @@ class Dispatcher:
         key, version, correlation_id = HEAD.unpack_from(frame)
         if key == PRODUCE_KEY and self.fast_path:
             lanes: Lanes = connection.kept or _lanes_of(connection)
-            found = lanes.produce.find(frame, version, self._partitions.topology)
-            if found is not None and found[0].take(
-                connection, found[1], found[2], correlation_id, self._produces
+            plain = lanes.produce.find(frame, version, self._partitions.topology)
+            if plain is not None and plain[0].take(
+                connection, plain[1], plain[2], correlation_id, self._produces
             ):
                 return
         if key == FETCH_KEY and self.short_fetches:

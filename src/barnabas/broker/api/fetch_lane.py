@@ -104,8 +104,8 @@ class FetchLane:
         )
         row = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=[data])
         first, _, *rest = encode_response(FetchResponse(responses=[row]), version, 0)
-        before, found, tail = first.partition(NUMBERS.pack(*MARKS))
-        assert found, "the numbers of an answer follow each other in every version"
+        before, marks, tail = first.partition(NUMBERS.pack(*MARKS))
+        assert marks, "the numbers of an answer follow each other in every version"
         return before, tail.removesuffix(self._length(_Records.size)), b"".join(rest)
 
     def _length(self, size: int) -> bytes:
@@ -210,8 +210,8 @@ class FetchLanes:
         offset, asked.fetch_offset = asked.fetch_offset, MARKS[0]
         marked = encode_request(request, version, header.correlation_id, header.client_id)[INT32.size :]
         asked.fetch_offset = offset
-        before, found, after = marked.partition(INT64.pack(MARKS[0]))
-        if found and before + INT64.pack(offset) + after == frame:
+        before, mark, after = marked.partition(INT64.pack(MARKS[0]))
+        if mark and before + INT64.pack(offset) + after == frame:
             self._lane = FetchLane(frame.tobytes(), len(before), version, request)
 
 

@@ -103,8 +103,8 @@ class ProduceLane:
             ]
         )
         frame = b"".join(encode_response(answer, version, 0))
-        before, found, after = frame.partition(numbers)
-        assert found, "the numbers of an answer follow each other in every version"
+        before, marks, after = frame.partition(numbers)
+        assert marks, "the numbers of an answer follow each other in every version"
         self.shape = ProduceShape(version, prefix, version >= FLEXIBLE_FROM, before, after, with_start)
         self.plain = PlainLane(self.shape, served, self._acks_all, self._zstd, name)
 

@@ -146,8 +146,8 @@ class SchemaChecks:
             block = records_block(records, 0, header)
             return [schemas_named(block, header.record_count, rule.part == "key") for rule in rules]
 
-        for rule, found in zip(rules, await run(names), strict=True):
-            bad = await self._strangers(rule, found)
+        for rule, references in zip(rules, await run(names), strict=True):
+            bad = await self._strangers(rule, references)
             if not bad:
                 continue
 
@@ -157,15 +157,16 @@ class SchemaChecks:
 
             raise _refusal(rule, bad, await run(numbers))
 
-    async def _strangers(self, rule: Rule, found: set[int | bytes | None]) -> set[int | bytes | None]:
+    async def _strangers(self, rule: Rule, references: set[int | bytes | None]) -> set[int | bytes | None]:
         """The references that are not schemas of the rule's subject. Raises ApiError."""
-        if len(found) > SCHEMAS_MAX:
+        if len(references) > SCHEMAS_MAX:
             raise ApiError(
-                ErrorCode.INVALID_RECORD, f"the batch names {len(found)} schemas; {SCHEMAS_MAX} are looked up"
+                ErrorCode.INVALID_RECORD,
+                f"the batch names {len(references)} schemas; {SCHEMAS_MAX} are looked up",
             )
         bad: set[int | bytes | None] = set()
         # One after the other: a batch with a thousand unknown ids does not delay all others.
-        for reference in found:
+        for reference in references:
             if reference is None or not await self._belongs(rule, reference):
                 bad.add(reference)
                 if len(bad) == BAD_MAX:

@@ -298,7 +298,7 @@ class Controller:
         """
         touched: dict[tuple[str, int], None] = {}
 
-        def made(chunk: Sequence[Op]) -> None:
+        def note_chunk(chunk: Sequence[Op]) -> None:
             changed = [state_of_path(op.path) for op in chunk if isinstance(op, Set)]
             partitions = dict.fromkeys(partition for partition in changed if partition is not None)
             touched.update(partitions)
@@ -306,7 +306,7 @@ class Controller:
             self._give_roles(partitions)
 
         try:
-            await self._executor.change(decide, made)
+            await self._executor.change(decide, note_chunk)
         finally:
             self._look_at_moves(touched)
         if touched:

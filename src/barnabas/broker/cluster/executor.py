@@ -240,14 +240,14 @@ class Executor(ImageKeeper):
 
     # --- changing --------------------------------------------------------------------------------------
 
-    async def change(self, decide: Decide, made: Made = lambda chunk: None) -> None:
+    async def change(self, decide: Decide, note_chunk: Made = lambda chunk: None) -> None:
         """Make the changes that `decide` returns, in chunks, and replay them; decide again when the tree refuses them.
 
-        made: called with each chunk when it is in the tree and in the image.
+        note_chunk: called with each chunk when it is in the tree and in the image.
 
         Raises ApiError: what `decide` raises, and REQUEST_TIMED_OUT when the tree does not answer.
         """
-        await self._made(decide, lambda: self.image, made)
+        await self._made(decide, lambda: self.image, note_chunk)
 
     async def change_topic(self, name: str, decide: Decide) -> None:
         """As `change`, for one topic, which becomes visible with its partitions once all changes are made."""
@@ -265,7 +265,7 @@ class Executor(ImageKeeper):
             await self.show(draft.topics[name])
 
     async def _made(
-        self, decide: Decide, onto: Callable[[], ClusterImage], made: Made = lambda chunk: None
+        self, decide: Decide, onto: Callable[[], ClusterImage], note_chunk: Made = lambda chunk: None
     ) -> None:
         refusals: Counter[str] = Counter()
         # Each node may overtake this change a few times. A limit for all of them together would end an election of thousands
@@ -278,7 +278,7 @@ class Executor(ImageKeeper):
                 for chunk in chunks(ops):
                     if chunk:
                         await self._apply(chunk, image)
-                        made(chunk)
+                        note_chunk(chunk)
                     else:
                         await asyncio.sleep(0)
                 return

@@ -319,8 +319,8 @@ class ImageKeeper:
         nodes = await self._read(path)
         if not nodes:
             self.image.remove(path)
-        for found, (data, stat) in nodes.items():
-            replay(self.image, found, data, stat)
+        for node_path, (data, stat) in nodes.items():
+            replay(self.image, node_path, data, stat)
 
     def _unmark(self, name: str) -> None:
         self.image.deleting.discard(name)

@@ -160,7 +160,7 @@ async def restore(log_dirs: Sequence[Path], now_ms: int, *, apply: bool) -> Rest
 
     Raises CannotRestore, TreeError, OSError. The dirs must be locked.
     """
-    found = find(log_dirs)
+    disk_contents = find(log_dirs)
     tree_path = log_dirs[0] / TREE_FILE
     copies = [(zxid, path) for path in (d / COPY_FILE for d in log_dirs) if (zxid := _zxid(path)) is not None]
     base = max(copies)[1] if copies else None
@@ -170,7 +170,7 @@ async def restore(log_dirs: Sequence[Path], now_ms: int, *, apply: bool) -> Rest
     if base is not None:
         shutil.copyfile(base, fresh)
     try:
-        restored = await complete(fresh, found, now_ms)
+        restored = await complete(fresh, disk_contents, now_ms)
         restored.base, restored.tree = base, tree_path
         if apply:
             restored.damaged = _put_in_place(fresh, tree_path, now_ms)
@@ -180,30 +180,30 @@ async def restore(log_dirs: Sequence[Path], now_ms: int, *, apply: bool) -> Rest
             path.unlink(missing_ok=True)
 
 
-async def complete(path: Path, found: Found, now_ms: int) -> Restored:
+async def complete(path: Path, on_disk: Found, now_ms: int) -> Restored:
     """Make the tree at `path`, which may be new, agree with the contents of the log dirs."""
     tree = LocalTree.open(path, lambda: now_ms)
     try:
         nodes = await tree.subtree("/")
-        missing = decide_bootstrap(nodes.keys(), found.cluster_id, SystemEntropy().secret())
+        missing = decide_bootstrap(nodes.keys(), on_disk.cluster_id, SystemEntropy().secret())
         if missing:
             await tree.multi(missing)
         image = ClusterImage()
         for node, (data, stat) in (await tree.subtree("/")).items():
             image.put(node, data, stat.version, stat.czxid)
-        if image.cluster_id != found.cluster_id:
+        if image.cluster_id != on_disk.cluster_id:
             raise CannotRestore(
-                f"the copy is of cluster {image.cluster_id}, the log dirs are of {found.cluster_id}"
+                f"the copy is of cluster {image.cluster_id}, the log dirs are of {on_disk.cluster_id}"
             )
-        added = [name for name in sorted(found.topics) if name not in image.topics]
-        left_out = [name for name in sorted(image.topics) if name not in found.topics]
-        ops = [op for name in added for op in _new_topic(name, found.topics[name], found.node_id)]
+        added = [name for name in sorted(on_disk.topics) if name not in image.topics]
+        left_out = [name for name in sorted(image.topics) if name not in on_disk.topics]
+        ops = [op for name in added for op in _new_topic(name, on_disk.topics[name], on_disk.node_id)]
         ops += [op for name in left_out for op in _gone(image.topics[name], image)]
-        ops += _raised_epochs(image, found)
-        ops.append(await _producer_ids(tree, found))
+        ops += _raised_epochs(image, on_disk)
+        ops.append(await _producer_ids(tree, on_disk))
         for begin in range(0, len(ops), OPS_AT_ONCE):
             await tree.multi(ops[begin : begin + OPS_AT_ONCE])
-        return Restored(None, len(found.topics), added, left_out, [], path)
+        return Restored(None, len(on_disk.topics), added, left_out, [], path)
     finally:
         await tree.close()
 
@@ -244,10 +244,10 @@ def _gone(topic: TopicImage, image: ClusterImage) -> list[Op]:
     return [*ops, Delete(layout.partitions_path(topic.name)), Delete(layout.topic_path(topic.name))]
 
 
-def _raised_epochs(image: ClusterImage, found: Found) -> list[Op]:
+def _raised_epochs(image: ClusterImage, on_disk: Found) -> list[Op]:
     """Leader epochs must not be lower than the epochs under which records were written."""
     ops: list[Op] = []
-    for name, topic in found.topics.items():
+    for name, topic in on_disk.topics.items():
         known = image.topics.get(name)
         for index, epoch in topic.epochs.items():
             partition = known.partitions.get(index) if known is not None else None
@@ -259,13 +259,13 @@ def _raised_epochs(image: ClusterImage, found: Found) -> list[Op]:
     return ops
 
 
-async def _producer_ids(tree: LocalTree, found: Found) -> Op:
+async def _producer_ids(tree: LocalTree, on_disk: Found) -> Op:
     """Ids handed out since the copy was made must not be used again: new batches would be taken for duplicates."""
     data, _ = await tree.get(layout.PRODUCER_ID_BLOCK)
     block = layout.decode_producer_id_block(data)
-    newest = max(found.producer_id_max, -1 if block is None else block.last)
+    newest = max(on_disk.producer_id_max, -1 if block is None else block.last)
     first = newest + 1 + BLOCKS_SKIPPED * BLOCK_IDS
-    skipped = ProducerIdBlock(found.node_id, first, first + BLOCK_IDS - 1)
+    skipped = ProducerIdBlock(on_disk.node_id, first, first + BLOCK_IDS - 1)
     return Set(layout.PRODUCER_ID_BLOCK, layout.encode_producer_id_block(skipped))
 
 

@@ -66,29 +66,29 @@ class TopicBin:
             over = [topic.topic_id for topic in expired(self._image, now_ms)]
             if over:
                 await self._topics.purge(over)
-        held = self._partitions.logs.bin.topic_ids
-        if held:
-            await self._make_room(held)
+        binned_ids = self._partitions.logs.bin.topic_ids
+        if binned_ids:
+            await self._make_room(binned_ids)
         self._seen |= {topic_id: topic.name for topic_id, topic in self._image.bin.items()}
-        missed = forgotten(self._image, held | self._seen.keys())
+        missed = forgotten(self._image, binned_ids | self._seen.keys())
         gone, self._missed = missed & self._missed, missed
         names = {self._seen.pop(topic_id) for topic_id in gone if topic_id in self._seen}
         self._seen = {i: name for i, name in self._seen.items() if i not in self._image.by_id}
         if names - self._image.topics.keys():
             self._on_topics_deleted(frozenset(names - self._image.topics.keys()))
-        if gone & held:
+        if gone & binned_ids:
             logs = self._partitions.logs
-            await asyncio.get_running_loop().run_in_executor(None, logs.bin.remove, gone & held)
-            log.info("logs removed from the bin", extra={"topics": len(gone & held)})
+            await asyncio.get_running_loop().run_in_executor(None, logs.bin.remove, gone & binned_ids)
+            log.info("logs removed from the bin", extra={"topics": len(gone & binned_ids)})
 
-    async def _make_room(self, held: set[UUID]) -> None:
+    async def _make_room(self, topic_ids: set[UUID]) -> None:
         """Remove the topic that has rested longest if a disk is nearly full; the next look may find that more have to go."""
         least = self._config.get(broker_log.BARNABAS_TOPIC_BIN_FREE_BYTES_MIN)
         dirs = [path for path in self._partitions.logs.dirs if path not in self._partitions.logs.offline_dirs]
         free = await asyncio.get_running_loop().run_in_executor(None, _least_free_bytes, dirs)
         if free is None or free >= least:
             return
-        resting = [self._image.bin[topic_id] for topic_id in held if topic_id in self._image.bin]
+        resting = [self._image.bin[topic_id] for topic_id in topic_ids if topic_id in self._image.bin]
         if resting:
             oldest = min(resting, key=lambda topic: topic.deleted_ms)
             log.warning(
@@ -100,8 +100,8 @@ class TopicBin:
 
 def _least_free_bytes(dirs: Sequence[str]) -> int | None:
     """The free space of the fullest disk among those of these dirs; None if none of them can be asked."""
-    found = []
+    free_bytes = []
     for path in dirs:
         with contextlib.suppress(OSError):
-            found.append(shutil.disk_usage(path).free)
-    return min(found, default=None)
+            free_bytes.append(shutil.disk_usage(path).free)
+    return min(free_bytes, default=None)

@@ -290,7 +290,7 @@ class TopicChanges:
             require_binned(self._image, topic_id)
 
         async def remove() -> None:
-            names = [found.name for topic_id in topic_ids if (found := self._image.bin.get(topic_id))]
+            names = [binned.name for topic_id in topic_ids if (binned := self._image.bin.get(topic_id))]
             await self._executor.change(lambda: decide_emptying(self._image, topic_ids))
             log.info("topics removed from the bin", extra={"topics": names})
 

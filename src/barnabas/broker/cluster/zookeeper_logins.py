@@ -62,16 +62,16 @@ def _sasl_login() -> SaslLogin | None:
             f"{how_to_install('cluster')}"
         )
     service = properties.get(SERVICE_PROPERTY, "zookeeper")
-    module, found = logins[0]
+    module, login_options = logins[0]
     if module in ("DigestLoginModule", "PlainLoginModule"):
-        missing = [name for name in ("username", "password") if not found.get(name)]
+        missing = [name for name in ("username", "password") if not login_options.get(name)]
         if missing:
             raise jaas.JaasError(
                 f"{path}, section {section}: {' and '.join(missing)} of {module} are missing"
             )
-        return SaslLogin("DIGEST-MD5", service, found["username"], found["password"])
+        return SaslLogin("DIGEST-MD5", service, login_options["username"], login_options["password"])
     if module == "Krb5LoginModule":
-        return SaslLogin("GSSAPI", service, principal=found.get("principal"))
+        return SaslLogin("GSSAPI", service, principal=login_options.get("principal"))
     raise jaas.JaasError(
         f"{path}, section {section}: {module} is not known; ZooKeeper takes DigestLoginModule and Krb5LoginModule"
     )

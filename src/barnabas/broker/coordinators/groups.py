@@ -141,15 +141,15 @@ class GroupCoordinator:
         come in the meantime are matched after the next heartbeat.
         """
         try:
-            topics, found = self._known_topics(), {}
+            topics, names_by_regex = self._known_topics(), {}
             for text, known in core.regexes_of(group_id).items():
-                found[text] = known
+                names_by_regex[text] = known
                 with contextlib.suppress(InvalidRegex):  # one that another broker has stored
                     compiled = compile_topic_regex(text)
                     await in_pieces(self.runtime.loop, self.runtime.clock, compiled.prepare(topics))
-                    found[text] = compiled.among(topics)
+                    names_by_regex[text] = compiled.among(topics)
             if self._hides_topics:
-                names = frozenset().union(*found.values())
+                names = frozenset().union(*names_by_regex.values())
                 visible: set[str] = set()
 
                 def look() -> Iterator[None]:
@@ -159,9 +159,9 @@ class GroupCoordinator:
                         yield
 
                 await in_pieces(self.runtime.loop, self.runtime.clock, look())
-                found = {text: names & visible for text, names in found.items()}
+                names_by_regex = {text: names & visible for text, names in names_by_regex.items()}
             await self.ask(
-                lambda token, now_ms: TopicsMatched(token, now_ms, group_id, topics, found), group_id
+                lambda token, now_ms: TopicsMatched(token, now_ms, group_id, topics, names_by_regex), group_id
             )
         except Exception:
             log.exception("topics were not matched; the next heartbeat does it", extra={"group": group_id})

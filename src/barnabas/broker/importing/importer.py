@@ -153,10 +153,10 @@ async def _ask_zookeeper(address: str, sources: Sequence[Source]) -> Metadata:
     root = f"/{chroot.strip('/')}" if slash and chroot.strip("/") else ""
     tree = await ZooKeeperTree.open(hosts)  # without the chroot, which would be made if it were missing
     try:
-        found = await tree.subtree(root or "/")
+        subtree = await tree.subtree(root or "/")
     finally:
         await tree.close()
-    nodes = {path.removeprefix(root) or "/": data for path, (data, _) in found.items()}
+    nodes = {path.removeprefix(root) or "/": data for path, (data, _) in subtree.items()}
     metadata = zookeeper.read(address, nodes)
     known = {source.cluster_id for source in sources if source.cluster_id}
     there = zookeeper.cluster_id(nodes)
@@ -182,7 +182,8 @@ def _choose(sources: Sequence[Source], metadata: Metadata) -> dict[TopicPartitio
             if not metadata.source or _is_known(metadata, name, source.partitions[name]):
                 copies.setdefault(name, []).append(source)
     return {
-        name: max(found, key=lambda source: _rank(source, name, metadata)) for name, found in copies.items()
+        name: max(candidates, key=lambda source: _rank(source, name, metadata))
+        for name, candidates in copies.items()
     }
 
 
@@ -280,13 +281,13 @@ def _write_offsets(chosen: dict[TopicPartition, Source], fresh: Path) -> None:
 
 async def _make_tree(fresh: Path, metadata: Metadata, node_id: int) -> None:
     """The metadata tree: what the folders say, as after a loss of the file, and then what the cluster knew."""
-    found = restoring.find([fresh])
+    contents = restoring.find([fresh])
     for name, topic in metadata.topics.items():
-        _add(found.topics, name, topic)
-    found.producer_id_max = max(found.producer_id_max, metadata.next_producer_id - 1)
+        _add(contents.topics, name, topic)
+    contents.producer_id_max = max(contents.producer_id_max, metadata.next_producer_id - 1)
     now_ms = time.time_ns() // 1_000_000
     path = fresh / TREE_FILE
-    await restoring.complete(path, found, now_ms)
+    await restoring.complete(path, contents, now_ms)
     tree = LocalTree.open(path, lambda: now_ms)
     try:
         known = (await tree.subtree("/")).keys()

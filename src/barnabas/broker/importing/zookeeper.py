@@ -30,10 +30,13 @@ def _note(metadata: Metadata, path: str, data: bytes) -> None:
         topic = metadata.topics.setdefault(parts[2], KnownTopic(None))
         topic.topic_id = layout.decode_assignment(parts[2], data).topic_id
     elif (state := layout.state_of_path(path)) is not None:
-        found = layout.decode_state(path, data, 0)
+        state_of_partition = layout.decode_state(path, data, 0)
         topic = metadata.topics.setdefault(state[0], KnownTopic(None))
-        topic.leaders[state[1]], topic.epochs[state[1]] = found.leader, found.leader_epoch
-        topic.in_sync[state[1]] = found.isr
+        topic.leaders[state[1]], topic.epochs[state[1]] = (
+            state_of_partition.leader,
+            state_of_partition.leader_epoch,
+        )
+        topic.in_sync[state[1]] = state_of_partition.isr
     elif parts[0] == "config" and len(parts) in (3, 5) and parts[1] in layout.CONFIG_TYPES and data:
         options = layout.decode_config(path, data)
         if options:

@@ -32,7 +32,7 @@ from barnabas.broker.net.buffers import SHARED_BUFFER_BYTES
 from barnabas.broker.net.outgoing import Outgoing, Part
 from barnabas.broker.net.owed import Owed, OwedAnswers
 from barnabas.broker.net.shared import Shared
-from barnabas.broker.net.transports import ANSWERS_QUEUED_MAX, V4_IN_V6, Transport
+from barnabas.broker.net.transports import ANSWERS_QUEUED_MAX, Transport
 from barnabas.runtime.timing import Timing, begin_sending, now_us, settle
 from barnabas.storage.files import FileSlice
 from barnabas.wire.frame import what_begins
@@ -133,34 +133,6 @@ class Connection(Outgoing):
         self._room_wanted = 0
         self._waiting = False
         self._writer_armed = False
-
-    def __str__(self) -> str:
-        return f"connection of {self.peer}"
-
-    @property
-    def peer(self) -> str:
-        """The peer's address and port."""
-        return self._transport.peer
-
-    @property
-    def host(self) -> str:
-        """The peer's address alone."""
-        return self._transport.peer.rpartition(":")[0]
-
-    @property
-    def plain_host(self) -> str:
-        """The peer's address as access rules name it: an IPv4 peer of a dual-stack socket without the ::ffff: prefix."""
-        return self.host.removeprefix(V4_IN_V6)
-
-    @property
-    def local_host(self) -> str:
-        """This broker's address, as the peer connected to it."""
-        return self._transport.local_host
-
-    @property
-    def local_port(self) -> int:
-        """The port that the peer connected to."""
-        return self._transport.local_port
 
     # --- reading -------------------------------------------------------------------------------------
 

@@ -426,8 +426,8 @@ class Listeners:
             listener.sock.close()
         self._listeners.clear()
         self.limits.close()
-        for held in list(self._held):
-            self._close_held(held)
+        for waiting in list(self._held):
+            self._close_held(waiting)
         for handshake in list(self._handshakes):
             handshake.cut("")
         for connection in list(self.connections):

@@ -11,6 +11,7 @@ from collections import deque
 from typing import Final
 
 from barnabas.broker.net.buffers import SEND_BUFFER_BYTES
+from barnabas.broker.net.ends import Ends
 from barnabas.broker.net.senders import Job
 from barnabas.broker.net.shared import Shared
 from barnabas.broker.net.transports import MORE, Buffer, Transport
@@ -24,13 +25,13 @@ SENDER_BYTES_MIN: Final = 256 * 1024
 Part = bytes | bytearray | memoryview | FileSlice
 
 
-class Outgoing(ABC):
+class Outgoing(Ends, ABC):
     """The queue of a connection's answers. When it is written is up to the connection (connection.py)."""
 
-    __slots__ = ("_fd", "_out", "_shared", "_slice_away", "_transport")
+    __slots__ = ("_fd", "_out", "_shared", "_slice_away")
 
     def __init__(self, transport: Transport, shared: Shared) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self._fd = transport.fd
         self._shared = shared
         self._out: deque[Part] = deque()

@@ -182,8 +182,8 @@ class Partitions:
         """
         if topic.topic_id in self.logs.bin.topic_ids:
             await self._bring_back(topic)
-        for made, _ in enumerate(self._taking_up(topic, new=True), 1):
-            if made % LOGS_MADE_PER_TURN == 0:
+        for count, _ in enumerate(self._taking_up(topic, new=True), 1):
+            if count % LOGS_MADE_PER_TURN == 0:
                 await asyncio.sleep(0)
 
     def update(self, topic: str, index: int, image: PartitionImage) -> None:

@@ -39,9 +39,9 @@ def resource_of(
     topic: str | None, group: str | None, txn: str | None, cluster: bool
 ) -> tuple[ResourceType, Pattern, str]:
     """The resource that the options name; exactly one. Raises UsageError."""
-    given = [(ResourceType.TOPIC, topic), (ResourceType.GROUP, group), (ResourceType.TRANSACTIONAL_ID, txn),
+    resources = [(ResourceType.TOPIC, topic), (ResourceType.GROUP, group), (ResourceType.TRANSACTIONAL_ID, txn),
              (ResourceType.CLUSTER, CLUSTER_NAME if cluster else None)]  # fmt: skip
-    named = [(kind, name) for kind, name in given if name is not None]
+    named = [(kind, name) for kind, name in resources if name is not None]
     if len(named) != 1:
         raise UsageError("name one resource: --topic, --group, --txn or --cluster")
     kind, name = named[0]

@@ -113,13 +113,13 @@ def _print_tables(shown: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
 
 
 def _show_metrics(prefix: str, bootstrap: str | None, properties: list[str] | None, json: bool) -> int:
-    found: list[dict[str, Any]] = []
+    client_rows: list[dict[str, Any]] = []
     with administer(bootstrap, properties) as admin:
         for broker, instances in admin.inspection.client_metrics(prefix).require().items():
-            found += [instance_row(broker, client) for client in instances]
-    found.sort(key=lambda client: (client["client_id"], client["instance_id"], client["broker"]))
+            client_rows += [instance_row(broker, client) for client in instances]
+    client_rows.sort(key=lambda client: (client["client_id"], client["instance_id"], client["broker"]))
     if json:
-        print_json(found)
+        print_json(client_rows)
         return EXIT_OK
     print_table(
         ("CLIENT ID", "SOFTWARE", "METRIC", "LABELS", "VALUE"),
@@ -131,7 +131,7 @@ def _show_metrics(prefix: str, bootstrap: str | None, properties: list[str] | No
                 ",".join(f"{key}={value}" for key, value in metric["labels"].items()) or None,
                 f"{metric['value']:.6g}",
             )
-            for item in found
+            for item in client_rows
             for metric in item["metrics"]
         ],
     )

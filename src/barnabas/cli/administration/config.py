@@ -72,7 +72,7 @@ def describe(
     """Show options with where their values come from."""
     resource = resource_of(kind, name)
     with administer(bootstrap, properties) as admin:
-        found = admin.configs.describe([resource])[resource]
+        configs = admin.configs.describe([resource])[resource]
     rows: list[dict[str, Any]] = [
         {
             "name": config.name,
@@ -80,7 +80,7 @@ def describe(
             "source": config.source.name.removesuffix("_CONFIG").lower(),
             "read_only": config.is_read_only,
         }
-        for config in sorted(found.values(), key=lambda config: config.name)
+        for config in sorted(configs.values(), key=lambda config: config.name)
         if everything or is_own(resource, config.source)
     ]
     if json:
@@ -102,11 +102,11 @@ def set_options(
     json: AsJson = False,
 ) -> int:
     """Set options."""
-    given = dict(parse_pairs(pairs, "option"))
+    settings = dict(parse_pairs(pairs, "option"))
     wanted = (
-        topic_settings(given)
+        topic_settings(settings)
         if kind == "topic"
-        else {key: plain_value(key, text) for key, text in given.items()}
+        else {key: plain_value(key, text) for key, text in settings.items()}
     )
     for option in unknown_broker_names(wanted) if kind == "broker" else ():
         note(

@@ -73,22 +73,22 @@ def metrics(
     The broker must show its metrics: `barnabas start --with metrics`.
     """
     while True:
-        found = ask(url, "beans", patterns or ())["beans"]
+        beans = ask(url, "beans", patterns or ())["beans"]
         if json:
-            print_json(found)
+            print_json(beans)
         else:
             if watch:
                 print(CLEAR, end="")
-            print_table(("MBEAN", "ATTRIBUTE", "VALUE"), rows(found, everything=everything))
+            print_table(("MBEAN", "ATTRIBUTE", "VALUE"), rows(beans, everything=everything))
         if not watch:
-            return EXIT_OK if found else EXIT_FAILED
+            return EXIT_OK if beans else EXIT_FAILED
         time.sleep(interval)
 
 
-def rows(found: dict[str, dict[str, Any]], *, everything: bool) -> list[tuple[str, str, str]]:
+def rows(beans: dict[str, dict[str, Any]], *, everything: bool) -> list[tuple[str, str, str]]:
     """(MBean, attribute, value as text) of what is shown."""
     shown = []
-    for name, attributes in found.items():
+    for name, attributes in beans.items():
         main = [one for one in attributes if one in MAIN_ATTRIBUTES]
         for attribute in attributes if everything or not main else main:
             value = attributes[attribute]

@@ -21,7 +21,7 @@ def profile() -> None:
 @app.command("list", epilog=example("barnabas profile list", "barnabas --profile production topic list"))
 def list_profiles(json: AsJson = False) -> int:
     """List the profiles, and show which one is used."""
-    default, found = profiles.read()
+    default, saved = profiles.read()
     name = os.environ.get(profiles.VARIABLE) or default
     rows = [
         {
@@ -30,7 +30,7 @@ def list_profiles(json: AsJson = False) -> int:
             "properties": sorted(item.properties),
             "used": item.name == name,
         }
-        for item in found.values()
+        for item in saved.values()
     ]  # values may be secrets: only their names are shown
     if json:
         print_json(rows)

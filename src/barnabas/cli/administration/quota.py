@@ -47,9 +47,9 @@ def title(entity: Entity) -> str:
 
 def entity_of(user: str | None, client: str | None, address: str | None) -> Entity:
     """The entity that the options name; `default` becomes None. Raises UsageError."""
-    given = {"user": user, "client-id": client, "ip": address}
+    names = {"user": user, "client-id": client, "ip": address}
     entity: Entity = {
-        kind: None if name == "default" else name for kind, name in given.items() if name is not None
+        kind: None if name == "default" else name for kind, name in names.items() if name is not None
     }
     if not entity or ("ip" in entity and len(entity) > 1):
         raise UsageError("name a user, client id or address: --user, --client, both, or --ip")
@@ -62,8 +62,8 @@ def list_quotas(bootstrap: Bootstrap = None, properties: Properties = None, json
     rows: list[dict[str, Any]] = []
     with administer(bootstrap, properties) as admin:
         for wanted in KINDS:
-            found = admin.quotas.describe([QuotaFilter(kind) for kind in wanted], strict=True)
-            for entity, values in found.items():
+            quotas = admin.quotas.describe([QuotaFilter(kind) for kind in wanted], strict=True)
+            for entity, values in quotas.items():
                 named = {kind: "default" if name is None else name for kind, name in entity.names.items()}
                 rows += [
                     {"user": named.get("user"), "client": named.get("client-id"), "ip": named.get("ip"),

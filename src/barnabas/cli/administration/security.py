@@ -84,16 +84,16 @@ def check(
             }
         elif config is None:
             overrides = {"listeners": f"PLAINTEXT://{listen}"}
-        found = list(findings(load(config, overrides)))
+        problems = list(findings(load(config, overrides)))
     except (ConfigError, secured.FolderError) as error:
         raise CliError(str(error)) from None
     except OSError as error:
         raise CliError(f"cannot read {config}: {error.strerror}") from None
     if json:
-        print_json([str(finding) for finding in found])
-        return EXIT_FAILED if found else EXIT_OK
-    for finding in found:
+        print_json([str(finding) for finding in problems])
+        return EXIT_FAILED if problems else EXIT_OK
+    for finding in problems:
         print(f"- {finding}")
-    if not found:
+    if not problems:
         print("Nothing is left open.")
-    return EXIT_FAILED if found else EXIT_OK
+    return EXIT_FAILED if problems else EXIT_OK

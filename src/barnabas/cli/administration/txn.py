@@ -45,12 +45,12 @@ def list_transactions(
 ) -> int:
     """List the transactional ids with their states."""
     with administer(bootstrap, properties) as admin:
-        found = admin.transactions.list(
+        transactions = admin.transactions.list(
             states=state or [], open_for_ms=longer_ms if longer_ms >= 0 else None
         ).require()
     rows = [
         {"id": row.transactional_id, "state": row.state, "producer": row.producer_id, "coordinator": node}
-        for node, listed in found.items()
+        for node, listed in transactions.items()
         for row in listed
     ]
     rows.sort(key=lambda row: str(row["id"]))
@@ -139,10 +139,12 @@ def abort(
                 print(f"aborted what {name} had under way; its producer is fenced")
             return EXIT_OK
         key = TopicPartition(str(topic), partition)
-        found = [row for row in admin.transactions.producers([key])[key] if row.transaction_start == start]
-        if not found:
+        producers = [
+            row for row in admin.transactions.producers([key])[key] if row.transaction_start == start
+        ]
+        if not producers:
             raise CliError(f"no transaction in {topic}:{partition} begins at offset {start}")
-        row = found[0]
+        row = producers[0]
         admin.transactions.abort(key, row.producer_id, row.producer_epoch, row.coordinator_epoch)
     if json:
         print_json(
@@ -179,9 +181,9 @@ def find_hanging(
             raise CliError(f"no topic {topic!r}; `barnabas topic list` shows what is there")
         keys = [
             (name, part.number)
-            for name, found in topics.items()
+            for name, topic_info in topics.items()
             if topic in (None, name)
-            for part in found.partitions
+            for part in topic_info.partitions
         ]
         hanging = admin.transactions.hanging(keys, now_ms=now_ms, open_for_ms=older_ms)
     rows = [

@@ -120,7 +120,7 @@ def stop(data: Folder, json: AsJson = False) -> int:
 def status(data: Folder, json: AsJson = False) -> int:
     """Show which processes of a cluster on this machine run. Exit code 1: not all of them."""
     cluster = opened(data)
-    found = cluster.running()
+    pids = cluster.running()
     settings = cluster.settings
     rows = [
         *zip(cluster.zookeepers, settings.zookeeper_ports, strict=True),
@@ -129,16 +129,16 @@ def status(data: Folder, json: AsJson = False) -> int:
     if json:
         print_json(
             [
-                {"name": member.name, "port": port, "pid": found.get(member.name), "log": str(member.log)}
+                {"name": member.name, "port": port, "pid": pids.get(member.name), "log": str(member.log)}
                 for member, port in rows
             ]
         )
     else:
         print_table(
             ("NAME", "PORT", "PROCESS", "LOG"),
-            [(member.name, port, found.get(member.name), member.log) for member, port in rows],
+            [(member.name, port, pids.get(member.name), member.log) for member, port in rows],
         )
-    return EXIT_OK if len(found) == len(rows) else EXIT_FAILED
+    return EXIT_OK if len(pids) == len(rows) else EXIT_FAILED
 
 
 @app.command(epilog=example("barnabas cluster kill 1 --data /tmp/cluster"))

@@ -61,12 +61,12 @@ def _damaged(admin: Admin) -> dict[str, int]:
     """
     from barnabas.verify.log import known
 
-    found: dict[str, int] = {}
+    records_by_topic: dict[str, int] = {}
     try:
         rows = known(admin)
     except ClientError:
         return {}
     for row in rows:
         name = f"{row['topic']}-{row['partition']}"
-        found[name] = found.get(name, 0) + row["records"]
-    return found
+        records_by_topic[name] = records_by_topic.get(name, 0) + row["records"]
+    return records_by_topic

@@ -49,15 +49,15 @@ def ask(url: str, method: str, path: str, body: Any = None) -> Any:
             "another with -u"
         ) from None
     try:
-        made = json.loads(answer.body) if answer.body else None
+        answered = json.loads(answer.body) if answer.body else None
     except ValueError:
         raise CliError(f"{without_login(url)} does not answer as a Connect worker does") from None
     if answer.status >= 400:
-        message = made.get("message") if isinstance(made, dict) else None
+        message = answered.get("message") if isinstance(answered, dict) else None
         raise Refused(
             answer.status, str(message or f"{without_login(url)} answers with status {answer.status}")
         )
-    return made
+    return answered
 
 
 def at(name: str, *parts: str) -> str:

@@ -33,9 +33,9 @@ def connect() -> None:
 
 def rows_of(url: str) -> list[tuple[str, ...]]:
     """One row per connector."""
-    found = ask(url, "GET", "/connectors?expand=info&expand=status")
+    connectors = ask(url, "GET", "/connectors?expand=info&expand=status")
     rows: list[tuple[str, ...]] = []
-    for name, row in sorted(found.items()):
+    for name, row in sorted(connectors.items()):
         status, info = row["status"], row["info"]
         states = [task["state"].lower() for task in status["tasks"]]
         tasks = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
@@ -120,11 +120,11 @@ def create(
     as_json: AsJson = False,
 ) -> int:
     """Create a connector, or change its options with --replace."""
-    given = list(options or [])
+    words = list(options or [])
     if source is not None and name is not None and "=" in name:
-        given.insert(0, name)
+        words.insert(0, name)
         name = None
-    config = {**read_config(file), **pairs(given)}
+    config = {**read_config(file), **pairs(words)}
     config.pop("name", None)
     if source is not None:
         proposed, subscribed = subscribed_to(source, tables, config.get("topic.prefix"), rows)
@@ -136,14 +136,14 @@ def create(
     if not config:
         raise UsageError("a connector needs options: OPTION=VALUE, or -f FILE")
     if replace:
-        made = ask(url, "PUT", at(name, "config"), config)
+        connector = ask(url, "PUT", at(name, "config"), config)
     else:
         body: dict[str, Any] = {"name": name, "config": config}
         if state is not None:
             body["initial_state"] = state.upper()
-        made = ask(url, "POST", "/connectors", body)
+        connector = ask(url, "POST", "/connectors", body)
     if as_json:
-        print_json(made)
+        print_json(connector)
     else:
         print(f"{'changed' if replace else 'created'} {name}")
     return EXIT_OK
@@ -162,12 +162,12 @@ def subscribed_to(
         raise UsageError(str(error)) from None
 
 
-def pairs(given: list[str]) -> dict[str, str]:
+def pairs(words: list[str]) -> dict[str, str]:
     """Raises UsageError."""
-    for text in given:
+    for text in words:
         if "=" not in text:
             raise UsageError(f"{text!r} is not of the form OPTION=VALUE")
-    return dict(text.split("=", 1) for text in given)
+    return dict(text.split("=", 1) for text in words)
 
 
 def read_config(file: Path | None) -> dict[str, str]:
@@ -186,32 +186,35 @@ def status(name: Name, url: Url = DEFAULT_URL, watch: Watch = False, as_json: As
     """Show the state of a connector and its tasks. Exit code 1: something has failed."""
 
     def show() -> int:
-        found = ask(url, "GET", at(name, "status"))
+        connector = ask(url, "GET", at(name, "status"))
         if as_json:
-            print_json(found)
+            print_json(connector)
         else:
-            _print_status(found)
-        states = [found["connector"]["state"], *(task["state"] for task in found["tasks"])]
+            _print_status(connector)
+        states = [connector["connector"]["state"], *(task["state"] for task in connector["tasks"])]
         return EXIT_FAILED if "FAILED" in states else EXIT_OK
 
     return show_again(watch, show)
 
 
-def _print_status(found: dict[str, Any]) -> None:
-    rows = [("connector", found["connector"]["state"].lower(), found["connector"]["worker_id"])]
-    rows += [(f"task {task['id']}", task["state"].lower(), task["worker_id"]) for task in found["tasks"]]
-    print_table((found["name"].upper(), "STATE", "WORKER"), rows)
-    for what, row in [("connector", found["connector"]), *((f"task {t['id']}", t) for t in found["tasks"])]:
+def _print_status(connector: dict[str, Any]) -> None:
+    rows = [("connector", connector["connector"]["state"].lower(), connector["connector"]["worker_id"])]
+    rows += [(f"task {task['id']}", task["state"].lower(), task["worker_id"]) for task in connector["tasks"]]
+    print_table((connector["name"].upper(), "STATE", "WORKER"), rows)
+    for what, row in [
+        ("connector", connector["connector"]),
+        *((f"task {t['id']}", t) for t in connector["tasks"]),
+    ]:
         if row.get("trace"):
             note(f"{what}: {row['trace'].strip()}")
 
 
-def _done(url: str, method: str, path: str, said: str, as_json: bool) -> int:
-    made = ask(url, method, path)
+def _done(url: str, method: str, path: str, message: str, as_json: bool) -> int:
+    reply = ask(url, method, path)
     if as_json:
-        print_json(made if made is not None else {"done": said})
+        print_json(reply if reply is not None else {"done": message})
     else:
-        print(said)
+        print(message)
     return EXIT_OK
 
 
@@ -285,14 +288,14 @@ def offsets(
         raise UsageError("--set and --reset exclude each other")
     if sets or reset:
         body = {"offsets": _entries(given or [])} if sets else None
-        made = ask(url, "PATCH" if sets else "DELETE", at(name, "offsets"), body)
-        print_json(made) if as_json else print(made["message"])
+        reply = ask(url, "PATCH" if sets else "DELETE", at(name, "offsets"), body)
+        print_json(reply) if as_json else print(reply["message"])
         return EXIT_OK
-    found = ask(url, "GET", at(name, "offsets"))
+    answer = ask(url, "GET", at(name, "offsets"))
     if as_json:
-        print_json(found)
+        print_json(answer)
     else:
-        rows = [(_compact(row["partition"]), _compact(row["offset"])) for row in found["offsets"]]
+        rows = [(_compact(row["partition"]), _compact(row["offset"])) for row in answer["offsets"]]
         print_table(("PARTITION", "OFFSET"), rows)
     return EXIT_OK
 
@@ -301,12 +304,12 @@ def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _entries(given: list[str]) -> list[dict[str, Any]]:
+def _entries(words: list[str]) -> list[dict[str, Any]]:
     """Raises UsageError."""
-    if not given or len(given) % 2:
+    if not words or len(words) % 2:
         raise UsageError("--set needs pairs of PARTITION and OFFSET as JSON")
     try:
-        values = [json.loads(text) for text in given]
+        values = [json.loads(text) for text in words]
     except ValueError as error:
         raise UsageError(f"not JSON: {error}") from None
     return [{"partition": p, "offset": o} for p, o in zip(values[::2], values[1::2], strict=True)]
@@ -331,15 +334,15 @@ def plugins(
     from urllib.parse import quote
 
     if name is None:
-        found = ask(url, "GET", f"/connector-plugins?connectorsOnly={str(not every).lower()}")
+        answer = ask(url, "GET", f"/connector-plugins?connectorsOnly={str(not every).lower()}")
         columns: tuple[str, ...]
         rows: list[tuple[str, ...]]
         columns, rows = (
             ("CLASS", "TYPE", "VERSION"),
-            [(row["class"], row["type"], row["version"]) for row in found],
+            [(row["class"], row["type"], row["version"]) for row in answer],
         )
     else:
-        found = ask(url, "GET", f"/connector-plugins/{quote(name, safe='')}/config")
+        answer = ask(url, "GET", f"/connector-plugins/{quote(name, safe='')}/config")
         columns = ("OPTION", "TYPE", "DEFAULT", "MEANING")
         rows = [
             (
@@ -348,9 +351,9 @@ def plugins(
                 "(required)" if row["required"] else row["default_value"] or "",
                 row["documentation"],
             )
-            for row in found
+            for row in answer
         ]
-    print_json(found) if as_json else print_table(columns, rows)
+    print_json(answer) if as_json else print_table(columns, rows)
     return EXIT_OK
 
 
@@ -380,13 +383,17 @@ def validate(
     kind = config.get("connector.class")
     if not kind:
         raise UsageError("connector.class=CLASS is missing")
-    found = ask(url, "PUT", f"/connector-plugins/{quote(kind, safe='')}/config/validate", config)
+    report = ask(url, "PUT", f"/connector-plugins/{quote(kind, safe='')}/config/validate", config)
     if as_json:
-        print_json(found)
+        print_json(report)
     else:
-        rows = [(row["value"]["name"], said) for row in found["configs"] for said in row["value"]["errors"]]
+        rows = [
+            (row["value"]["name"], complaint)
+            for row in report["configs"]
+            for complaint in row["value"]["errors"]
+        ]
         print_table(("OPTION", "ERROR"), rows) if rows else print("valid")
-    return EXIT_FAILED if found["error_count"] else EXIT_OK
+    return EXIT_FAILED if report["error_count"] else EXIT_OK
 
 
 @app.command(epilog=example("barnabas connect logs lines", "barnabas connect logs lines --watch"))

@@ -54,19 +54,19 @@ class Bundle:
         BrokerUnavailable, since a broker that did not answer will not answer the next request either.
         """
         try:
-            found = get()
+            content = get()
         except Exception as error:
             if isinstance(error, BrokerUnavailable) and not go_on:
                 raise
             text = str(error) if isinstance(error, CliError) else f"{type(error).__name__}: {error}"
             self.missing.append(f"{name}: {' '.join(text.split())}")
             return
-        if isinstance(found, bytes):
-            self.parts[name] = found
-        elif isinstance(found, str):
-            self.parts[name] = found.encode("utf-8", "replace")
+        if isinstance(content, bytes):
+            self.parts[name] = content
+        elif isinstance(content, str):
+            self.parts[name] = content.encode("utf-8", "replace")
         else:
-            self.parts[name] = json.dumps(found, indent=2, ensure_ascii=False, default=str).encode()
+            self.parts[name] = json.dumps(content, indent=2, ensure_ascii=False, default=str).encode()
 
     def collect(
         self, bootstrap: str | None, properties: list[str] | None, data: list[Path], log_files: list[Path]
@@ -132,10 +132,10 @@ class Bundle:
         """Write the zip file completely or not at all; its size in bytes. Raises OSError."""
         beside = target_file.with_name(f"{target_file.name}.part")
         try:
-            with zipfile.ZipFile(beside, "x", zipfile.ZIP_DEFLATED) as made:
-                made.writestr("CONTENTS.txt", self.contents())
+            with zipfile.ZipFile(beside, "x", zipfile.ZIP_DEFLATED) as archive:
+                archive.writestr("CONTENTS.txt", self.contents())
                 for name, data in sorted(self.parts.items()):
-                    made.writestr(name, data)
+                    archive.writestr(name, data)
             os.chmod(beside, 0o600)
             os.replace(beside, target_file)
         except OSError:
@@ -170,7 +170,10 @@ def versions() -> dict[str, Any]:
         "openssl": ssl.OPENSSL_VERSION,
         "librdkafka": confluent_kafka.libversion()[0],
         "packages": dict(
-            sorted((found.metadata["Name"], found.version) for found in importlib.metadata.distributions())
+            sorted(
+                (distribution.metadata["Name"], distribution.version)
+                for distribution in importlib.metadata.distributions()
+            )
         ),
     }
 

@@ -38,13 +38,13 @@ def shown(view: Any) -> Any:
 
 def options_of(admin: Admin, resource: ConfigResource, *, own_only: bool) -> dict[str, Any]:
     """Options of one resource with their sources; secrets are hidden."""
-    found = admin.configs.describe([resource])[resource]
+    options = admin.configs.describe([resource])[resource]
     return {
         config.name: {
             "value": HIDDEN if config.is_sensitive or (config.value and is_secret(name)) else config.value,
             "source": config.source.name,
         }
-        for name, config in sorted(found.items())
+        for name, config in sorted(options.items())
         if not own_only or is_own(resource, config.source)
     }
 
@@ -56,26 +56,28 @@ def brokers_of(admin: Admin) -> list[str]:
 
 def broker_options(admin: Admin) -> dict[str, Any]:
     """All options of each broker, and those that are set for all brokers."""
-    found = {
+    options = {
         number: options_of(admin, ConfigResource(ConfigKind.BROKER, number), own_only=False)
         for number in brokers_of(admin)
     }
-    return {**found, "default": options_of(admin, ConfigResource(ConfigKind.BROKER), own_only=True)}
+    return {**options, "default": options_of(admin, ConfigResource(ConfigKind.BROKER), own_only=True)}
 
 
 def topic_options(admin: Admin) -> dict[str, Any]:
     """The options that are set on topics themselves."""
     names = list(admin.topics.list())[:TOPICS_MAX]
-    found = {name: options_of(admin, ConfigResource(ConfigKind.TOPIC, name), own_only=True) for name in names}
-    return {name: options for name, options in found.items() if options}
+    options_by_topic = {
+        name: options_of(admin, ConfigResource(ConfigKind.TOPIC, name), own_only=True) for name in names
+    }
+    return {name: options for name, options in options_by_topic.items() if options}
 
 
 def loggers(admin: Admin) -> dict[str, Any]:
     """The level of each broker's loggers."""
     resources = [ConfigResource(ConfigKind.BROKER_LOGGER, number) for number in brokers_of(admin)]
     return {
-        resource.name: {name: config.value for name, config in sorted(found.items())}
-        for resource, found in admin.configs.describe(resources).require().items()
+        resource.name: {name: config.value for name, config in sorted(levels.items())}
+        for resource, levels in admin.configs.describe(resources).require().items()
     }
 
 
@@ -88,19 +90,19 @@ def clients(admin: Admin) -> dict[str, list[Any]]:
     """Who is connected to each broker, and whose records are converted."""
     from barnabas.cli.administration.clients import client_row, conversion_row
 
-    found: dict[str, list[Any]] = {"clients": [], "conversions": []}
+    rows_by_kind: dict[str, list[Any]] = {"clients": [], "conversions": []}
     for node, answer in admin.inspection.clients().require().items():
-        found["clients"] += [client_row(node, client) for client in answer.clients]
-        found["conversions"] += [conversion_row(node, converted) for converted in answer.conversions]
-    return found
+        rows_by_kind["clients"] += [client_row(node, client) for client in answer.clients]
+        rows_by_kind["conversions"] += [conversion_row(node, converted) for converted in answer.conversions]
+    return rows_by_kind
 
 
 def client_metrics(admin: Admin) -> list[Any]:
     """The metrics that clients have pushed."""
     from barnabas.cli.administration.clients import instance_row
 
-    found = admin.inspection.client_metrics().require()
-    return [instance_row(node, client) for node, instances in found.items() for client in instances]
+    by_broker = admin.inspection.client_metrics().require()
+    return [instance_row(node, client) for node, instances in by_broker.items() for client in instances]
 
 
 def log_dirs(admin: Admin) -> list[Any]:

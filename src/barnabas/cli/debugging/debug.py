@@ -96,12 +96,12 @@ def stacks(
     """Show what all threads and tasks of your brokers on this machine are doing. `kill -QUIT PID` asks for the same."""
     from barnabas.local.process_facts import stacks_of
 
-    found = [broker for broker in brokers_here() if node in (None, broker.node_id)]
-    if not found:
+    brokers = [broker for broker in brokers_here() if node in (None, broker.node_id)]
+    if not brokers:
         raise CliError("no broker of yours runs on this machine")
     rows = []
     failed = False
-    for broker in found:
+    for broker in brokers:
         try:
             rows.append({"node_id": broker.node_id, "pid": broker.pid, "stacks": stacks_of(broker.pid)})
         except CliError as error:

@@ -49,16 +49,17 @@ def slow(
 
     The broker must show its metrics: `barnabas start --with metrics`.
     """
-    found = [
+    requests = [
         row
         for row in ask(url, "slow")["requests"]
         if client in (None, row["client_id"]) and (topic is None or topic in row["topics"])
     ]
     if json:
-        print_json(found)
+        print_json(requests)
     else:
         print_table(
-            ("TIME", "REQUEST", "CLIENT", "FROM", "TOPICS", "TOTAL", *PARTS), [_cells(row) for row in found]
+            ("TIME", "REQUEST", "CLIENT", "FROM", "TOPICS", "TOTAL", *PARTS),
+            [_cells(row) for row in requests],
         )
     return EXIT_OK
 

@@ -43,8 +43,8 @@ def list_groups(
         listed = admin.groups.list().require()
     rows = [
         {"group": row.name, "state": state_word(row.state), "type": state_word(row.type)}
-        for found in listed.values()
-        for row in found
+        for groups in listed.values()
+        for row in groups
         if row.protocol_type in GROUPS_OF_CONSUMERS or row.type.lower() == SHARE
     ]
     rows.sort(key=lambda row: row["group"])

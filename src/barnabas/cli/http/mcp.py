@@ -24,10 +24,10 @@ def start(
     properties: Properties = None,
     may: May = "read",
     user: As = None,
-    **given: Any,
+    **options: Any,
 ) -> int:
     """Serve one assistant over standard input and output, until it closes them. Assistants start this by themselves."""
-    return run_assistant(bootstrap, properties, may, user, given)
+    return run_assistant(bootstrap, properties, may, user, options)
 
 
 app.command(name="mcp", epilog=example("barnabas mcp -b kafka1:9092", "barnabas mcp --may change --as anna"))(

@@ -56,12 +56,12 @@ def ask(url: str, action: str, body: dict[str, Any]) -> dict[str, Any]:
     if answer.status == HTTPStatus.UNAUTHORIZED:
         raise CliError(f"{without_login(url)} asks for a login: write -u https://USER:PASSWORD@HOST:PORT")
     try:
-        made = json.loads(answer.body)["Response"]
+        response = json.loads(answer.body)["Response"]
     except (ValueError, KeyError, TypeError):
         raise CliError(f"{without_login(url)} does not answer as reporting does") from None
-    if "Error" in made:
-        raise CliError(f"{made['Error'].get('Message')} ({made['Error'].get('Code')})")
-    answered: dict[str, Any] = made
+    if "Error" in response:
+        raise CliError(f"{response['Error'].get('Message')} ({response['Error'].get('Code')})")
+    answered: dict[str, Any] = response
     return answered
 
 
@@ -147,7 +147,7 @@ def find(
     if message is None or message.error() is not None or message.offset() != offset:
         reason = "" if message is None or message.error() is None else f": {message.error().str()}"
         raise CliError(f"{topic}-{partition} has no message at offset {offset} (any more){reason}")
-    made = {
+    row = {
         "topic": topic,
         "partition": partition,
         "offset": offset,
@@ -155,5 +155,5 @@ def find(
         "key": None if message.key() is None else message.key().decode("utf-8", "replace"),
         "body": (message.value() or b"").decode("utf-8", "replace"),
     }
-    print_json(made)
+    print_json(row)
     return EXIT_OK

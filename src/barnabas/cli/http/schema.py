@@ -87,16 +87,16 @@ def wanted(file: Path, kind: str | None, references: list[str] | None) -> dict[s
     """The body that registers a file. Raises CliError."""
     text = read_text(file)
     if kind is None:
-        found = BY_SUFFIX.get(file.suffix.lower())
-        if found is None:
+        format_name = BY_SUFFIX.get(file.suffix.lower())
+        if format_name is None:
             raise UsageError(
                 f"the name {file} does not say its type; give it with --type avro, jsonschema or protobuf"
             )
     else:
-        found = KINDS.get(kind.lower())
-        if found is None:
+        format_name = KINDS.get(kind.lower())
+        if format_name is None:
             raise UsageError(f"--type {kind!r} is not one of avro, jsonschema, protobuf")
-    made: dict[str, Any] = {"schema": text, "schemaType": found}
+    body: dict[str, Any] = {"schema": text, "schemaType": format_name}
     rows = []
     for item in references or ():
         name, equals, place = item.partition("=")
@@ -105,8 +105,8 @@ def wanted(file: Path, kind: str | None, references: list[str] | None) -> dict[s
             raise UsageError(f"--reference {item!r} is not NAME=SUBJECT:VERSION")
         rows.append({"name": name, "subject": subject, "version": int(version)})
     if rows:
-        made["references"] = rows
-    return made
+        body["references"] = rows
+    return body
 
 
 @app.command(
@@ -162,14 +162,14 @@ def get(
             print("".join(f"{name}\n" for name in names), end="")
         return EXIT_OK
     if schema_id is not None:
-        found = ask(url, "GET", f"/schemas/ids/{schema_id}")
+        schema_row = ask(url, "GET", f"/schemas/ids/{schema_id}")
     else:
         assert subject is not None
-        found = ask(url, "GET", f"{subject_path(subject)}/versions/{quote(version, safe='')}")
+        schema_row = ask(url, "GET", f"{subject_path(subject)}/versions/{quote(version, safe='')}")
     if as_json:
-        print_json(found)
+        print_json(schema_row)
     else:
-        print(readable(found["schema"]))
+        print(readable(schema_row["schema"]))
     return EXIT_OK
 
 
@@ -225,8 +225,10 @@ def diff(
     """Show what changed from one version to another, line by line."""
     texts = []
     for version in (first, second):
-        found = ask(url, "GET", f"{subject_path(subject)}/versions/{quote(version, safe='')}")
-        texts.append((f"{subject} version {found['version']}", readable(found["schema"]).splitlines()))
+        registered = ask(url, "GET", f"{subject_path(subject)}/versions/{quote(version, safe='')}")
+        texts.append(
+            (f"{subject} version {registered['version']}", readable(registered["schema"]).splitlines())
+        )
     lines = list(difflib.unified_diff(texts[0][1], texts[1][1], texts[0][0], texts[1][0], lineterm=""))
     if as_json:
         print_json({"same": not lines, "diff": lines})
@@ -300,13 +302,13 @@ def import_schemas(
         subjects = list(dict.fromkeys(str(row["subject"]) for row in rows))
     except (ValueError, KeyError, TypeError) as error:
         raise CliError(f"{file} is not what `barnabas schema export` writes: {error}") from None
-    held = {}
+    modes = {}
     for subject in subjects:
         path = f"/mode/{quote(subject, safe='')}"
         try:
-            held[path] = ask(url, "GET", path)["mode"]
+            modes[path] = ask(url, "GET", path)["mode"]
         except Refused:
-            held[path] = None
+            modes[path] = None
         ask(url, "PUT", f"{path}?force=true", {"mode": "IMPORT"})
     try:
         for row in rows:
@@ -317,7 +319,7 @@ def import_schemas(
                 {**row, "schemaType": row.get("schemaType", "AVRO")},
             )
     finally:
-        for path, mode in held.items():
+        for path, mode in modes.items():
             if mode is None:
                 ask(url, "DELETE", path)
             else:

@@ -72,9 +72,9 @@ def read_time(text: str | None, option: str) -> int | None:
     """A time, or how long ago, in ms since 1970. Raises UsageError."""
     if text is None:
         return None
-    found = DURATION.fullmatch(text.strip())
-    if found is not None:
-        return int(time.time() * 1000) - int(found[1]) * UNITS_MS[found[2]]
+    duration = DURATION.fullmatch(text.strip())
+    if duration is not None:
+        return int(time.time() * 1000) - int(duration[1]) * UNITS_MS[duration[2]]
     at = milliseconds(text)
     if at is None:
         raise UsageError(f"{option} {text!r} is no time; examples: 30m, 2h, 7d, 2026-01-31T12:00:00Z")
@@ -94,15 +94,17 @@ def searching(
     if topic is None and table is None:
         raise UsageError("name the log: --topic TOPIC, --table DIR, or both")
     tail = None
-    made = Search(read_query(query), None, None, read_time(since, "--since"), read_time(until, "--until"))
+    new_search = Search(
+        read_query(query), None, None, read_time(since, "--since"), read_time(until, "--until")
+    )
     if table is not None:
-        made.table = open_table(table)
+        new_search.table = open_table(table)
     if topic is not None:
         from barnabas.cli.log_search.tail import Tail
 
-        made.tail = tail = Tail(connect(*reach), topic)
+        new_search.tail = tail = Tail(connect(*reach), topic)
     try:
-        yield made
+        yield new_search
     except LogError as error:
         raise CliError(str(error)) from None
     finally:
@@ -182,11 +184,11 @@ def search(
     in the topic but not in the table yet.
     """
     began = time.monotonic()
-    with searching(query, topic, table, since, until, (bootstrap, properties, verbose)) as made:
+    with searching(query, topic, table, since, until, (bootstrap, properties, verbose)) as query_search:
         if histogram:
-            return show_histogram(made, step, json)
+            return show_histogram(query_search, step, json)
         number = 0
-        for row in made.rows(limit or None):
+        for row in query_search.rows(limit or None):
             number += 1
             if json:
                 print_json({**row._asdict(), "time": shown(row.time)})
@@ -194,31 +196,31 @@ def search(
                 sys.stdout.write(line_of(row) + "\n")
         sys.stdout.flush()
         if not quiet and not json:
-            summarize(summary(number, limit, time.monotonic() - began, made))
+            summarize(summary(number, limit, time.monotonic() - began, query_search))
     return EXIT_OK
 
 
-def summary(number: int, limit: int, seconds: float, made: Search) -> str:
+def summary(number: int, limit: int, seconds: float, finished: Search) -> str:
     """What a search has found, and what it cost."""
     text = f"{count_of(number, 'line')} in {seconds:.2f} s"
     if limit and number >= limit:
         text += f"; there may be more (-n {limit})"
-    if made.table is not None:
-        looked = made.table.looked
+    if finished.table is not None:
+        looked = finished.table.looked
         text += f"; {looked.files_read} of {count_of(looked.files, 'file')} were read"
     return text
 
 
-def show_histogram(made: Search, step: str | None, json: bool) -> int:
+def show_histogram(prepared: Search, step: str | None, json: bool) -> int:
     """Print how many lines there are over time. Raises UsageError."""
-    found = DURATION.fullmatch(step) if step is not None else None
-    if step is not None and found is None:
+    duration = DURATION.fullmatch(step) if step is not None else None
+    if step is not None and duration is None:
         raise UsageError(f"--step {step!r} is no duration; examples: 1m, 1h")
-    if found is not None:
-        step_ms = int(found[1]) * UNITS_MS[found[2]]
-        counts = made.histogram(step_ms)
+    if duration is not None:
+        step_ms = int(duration[1]) * UNITS_MS[duration[2]]
+        counts = prepared.histogram(step_ms)
     else:
-        counts, step_ms = made.over_time()
+        counts, step_ms = prepared.over_time()
     if counts and (max(counts) - min(counts)) // step_ms > STEPS_SHOWN_MAX:
         raise UsageError(
             f"--step {step} makes more than {STEPS_SHOWN_MAX:,} lines; choose a longer one, or --since"
@@ -290,13 +292,13 @@ def patterns(
     """Show the kinds of lines that match, with their numbers: what differs between lines of one kind is <*>."""
     if before is not None and since is None:
         raise UsageError("--before needs --since, which says where the lines begin that are looked at")
-    found = Patterns()
+    counted = Patterns()
     begins = read_time(since, "--since")
-    with searching(query, topic, table, before or since, until, (bootstrap, properties, verbose)) as made:
-        for row in made.rows(None):
+    with searching(query, topic, table, before or since, until, (bootstrap, properties, verbose)) as prepared:
+        for row in prepared.rows(None):
             is_before = before is not None and begins is not None and row.time < begins
-            found.add(row.message, row.time, row.level, is_before=is_before)
-    rows = found.common()
+            counted.add(row.message, row.time, row.level, is_before=is_before)
+    rows = counted.common()
     is_new = {pattern.text: before is not None and not pattern.before for pattern in rows}
     if json:
         print_json(

@@ -67,11 +67,11 @@ class Tail:
             raise CliError(f"cannot read {self.topic}: {explain(error.args[0])}") from None
 
     def _ends(self) -> dict[int, int]:
-        found = self._consumer.list_topics(self.topic, timeout=TIMEOUT_SECONDS).topics[self.topic]
-        if found.error is not None:
-            raise KafkaException(found.error)
+        metadata = self._consumer.list_topics(self.topic, timeout=TIMEOUT_SECONDS).topics[self.topic]
+        if metadata.error is not None:
+            raise KafkaException(metadata.error)
         ends = {}
-        for part in found.partitions:
+        for part in metadata.partitions:
             where = TopicPartition(self.topic, part)
             ends[part] = self._consumer.get_watermark_offsets(where, timeout=TIMEOUT_SECONDS)[1]
         return ends
@@ -82,9 +82,9 @@ class Tail:
         begins = {part: starts.get(part, 0) for part in ends}
         if since is not None:
             asked = [TopicPartition(self.topic, part, since) for part in ends]
-            for found in self._consumer.offsets_for_times(asked, timeout=TIMEOUT_SECONDS):
-                at = ends[found.partition] if found.offset < 0 else found.offset
-                begins[found.partition] = max(begins[found.partition], at)
+            for start in self._consumer.offsets_for_times(asked, timeout=TIMEOUT_SECONDS):
+                at = ends[start.partition] if start.offset < 0 else start.offset
+                begins[start.partition] = max(begins[start.partition], at)
         return begins
 
     def _read(self, parts: list[TopicPartition], ends: Mapping[int, int]) -> Iterator[Row]:

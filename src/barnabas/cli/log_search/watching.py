@@ -59,17 +59,17 @@ class SavedSearch:
 
 def saved_searches(file: AlertFile) -> list[SavedSearch]:
     """The searches of a file. Raises UsageError."""
-    found = []
+    searches = []
     for rule in file.rules:
         if rule.kind != KIND:
             continue
         try:
-            found.append(SavedSearch(rule, parse(rule.values["query"])))
+            searches.append(SavedSearch(rule, parse(rule.values["query"])))
         except BadQuery as error:
             raise UsageError(f"line {rule.line}: rule {rule.name}: {error}") from None
-    if not found:
+    if not searches:
         raise UsageError("the file has no rule of kind search")
-    return found
+    return searches
 
 
 @dataclass(slots=True, eq=False)
@@ -109,7 +109,7 @@ def watch(
     connection: Connection,
     clients: Mapping[str, ClientOptions],
     is_stopped: Callable[[], bool],
-    told: Callable[[str], None],
+    tell: Callable[[str], None],
 ) -> None:
     """Watch until stopped. clients: how receivers reach the cluster, by its name. told: gets what is sent. Raises
     UsageError."""
@@ -118,13 +118,13 @@ def watch(
     for search in searches:
         by_topic.setdefault(search.rule.values["topic"], []).append(search)
     threads = [
-        threading.Thread(target=Reader(topic, found, connection, stopped, lock).run, daemon=True)
-        for topic, found in by_topic.items()
+        threading.Thread(target=Reader(topic, topic_searches, connection, stopped, lock).run, daemon=True)
+        for topic, topic_searches in by_topic.items()
     ]
     for thread in threads:
         thread.start()
     try:
-        asyncio.run(_judge(file, searches, clients, lock, is_stopped, told))
+        asyncio.run(_judge(file, searches, clients, lock, is_stopped, tell))
     finally:
         stopped.set()
         for thread in threads:
@@ -137,7 +137,7 @@ async def _judge(
     clients: Mapping[str, ClientOptions],
     lock: threading.Lock,
     is_stopped: Callable[[], bool],
-    told: Callable[[str], None],
+    tell: Callable[[str], None],
 ) -> None:
     engine, (cluster, *_) = Engine(file), clients
     mailboxes = {receiver.name: Mailbox(receiver, clients) for receiver in file.receivers}
@@ -148,9 +148,9 @@ async def _judge(
             await asyncio.sleep(STEP_SECONDS)
             now = time.monotonic()
             with lock:
-                found = {search.rule.name: search.findings(now) for search in searches}
-            for message in engine.step(time.time_ns() // 1_000_000, cluster, found):
-                told(headline(message))
+                findings = {search.rule.name: search.findings(now) for search in searches}
+            for message in engine.step(time.time_ns() // 1_000_000, cluster, findings):
+                tell(headline(message))
                 for name in message.receivers:
                     mailboxes[name].put(message)
     finally:

@@ -59,7 +59,7 @@ def placed(admin: Admin, wanted: dict[str, set[int] | None], nodes: Iterable[int
 def begin(admin: Admin, item: str, target: str, broker: int | None) -> list[Row]:
     """Ask the brokers that have partitions of TOPIC or TOPIC:0,1 to move them; one row each. Raises CliError."""
     wanted = partitions_of([item])
-    brokers = [found.id for found in admin.cluster.describe().brokers]
+    brokers = [broker_info.id for broker_info in admin.cluster.describe().brokers]
     if broker is not None and broker not in brokers:
         raise CliError(f"no broker {broker}; there is {', '.join(map(str, brokers))}")
     results = []

@@ -28,8 +28,8 @@ def partitions_in(log_dir: str, wanted: Iterable[str]) -> list[TopicPartition]:
     OSError.
     """
     names = set(wanted)
-    found = [parse_folder_name(entry.name) for entry in os.scandir(log_dir) if entry.is_dir()]
-    chosen = [name for name in found if name and (not names or {name.topic, str(name)} & names)]
+    partitions = [parse_folder_name(entry.name) for entry in os.scandir(log_dir) if entry.is_dir()]
+    chosen = [name for name in partitions if name and (not names or {name.topic, str(name)} & names)]
     return sorted(chosen)
 
 

@@ -41,16 +41,16 @@ def checked(file: Path) -> AlertFile:
 @app.command(epilog=example("barnabas alerts check alerts.yaml"))
 def check(file: RulesFile, json: AsJson = False) -> int:
     """Check a file of alert rules, and list the rules; mistakes are reported with their lines."""
-    found = checked(file)
+    rules = checked(file)
     rows = [
         {
             "rule": rule.name,
             "kind": rule.kind,
             "severity": rule.severity,
             "for_seconds": rule.for_s,
-            "notify": list(rule.notify) or [receiver.name for receiver in found.receivers],
+            "notify": list(rule.notify) or [receiver.name for receiver in rules.receivers],
         }
-        for rule in found.rules
+        for rule in rules.rules
     ]
     if json:
         print_json(rows)
@@ -95,8 +95,8 @@ def try_receivers(
     json: AsJson = False,
 ) -> int:
     """Send a test message to the receivers of a file, and show what each answers."""
-    found = checked(file)
-    known = {receiver.name: receiver for receiver in found.receivers}
+    rules = checked(file)
+    known = {receiver.name: receiver for receiver in rules.receivers}
     for name in notify or ():
         if name not in known:
             raise CliError(f"{file} has no receiver {name!r}; it has: {', '.join(known) or 'none'}")

@@ -38,12 +38,12 @@ def ask(url: str, path: str, query: list[tuple[str, str]] | None = None, *, meth
         ) from None
     status = answer.status
     try:
-        found = json.loads(answer.body)
+        body = json.loads(answer.body)
     except ValueError:
         raise CliError(
             f"{without_login(url)} is no monitor: its answer is not JSON (status {status})"
         ) from None
     if status >= 400:
-        said = found.get("message") if isinstance(found, dict) else None
-        raise CliError(f"the monitor answers: {said or f'status {status}'}")
-    return found
+        message = body.get("message") if isinstance(body, dict) else None
+        raise CliError(f"the monitor answers: {message or f'status {status}'}")
+    return body

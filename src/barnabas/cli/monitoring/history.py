@@ -85,11 +85,11 @@ def history(
     if json:
         output = Output.JSON
     if name is None:
-        found = ask(monitor, "/v1/series", query)["series"]
+        all_series = ask(monitor, "/v1/series", query)["series"]
         if output == Output.JSON:
-            print_json(found)
+            print_json(all_series)
         else:
-            rows = [(one["name"], _labels_text(one), one["unit"], one["help"]) for one in found]
+            rows = [(one["name"], _labels_text(one), one["unit"], one["help"]) for one in all_series]
             print_table(("NAME", "LABELS", "UNIT", "WHAT"), rows)
         return EXIT_OK
     answer = ask(monitor, "/v1/history", [("name", name), *query, ("since", since), ("until", until)])
@@ -167,8 +167,10 @@ def _as_table(series: list[dict[str, Any]], answer: dict[str, Any]) -> str:
             ("mean", sum(means) / len(means)),
             ("max", peak),
         )
-        said = ", ".join(f"{word} {_value_text(value, unit)}" for word, value in facts)
-        lines.append(f"{one['name']} {_labels_text(one)}: {said} {unit if unit != 'bytes' else ''}".rstrip())
+        figures = ", ".join(f"{word} {_value_text(value, unit)}" for word, value in facts)
+        lines.append(
+            f"{one['name']} {_labels_text(one)}: {figures} {unit if unit != 'bytes' else ''}".rstrip()
+        )
     return "\n".join(lines)
 
 

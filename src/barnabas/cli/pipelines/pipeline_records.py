@@ -102,7 +102,7 @@ def check(file: File, json: AsJson = False) -> int:
         check_options(spec)
         with session(spec) as spark:
             check_plan(spark, spec)
-            found = ways(spark, spec)
+            ways_by_output = ways(spark, spec)
         outputs = [output.destination for output in spec.outputs]
         steps = sum(len(relation.operators) for relation in spec.plan.relations.values())
         if json:
@@ -112,16 +112,16 @@ def check(file: File, json: AsJson = False) -> int:
                     "pipeline": spec.name,
                     "steps": steps,
                     "writes": outputs,
-                    "ways": found,
+                    "ways": ways_by_output,
                     "grows": growing_state(spec.plan),
                 }
             )
             return EXIT_OK
         print(f"{file}: pipeline {spec.name}, {count_of(steps, 'step')}, writes {', '.join(outputs)}")
-        for name, way in found.items():
+        for name, way in ways_by_output.items():
             print(f"  {name}: {way}")
-        for name, told in growing_state(spec.plan).items():
-            print(f"  {name}: {told}")
+        for name, growth in growing_state(spec.plan).items():
+            print(f"  {name}: {growth}")
     return EXIT_OK
 
 
@@ -157,7 +157,7 @@ def preview(
         from barnabas.pipelines.serving.preview import render
 
         with session(spec) as spark:
-            found = preview_records(
+            records = preview_records(
                 spark,
                 spec,
                 address_of(spec, bootstrap),
@@ -167,9 +167,9 @@ def preview(
                 oldest=oldest,
             )
     if json:
-        print_json([asdict(record) for record in found])
-    elif found:
-        print(render(found))
+        print_json([asdict(record) for record in records])
+    elif records:
+        print(render(records))
     else:
         summarize("the topic has no records yet")
     return EXIT_OK

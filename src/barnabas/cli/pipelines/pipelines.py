@@ -235,36 +235,36 @@ def get(
     """Show rows of a view: those of a key, of a range of keys, of a window, or all. Exit code 1: there are none."""
     if everything == bool(key or low is not None or high is not None or window is not None):
         raise UsageError("name a KEY, a range (--from, --to), a --window, or --all")
-    given = [("key", value) for value in key or ()]
+    query = [("key", value) for value in key or ()]
     bounds = (("from", low), ("to", high), ("window", window))
-    given += [(option, value) for option, value in bounds if value is not None]
-    found = looked_up(server, name, given, limit)
+    query += [(option, value) for option, value in bounds if value is not None]
+    answer = looked_up(server, name, query, limit)
     if json:
-        print_json(found)
+        print_json(answer)
     else:
-        rows = found["rows"]
+        rows = answer["rows"]
         names = list(rows[0]) if rows else []
         if rows:
             print_table(names, [[_cell(row[field]) for field in names] for row in rows])
-        as_of = found["as_of"]
-        more = "; there are more: raise --limit" if found["next"] else ""
-        told = f"as of {as_of['time']}, micro-batch {as_of['batch']}{_behind(as_of)}"
-        note(f"{len(rows)} rows of {found['view']} {told}{more}")
-    return EXIT_OK if found["rows"] else EXIT_FAILED
+        as_of = answer["as_of"]
+        more = "; there are more: raise --limit" if answer["next"] else ""
+        freshness = f"as of {as_of['time']}, micro-batch {as_of['batch']}{_behind(as_of)}"
+        note(f"{len(rows)} rows of {answer['view']} {freshness}{more}")
+    return EXIT_OK if answer["rows"] else EXIT_FAILED
 
 
 def _behind(as_of: Mapping[str, Any]) -> str:
     """What a reader should know if the rows may be older than the records in the topics; nothing if they are not."""
-    said = []
+    facts = []
     if as_of["state"] != "running":
-        said.append(f"the pipeline is {as_of['state']}")
-    if as_of["lag"] or said:
-        said.append(f"{float(as_of['seconds_ago']):,.0f} s ago")
+        facts.append(f"the pipeline is {as_of['state']}")
+    if as_of["lag"] or facts:
+        facts.append(f"{float(as_of['seconds_ago']):,.0f} s ago")
     if as_of["lag"]:
-        said.append(f"{as_of['lag']:,} records behind")
-    elif as_of["lag"] is None and said:
-        said.append("how many records have come since is not known yet")
-    return f" ({', '.join(said)})" if said else ""
+        facts.append(f"{as_of['lag']:,} records behind")
+    elif as_of["lag"] is None and facts:
+        facts.append("how many records have come since is not known yet")
+    return f" ({', '.join(facts)})" if facts else ""
 
 
 def _cell(value: Any) -> Any:
@@ -277,7 +277,7 @@ def _cell(value: Any) -> Any:
     )
 
 
-def looked_up(server: str, name: str, given: list[tuple[str, str]], limit: int) -> dict[str, Any]:
+def looked_up(server: str, name: str, query: list[tuple[str, str]], limit: int) -> dict[str, Any]:
     """Rows of a view, page by page until there are `limit`, with what the last page said about them. Numbers with a point
     are decimals."""
     pipeline, _, view = name.partition("/")
@@ -291,12 +291,12 @@ def looked_up(server: str, name: str, given: list[tuple[str, str]], limit: int) 
     rows: list[Any] = []
     after: list[tuple[str, str]] = []
     while True:
-        asked = [*given, ("limit", str(min(limit - len(rows), PAGE_MAX))), *after]
-        found: dict[str, Any] = call(server, "GET", f"{path}?{urlencode(asked)}", exact=True)
-        rows += found["rows"]
-        if found["next"] is None or len(rows) >= limit:
-            return found | {"rows": rows}
-        after = [("after", found["next"])]
+        asked = [*query, ("limit", str(min(limit - len(rows), PAGE_MAX))), *after]
+        page: dict[str, Any] = call(server, "GET", f"{path}?{urlencode(asked)}", exact=True)
+        rows += page["rows"]
+        if page["next"] is None or len(rows) >= limit:
+            return page | {"rows": rows}
+        after = [("after", page["next"])]
 
 
 @app.command(epilog=example("barnabas pipelines add examples/access_log/pipeline.yaml"))
@@ -385,8 +385,8 @@ def restart(
     """Start a pipeline again, where it left off or at another position. At another position it gets new checkpoints:
     aggregates start from zero.
     """
-    given = {} if place is None else {"from": parse_place(place)}
-    return act(name, "restart", server, json, encode_json(given).encode())
+    body = {} if place is None else {"from": parse_place(place)}
+    return act(name, "restart", server, json, encode_json(body).encode())
 
 
 def parse_place(text: str) -> Any:

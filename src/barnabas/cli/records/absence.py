@@ -80,12 +80,12 @@ class Absence:
 
 def addresses_up(statistics: dict[str, Any]) -> dict[int, str]:
     """The connected brokers, by number. Statistics call a broker `HOST:PORT/NUMBER`."""
-    found = {}
+    addresses = {}
     for name, row in statistics["brokers"].items():
         number = name.rpartition("/")[2]
         if row["state"] == UP and number.isdecimal():
-            found[int(number)] = str(row["nodename"])
-    return found
+            addresses[int(number)] = str(row["nodename"])
+    return addresses
 
 
 def partitions_of(statistics: dict[str, Any]) -> Iterator[tuple[Key, dict[str, Any]]]:

@@ -71,21 +71,21 @@ class Sieve:
 
     def chosen(self, messages: Sequence[Any]) -> list[Any]:
         """Those that fit. What a filter cannot be applied to does not."""
-        found: list[Any] = []
+        passed_messages: list[Any] = []
         self._source.held, self.passed = messages, 0
         for row, message in enumerate(messages):
-            if self.left is not None and len(found) >= self.left:
+            if self.left is not None and len(passed_messages) >= self.left:
                 break
             self.passed = row + 1
             try:
                 if self.fits(self._record(message, row)):
-                    found.append(message)
+                    passed_messages.append(message)
             except (ArithmeticError, RecursionError, ValueError, TypeError):
                 continue
-        self.found = len(found)
+        self.found = len(passed_messages)
         if self.left is not None:
-            self.left -= len(found)
-        return found
+            self.left -= len(passed_messages)
+        return passed_messages
 
     def _record(self, message: Any, row: int) -> Lazy:
         topic = message.topic()

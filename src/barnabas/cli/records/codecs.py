@@ -86,7 +86,7 @@ class Wanted(NamedTuple):
 
 def parse_wanted(items: Iterable[str]) -> dict[str, Wanted]:
     """Those of "key" and "value" that have a schema. Raises UsageError."""
-    found: dict[str, Wanted] = {}
+    wanted: dict[str, Wanted] = {}
     for item in items:
         part, equals, rest = item.partition("=")
         if not equals:
@@ -100,8 +100,8 @@ def parse_wanted(items: Iterable[str]) -> dict[str, Wanted]:
         if file and not part:
             raise UsageError(f"-s {item!r} names a file for both keys and values: say key= or value=")
         for chosen in (part,) if part else PARTS:
-            found[chosen] = Wanted(kind, file or None)
-    return found
+            wanted[chosen] = Wanted(kind, file or None)
+    return wanted
 
 
 def make_codec(schema: Schema) -> Codec:
@@ -186,12 +186,14 @@ class Codecs:
 
     def decoded(self, message: Any) -> Decoded:
         """A record with JSON in place of its bytes. Raises CliError."""
-        found = Decoded(message, message.key(), message.value())
+        decoded = Decoded(message, message.key(), message.value())
         if "key" in self.wanted:
-            found.key_bytes, found.json["key"] = self._decoded("key", message, found.key_bytes)
+            decoded.key_bytes, decoded.json["key"] = self._decoded("key", message, decoded.key_bytes)
         if "value" in self.wanted:
-            found.value_bytes, found.json["payload"] = self._decoded("value", message, found.value_bytes)
-        return found
+            decoded.value_bytes, decoded.json["payload"] = self._decoded(
+                "value", message, decoded.value_bytes
+            )
+        return decoded
 
     def _decoded(self, part: str, message: Any, data: bytes | None) -> tuple[bytes | None, Any]:
         if data is None:
@@ -207,28 +209,28 @@ class Codecs:
         ), value
 
     def _codec(self, name: int | str, kind: str) -> Codec:
-        found = self._by_name.get(name)
-        if found is None:
+        codec = self._by_name.get(name)
+        if codec is None:
             registry = self.registry
             schema = self._answer(
                 lambda: registry.by_id(name) if isinstance(name, int) else registry.by_guid(name)
             )
             if schema.kind != kind:
                 raise CliError(f"schema {name} is of type {schema.kind}, not {kind}")
-            found = self._by_name[name] = make_codec(schema)
-        return found
+            codec = self._by_name[name] = make_codec(schema)
+        return codec
 
     def writer(self, write: Writer) -> Writer:
         """A writer of records that are decoded first. It raises Undecodable."""
 
         def decode_and_write(messages: list[Any]) -> bytes:
-            found: list[Any] = []
+            decoded: list[Any] = []
             try:
                 for message in messages:
-                    found.append(self.decoded(message))
+                    decoded.append(self.decoded(message))
             except CliError as error:
-                raise Undecodable(str(error), write(found) if found else b"") from None
-            return write(found)
+                raise Undecodable(str(error), write(decoded) if decoded else b"") from None
+            return write(decoded)
 
         return decode_and_write
 

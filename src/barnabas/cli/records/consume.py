@@ -158,13 +158,13 @@ class Reader:
             write_all(self.descriptor, error.before)
             raise
         write_all(self.descriptor, data)
-        found = len(good)
+        count = len(good)
         if self.sieve is not None:
-            good, found = good[: self.sieve.passed], self.sieve.found
-        self.records += found
+            good, count = good[: self.sieve.passed], self.sieve.found
+        self.records += count
         self.bytes += len(data)
         if self.count_left is not None:
-            self.count_left -= found
+            self.count_left -= count
         if self.commits:
             # Later records of a partition overwrite earlier ones: what stays is the last of each.
             self.pending.update(((m.topic(), m.partition()), m.offset() + 1) for m in good)
@@ -172,14 +172,14 @@ class Reader:
     def merged(self, merge: TimeMerge, messages: list[Any]) -> list[Any]:
         """What may be written now, in the order of times; a partition that is far ahead of others is read no further."""
         merge.add(messages)
-        found = merge.ready(self.open, self.room())
+        ready = merge.ready(self.open, self.room())
         if full := merge.full() - self.paused:
             self.consumer.pause([TopicPartition(*key) for key in full & self.open])
             self.paused |= full
         if few := merge.few(self.paused):
             self.consumer.resume([TopicPartition(*key) for key in few & self.open])
             self.paused -= few
-        return found
+        return ready
 
     def before_stops(self, messages: list[Any]) -> list[Any]:
         """Those records that lie before their partition's stop; a partition that reached it is closed."""
@@ -274,7 +274,7 @@ def expand(consumer: Any, topics: Sequence[str]) -> list[str]:
 
 def partitions_of(consumer: Any, topics: Sequence[str], wanted: Sequence[int]) -> list[Key]:
     """The partitions to read. Raises CliError for a topic or partition that is not there."""
-    found = []
+    keys = []
     for topic in expand(consumer, topics):
         try:
             metadata = consumer.list_topics(topic, timeout=TIMEOUT_SECONDS).topics[topic]
@@ -286,8 +286,8 @@ def partitions_of(consumer: Any, topics: Sequence[str], wanted: Sequence[int]) -
         if missing:
             there = count_of(len(metadata.partitions), "partition")
             raise CliError(f"{topic}: no partition {missing[0]}; it has {there}")
-        found += [(topic, partition) for partition in sorted(wanted or metadata.partitions)]
-    return found
+        keys += [(topic, partition) for partition in sorted(wanted or metadata.partitions)]
+    return keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,12 +313,12 @@ class Offsets:
     def at_time(self, key: Key, time_ms: int) -> int:
         """First offset at or after a time; -1 when there is none."""
         try:
-            found = self.consumer.offsets_for_times([TopicPartition(*key, time_ms)], timeout=TIMEOUT_SECONDS)[
-                0
-            ]
+            offset_row = self.consumer.offsets_for_times(
+                [TopicPartition(*key, time_ms)], timeout=TIMEOUT_SECONDS
+            )[0]
         except KafkaException as error:
             raise CliError(f"{key[0]} [{key[1]}]: cannot look up a time: {explain(error.args[0])}") from None
-        return int(found.offset)
+        return int(offset_row.offset)
 
 
 def assign(reader: Reader, keys: Sequence[Key], wanted: Range, stop_at_end: bool) -> None:
@@ -481,6 +481,42 @@ Template = Annotated[
     ),
 ]
 
+Topics = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TOPIC",
+        help="Topics; ^REGEX for all that match; A,B in the order of their times.",
+        show_default=False,
+    ),
+]
+Partitions = Annotated[
+    list[int] | None,
+    typer.Option(
+        "-p",
+        "--partition",
+        min=0,
+        metavar="N",
+        help="Only this partition; may be repeated. Default: all of them.",
+    ),
+]
+Count = Annotated[
+    int | None, typer.Option("-c", "-n", "--count", min=1, metavar="N", help="Stop after N records.")
+]
+AtEnd = Annotated[bool, typer.Option("-e", "--exit", help="Stop at the end of the topic.")]
+Group = Annotated[
+    str | None, typer.Option("-g", "-G", "--group", metavar="GROUP", help="Read as a member of this group.")
+]
+AsEnvelope = Annotated[bool, typer.Option("-J", "--json", help="One JSON object per record.")]
+KeySeparator = Annotated[
+    str | None, typer.Option("-k", "-K", "--key-separator", metavar="TEXT", help="Write key, TEXT, value.")
+]
+Delimiter = Annotated[
+    str, typer.Option("-D", "--delimiter", metavar="TEXT", help="Written after each record.")
+]
+ForNull = Annotated[
+    str, typer.Option("-Z", "--null", metavar="TEXT", help="Write this for a null key or value.")
+]
+
 
 @app.command(
     epilog=example(
@@ -493,45 +529,17 @@ Template = Annotated[
     )
 )
 def consume(
-    topics: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TOPIC",
-            help="Topics; ^REGEX for all that match; A,B in the order of their times.",
-            show_default=False,
-        ),
-    ],
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(
-            "-p",
-            "--partition",
-            min=0,
-            metavar="N",
-            help="Only this partition; may be repeated. Default: all of them.",
-        ),
-    ] = None,
+    topics: Topics,
+    partition: Partitions = None,
     offset: Where = None,
-    count: Annotated[
-        int | None, typer.Option("-c", "-n", "--count", min=1, metavar="N", help="Stop after N records.")
-    ] = None,
-    end: Annotated[bool, typer.Option("-e", "--exit", help="Stop at the end of the topic.")] = False,
-    group: Annotated[
-        str | None,
-        typer.Option("-g", "-G", "--group", metavar="GROUP", help="Read as a member of this group."),
-    ] = None,
+    count: Count = None,
+    end: AtEnd = False,
+    group: Group = None,
     template: Template = None,
-    as_envelope: Annotated[bool, typer.Option("-J", "--json", help="One JSON object per record.")] = False,
-    key_separator: Annotated[
-        str | None,
-        typer.Option("-k", "-K", "--key-separator", metavar="TEXT", help="Write key, TEXT, value."),
-    ] = None,
-    delimiter: Annotated[
-        str, typer.Option("-D", "--delimiter", metavar="TEXT", help="Written after each record.")
-    ] = "\\n",
-    null: Annotated[
-        str, typer.Option("-Z", "--null", metavar="TEXT", help="Write this for a null key or value.")
-    ] = "",
+    as_envelope: AsEnvelope = False,
+    key_separator: KeySeparator = None,
+    delimiter: Delimiter = "\\n",
+    null: ForNull = "",
     expression: FilterText = None,
     schema: ReadAs = None,
     registry: Url = DEFAULT_URL,
@@ -563,19 +571,23 @@ def consume(
         Progress(", ".join(topics), "record", total, shown=not sys.stdout.isatty()) as progress,
         ending(reader.stop),
     ):
-        try:
-            reader.run(progress)
-        except BrokenPipeError:
-            # The reader has what it wanted (`| head`); records that it did not read are not committed.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), reader.descriptor)
-        finally:
-            # Whatever ended the reading: commit what was written, and leave the group.
-            try:
-                if reader.commits:
-                    reader.commit()
-            finally:
-                reader.consumer.close()
+        read_all(reader, progress)
     if not quiet:
         seconds = time.monotonic() - began
         summarize(f"{count_of(reader.records, 'record')} ({size_text(reader.bytes)}) in {seconds:.2f} s")
     return EXIT_OK
+
+
+def read_all(reader: Reader, progress: Progress) -> None:
+    """Run the reader to its end. Whatever ends it: what was written is committed, and the group is left."""
+    try:
+        reader.run(progress)
+    except BrokenPipeError:
+        # The program behind the pipe has what it wanted (`| head`); records that it did not read are not committed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), reader.descriptor)
+    finally:
+        try:
+            if reader.commits:
+                reader.commit()
+        finally:
+            reader.consumer.close()

@@ -139,7 +139,7 @@ def text_or_base64(name: str, data: bytes | None) -> dict[str, Any]:
 def envelope(message: Any) -> dict[str, Any]:
     """One record as kcat's JSON envelope."""
     kind, timestamp_ms = message.timestamp()
-    made: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "topic": message.topic(),
         "partition": message.partition(),
         "offset": message.offset(),
@@ -148,11 +148,11 @@ def envelope(message: Any) -> dict[str, Any]:
     }
     headers = message.headers()
     if headers:
-        made["headers"] = [text for pair in headers for text in header_texts(*pair)]
+        fields["headers"] = [text for pair in headers for text in header_texts(*pair)]
     decoded: dict[str, Any] = getattr(message, "json", {})
     for name, data in (("key", message.key), ("payload", message.value)):
-        made |= {name: decoded[name]} if name in decoded else text_or_base64(name, data())
-    return made
+        fields |= {name: decoded[name]} if name in decoded else text_or_base64(name, data())
+    return fields
 
 
 def header_texts(name: str, value: bytes | None) -> tuple[str, str | None]:

@@ -31,10 +31,10 @@ class TimeMerge:
         """Takes records as they were read."""
         for message in messages:
             key = (message.topic(), message.partition())
-            held = self._held.setdefault(key, deque())
-            held.append(message)
+            queue = self._held.setdefault(key, deque())
+            queue.append(message)
             self._at_end.discard(key)
-            if len(held) == 1:
+            if len(queue) == 1:
                 heapq.heappush(self._heads, (message.timestamp()[1], *key))
 
     def note_end(self, key: Key) -> None:
@@ -43,18 +43,18 @@ class TimeMerge:
 
     def ready(self, open_keys: Collection[Key], most: int) -> list[Any]:
         """The records, at most so many, that nothing older can come before. open_keys: the partitions that have more."""
-        found: list[Any] = []
+        messages: list[Any] = []
         waiting = {key for key in open_keys if not self._held.get(key) and key not in self._at_end}
-        while self._heads and not waiting and len(found) < most:
+        while self._heads and not waiting and len(messages) < most:
             _, topic, partition = heapq.heappop(self._heads)
             key = (topic, partition)
-            held = self._held[key]
-            found.append(held.popleft())
-            if held:
-                heapq.heappush(self._heads, (held[0].timestamp()[1], *key))
+            queue = self._held[key]
+            messages.append(queue.popleft())
+            if queue:
+                heapq.heappush(self._heads, (queue[0].timestamp()[1], *key))
             elif key in open_keys and key not in self._at_end:
                 waiting.add(key)
-        return found
+        return messages
 
     @property
     def is_empty(self) -> bool:
@@ -63,7 +63,7 @@ class TimeMerge:
 
     def full(self) -> set[Key]:
         """The partitions that are to be read no further for a while."""
-        return {key for key, held in self._held.items() if len(held) >= HELD_MAX}
+        return {key for key, queue in self._held.items() if len(queue) >= HELD_MAX}
 
     def few(self, paused: Iterable[Key]) -> set[Key]:
         """Those of them that may be read on."""

@@ -48,36 +48,36 @@ class Shape:
             if self.fixed_key is None:
                 return [{"value": line} for line in lines]
             return [{"value": line, "key": self.fixed_key} for line in lines]
-        made = []
+        batch = []
         for line in lines:
             record = self.record(line)
             arguments: dict[str, Any] = {"value": record.value}
             if record.key is not None:
                 arguments["key"] = record.key
-            made.append(arguments)
-        return made
+            batch.append(arguments)
+        return batch
 
     def record(self, line: bytes) -> Record:
         """One line as a record. Raises CliError for JSON that cannot be read, or does not suit its schema."""
-        made = self._plain_record(line)
+        record = self._plain_record(line)
         if self.codecs is not None:
-            key, value = made.key, made.value
+            key, value = record.key, record.value
             try:
-                made.key = self.codecs.encoded("key", key)
-                made.value = self.codecs.encoded("value", value)
+                record.key = self.codecs.encoded("key", key)
+                record.value = self.codecs.encoded("value", value)
             except Refused as error:
                 error.key, error.value = key, value
-                error.headers[:0] = made.headers
+                error.headers[:0] = record.headers
                 raise
-        return made
+        return record
 
     def _plain_record(self, line: bytes) -> Record:
         if self.is_json:
             return record_of_json(line, self)
         key, value = self.fixed_key, line
         if self.key_separator is not None:
-            before, found, after = line.partition(self.key_separator)
-            if found:
+            before, separator, after = line.partition(self.key_separator)
+            if separator:
                 key, value = before, after
         if not self.empty_is_null:
             return Record(value, key, self.headers, self.partition)
@@ -111,9 +111,9 @@ def record_of_json(line: bytes, shape: Shape) -> Record:
         raise CliError(f"not an envelope as `consume -J` writes it: {error}") from None
 
 
-def json_headers(found: Any) -> Headers:
+def json_headers(headers: Any) -> Headers:
     """Headers of an envelope: a flat list of names and values, or an object. Raises ValueError, TypeError."""
-    pairs = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
+    pairs = headers.items() if isinstance(headers, dict) else zip(headers[::2], headers[1::2], strict=True)
     return [(str(name), None if value is None else str(value).encode()) for name, value in pairs]
 
 

@@ -123,10 +123,10 @@ def info(config: Config = SETTINGS, json: AsJson = False) -> int:
 def validate(config: Config = SETTINGS, json: AsJson = False) -> int:
     """Check that the files of applied migrations are what was applied. Exit code 1: they are not."""
     project = m.Project.at(config)
-    found = m.differences(project, m.Server(project.url))
-    said = "Migrations are not valid" if found else "Migrations are valid"
-    _say({"valid": not found, "problems": found}, "\n".join([*found, said]), json)
-    return EXIT_FAILED if found else EXIT_OK
+    problems = m.differences(project, m.Server(project.url))
+    verdict = "Migrations are not valid" if problems else "Migrations are valid"
+    _say({"valid": not problems, "problems": problems}, "\n".join([*problems, verdict]), json)
+    return EXIT_FAILED if problems else EXIT_OK
 
 
 @app.command(name="destroy-metadata", epilog=example("barnabas sql migrate destroy-metadata"))

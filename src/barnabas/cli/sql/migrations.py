@@ -75,24 +75,26 @@ class Project:
         """The project of a file of settings. Raises CliError."""
         lines = read_text(settings, "`barnabas sql migrate new-project DIR URL` makes one").splitlines()
         pairs = [line.partition("=") for line in lines if line.strip() and line.strip()[0] not in "#!"]
-        found = {name.strip(): value.strip() for name, _, value in pairs}
-        if not found.get(URL):
+        settings_by_name = {name.strip(): value.strip() for name, _, value in pairs}
+        if not settings_by_name.get(URL):
             raise CliError(f"{settings} does not name the server: {URL}=http://localhost:8088")
-        folder = found.get("ksql.migrations.dir.override") or str(settings.parent / FOLDER)
-        return cls(Path(folder), found[URL])
+        folder = settings_by_name.get("ksql.migrations.dir.override") or str(settings.parent / FOLDER)
+        return cls(Path(folder), settings_by_name[URL])
 
     def migrations(self) -> list[Migration]:
         """All files, in order. Raises CliError."""
-        found: dict[int, Migration] = {}
+        by_version: dict[int, Migration] = {}
         for path in sorted(self.folder.glob("*.sql")):
             match = FILE.fullmatch(path.name)
             if match is None:
                 raise CliError(f"{path}: a migration is called like V000001__add_clicks.sql")
             version = int(match[1])
-            if version in found:
-                raise CliError(f"{found[version].path} and {path} have the same version: rename one of them")
-            found[version] = Migration(version, match[2].replace("_", " "), path)
-        return list(found.values())
+            if version in by_version:
+                raise CliError(
+                    f"{by_version[version].path} and {path} have the same version: rename one of them"
+                )
+            by_version[version] = Migration(version, match[2].replace("_", " "), path)
+        return list(by_version.values())
 
     def create(self, name: str, version: int | None) -> Path:
         """A new, empty migration. Raises CliError."""
@@ -177,8 +179,12 @@ class Server:
         self.run(f"INSERT INTO {EVENTS} ({', '.join(COLUMNS)}) VALUES ({shown});")
         give_up = time.monotonic() + WAIT_S
         while time.monotonic() < give_up:
-            found = self.noted(key)
-            if found is not None and found["state"] == row["state"] and found["version"] == row["version"]:
+            noted_row = self.noted(key)
+            if (
+                noted_row is not None
+                and noted_row["state"] == row["state"]
+                and noted_row["version"] == row["version"]
+            ):
                 return
             time.sleep(0.2)
         raise CliError(
@@ -187,8 +193,8 @@ class Server:
 
     def current(self) -> int:
         """The newest version that has been applied; 0 for none. Raises CliError."""
-        found = self.noted(CURRENT)
-        return 0 if found is None or found["version"] == NONE else int(found["version"])
+        noted = self.noted(CURRENT)
+        return 0 if noted is None or noted["version"] == NONE else int(noted["version"])
 
 
 def apply(project: Project, server: Server, upto: int | None, dry: bool) -> list[Migration]:
@@ -246,14 +252,14 @@ def differences(project: Project, server: Server) -> list[str]:
     """The migrations that have been applied and whose files have changed, or are gone. Raises CliError."""
     server.require()
     there = {migration.version: migration for migration in project.migrations()}
-    found, version = [], server.current()
+    problems, version = [], server.current()
     while version:
         noted = server.noted(str(version))
         if noted is None:
             break
         if version not in there:
-            found.append(f"version {version} ({noted['name']}) has been applied, and its file is gone")
+            problems.append(f"version {version} ({noted['name']}) has been applied, and its file is gone")
         elif there[version].checksum != noted["checksum"]:
-            found.append(f"{there[version].path} has changed since it was applied")
+            problems.append(f"{there[version].path} has changed since it was applied")
         version = int(noted["previous"]) if str(noted["previous"]).isdecimal() else 0
-    return found
+    return problems

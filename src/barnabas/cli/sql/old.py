@@ -29,28 +29,32 @@ LOCAL: Final = (
 
 
 def _parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         NAME, description="A shell for SQL on streams; the same as `barnabas sql`."
     )
-    made.add_argument("server", nargs="*", help="the address of the server; default http://localhost:8088")
-    made.add_argument("-e", "--execute", action="append", metavar="SQL", help="run statements, and end")
-    made.add_argument("-f", "--file", type=Path, help="run the statements of a file, and end")
-    made.add_argument("--output", default="TABULAR", type=str.upper, choices=sorted(OUTPUTS))
-    made.add_argument("--query-row-limit", type=int, metavar="ROWS", help="the most rows that a query shows")
-    made.add_argument("--query-timeout", type=int, metavar="MS", help="how long a query is followed")
-    made.add_argument("-u", "--user", help="the name to log in with")
-    made.add_argument("-p", "--password", help="the password to log in with")
-    made.add_argument("-d", "--define", action="append", default=[], metavar="NAME=VALUE", help="a variable")
-    made.add_argument("--config-file", type=Path, metavar="FILE", help="properties, as SET gives them")
-    made.add_argument("--bootstrap-server", help=argparse.SUPPRESS)
-    return made
+    parser.add_argument("server", nargs="*", help="the address of the server; default http://localhost:8088")
+    parser.add_argument("-e", "--execute", action="append", metavar="SQL", help="run statements, and end")
+    parser.add_argument("-f", "--file", type=Path, help="run the statements of a file, and end")
+    parser.add_argument("--output", default="TABULAR", type=str.upper, choices=sorted(OUTPUTS))
+    parser.add_argument(
+        "--query-row-limit", type=int, metavar="ROWS", help="the most rows that a query shows"
+    )
+    parser.add_argument("--query-timeout", type=int, metavar="MS", help="how long a query is followed")
+    parser.add_argument("-u", "--user", help="the name to log in with")
+    parser.add_argument("-p", "--password", help="the password to log in with")
+    parser.add_argument(
+        "-d", "--define", action="append", default=[], metavar="NAME=VALUE", help="a variable"
+    )
+    parser.add_argument("--config-file", type=Path, metavar="FILE", help="properties, as SET gives them")
+    parser.add_argument("--bootstrap-server", help=argparse.SUPPRESS)
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the shell; the exit code. Raises CliError."""
-    given = _parser().parse_args(arguments)
-    words = [word for word in given.server if word not in ("remote", "cli")]
-    if "local" in words or given.bootstrap_server is not None:
+    options = _parser().parse_args(arguments)
+    words = [word for word in options.server if word not in ("remote", "cli")]
+    if "local" in words or options.bootstrap_server is not None:
         raise CliError(LOCAL)
     if len(words) > 1:
         raise CliError(f"one address of a server is expected, not {len(words)}: {' '.join(words)}")
@@ -59,19 +63,19 @@ def main(arguments: Sequence[str]) -> int:
         from barnabas.cli.sql.shell import Shell, lines_of
     except ImportError as error:
         raise CliError(f"{error.name} is missing: pip install 'barnabas[pipelines]'") from None
-    shell = Shell(SqlClient(_url(words, given.user, given.password)), OUTPUTS[given.output])
-    shell.rows_max = given.query_row_limit
-    shell.seconds_max = None if given.query_timeout is None else given.query_timeout / 1000
-    for pair in given.define:
+    shell = Shell(SqlClient(_url(words, options.user, options.password)), OUTPUTS[options.output])
+    shell.rows_max = options.query_row_limit
+    shell.seconds_max = None if options.query_timeout is None else options.query_timeout / 1000
+    for pair in options.define:
         name, equals, value = pair.partition("=")
         if not equals:
             raise CliError(f"--define {pair}: write NAME=VALUE")
         shell.variables[name] = value.strip("'")
-    if given.config_file is not None:
-        shell.properties |= _properties(given.config_file)
-    texts = list(given.execute or [])
-    if given.file is not None:
-        texts.append(read_text(given.file))
+    if options.config_file is not None:
+        shell.properties |= _properties(options.config_file)
+    texts = list(options.execute or [])
+    if options.file is not None:
+        texts.append(read_text(options.file))
     if not texts:
         shell.interact(profiles.path().with_name("sql_history"))
         return EXIT_OK

@@ -123,8 +123,8 @@ def _show_plugins(answer: Mapping[str, Any]) -> None:
 
 
 def _show_descriptions(answer: Mapping[str, Any]) -> None:
-    for found in answer["sourceDescriptions"]:
-        _show_description({"sourceDescription": found})
+    for source in answer["sourceDescriptions"]:
+        _show_description({"sourceDescription": source})
         print()
 
 
@@ -133,36 +133,36 @@ def _show_properties(answer: Mapping[str, Any]) -> None:
 
 
 def _show_description(answer: Mapping[str, Any]) -> None:
-    found = answer["sourceDescription"]
-    print(f"Name                 : {found['name']}")
-    if found["extended"]:
+    source = answer["sourceDescription"]
+    print(f"Name                 : {source['name']}")
+    if source["extended"]:
         for label, value in (
-            ("Type", found["type"]), ("Timestamp field", found["timestamp"] or "Not set - using <ROWTIME>"),
-            ("Key format", found["keyFormat"]), ("Value format", found["valueFormat"]),
-            ("Kafka topic", f"{found['topic']} (partitions: {found['partitions']})"), ("Statement", found["statement"]),
+            ("Type", source["type"]), ("Timestamp field", source["timestamp"] or "Not set - using <ROWTIME>"),
+            ("Key format", source["keyFormat"]), ("Value format", source["valueFormat"]),
+            ("Kafka topic", f"{source['topic']} (partitions: {source['partitions']})"), ("Statement", source["statement"]),
         ):  # fmt: skip
             print(f"{label:<20} : {value}")
         print()
-    rows = [(f["name"], _type_of(f["schema"]) + _key_of(f, found)) for f in found["fields"]]
+    rows = [(f["name"], _type_of(f["schema"]) + _key_of(f, source)) for f in source["fields"]]
     print_table(("Field", "Type"), rows)
     for title, name in (
         ("Queries that read from this", "readQueries"),
         ("Queries that write to this", "writeQueries"),
     ):
-        if found[name]:
-            print(f"\n{title} {found['type']}")
-            for query in found[name]:
+        if source[name]:
+            print(f"\n{title} {source['type']}")
+            for query in source[name]:
                 print(f"{query['id']} ({query['state']}) : {' '.join(query['queryString'].split())}")
-    if found["statistics"]:
-        print(f"\nLocal runtime statistics\n{found['statistics']}")
-    elif not found["extended"]:
+    if source["statistics"]:
+        print(f"\nLocal runtime statistics\n{source['statistics']}")
+    elif not source["extended"]:
         print("For runtime statistics and query details run: DESCRIBE <Stream,Table> EXTENDED;")
 
 
-def _key_of(field: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+def _key_of(field: Mapping[str, Any], source: Mapping[str, Any]) -> str:
     if field.get("type") != "KEY":
         return ""
-    return "  (primary key)" if found["type"] == "TABLE" else "  (key)"
+    return "  (primary key)" if source["type"] == "TABLE" else "  (key)"
 
 
 def _type_of(schema: Mapping[str, Any]) -> str:
@@ -177,12 +177,12 @@ def _type_of(schema: Mapping[str, Any]) -> str:
 
 
 def _show_explained(answer: Mapping[str, Any]) -> None:
-    found = answer["queryDescription"]
+    query = answer["queryDescription"]
     print(
-        f"ID     : {found['id'] or '-'}\nSQL    : {found['statementText']}\nStatus : {found['state'] or '-'}\n"
+        f"ID     : {query['id'] or '-'}\nSQL    : {query['statementText']}\nStatus : {query['state'] or '-'}\n"
     )
     print("The pipeline that it is:\n-------------------------")
-    print(found["topology"])
+    print(query["topology"])
 
 
 SHOWN: Final = {
@@ -227,11 +227,11 @@ def show_rows(lines: Iterator[str], output: str, most: int | None = None) -> int
 
 
 def _row(line: str) -> list[Any]:
-    found = json.loads(line)
-    if isinstance(found, dict):
-        raise CliError(str(found.get("message", line)))
-    assert isinstance(found, list)
-    return found
+    row = json.loads(line)
+    if isinstance(row, dict):
+        raise CliError(str(row.get("message", line)))
+    assert isinstance(row, list)
+    return row
 
 
 def _as_json(names: Sequence[str], rows: Iterable[list[Any]]) -> int:
@@ -286,8 +286,8 @@ def _lines(cells: Sequence[str], width: int) -> str:
     inner = width - 1
     parts = [[cell[at : at + inner] for at in range(0, len(cell), inner)] or [""] for cell in cells]
     height = max((len(part) for part in parts), default=1)
-    made = []
+    lines = []
     for number in range(height):
         shown = [part[number] if number < len(part) else "" for part in parts]
-        made.append("|" + "|".join(text.ljust(inner) + " " for text in shown) + "|")
-    return "\n".join(made)
+        lines.append("|" + "|".join(text.ljust(inner) + " " for text in shown) + "|")
+    return "\n".join(lines)

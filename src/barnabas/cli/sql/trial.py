@@ -78,5 +78,5 @@ def run_cases(
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        return sorted(found for found in path.rglob("*") if found.suffix.lower() in (".json", ".sql"))
+        return sorted(file for file in path.rglob("*") if file.suffix.lower() in (".json", ".sql"))
     return [path]

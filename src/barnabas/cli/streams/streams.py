@@ -128,14 +128,14 @@ def run(
         command = [word for word in sys.argv[1:] if word not in ("-w", "--watch")]
         return watch(command, folder_of(named), lambda text: None if quiet else note(text))
     try:
-        found = app_of(named)
-        found.name = name or found.name
+        chosen_app = app_of(named)
+        chosen_app.name = name or chosen_app.name
         return run_shown(
-            found.spec(),
+            chosen_app.spec(),
             once=once,
             as_json=json,
             quiet=quiet,
-            bootstrap=bootstrap or found.bootstrap,
+            bootstrap=bootstrap or chosen_app.bootstrap,
             checkpoint_dir=checkpoints,
             master=master,
             conf=spark_settings(conf),
@@ -207,10 +207,10 @@ def reset(
     from barnabas.streams.resetting import put_state_aside
 
     try:
-        found = app_of(named)
-        topics = found.topology.topics
-        id = name or found.name
-        where = bootstrap or found.bootstrap or "localhost:9092"
+        chosen_app = app_of(named)
+        topics = chosen_app.topology.topics
+        id = name or chosen_app.name
+        where = bootstrap or chosen_app.bootstrap or "localhost:9092"
         words = ["--application-id", id, "--bootstrap-server", where, "--input-topics", ",".join(topics)]
         with redirect_stdout(sys.stderr if json else sys.stdout):
             code = streams_reset.main([*words, *(["--dry-run"] if dry else [])])

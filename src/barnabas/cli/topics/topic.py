@@ -155,8 +155,8 @@ def describe(
     """Show partitions, offsets and options of topics."""
     with administer(bootstrap, properties, verbose) as admin:
         there = admin.topics.list()
-        found = [there[name] for name in dict.fromkeys(names) if name in there]
-        show_details(describe_topics(admin, found), json, print_topic)
+        topics = [there[name] for name in dict.fromkeys(names) if name in there]
+        show_details(describe_topics(admin, topics), json, print_topic)
     return say_missing("barnabas topic describe", "topic", (name for name in names if name not in there))
 
 
@@ -282,7 +282,7 @@ def delete(
 def _resting(admin: Admin, names: Sequence[str]) -> list[str]:
     """Those of the deleted topics that can be restored."""
     try:
-        held = {topic.name for topic in admin.topic_bin.list()} if names else set()
+        binned = {topic.name for topic in admin.topic_bin.list()} if names else set()
     except ClientError:
         return []  # Apache Kafka, or a broker that has gone meanwhile
-    return [name for name in names if name in held]
+    return [name for name in names if name in binned]

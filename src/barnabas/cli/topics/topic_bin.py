@@ -51,10 +51,10 @@ def show(
 ) -> int:
     """List the deleted topics that can be restored, and until when."""
     with with_bin(bootstrap, properties, verbose) as admin:
-        found = admin.topic_bin.list()
+        topics = admin.topic_bin.list()
     if json:
-        print_json([_row(topic) for topic in found])
-    elif found:
+        print_json([_row(topic) for topic in topics])
+    elif topics:
         print_table(
             ("TOPIC", "ID", "DELETED", "KEPT UNTIL", "PARTITIONS", "SIZE"),
             [
@@ -62,7 +62,7 @@ def show(
                     topic.name, uuid_text(topic.id), _time(topic.deleted_ms), _time(topic.until_ms), topic.partitions,
                     size_text(topic.size_bytes),
                 )
-                for topic in found
+                for topic in topics
             ],
         )  # fmt: skip
     else:
@@ -119,10 +119,10 @@ def purge(
     return EXIT_OK
 
 
-def chosen(which: str, found: Sequence[DeletedTopic]) -> DeletedTopic:
+def chosen(which: str, topics: Sequence[DeletedTopic]) -> DeletedTopic:
     """The topic of this name or id. Raises CliError if there is none, or if several had the name."""
     topic_id = id_of(which)
-    fits = [topic for topic in found if topic.name == which or topic.id == topic_id]
+    fits = [topic for topic in topics if topic.name == which or topic.id == topic_id]
     if not fits:
         raise CliError(f"{which}: not in the bin; `barnabas topic bin` shows what is there")
     if len(fits) > 1:

@@ -176,18 +176,18 @@ class Follower(Generic[K, V]):
     def _require_same_log(self, epochs: Sequence[int]) -> None:
         """Raises AnotherLog. epochs: of the batches that have just been fetched."""
         view = self._client.cluster.topic(self._topic)
-        found = view.topic_id, view.partitions[0].leader_epoch
+        identity = view.topic_id, view.partitions[0].leader_epoch
         if self._log is not None and NO_ID != self._log[0] != view.topic_id:
             raise AnotherLog(f"topic {self._topic} was created anew")
         is_new_epoch = bool(epochs) and epochs[0] != self._epoch_read
-        if self._epoch_read >= 0 and (found != self._log or is_new_epoch):
+        if self._epoch_read >= 0 and (identity != self._log or is_new_epoch):
             end = self._end_of_epoch(self._epoch_read)
             if end is not None and end < self._offset:
                 raise AnotherLog(
                     f"the log of {self._topic} has leader epoch {self._epoch_read} up to offset {end} only, but was read "
                     f"up to {self._offset}"
                 )
-        self._log = found
+        self._log = identity
 
     def _end_of_epoch(self, epoch: int) -> int | None:
         """Where an epoch ends in the leader's log; -1 if it is unknown there; None if the broker cannot say."""

@@ -136,7 +136,7 @@ class Table:
     def row(self, values: Sequence[Any]) -> dict[str, Any]:
         """A row of the database as a struct. A value that cannot be converted is left out, with a warning, as Debezium does:
         it would come again and again, and nothing after it."""
-        found = {}
+        row_values = {}
         for column, place in zip(self.columns, self.places, strict=True):
             value = values[place] if place < len(values) else None
             if value is not None:
@@ -146,8 +146,8 @@ class Table:
                     fields = {"table": self.path, "column": column.name, "reason": str(error)}
                     log.warning("value left out", extra=fields)
                     value = None
-            found[column.name] = column.fallback if value is None else value
-        return found
+            row_values[column.name] = column.fallback if value is None else value
+        return row_values
 
     def key_of(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
         """The key of a struct; None without one."""
@@ -215,17 +215,17 @@ def changes(
         if old != new:
             # The row before has at least its key if the key was changed.
             gone = (Header(NEW_KEY, new, table.key_schema),)
-            made = (Header(OLD_KEY, old, table.key_schema),)
+            old_key_headers = (Header(OLD_KEY, old, table.key_schema),)
             assert old is not None
             return [
                 event(table, "d", source, now_ns, before=before, transaction=order(), headers=gone),
                 *([tombstone(table, old)] if tombstones else []),
-                event(table, "c", source, now_ns, after=after, transaction=order(), headers=made),
+                event(table, "c", source, now_ns, after=after, transaction=order(), headers=old_key_headers),
             ]
-    found = [event(table, op, source, now_ns, before=before, after=after, transaction=order())]
-    if op == "d" and tombstones and found[0].key is not None:
-        found.append(tombstone(table, found[0].key))
-    return found
+    records = [event(table, op, source, now_ns, before=before, after=after, transaction=order())]
+    if op == "d" and tombstones and records[0].key is not None:
+        records.append(tombstone(table, records[0].key))
+    return records
 
 
 def heartbeat(topic: str, prefix: str, now_ms: int, offset: Json) -> SourceRecord:

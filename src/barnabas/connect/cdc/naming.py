@@ -91,12 +91,12 @@ def names_of(config: Any, outer: str) -> Names:
 
 
 def _keys(text: str | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    found = []
+    keys = []
     for part in filter(None, (text or "").replace("\n", "").split(";")):
         table, colon, columns = part.rpartition(":")
         if not colon or not table.strip() or not columns.strip():
             raise OptionError(
                 f"message.key.columns: {part!r} is not like TABLE:COLUMN,COLUMN", "message.key.columns"
             )
-        found.append((table.strip(), tuple(column.strip() for column in columns.split(","))))
-    return tuple(found)
+        keys.append((table.strip(), tuple(column.strip() for column in columns.split(","))))
+    return tuple(keys)

@@ -111,20 +111,20 @@ class Signalled(Generic[C]):
             self._next_table(chunk.table.path)
         else:
             self._after = chunk.last
-        made = source(chunk.table)
+        origin = source(chunk.table)
         rows = [row for name, row in chunk.rows.items() if name not in changed]
-        return [event(chunk.table, "r", made, self._now_ns(), after=row) for row in rows]
+        return [event(chunk.table, "r", origin, self._now_ns(), after=row) for row in rows]
 
     @property
     def state(self) -> Json | None:
         """For the offsets; None if there is nothing to read."""
         if not self._todo:
             return None
-        found: dict[str, Any] = {"tables": self._todo}
+        snapshot_state: dict[str, Any] = {"tables": self._todo}
         for name, value in (("after", self._after), ("until", self._until)):
             if value is not None:
-                found[name] = list(value)
-        return {**found, **({"paused": True} if self._paused else {})}
+                snapshot_state[name] = list(value)
+        return {**snapshot_state, **({"paused": True} if self._paused else {})}
 
     def signal(self, row: Mapping[str, Any], source: MakeSource) -> list[SourceRecord]:
         """A row was inserted into the signal table; the events that follow from it."""
@@ -145,11 +145,11 @@ class Signalled(Generic[C]):
         if kind not in (EXECUTE, STOP):
             return []
         try:
-            given = json.loads(data or "{}")
-            patterns = [re.compile(str(name)) for name in given.get("data-collections") or ()]
+            request = json.loads(data or "{}")
+            patterns = [re.compile(str(name)) for name in request.get("data-collections") or ()]
             filters = {
                 str(one["data-collection"]): str(one["filter"])
-                for one in given.get("additional-conditions") or ()
+                for one in request.get("additional-conditions") or ()
             }
         except (ValueError, TypeError, KeyError, AttributeError, re.error) as error:
             log.warning(
@@ -157,7 +157,7 @@ class Signalled(Generic[C]):
                 extra={"id": id, "type": kind, "reason": str(error), "data": data[:1000]},
             )
             return []
-        if str(given.get("type", "incremental")).lower() != "incremental":
+        if str(request.get("type", "incremental")).lower() != "incremental":
             log.warning(
                 "only incremental snapshots can be asked for by a signal",
                 extra={"id": id, "data": data[:1000]},
@@ -169,13 +169,13 @@ class Signalled(Generic[C]):
         return []
 
     def _execute(self, id: str, patterns: Sequence[re.Pattern[str]], filters: Mapping[str, str]) -> None:
-        found = [path for path in self._paths() if any(pattern.fullmatch(path) for pattern in patterns)]
-        if not found:
+        tables = [path for path in self._paths() if any(pattern.fullmatch(path) for pattern in patterns)]
+        if not tables:
             log.warning(
                 "a signal names no captured table", extra={"id": id, "tables": [p.pattern for p in patterns]}
             )
         there = {one["name"] for one in self._todo}
-        for path in found:
+        for path in tables:
             if path not in there:
                 condition = filters.get(path)
                 self._todo.append({"name": path, **({"filter": condition} if condition else {})})
@@ -203,5 +203,5 @@ def row_name(row: Mapping[str, Any], key: Sequence[str]) -> str | None:
     return repr([row[name] for name in key])
 
 
-def _key(given: Any) -> tuple[Any, ...] | None:
-    return tuple(given) if isinstance(given, list) else None
+def _key(json_key: Any) -> tuple[Any, ...] | None:
+    return tuple(json_key) if isinstance(json_key, list) else None

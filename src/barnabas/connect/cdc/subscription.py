@@ -61,7 +61,7 @@ def _login(parts: SplitResult, port: int) -> Config:
             f"--from {_shown(parts.geturl())}: the user is missing: {parts.scheme}://USER:PASSWORD@..."
         )
     try:
-        found = {
+        config = {
             "database.hostname": parts.hostname or "",
             "database.port": str(parts.port or port),
             "database.user": unquote(parts.username),
@@ -69,8 +69,8 @@ def _login(parts: SplitResult, port: int) -> Config:
     except ValueError as error:
         raise OptionError(f"--from {_shown(parts.geturl())}: {error}") from None
     if parts.password:
-        found["database.password"] = unquote(parts.password)
-    return found
+        config["database.password"] = unquote(parts.password)
+    return config
 
 
 def _listed(tables: Sequence[str], outer: str) -> str:

@@ -144,7 +144,7 @@ class ExtractNewRecordState(Transform):
     def _added(
         self, envelope: Mapping[str, Any], schema: Schema | None, option: str
     ) -> list[tuple[str, Any, Schema]]:
-        found = []
+        fields = []
         for entry in self.config[option]:
             path, _, other = entry.partition(":")
             outer, _, inner = path.rpartition(".")
@@ -153,9 +153,9 @@ class ExtractNewRecordState(Transform):
                 holder = envelope if not place else envelope.get(place)
                 if isinstance(holder, dict) and inner in holder:
                     name = self.config[f"{option}.prefix"] + (other or path.replace(".", "_"))
-                    found.append((name, holder[inner], _schema_at(schema, place, inner, holder[inner])))
+                    fields.append((name, holder[inner], _schema_at(schema, place, inner, holder[inner])))
                     break
-        return found
+        return fields
 
 
 def _schema_at(schema: Schema | None, place: str, name: str, value: Any) -> Schema:

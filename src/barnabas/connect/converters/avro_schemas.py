@@ -41,44 +41,46 @@ class ToAvro:
 
     def schema(self, schema: Schema) -> Any:
         """Raises DataError."""
-        made = self._bare(schema)
+        avro_type = self._bare(schema)
         if not schema.optional:
-            return made
-        return [made, "null"] if schema.has_default and schema.default is not None else ["null", made]
+            return avro_type
+        return (
+            [avro_type, "null"] if schema.has_default and schema.default is not None else ["null", avro_type]
+        )
 
     def _bare(self, schema: Schema) -> Any:
         if schema.type == "struct":
             return self._record(schema)
         if schema.type == "array":
             assert schema.items is not None
-            made: dict[str, Any] = {"type": "array", "items": self.schema(schema.items)}
+            avro_type: dict[str, Any] = {"type": "array", "items": self.schema(schema.items)}
         elif schema.type == "map":
-            made = self._map(schema)
+            avro_type = self._map(schema)
         else:
-            made = {"type": PRIMITIVES[schema.type]}
+            avro_type = {"type": PRIMITIVES[schema.type]}
             if schema.type in ("int8", "int16"):
-                made["connect.type"] = schema.type
+                avro_type["connect.type"] = schema.type
             if schema.name == schemas.DECIMAL:
-                made |= {
+                avro_type |= {
                     "scale": int(schema.parameter(schemas.SCALE) or 0),
                     "precision": int(schema.parameter(PRECISION) or DEFAULT_PRECISION),
                     "logicalType": "decimal",
                 }
             elif schema.name in LOGICAL:
-                made["logicalType"] = LOGICAL[schema.name]
-        return _simplified(made | self._properties(schema))
+                avro_type["logicalType"] = LOGICAL[schema.name]
+        return _simplified(avro_type | self._properties(schema))
 
     def _properties(self, schema: Schema) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        properties: dict[str, Any] = {}
         if schema.version is not None:
-            found["connect.version"] = schema.version
+            properties["connect.version"] = schema.version
         if schema.parameters:
-            found["connect.parameters"] = dict(schema.parameters)
+            properties["connect.parameters"] = dict(schema.parameters)
         if schema.name is not None and schema.type != "struct":
-            found["connect.name"] = schema.name
+            properties["connect.name"] = schema.name
         if schema.doc is not None and schema.type != "struct":
-            found["connect.doc"] = schema.doc
-        return found
+            properties["connect.doc"] = schema.doc
+        return properties
 
     def _map(self, schema: Schema) -> dict[str, Any]:
         assert schema.keys is not None
@@ -108,33 +110,33 @@ class ToAvro:
             return full
         self._named[full] = replace(schema, optional=False)
         namespace, _, name = full.rpartition(".")
-        made: dict[str, Any] = {"type": "record", "name": name}
+        record: dict[str, Any] = {"type": "record", "name": name}
         if namespace:
-            made["namespace"] = namespace
+            record["namespace"] = namespace
         if schema.doc is not None:
-            made["doc"] = schema.doc
-        made["fields"] = [self._field(field) for field in schema.fields]
+            record["doc"] = schema.doc
+        record["fields"] = [self._field(field) for field in schema.fields]
         if schema.name is not None:
-            made["connect.name"] = schema.name
-        return made | self._properties(schema)
+            record["connect.name"] = schema.name
+        return record | self._properties(schema)
 
     def _field(self, field: Field) -> dict[str, Any]:
-        made: dict[str, Any] = {"name": _avro_name(field.name), "type": self.schema(field.schema)}
+        avro_field: dict[str, Any] = {"name": _avro_name(field.name), "type": self.schema(field.schema)}
         if field.schema.has_default and field.schema.default is not None:
             default = to_avro(replace(field.schema, optional=False), field.schema.default)
-            made["default"] = default.decode("latin-1") if isinstance(default, bytes) else default
+            avro_field["default"] = default.decode("latin-1") if isinstance(default, bytes) else default
         elif field.schema.optional:
-            made["default"] = None
-        return made
+            avro_field["default"] = None
+        return avro_field
 
 
 def _avro_name(name: str) -> str:
-    made = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    return made if made[:1].isalpha() or made.startswith("_") else f"_{made}"
+    avro_name = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return avro_name if avro_name[:1].isalpha() or avro_name.startswith("_") else f"_{avro_name}"
 
 
-def _simplified(made: dict[str, Any]) -> Any:
-    return made["type"] if made.keys() == {"type"} else made
+def _simplified(avro_type: dict[str, Any]) -> Any:
+    return avro_type["type"] if avro_type.keys() == {"type"} else avro_type
 
 
 def to_avro(schema: Schema | None, value: Any) -> Any:
@@ -179,10 +181,10 @@ class FromAvro:
             if about == "null":
                 return schemas.OPTIONAL_STRING
             full = about if "." in about or not namespace else f"{namespace}.{about}"
-            found = self._named.get(full, self._named.get(about))
-            if found is None:
+            definition = self._named.get(full, self._named.get(about))
+            if definition is None:
                 raise DataError(f"the Avro schema names {about}, which it does not have")
-            return self.schema(found, namespace)
+            return self.schema(definition, namespace)
         return self._complex(about, namespace)
 
     def _complex(self, about: Mapping[str, Any], namespace: str) -> Schema:
@@ -193,8 +195,8 @@ class FromAvro:
             return self._record(about, namespace)
         if kind in ("enum", "fixed"):
             self._named[_full(about, namespace)] = about
-            made = Schema("string" if kind == "enum" else "bytes", name=_full(about, namespace))
-            return self._decimal(about) if about.get("logicalType") == "decimal" else made
+            schema = Schema("string" if kind == "enum" else "bytes", name=_full(about, namespace))
+            return self._decimal(about) if about.get("logicalType") == "decimal" else schema
         if kind == "array":
             return self._with(about, schemas.array(self.schema(about["items"], namespace)))
         if kind == "map":
@@ -209,11 +211,11 @@ class FromAvro:
         return self._with(about, Schema(str(about.get("connect.type") or FROM_AVRO[kind])))
 
     def _decimal(self, about: Mapping[str, Any]) -> Schema:
-        made = schemas.decimal(int(about.get("scale", 0)))
+        schema = schemas.decimal(int(about.get("scale", 0)))
         precision = about.get("precision")
         if precision in (None, DEFAULT_PRECISION):
-            return made
-        return replace(made, parameters=(*made.parameters, (PRECISION, str(precision))))
+            return schema
+        return replace(schema, parameters=(*schema.parameters, (PRECISION, str(precision))))
 
     def _with(self, about: Mapping[str, Any], schema: Schema) -> Schema:
         parameters = about.get("connect.parameters") or {}
@@ -249,8 +251,8 @@ class FromAvro:
     def _union(self, about: list[Any], namespace: str) -> Schema:
         kinds = [one for one in about if one != "null"]
         if len(kinds) == 1:
-            made = self.schema(kinds[0], namespace)
-            return made.as_optional() if len(about) > 1 else made
+            inner = self.schema(kinds[0], namespace)
+            return inner.as_optional() if len(about) > 1 else inner
         fields = []
         for one in kinds:
             schema = self.schema(one, namespace)
@@ -285,13 +287,13 @@ def from_avro(schema: Schema, value: Any) -> Any:
 
 def _branch(schema: Schema, value: Any) -> dict[str, Any]:
     """A value of a union of several types, as a struct with one field that is not null."""
-    made: dict[str, Any] = {field.name: None for field in schema.fields}
+    fields: dict[str, Any] = {field.name: None for field in schema.fields}
     for field in schema.fields:
         try:
-            found = from_avro(field.schema, value)
-            schemas.check(field.schema, found)
+            content = from_avro(field.schema, value)
+            schemas.check(field.schema, content)
         except (DataError, AttributeError, TypeError):
             continue
-        made[field.name] = found
-        return made
+        fields[field.name] = content
+        return fields
     raise DataError("a value of a union has none of its types")

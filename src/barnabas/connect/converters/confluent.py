@@ -105,21 +105,25 @@ class RegistryConverter(Converter):
         reader = self._readers.get(name)
         if reader is None:
             by = self._registry.by_id if isinstance(name, int) else self._registry.by_guid
-            found: Registered = self._asked(lambda: by(name))  # type: ignore[arg-type]
-            if found.kind != self.language:
-                raise DataError(f"schema {found.called} is of type {found.kind}, not {self.language}")
-            reader = self._readers[name] = self._reader(found)
+            registered: Registered = self._asked(lambda: by(name))  # type: ignore[arg-type]
+            if registered.kind != self.language:
+                raise DataError(
+                    f"schema {registered.called} is of type {registered.kind}, not {self.language}"
+                )
+            reader = self._readers[name] = self._reader(registered)
         return reader, payload
 
-    def _reader(self, found: Registered) -> Any:
+    def _reader(self, registered: Registered) -> Any:
         raise NotImplementedError
 
-    def _codec(self, found: Registered) -> Any:
-        dependencies = [Dependency(name, Reference(name, name, 1), text) for name, text in found.dependencies]
+    def _codec(self, registered: Registered) -> Any:
+        dependencies = [
+            Dependency(name, Reference(name, name, 1), text) for name, text in registered.dependencies
+        ]
         try:
-            return make_codec(found.kind, found.text, dependencies, found.contract)
+            return make_codec(registered.kind, registered.text, dependencies, registered.contract)
         except InvalidSchema as error:
-            raise DataError(f"schema {found.called}: {error}") from error
+            raise DataError(f"schema {registered.called}: {error}") from error
 
 
 class AvroConverter(RegistryConverter):
@@ -156,8 +160,8 @@ class AvroConverter(RegistryConverter):
         from barnabas.connect.converters.guessing import guessed
 
         known = guessed(value) if schema is None else schema
-        found = self._ids.get((topic, known))
-        if found is None:
+        writer_of_schema = self._ids.get((topic, known))
+        if writer_of_schema is None:
             about = ToAvro().schema(known)
             name = about.get("connect.name") or about.get("name") if isinstance(about, dict) else None
             schema_id, newest = self._registered(self._subject(topic, name), json.dumps(about))
@@ -166,8 +170,8 @@ class AvroConverter(RegistryConverter):
             )
             if len(self._ids) >= SCHEMAS_MAX:
                 self._ids.clear()
-            found = self._ids[topic, known] = (schema_id, parsed)
-        return *found, known
+            writer_of_schema = self._ids[topic, known] = (schema_id, parsed)
+        return *writer_of_schema, known
 
     def decoder(self, topic: str) -> Callable[[bytes | None, Headers], tuple[Schema | None, Any]]:
         """See Converter."""
@@ -185,18 +189,18 @@ class AvroConverter(RegistryConverter):
 
         return decode
 
-    def _reader(self, found: Registered) -> tuple[Schema, Any]:
+    def _reader(self, registered: Registered) -> tuple[Schema, Any]:
         import fastavro
 
         named: dict[str, Any] = {}
         others: dict[str, Any] = {}
-        for _, text in found.dependencies:
+        for _, text in registered.dependencies:
             about = json.loads(text)
             fastavro.parse_schema(_plain_logical(about), named_schemas=named)
             if isinstance(about, dict) and "name" in about:
                 full = f"{about['namespace']}.{about['name']}" if about.get("namespace") else about["name"]
                 others[full] = about
-        about = json.loads(found.text)
+        about = json.loads(registered.text)
         parsed = fastavro.parse_schema(_plain_logical(about), named_schemas=named)
         return FromAvro(others).schema(about), parsed
 
@@ -242,12 +246,12 @@ class JsonSchemaConverter(RegistryConverter):
             if value is None:
                 return None
             known = guessed(value) if schema is None else schema
-            found = self._ids.get((topic, known))
-            if found is None:
+            cached = self._ids.get((topic, known))
+            if cached is None:
                 text = json.dumps(to_json_schema(known))
-                found = self._ids[topic, known] = self._registered(self._subject(topic, known.name), text)
+                cached = self._ids[topic, known] = self._registered(self._subject(topic, known.name), text)
             body = json.dumps(to_json(known, value, numeric, True), separators=(",", ":"), ensure_ascii=False)
-            return frame(found[0], body.encode("utf-8", "surrogatepass"))
+            return frame(cached[0], body.encode("utf-8", "surrogatepass"))
 
         return encode
 
@@ -268,8 +272,8 @@ class JsonSchemaConverter(RegistryConverter):
 
         return decode
 
-    def _reader(self, found: Registered) -> tuple[Schema | None, Any]:
-        return schema_of_json_schema(json.loads(found.text)), self._codec(found)
+    def _reader(self, registered: Registered) -> tuple[Schema | None, Any]:
+        return schema_of_json_schema(json.loads(registered.text)), self._codec(registered)
 
 
 class ProtobufConverter(RegistryConverter):
@@ -284,14 +288,14 @@ class ProtobufConverter(RegistryConverter):
         def encode(schema: Schema | None, value: Any, headers: Headers) -> bytes | None:
             if value is None:
                 return None
-            found = self._ids.get((topic, None))
-            if found is None:
+            cached = self._ids.get((topic, None))
+            if cached is None:
                 subject = self._subject(topic, None if schema is None else schema.name)
                 newest = self._asked(lambda: self._registry.newest(subject))
-                found = self._ids[topic, None] = (newest.id, self._codec(newest))
+                cached = self._ids[topic, None] = (newest.id, self._codec(newest))
             plain = to_json(schema, value, False, True)
             try:
-                return frame(found[0], found[1].encode(_without_nulls(plain)))
+                return frame(cached[0], cached[1].encode(_without_nulls(plain)))
             except Mismatch as error:
                 raise DataError(str(error)) from error
 
@@ -311,8 +315,8 @@ class ProtobufConverter(RegistryConverter):
 
         return decode
 
-    def _reader(self, found: Registered) -> Any:
-        return self._codec(found)
+    def _reader(self, registered: Registered) -> Any:
+        return self._codec(registered)
 
 
 def _without_nulls(value: Any) -> Any:

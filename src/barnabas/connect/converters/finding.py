@@ -44,17 +44,17 @@ def converter_class(name: str) -> type[Converter]:
         raise OptionError(f"Class {name} could not be found{hint}")
     module, _, attribute = where.partition(":")
     try:
-        found: type[Converter] = getattr(importlib.import_module(module), attribute)
+        cls: type[Converter] = getattr(importlib.import_module(module), attribute)
     except ImportError as error:
         raise OptionError(f"converter {name} cannot be loaded: {error}") from None
-    return found
+    return cls
 
 
 def make_converter(name: str, config: Mapping[str, Any], is_key: bool) -> Converter:
     """Raises OptionError."""
-    made = converter_class(name)()
-    made.configure(config, is_key)
-    return made
+    converter = converter_class(name)()
+    converter.configure(config, is_key)
+    return converter
 
 
 def make_header_converter(name: str, config: Mapping[str, Any]) -> HeaderConverter:

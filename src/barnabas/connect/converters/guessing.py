@@ -19,7 +19,7 @@ def guessed(value: Any) -> Schema:
         return schemas.array(guessed(first).as_optional())
     if value is None:
         return schemas.OPTIONAL_STRING
-    found = schemas.inferred(value)
-    if found is None:
+    schema = schemas.inferred(value)
+    if schema is None:
         raise DataError(f"a {type(value).__name__} has no schema")
-    return found
+    return schema

@@ -147,30 +147,30 @@ def _schema_of(text: str) -> Schema:
 
 def schema_json(schema: Schema, field: str | None = None) -> dict[str, Any]:
     """A schema as JSON, as Kafka writes it."""
-    made: dict[str, Any] = {"type": TO_JSON.get(schema.type, schema.type)}
+    about: dict[str, Any] = {"type": TO_JSON.get(schema.type, schema.type)}
     if schema.type == "array":
         assert schema.items is not None
-        made["items"] = schema_json(schema.items)
+        about["items"] = schema_json(schema.items)
     elif schema.type == "map":
         assert schema.keys is not None
         assert schema.items is not None
-        made |= {"keys": schema_json(schema.keys), "values": schema_json(schema.items)}
+        about |= {"keys": schema_json(schema.keys), "values": schema_json(schema.items)}
     elif schema.type == "struct":
-        made["fields"] = [schema_json(one.schema, one.name) for one in schema.fields]
-    made["optional"] = schema.optional
+        about["fields"] = [schema_json(one.schema, one.name) for one in schema.fields]
+    about["optional"] = schema.optional
     if schema.name is not None:
-        made["name"] = schema.name
+        about["name"] = schema.name
     if schema.version is not None:
-        made["version"] = schema.version
+        about["version"] = schema.version
     if schema.doc is not None:
-        made["doc"] = schema.doc
+        about["doc"] = schema.doc
     if schema.parameters:
-        made["parameters"] = dict(schema.parameters)
+        about["parameters"] = dict(schema.parameters)
     if schema.has_default:
-        made["default"] = to_json(schema, schema.default, False, False)
+        about["default"] = to_json(schema, schema.default, False, False)
     if field is not None:
-        made["field"] = field
-    return made
+        about["field"] = field
+    return about
 
 
 def read_schema(about: Any) -> Schema:
@@ -192,7 +192,7 @@ def read_schema(about: Any) -> Schema:
     elif kind == "map":
         keys, items = read_schema(_need(about, "keys")), read_schema(_need(about, "values"))
     parameters = about.get("parameters") or {}
-    made = Schema(
+    schema = Schema(
         kind,
         about.get("optional") is True,
         about.get("name"),
@@ -204,10 +204,10 @@ def read_schema(about: Any) -> Schema:
         items=items,
     )
     if about.get("default") is None:
-        return made
+        return schema
     from dataclasses import replace
 
-    return replace(made, default=from_json(made, about["default"], False))
+    return replace(schema, default=from_json(schema, about["default"], False))
 
 
 def _need(about: Any, name: str) -> Any:
@@ -275,9 +275,9 @@ class _Number(float):
     """A decimal that JSON writes with all its digits."""
 
     def __new__(cls, value: Decimal) -> _Number:
-        made = super().__new__(cls, value)
-        made.digits = f"{value:f}"  # type: ignore[attr-defined]
-        return made
+        number = super().__new__(cls, value)
+        number.digits = f"{value:f}"  # type: ignore[attr-defined]
+        return number
 
     def __repr__(self) -> str:
         return str(self.digits)  # type: ignore[attr-defined]
@@ -291,10 +291,10 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
-    found = schemas.inferred(value)
-    if found is None:
+    schema = schemas.inferred(value)
+    if schema is None:
         raise DataError(f"a {type(value).__name__} cannot be written as JSON")
-    return to_json(found, value, False, False)
+    return to_json(schema, value, False, False)
 
 
 def from_json(schema: Schema, value: Any, defaults: bool) -> Any:

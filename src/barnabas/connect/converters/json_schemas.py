@@ -13,36 +13,40 @@ NUMBERS: Final = {**dict.fromkeys(schemas.INTEGERS, "integer"), "float32": "numb
 
 def to_json_schema(schema: Schema) -> dict[str, Any]:
     """A JSON Schema (draft 7)."""
-    made = _bare(schema)
-    return {"oneOf": [{"type": "null"}, made]} if schema.optional else made
+    json_schema = _bare(schema)
+    return {"oneOf": [{"type": "null"}, json_schema]} if schema.optional else json_schema
 
 
 def _bare(schema: Schema) -> dict[str, Any]:
-    made: dict[str, Any]
+    json_schema: dict[str, Any]
     if schema.type == "struct":
         properties = {}
         for index, field in enumerate(schema.fields):
             properties[field.name] = {"connect.index": index, **to_json_schema(field.schema)}
-        made = {"type": "object", "properties": properties}
+        json_schema = {"type": "object", "properties": properties}
     elif schema.type == "array":
         assert schema.items is not None
-        made = {"type": "array", "items": to_json_schema(schema.items)}
+        json_schema = {"type": "array", "items": to_json_schema(schema.items)}
     elif schema.type == "map":
         assert schema.items is not None
-        made = {"type": "object", "connect.type": "map", "additionalProperties": to_json_schema(schema.items)}
+        json_schema = {
+            "type": "object",
+            "connect.type": "map",
+            "additionalProperties": to_json_schema(schema.items),
+        }
     elif schema.type in NUMBERS:
-        made = {"type": NUMBERS[schema.type], "connect.type": schema.type}
+        json_schema = {"type": NUMBERS[schema.type], "connect.type": schema.type}
     elif schema.type == "bytes":
-        made = {"type": "string", "connect.type": "bytes"}
+        json_schema = {"type": "string", "connect.type": "bytes"}
     else:
-        made = {"type": schema.type}
+        json_schema = {"type": schema.type}
     if schema.name is not None:
-        made["title"] = schema.name
+        json_schema["title"] = schema.name
     if schema.version is not None:
-        made["connect.version"] = schema.version
+        json_schema["connect.version"] = schema.version
     if schema.parameters:
-        made["connect.parameters"] = dict(schema.parameters)
-    return made
+        json_schema["connect.parameters"] = dict(schema.parameters)
+    return json_schema
 
 
 def schema_of_json_schema(about: Any) -> Schema | None:
@@ -52,13 +56,13 @@ def schema_of_json_schema(about: Any) -> Schema | None:
     either = about.get("oneOf") or about.get("anyOf")
     if either is not None:
         kinds = [one for one in either if one != {"type": "null"}]
-        made = schema_of_json_schema(kinds[0]) if len(kinds) == 1 else None
-        return None if made is None else made.as_optional()
+        schema = schema_of_json_schema(kinds[0]) if len(kinds) == 1 else None
+        return None if schema is None else schema.as_optional()
     kind = about.get("type")
     if isinstance(kind, list):
         names = [one for one in kind if one != "null"]
-        made = schema_of_json_schema({**about, "type": names[0]}) if len(names) == 1 else None
-        return None if made is None else made.as_optional()
+        schema = schema_of_json_schema({**about, "type": names[0]}) if len(names) == 1 else None
+        return None if schema is None else schema.as_optional()
     return _plain(about, str(kind))
 
 
@@ -77,10 +81,13 @@ def _plain(about: Mapping[str, Any], kind: str) -> Schema | None:
     if kind == "array":
         items = schema_of_json_schema(about.get("items"))
         return None if items is None else Schema("array", items=items, **more)
-    found = own or {"integer": "int64", "number": "float64", "boolean": "boolean", "string": "string"}.get(
-        kind
-    )
-    return None if found not in schemas.TYPES else Schema(str(found), **more)
+    type_name = own or {
+        "integer": "int64",
+        "number": "float64",
+        "boolean": "boolean",
+        "string": "string",
+    }.get(kind)
+    return None if type_name not in schemas.TYPES else Schema(str(type_name), **more)
 
 
 def _struct(about: Mapping[str, Any], more: Mapping[str, Any]) -> Schema | None:
@@ -92,10 +99,10 @@ def _struct(about: Mapping[str, Any], more: Mapping[str, Any]) -> Schema | None:
     for name, row in sorted(
         rows.items(), key=lambda pair: pair[1].get("connect.index", 0) if isinstance(pair[1], dict) else 0
     ):
-        made = schema_of_json_schema(row)
-        if made is None:
+        schema = schema_of_json_schema(row)
+        if schema is None:
             return None
         is_ours = "connect.index" in row
         needed = is_ours if required is None else name in required
-        fields.append(Field(name, made if needed or made.optional else made.as_optional()))
+        fields.append(Field(name, schema if needed or schema.optional else schema.as_optional()))
     return Schema("struct", fields=tuple(fields), **more)

@@ -93,6 +93,6 @@ def reach(config: Mapping[str, str]) -> str | None:
         wrong = loaded.kind.check(loaded.config)
     except (OptionError, ConnectError) as error:
         return str(error)
-    for name, said in wrong.items():
-        return f"{name}: {said if isinstance(said, str) else '; '.join(said)}"
+    for name, complaints in wrong.items():
+        return f"{name}: {complaints if isinstance(complaints, str) else '; '.join(complaints)}"
     return None

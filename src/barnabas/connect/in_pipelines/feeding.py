@@ -102,8 +102,8 @@ class Feeding:
             topics,
             compacted,
         )
-        given = {"group.id": GROUP, "offset.storage.topic": OFFSETS, "topic.tracking.enable": "false"}
-        self._options = WorkerOptions.of(client, given)
+        worker_texts = {"group.id": GROUP, "offset.storage.topic": OFFSETS, "topic.tracking.enable": "false"}
+        self._options = WorkerOptions.of(client, worker_texts)
         self._tell = tell
         self._stopping, self._changed = threading.Event(), threading.Event()
         self._services: _Services | None = None
@@ -151,8 +151,8 @@ class Feeding:
     def trouble(self) -> str | None:
         """See `Feed`."""
         services = self._services
-        found = [] if services is None else list(services.troubles.copy().values())
-        return next(iter([*([self._planning] if self._planning else []), *found]), None)
+        troubles = [] if services is None else list(services.troubles.copy().values())
+        return next(iter([*([self._planning] if self._planning else []), *troubles]), None)
 
     # --- the work -----------------------------------------------------------------------------------
 
@@ -175,13 +175,13 @@ class Feeding:
 
     def _create_topics(self, admin: Admin) -> None:
         """Raises ClientError, ConnectError."""
-        found = admin.topics.describe([OFFSETS, *self._topics]).done
+        descriptions = admin.topics.describe([OFFSETS, *self._topics]).done
         new = []
-        if OFFSETS not in found:
+        if OFFSETS not in descriptions:
             new.append(NewTopic(OFFSETS, OFFSET_PARTITIONS, -1, {"cleanup.policy": "compact"}))
         creation = Creation(admin, self._config, enabled=True)
         for topic in self._topics:
-            if topic in found:
+            if topic in descriptions:
                 continue
             if any(name.startswith("topic.creation.default.") for name in self._config):
                 creation.require(topic)
@@ -225,15 +225,15 @@ class Feeding:
             if self._stopping.is_set():
                 return
             try:
-                found = self._planned(services)
+                tasks_now = self._planned(services)
                 self._planning = None
             except Exception as error:
                 self._planning = str(error)
                 continue
-            if found != tasks:
-                self._tell("INFO", f"the source is divided into {len(found)} tasks again")
+            if tasks_now != tasks:
+                self._tell("INFO", f"the source is divided into {len(tasks_now)} tasks again")
                 self._end_tasks()
-                tasks = found
+                tasks = tasks_now
                 self._run_tasks(services, tasks)
 
     def _close(self) -> None:

@@ -110,11 +110,13 @@ class Rows:
         columns = [batch.column(batch.schema.get_field_index(name)) for name in names]
         if self._schema is None:
             self._schema = schemas.struct([_field(n, c.type) for n, c in zip(names, columns, strict=True)])
-        found = [column.to_pylist() for column in columns]
+        columns_of_values = [column.to_pylist() for column in columns]
         for index, column in enumerate(columns):
             if pa.types.is_timestamp(column.type):
-                found[index] = [None if at is None else _in_utc(at) for at in found[index]]
-        return (dict(zip(names, row, strict=True)) for row in zip(*found, strict=True))
+                columns_of_values[index] = [
+                    None if at is None else _in_utc(at) for at in columns_of_values[index]
+                ]
+        return (dict(zip(names, row, strict=True)) for row in zip(*columns_of_values, strict=True))
 
     def _places(self, batch: pa.RecordBatch) -> Iterator[tuple[str, int, int]]:
         columns = [_column(batch, name) for name in ("_topic", "_partition", "_offset")]
@@ -136,8 +138,8 @@ class Rows:
 
 
 def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
-    found: list[Any] = batch.column(batch.schema.get_field_index(name)).to_pylist()
-    return found
+    cells: list[Any] = batch.column(batch.schema.get_field_index(name)).to_pylist()
+    return cells
 
 
 def _field(name: str, kind: pa.DataType) -> Field:

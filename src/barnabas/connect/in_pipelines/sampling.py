@@ -37,7 +37,7 @@ def sample(config: Mapping[str, str], topics: Sequence[str], count: int) -> list
             options, loaded.config, Failing(NAME, 0, loaded.config, stopping, lambda letter: None)
         )
         connector = cast(SourceConnector, loaded.kind())
-        found: list[Sampled] = []
+        samples: list[Sampled] = []
         try:
             connector.start(loaded.config, SourceContext(NAME, 0, stopping))
             for record in _polled(connector, count):
@@ -45,17 +45,17 @@ def sample(config: Mapping[str, str], topics: Sequence[str], count: int) -> list
                 if written is not None and (not topics or written.topic in topics):
                     at_ms = written.timestamp_ms if written.timestamp_ms >= 0 else int(time.time() * 1000)
                     row = Sampled(
-                        written.topic, len(found), written.key, written.value, written.headers, at_ms
+                        written.topic, len(samples), written.key, written.value, written.headers, at_ms
                     )
-                    found.append(row)
-                if len(found) == count:
+                    samples.append(row)
+                if len(samples) == count:
                     break
         finally:
             stopping.set()
             connector.stop()
     except (ConnectError, OptionError) as error:
         raise PipelineError(f"{name}: {error}") from error
-    return found
+    return samples
 
 
 def _polled(connector: SourceConnector, count: int) -> Iterator[SourceRecord]:
@@ -64,13 +64,13 @@ def _polled(connector: SourceConnector, count: int) -> Iterator[SourceRecord]:
     partitions = list(connector.partitions())
     give_up = time.monotonic() + DEADLINE_S
     while time.monotonic() < give_up:
-        made = 0
+        count_so_far = 0
         for number, partition in enumerate(partitions):
-            found = connector.poll(partition, offsets.get(number))
-            batch = found if isinstance(found, Batch) else Batch(list(found))
-            made += len(batch.records)
+            records = connector.poll(partition, offsets.get(number))
+            batch = records if isinstance(records, Batch) else Batch(list(records))
+            count_so_far += len(batch.records)
             yield from batch.records
             ends = [record.source_offset for record in batch.records if record.source_offset is not None]
             offsets[number] = batch.offset or (ends[-1] if ends else offsets.get(number))
-        if not made:
+        if not count_so_far:
             return

@@ -81,9 +81,11 @@ class _Part:
         self._refused = {}
         records = self._rows.records(batch)
         places = {_place(record): row for row, record in enumerate(records)}
-        made = [found for record in records if (found := self._transformed(record)) is not None]
+        records_left = [
+            transformed for record in records if (transformed := self._transformed(record)) is not None
+        ]
         self._open(records)
-        self._tried(lambda: self._sink.put(made))
+        self._tried(lambda: self._sink.put(records_left))
         ends: dict[TopicPartition, int] = {}
         for record in records:
             ends[_pair(record)] = max(ends.get(_pair(record), 0), record.offset + 1)
@@ -93,16 +95,16 @@ class _Part:
         return [Refused(places[place], reason) for place, reason in self._refused.items() if place in places]
 
     def _transformed(self, record: SinkRecord) -> SinkRecord | None:
-        found: Any = record
+        transformed: Any = record
         for step in self._steps:
             try:
-                found = step(found)
+                transformed = step(transformed)
             except DataError as error:
                 self._report(record, error)
                 return None
-            if found is None:
+            if transformed is None:
                 return None
-        return cast(SinkRecord, found)
+        return cast(SinkRecord, transformed)
 
     def _open(self, records: Sequence[SinkRecord]) -> None:
         read = self._read | {_pair(record) for record in records}

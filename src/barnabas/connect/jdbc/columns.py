@@ -69,12 +69,12 @@ KINDS: Final[Mapping[str, Schema]] = {
 def schema_of(column: Column, mapping: str) -> Schema:
     """The schema of a column. mapping: numeric.mapping, what becomes of numeric columns."""
     if column.kind == "numeric":
-        found = _numeric(column, mapping)
+        schema = _numeric(column, mapping)
     elif column.kind == "array":
-        found = array(KINDS[column.items or "string"].as_optional())
+        schema = array(KINDS[column.items or "string"].as_optional())
     else:
-        found = KINDS[column.kind]
-    return found.as_optional() if column.optional else found
+        schema = KINDS[column.kind]
+    return schema.as_optional() if column.optional else schema
 
 
 def _numeric(column: Column, mapping: str) -> Schema:

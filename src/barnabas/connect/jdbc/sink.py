@@ -206,18 +206,20 @@ class JdbcSink(SinkConnector):
         keyed = self.config["insert.mode"] == "upsert" or first.gone or any(row.gone for row in rows)
         kind = connection.dialect.name
         refused: list[tuple[SinkRecord, Exception]] = []
-        given: list[tuple[Row, list[Any]]] = []
+        bound_rows: list[tuple[Row, list[Any]]] = []
         for row in rows:
             try:
-                given.append((row, [self._bound(row, name, kind) for name in names]))
+                bound_rows.append((row, [self._bound(row, name, kind) for name in names]))
             except (ValueError, OverflowError, ArithmeticError) as error:
                 refused.append((row.record, DataError(str(error))))
         if update and not first.gone:
-            return refused + self._update(connection, place, first, names, given)
+            return refused + self._update(connection, place, first, names, bound_rows)
         store = Store(connection, place.schema, place.name, list(first.key) if keyed else [])
-        failed_rows = store.change(names, [values for _, values in given], [row.gone for row, _ in given])
+        failed_rows = store.change(
+            names, [values for _, values in bound_rows], [row.gone for row, _ in bound_rows]
+        )
         return refused + [
-            (given[index][0].record, DataError(f"table {place}: {said(error)}"))
+            (bound_rows[index][0].record, DataError(f"table {place}: {said(error)}"))
             for index, error in failed_rows
         ]
 
@@ -227,7 +229,7 @@ class JdbcSink(SinkConnector):
         place: Place,
         first: Row,
         names: list[str],
-        given: list[tuple[Row, list[Any]]],
+        bound_rows: list[tuple[Row, list[Any]]],
     ) -> list[tuple[SinkRecord, Exception]]:
         table = sa.table(place.name, *[sa.column(name) for name in names], schema=place.schema)
         bind = {name: f"v{index}" for index, name in enumerate(names)}
@@ -237,7 +239,7 @@ class JdbcSink(SinkConnector):
         same = [table.c[name] == sa.bindparam(bind[name]) for name in first.key]
         changed = sa.update(table).where(*same).values({name: sa.bindparam(bind[name]) for name in rest})
         refused: list[tuple[SinkRecord, Exception]] = []
-        for row, values in given:
+        for row, values in bound_rows:
             try:
                 with connection.begin_nested():
                     connection.execute(changed, dict(zip(bind.values(), values, strict=True)))
@@ -290,15 +292,15 @@ class JdbcSink(SinkConnector):
 def _runs(rows: list[tuple[Place, Row]]) -> list[tuple[Place, list[Row]]]:
     """Rows that can be stored together: of one table, with the same columns and key. A delete has only its key, and goes
     with any rows of the same key."""
-    found: list[tuple[Place, list[Row]]] = []
+    runs: list[tuple[Place, list[Row]]] = []
     for place, row in rows:
-        if found and found[-1][0] == place:
-            last = found[-1][1][0]
+        if runs and runs[-1][0] == place:
+            last = runs[-1][1][0]
             if last.key == row.key and tuple(last.values) == tuple(row.values) and last.gone == row.gone:
-                found[-1][1].append(row)
+                runs[-1][1].append(row)
                 continue
-        found.append((place, [row]))
-    return found
+        runs.append((place, [row]))
+    return runs
 
 
 def _parts(
@@ -308,8 +310,8 @@ def _parts(
     if schema is not None and schema.type == "struct":
         schemas = {field.name: field.schema for field in schema.fields}
         return {name: value.get(name, _default(schemas[name])) for name in schemas}, schemas
-    found = {str(name): inferred(item) or STRING for name, item in value.items()}
-    return dict(value), {name: schema.as_optional() for name, schema in found.items()}
+    inferred_schemas = {str(name): inferred(item) or STRING for name, item in value.items()}
+    return dict(value), {name: schema.as_optional() for name, schema in inferred_schemas.items()}
 
 
 def _default(schema: Schema) -> Any:

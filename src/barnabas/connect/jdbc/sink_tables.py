@@ -37,10 +37,10 @@ def place_of(format: str, topic: str) -> Place:
 def columns_of(connection: sa.Connection, place: Place) -> dict[str, Any] | None:
     """The table's columns by name; None if there is no such table."""
     try:
-        found = sa.inspect(connection).get_columns(place.name, place.schema)
+        columns = sa.inspect(connection).get_columns(place.name, place.schema)
     except sa.exc.NoSuchTableError:
         return None
-    return {column["name"]: column["type"] for column in found} or None
+    return {column["name"]: column["type"] for column in columns} or None
 
 
 def sql_type(schema: Schema, dialect: str, in_key: bool) -> sa.types.TypeEngine[Any]:

@@ -60,11 +60,11 @@ class Rows:
 
     def take(self, count: int) -> list[Sequence[Any]]:
         """The next rows; fewer at the end."""
-        found = self.ahead[:count]
+        rows = self.ahead[:count]
         del self.ahead[:count]
-        found += islice(self.rows, count - len(found))
-        self.ended = len(found) < count
-        return found
+        rows += islice(self.rows, count - len(rows))
+        self.ended = len(rows) < count
+        return rows
 
 
 class JdbcSource(SourceConnector):
@@ -204,16 +204,16 @@ class JdbcSource(SourceConnector):
         return {"timestamp": int(time.time() * 1000) if initial == -1 else initial - 1}
 
     def _schema(self, name: str, columns: list[Column]) -> tuple[Schema, list[Convert]]:
-        made = self._schemas.get((name, tuple(columns)))
-        if made is None:
+        known = self._schemas.get((name, tuple(columns)))
+        if known is None:
             schemas = {column.name: schema_of(column, self._mapping) for column in columns}
             zone = self.config["db.timezone"]
             converts = [converter(column, schemas[column.name], zone) for column in columns]
-            made = self._schemas[name, tuple(columns)] = (
+            known = self._schemas[name, tuple(columns)] = (
                 struct(schemas, None if name == "query" else name),
                 converts,
             )
-        return made
+        return known
 
     def _reading(self, connection: sa.Connection, name: str) -> tuple[Reading, Table | None, dict[str, bool]]:
         """How a table is read, found out once."""
@@ -330,18 +330,22 @@ class JdbcSource(SourceConnector):
             return [None] * len(rows)
         counter = self._place(running, reading.counter)
         keys = [place for column in reading.key if (place := self._place(running, column)) is not None]
-        found: list[Json | None] = []
+        offsets: list[Json | None] = []
         for row in rows:
             at_us = self._time_us(running, row) if reading.times else None
             key = [row[place] for place in keys]
             usable = key if key and all(isinstance(part, (int, str)) for part in key) else None
-            found.append(offset_of(at_us, None if counter is None else row[counter], usable))
-        if reading.times and reading.counter is None and not (found and found[-1] and "key" in found[-1]):
+            offsets.append(offset_of(at_us, None if counter is None else row[counter], usable))
+        if (
+            reading.times
+            and reading.counter is None
+            and not (offsets and offsets[-1] and "key" in offsets[-1])
+        ):
             # Without a key to go on from, only the last row of a time is a place to stop.
-            for place in range(len(found) - 1):
-                if found[place] == found[place + 1]:
-                    found[place] = None
-        return found
+            for place in range(len(offsets) - 1):
+                if offsets[place] == offsets[place + 1]:
+                    offsets[place] = None
+        return offsets
 
     def _place(self, running: Rows, quoted: str | None) -> int | None:
         if quoted is None:

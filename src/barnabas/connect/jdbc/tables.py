@@ -39,17 +39,17 @@ def find_tables(connection: sa.Connection, config: Config) -> list[Table]:
     inspector = sa.inspect(connection)
     views = "VIEW" in {kind.upper() for kind in config["table.types"]}
     tables = "TABLE" in {kind.upper() for kind in config["table.types"]}
-    found: list[Table] = []
+    all_tables: list[Table] = []
     for database, schema in _places(connection, inspector, config["schema.pattern"]):
         where = schema if connection.dialect.name == "postgresql" else None
         names = inspector.get_table_names(where) if tables else []
         names += inspector.get_view_names(where) if views else []
-        found += [Table(database, schema, name) for name in names]
+        all_tables += [Table(database, schema, name) for name in names]
     allowed, denied = config["table.whitelist"], config["table.blacklist"]
     return sorted(
         (
             table
-            for table in found
+            for table in all_tables
             if (not allowed or any(map(table.has_name, allowed))) and not any(map(table.has_name, denied))
         ),
         key=lambda table: table.path,

@@ -40,10 +40,10 @@ CONNECT_S: Final = 10
 
 def sqlalchemy_url(text: str, user: str | None = None, password: str | None = None) -> sa.URL:
     """The address of a database. Raises OptionError."""
-    found = JDBC.fullmatch(text.strip())
-    if found is None:
+    match = JDBC.fullmatch(text.strip())
+    if match is None:
         return _plain(text, user, password)
-    kind, rest = found["kind"], found["rest"]
+    kind, rest = match["kind"], match["rest"]
     if kind not in DRIVERS:
         raise OptionError(
             f"connection.url: no dialect for jdbc:{kind}; there are {', '.join(f'jdbc:{name}' for name in DRIVERS)}",
@@ -111,15 +111,15 @@ def engine(url: sa.URL, zone: str = "UTC") -> sa.Engine:
     if url.get_backend_name() in ("postgresql", "mysql") and "connect_timeout" not in url.query:
         arguments["connect_timeout"] = CONNECT_S
     try:
-        made = sa.create_engine(url, connect_args=arguments, poolclass=sa.pool.NullPool)
+        new_engine = sa.create_engine(url, connect_args=arguments, poolclass=sa.pool.NullPool)
     except (sa.exc.ArgumentError, ImportError) as error:
         package = next((need for driver, need in DRIVERS.values() if driver == url.drivername), "")
         hint = f"; pip install '{package}'" if package and isinstance(error, ImportError) else ""
         raise OptionError(f"connection.url {shown(url)}: {error}{hint}", "connection.url") from error
-    prepare = PREPARE.get(made.dialect.name)
+    prepare = PREPARE.get(new_engine.dialect.name)
     if prepare is not None:
-        sa.event.listen(made, "connect", lambda connection, _: prepare(connection, zone))
-    return made
+        sa.event.listen(new_engine, "connect", lambda connection, _: prepare(connection, zone))
+    return new_engine
 
 
 def _prepare_postgres(connection: Any, zone: str) -> None:

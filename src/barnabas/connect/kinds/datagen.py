@@ -247,8 +247,8 @@ def _plain(kind: str, how: Mapping[str, Any], chance: random.Random, number: int
         return chance.choice(how["options"])
     if "iteration" in how:
         rule = how["iteration"]
-        made = rule.get("start", 0) + number * rule.get("step", 1)
-        return float(made) if kind in ("double", "float") else made
+        number_made = rule.get("start", 0) + number * rule.get("step", 1)
+        return float(number_made) if kind in ("double", "float") else number_made
     if kind in ("int", "long"):
         rule = how.get("range") or {}
         return chance.randrange(int(rule.get("min", 0)), int(rule.get("max", 1 << 31)))
@@ -265,7 +265,7 @@ def _plain(kind: str, how: Mapping[str, Any], chance: random.Random, number: int
 
 def _text(pattern: str, chance: random.Random) -> str:
     """A text that matches: characters, [classes], \\escapes, {n} and {n,m}."""
-    made, at = "", 0
+    letters, at = "", 0
     while at < len(pattern):
         char = pattern[at]
         if char == "[":
@@ -286,17 +286,17 @@ def _text(pattern: str, chance: random.Random) -> str:
         elif pattern[at : at + 1] in ("+", "*", "?"):
             count = chance.randint(int(pattern[at] == "+"), 1 if pattern[at] == "?" else 4)
             at += 1
-        made += "".join(chance.choice(choices) for _ in range(count))
-    return made
+        letters += "".join(chance.choice(choices) for _ in range(count))
+    return letters
 
 
 def _class(text: str) -> str:
-    made, at = "", 0
+    letters, at = "", 0
     while at < len(text):
         if text[at + 1 : at + 2] == "-" and at + 2 < len(text):
-            made += "".join(map(chr, range(ord(text[at]), ord(text[at + 2]) + 1)))
+            letters += "".join(map(chr, range(ord(text[at]), ord(text[at + 2]) + 1)))
             at += 3
         else:
-            made += text[at]
+            letters += text[at]
             at += 1
-    return made
+    return letters

@@ -88,7 +88,7 @@ class ElasticsearchSink(SinkConnector):
     @classmethod
     def check(cls, config: Config) -> Mapping[str, str]:
         """Also asks the servers; one that answers is enough."""
-        said = {"connection.url": "connection.url names no server"}
+        complaints = {"connection.url": "connection.url names no server"}
         try:
             talks = _talks(config, min(config["read.timeout.ms"] / 1000, CHECK_S))
         except (OptionError, OSError) as error:
@@ -98,12 +98,12 @@ class ElasticsearchSink(SinkConnector):
                 talk.ask("GET", "/")
                 return {}
             except RetriableError as error:
-                said = {"connection.url": str(error)}
+                complaints = {"connection.url": str(error)}
             except ConnectError as error:
-                said = {"connection.username": str(error)}
+                complaints = {"connection.username": str(error)}
             finally:
                 talk.close()
-        return said
+        return complaints
 
     def start(self, config: Config, context: SinkContext) -> None:
         """See SinkConnector."""
@@ -190,8 +190,8 @@ class ElasticsearchSink(SinkConnector):
     def _refused(self, record: SinkRecord, result: Mapping[str, Any]) -> None:
         if self.config["behavior.on.malformed.documents"].upper() == "FAIL":
             error = result.get("error")
-            said = f"{error.get('type')}: {error.get('reason')}" if isinstance(error, dict) else str(error)
-            self.context.report(record, DataError(f"the document was refused: {said}"))
+            reason = f"{error.get('type')}: {error.get('reason')}" if isinstance(error, dict) else str(error)
+            self.context.report(record, DataError(f"the document was refused: {reason}"))
 
     def stop(self) -> None:
         """See SinkConnector."""

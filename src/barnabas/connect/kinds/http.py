@@ -133,9 +133,9 @@ class HttpSource(SourceConnector):
 
     def poll(self, partition: Json, offset: Json | None) -> Batch:
         """Without offset.pointer, an answer that is as the last one is no news."""
-        held = str((offset or {}).get("offset", self.config["initial.offset"]))
+        position = str((offset or {}).get("offset", self.config["initial.offset"]))
         talk = Talk(
-            self.config["url"].replace("${offset}", quote(held)),
+            self.config["url"].replace("${offset}", quote(position)),
             self.config["timeout.ms"] / 1000,
             self._headers,
         )

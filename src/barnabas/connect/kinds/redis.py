@@ -163,7 +163,7 @@ def _client(config: Config, timeout_s: float) -> redis.Redis:
     uri = f"redis://{hosts.split(',')[0]}" if hosts else config["redis.uri"]
     more: dict[str, Any] = {"password": config["redis.password"]} if config["redis.password"] else {}
     try:
-        made: redis.Redis = redis.Redis.from_url(uri, socket_timeout=timeout_s, **more)
+        client: redis.Redis = redis.Redis.from_url(uri, socket_timeout=timeout_s, **more)
     except ValueError as error:
         raise OptionError(f"redis.uri: {error}", "redis.uri") from None
-    return made
+    return client

@@ -193,11 +193,11 @@ class S3Sink(SinkConnector):
 
     def flush(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Up to the first record that is not in an object."""
-        made = dict(offsets)
+        safe_offsets = dict(offsets)
         for (topic, partition, _), row in self._open.items():
-            if (topic, partition) in made:
-                made[topic, partition] = min(made[topic, partition], row.start)
-        return made
+            if (topic, partition) in safe_offsets:
+                safe_offsets[topic, partition] = min(safe_offsets[topic, partition], row.start)
+        return safe_offsets
 
     def close(self, partitions: Sequence[TopicPartition]) -> None:
         """What is not in an object comes again."""

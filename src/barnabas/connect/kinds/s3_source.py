@@ -107,7 +107,7 @@ class S3Source(SourceConnector):
             if self._patterns and not any(pattern.fullmatch(topic) for pattern in self._patterns):
                 continue
             rows.setdefault((topic, int(match[2])), []).append((int(match[3]), info.path))
-        return {place: [path for _, path in sorted(found)] for place, found in sorted(rows.items())}
+        return {place: [path for _, path in sorted(paths)] for place, paths in sorted(rows.items())}
 
     def partitions(self) -> Sequence[Json]:
         """One for each partition of a topic that has objects."""

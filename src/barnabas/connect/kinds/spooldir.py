@@ -129,10 +129,10 @@ class SpoolDir(SourceConnector):
         name, row = str((offset or {}).get(FILE, "")), int((offset or {}).get(ROW, DONE))
         if row == DONE:
             self._tidy(name)
-            found = self._next(name)
-            if found is None:
+            place = self._next(name)
+            if place is None:
                 return Batch()
-            name, row = found, 0
+            name, row = place, 0
         try:
             if self._rows is None or (self._file, self._at) != (name, row):
                 self._rows, self._file = self._opened(name), name
@@ -141,7 +141,7 @@ class SpoolDir(SourceConnector):
             chosen = list(islice(self._rows, self.config["batch.size"]))
         except (OSError, ValueError, KeyError, DataError) as error:
             return self._unreadable(name, error)
-        records = [self._record(name, row + n, *given) for n, given in enumerate(chosen)]
+        records = [self._record(name, row + n, *cells) for n, cells in enumerate(chosen)]
         self._at = row + len(records)
         if len(records) < self.config["batch.size"]:
             self._rows = None
@@ -205,8 +205,8 @@ class SpoolDir(SourceConnector):
             raise ConnectError(
                 f"the format of {path} is not known; format says which of {', '.join(FORMATS)} it is"
             )
-        found: Rows = rows[kind](path)
-        return found
+        opened: Rows = rows[kind](path)
+        return opened
 
     def _csv(self, path: Path) -> Rows:
         with path.open(newline="", encoding="utf-8-sig") as file:

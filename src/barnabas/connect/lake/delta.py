@@ -42,12 +42,12 @@ class DeltaSink(LakeSink):
         return [str(self.config["table.path"]).replace(TOPIC, record.topic)]
 
     def _storage(self) -> dict[str, str] | None:
-        found = {
+        storage = {
             name.removeprefix(STORAGE): str(value)
             for name, value in self.config.items()
             if name.startswith(STORAGE) and value is not None
         }
-        return found or None
+        return storage or None
 
     def _table(self, name: str) -> Any:
         """The table; None if there is none. Raises ConnectError."""

@@ -97,13 +97,13 @@ class IcebergSink(LakeSink):
             raise ConnectError(
                 f"Iceberg tables need pyiceberg ({error}): pip install 'barnabas[iceberg]'"
             ) from error
-        given = {
+        properties = {
             name.removeprefix(CATALOG): str(value)
             for name, value in config.items()
             if name.startswith(CATALOG) and name != f"{CATALOG}*" and value is not None
         }
         try:
-            self._catalog = load_catalog(str(config["iceberg.catalog"]), **given)
+            self._catalog = load_catalog(str(config["iceberg.catalog"]), **properties)
         except Exception as error:
             raise _failure("the catalog cannot be opened", error) from error
         self._property = f"{PROPERTY}{context.name}"
@@ -132,7 +132,7 @@ class IcebergSink(LakeSink):
     def stored(self, name: str) -> dict[TopicPartition, int]:
         """See LakeSink. The newest offset of each partition; each snapshot has those of one task."""
         table = self._table(name)
-        found: dict[TopicPartition, int] = {}
+        ends: dict[TopicPartition, int] = {}
         snapshots = [] if table is None else table.metadata.snapshots
         for snapshot in snapshots:
             text = (
@@ -143,8 +143,8 @@ class IcebergSink(LakeSink):
             for place, end in json.loads(text or "{}").items():
                 topic, _, partition = place.rpartition("-")
                 pair = (topic, int(partition))
-                found[pair] = max(found.get(pair, 0), end)
-        return found
+                ends[pair] = max(ends.get(pair, 0), end)
+        return ends
 
     def commit(self, name: str, rows: pa.Table, offsets: Offsets) -> None:
         """See LakeSink."""

@@ -53,7 +53,7 @@ class LakeSink(SinkConnector):
         """See SinkConnector. All that may fail comes first: a call that is repeated must not add its records twice."""
         if sum(map(len, self._waiting.values())) >= RECORDS_MAX:
             self._store()
-        found: list[tuple[str, SinkRecord]] = []
+        wanted: list[tuple[str, SinkRecord]] = []
         refused: list[tuple[SinkRecord, DataError]] = []
         for record in records:
             if record.value is None:
@@ -66,12 +66,12 @@ class LakeSink(SinkConnector):
                 continue
             for name in names:
                 if record.offset >= self._next(name, record):
-                    found.append((name, record))
+                    wanted.append((name, record))
                 else:
                     self._left_out(name, record)
         for record, reason in refused:
             self.context.report(record, reason)
-        for name, record in found:
+        for name, record in wanted:
             self._waiting.setdefault(name, []).append(record)
 
     def _left_out(self, name: str, record: SinkRecord) -> None:
@@ -93,10 +93,10 @@ class LakeSink(SinkConnector):
         )
 
     def _next(self, name: str, record: SinkRecord) -> int:
-        found = self._stored.get(name)
-        if found is None:
-            found = self._stored[name] = self.stored(name)
-        return found.get((record.original_topic, record.original_partition), 0)
+        ends = self._stored.get(name)
+        if ends is None:
+            ends = self._stored[name] = self.stored(name)
+        return ends.get((record.original_topic, record.original_partition), 0)
 
     def flush(self, offsets: Offsets) -> None:
         """See SinkConnector."""

@@ -22,12 +22,12 @@ CONNECTION: Final = (
 def is_pipeline(value: Any) -> str | None:
     """A rule: a list of stages as JSON."""
     try:
-        found = json.loads(value or "[]")
+        stages = json.loads(value or "[]")
     except ValueError as error:
         return f"it is not JSON: {error}"
     return (
         None
-        if isinstance(found, list) and all(isinstance(stage, dict) for stage in found)
+        if isinstance(stages, list) and all(isinstance(stage, dict) for stage in stages)
         else "it is no list of stages"
     )
 
@@ -35,12 +35,12 @@ def is_pipeline(value: Any) -> str | None:
 def is_map(value: Any) -> str | None:
     """A rule: an object of texts as JSON."""
     try:
-        found = json.loads(value or "{}")
+        mapping = json.loads(value or "{}")
     except ValueError as error:
         return f"it is not JSON: {error}"
     return (
         None
-        if isinstance(found, dict) and all(isinstance(t, str) for t in found.values())
+        if isinstance(mapping, dict) and all(isinstance(t, str) for t in mapping.values())
         else "it is no map of texts"
     )
 

@@ -95,16 +95,16 @@ class Reader:
 
     def changes(self, position: Json, count: int) -> tuple[list[tuple[dict[str, Any], Json]], Json]:
         """The next events, each with the position after it, and the position after all; waits half a second at most."""
-        found: list[tuple[dict[str, Any], Json]] = []
+        changes: list[tuple[dict[str, Any], Json]] = []
         try:
             if self._stream is None:
                 token = position.get(TOKEN)
                 self._open(None if token is None else loads(token))
-            while len(found) < count:
+            while len(changes) < count:
                 change = self._stream.try_next()
                 if change is None:
                     break
-                found.append((change, {TOKEN: written(change["_id"])}))
+                changes.append((change, {TOKEN: written(change["_id"])}))
                 if change.get("operationType") == "invalidate":
                     self._stream.close()
                     self._stream = None
@@ -113,8 +113,8 @@ class Reader:
         except PyMongoError as error:
             self._stream = None
             raise self.failed(error, "reading the change stream") from error
-        after: Json = found[-1][1] if found else position
-        return found, {TOKEN: written(token)} if token is not None and not found else after
+        after: Json = changes[-1][1] if changes else position
+        return changes, {TOKEN: written(token)} if token is not None and not changes else after
 
     def copied(self, position: Json, count: int) -> tuple[list[tuple[dict[str, Any], Json]], Json]:
         """The next documents as events of inserts, and the position after them; without COPY in it when all are copied."""
@@ -134,7 +134,7 @@ class Reader:
     def _documents(self, name: str, last: str | None, count: int) -> list[tuple[dict[str, Any], Json]]:
         database, _, collection = name.partition(".")
         query = {} if last is None else {"_id": {"$gt": loads(last)["_id"]}}
-        found: list[tuple[dict[str, Any], Json]] = []
+        documents: list[tuple[dict[str, Any], Json]] = []
         for document in self._client[database][collection].find(query).sort("_id", 1).limit(count):
             key = {"_id": document["_id"]}
             change = {
@@ -144,8 +144,8 @@ class Reader:
                 "fullDocument": document,
                 "ns": {"db": database, "coll": collection},
             }
-            found.append((change, {COPY: "true", COLLECTION: name, LAST: written(key)}))
-        return found
+            documents.append((change, {COPY: "true", COLLECTION: name, LAST: written(key)}))
+        return documents
 
     def _collections(self) -> list[str]:
         """db.collection of all that is followed, in order."""

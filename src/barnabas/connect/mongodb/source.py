@@ -94,12 +94,12 @@ class MongoSource(SourceConnector):
             if offset is None:
                 return Batch((), self._first(self._reader))
             read = self._reader.copied if COPY in offset else self._reader.changes
-            found, after = read(offset, self.config["poll.max.batch.size"])
+            changes, after = read(offset, self.config["poll.max.batch.size"])
         except ConnectError:
             self._reader.close()
             self._reader = None
             raise
-        records = [record for change, place in found for record in self._records(change, place)]
+        records = [record for change, place in changes for record in self._records(change, place)]
         return Batch(records, after if dict(after) != dict(offset) else None)
 
     def _first(self, reader: Reader) -> Json:

@@ -25,16 +25,16 @@ def document_of(value: Any, what: str) -> dict[str, Any]:
     try:
         if isinstance(value, (bytes, bytearray)):
             raw = bytes(value)
-            found = bson.decode(raw) if raw[:1] != b"{" else loads(raw.decode())
+            document = bson.decode(raw) if raw[:1] != b"{" else loads(raw.decode())
         elif isinstance(value, str):
-            found = loads(value)
+            document = loads(value)
         else:
             raise DataError(f"the {what} is {type(value).__name__}, not a struct, a text of JSON, or BSON")
     except (ValueError, bson.errors.BSONError) as error:
         raise DataError(f"the {what} is no document: {error}") from error
-    if not isinstance(found, Mapping):
-        raise DataError(f"the {what} is JSON, but not an object: {str(found)[:60]}")
-    return dict(found)
+    if not isinstance(document, Mapping):
+        raise DataError(f"the {what} is JSON, but not an object: {str(document)[:60]}")
+    return dict(document)
 
 
 def _storable(value: Any) -> Any:

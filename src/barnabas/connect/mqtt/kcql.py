@@ -48,13 +48,13 @@ def _tokens(text: str, option: str) -> list[str]:
     tokens, place = [], 0
     text = text.rstrip()
     while place < len(text):
-        found = TOKEN.match(text, place)
-        if found is None:
+        match = TOKEN.match(text, place)
+        if match is None:
             raise OptionError(
                 f"{option}: a quotation mark has no partner: {text[place : place + 40]!r}", option
             )
-        tokens.append(found[1])
-        place = found.end()
+        tokens.append(match[1])
+        place = match.end()
     return tokens
 
 
@@ -68,9 +68,10 @@ def _route(tokens: Sequence[str], option: str) -> Route:
     def take(*wanted: str) -> None:
         for word in wanted:
             if not words or words[0].upper() != word:
-                found = words[0] if words else "the end"
+                next_word = words[0] if words else "the end"
                 raise OptionError(
-                    f"{option}: expected {word}, found {found}: a statement is like INSERT INTO target SELECT * FROM source",
+                    f"{option}: expected {word}, found {next_word}: "
+                    "a statement is like INSERT INTO target SELECT * FROM source",
                     option,
                 )
             words.pop(0)

@@ -55,7 +55,7 @@ class Login:
 
 def addresses_of(hosts: Sequence[str], option: str) -> tuple[Address, ...]:
     """The brokers of a list like tcp://mosquitto:1883. Raises OptionError."""
-    found = []
+    addresses = []
     for host in hosts:
         parts = urlsplit(host if "://" in host else f"tcp://{host}")
         if parts.scheme not in PORTS or not parts.hostname:
@@ -64,10 +64,10 @@ def addresses_of(hosts: Sequence[str], option: str) -> tuple[Address, ...]:
             port = parts.port or PORTS[parts.scheme]
         except ValueError as error:
             raise OptionError(f"{option}: {host!r}: {error}", option) from None
-        found.append(Address(parts.scheme, parts.hostname, port, parts.path or "/mqtt"))
-    if not found:
+        addresses.append(Address(parts.scheme, parts.hostname, port, parts.path or "/mqtt"))
+    if not addresses:
         raise OptionError(f"{option} is empty: a list of brokers like tcp://host:1883", option)
-    return tuple(found)
+    return tuple(addresses)
 
 
 def wrong_filter(filter: str) -> str | None:

@@ -110,7 +110,7 @@ class LensesMqttSink(MqttWriter):
     def messages(self, record: SinkRecord) -> list[tuple[str, bytes, int, bool]]:
         """See MqttWriter."""
         quality = self.config["connect.mqtt.service.quality"]
-        found = []
+        messages = []
         for route in self._routes.get(record.topic, []):
             value = record.value
             if route.fields:
@@ -118,8 +118,8 @@ class LensesMqttSink(MqttWriter):
                     raise DataError("the value has no fields to select")
                 value = {path.rpartition(".")[2]: path_in(value, path) for path in route.fields}
             retained = route.clauses.get("WITHRETAIN", "").lower() == "true"
-            found.append((_target(route, record), payload(value), quality, retained))
-        return found
+            messages.append((_target(route, record), payload(value), quality, retained))
+        return messages
 
 
 def _target(route: Route, record: SinkRecord) -> str:
@@ -131,10 +131,10 @@ def _target(route: Route, record: SinkRecord) -> str:
         return str(record.key)
     if chosen == "_topic":
         return record.topic
-    found = path_in(record.value, chosen)
-    if found is None:
+    name = path_in(record.value, chosen)
+    if name is None:
         raise DataError(f"the value has no field {chosen}, which WITHTARGET names")
-    return str(found)
+    return str(name)
 
 
 class ConfluentMqttSink(MqttWriter):

@@ -91,9 +91,9 @@ class MqttReader(SourceConnector):
                 break
             count += 1
             self._pending.append((count, message, link.generation))
-            found = self.records(message)
-            if found:
-                records += found
+            records_of_message = self.records(message)
+            if records_of_message:
+                records += records_of_message
         return Batch(records, {MESSAGES: count} if self._pending and self._pending[-1][0] == count else None)
 
     def committed(self, partition: Json, offset: Json) -> None:
@@ -152,17 +152,17 @@ class LensesMqttSource(MqttReader):
         """One record per route that takes the message."""
         if message.dup and not self.config["connect.mqtt.process.duplicates"]:
             return []
-        found = []
+        records = []
         for route, regex, read in self._routes:
             if not regex.fullmatch(message.topic):
                 continue
             try:
-                found.append(_record(route, read, message))
+                records.append(_record(route, read, message))
             except DataError as error:
                 if self.config["connect.mqtt.converter.throw.on.error"]:
                     raise
                 log.warning("message left out", extra={"mqtt_topic": message.topic, "reason": str(error)})
-        return found
+        return records
 
 
 Read = Callable[[bytes], tuple[Any, Schema | None]]

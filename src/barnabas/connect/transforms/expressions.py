@@ -108,9 +108,9 @@ class Compute(Transform):
         names = [name for name, _ in self._made]
         kept = [field for field in schema.fields if field.name not in names]
         for name in dict.fromkeys(names):
-            found = schemas.inferred(value[name])
+            schema_of_value = schemas.inferred(value[name])
             before = schema.by_name.get(name)
-            kind = found or (before.schema if before is not None else schemas.STRING)
+            kind = schema_of_value or (before.schema if before is not None else schemas.STRING)
             kept.append(Field(name, kind.as_optional()))
         return with_fields(schema, kept)
 

@@ -56,12 +56,12 @@ class ExtractField(Transform):
             return self.put(
                 record, None, found_at(None, require_map(value, "field extraction"), self._path)[1]
             )
-        found, inner = found_at(schema, require_struct(value, "field extraction"), self._path)
-        if found is None:
+        field_schema, inner = found_at(schema, require_struct(value, "field extraction"), self._path)
+        if field_schema is None:
             raise DataError(f"Unknown field: {self.config['field']}")
-        if inner is None and found.has_default and self.config["replace.null.with.default"]:
-            inner = found.default
-        return self.put(record, found, inner)
+        if inner is None and field_schema.has_default and self.config["replace.null.with.default"]:
+            inner = field_schema.default
+        return self.put(record, field_schema, inner)
 
 
 class ValueToKey(Transform):
@@ -94,10 +94,10 @@ class ValueToKey(Transform):
         schema, value = record.value_schema, record.value
         purpose = "copying fields from value to key"
         if schema is None:
-            found = require_map(value, purpose)
-            return replace(record, key_schema=None, key={name: found.get(name) for name in self._names})
-        found = require_struct(value, purpose)
-        key = {name: found.get(name) for name in self._names}
+            fields = require_map(value, purpose)
+            return replace(record, key_schema=None, key={name: fields.get(name) for name in self._names})
+        fields = require_struct(value, purpose)
+        key = {name: fields.get(name) for name in self._names}
         return replace(record, key_schema=self._schema(schema), key=key)
 
 
@@ -159,9 +159,9 @@ class ReplaceField(Transform):
         if value is None:
             return record
         purpose = "field replacement"
-        found = require_map(value, purpose) if schema is None else require_struct(value, purpose)
-        made = {self._renames.get(name, name): inner for name, inner in found.items() if self._keeps(name)}
-        return self.put(record, None if schema is None else self._schema(schema), made)
+        fields = require_map(value, purpose) if schema is None else require_struct(value, purpose)
+        kept = {self._renames.get(name, name): inner for name, inner in fields.items() if self._keeps(name)}
+        return self.put(record, None if schema is None else self._schema(schema), kept)
 
 
 EMPTY: Final[Mapping[str, Any]] = {
@@ -203,13 +203,13 @@ class MaskField(Transform):
         if value is None:
             return record
         purpose = "masking fields"
-        found = require_map(value, purpose) if schema is None else require_struct(value, purpose)
-        made = dict(found)
+        fields = require_map(value, purpose) if schema is None else require_struct(value, purpose)
+        masked = dict(fields)
         for name in self.config["fields"]:
-            if name in made:
+            if name in masked:
                 field = None if schema is None else schema.by_name.get(name)
-                made[name] = self._masked(None if field is None else field.schema, made[name])
-        return self.put(record, schema, made)
+                masked[name] = self._masked(None if field is None else field.schema, masked[name])
+        return self.put(record, schema, masked)
 
 
 def _empty(schema: Schema | None, value: Any) -> Any:
@@ -287,9 +287,9 @@ class InsertField(Transform):
         if value is None:
             return record
         purpose = "field insertion"
-        found = require_map(value, purpose) if schema is None else require_struct(value, purpose)
+        fields = require_map(value, purpose) if schema is None else require_struct(value, purpose)
         more = {name: self._value(part, record, schema is not None) for part, name, _ in self._wanted}
-        return self.put(record, None if schema is None else self._schema(schema), {**found, **more})
+        return self.put(record, None if schema is None else self._schema(schema), {**fields, **more})
 
 
 class Flatten(Transform):
@@ -319,31 +319,31 @@ class Flatten(Transform):
                 yield Field(name, field.schema.as_optional() if optional else field.schema)
 
     def _flat(
-        self, prefix: str, value: Mapping[str, Any], schema: Schema | None, made: dict[str, Any]
+        self, prefix: str, value: Mapping[str, Any], schema: Schema | None, flat: dict[str, Any]
     ) -> None:
         if schema is not None:
             for field in schema.fields:
                 inner, name = value.get(field.name), f"{prefix}{field.name}"
                 if field.schema.type == "struct":
-                    self._flat(f"{name}{self.config['delimiter']}", inner or {}, field.schema, made)
+                    self._flat(f"{name}{self.config['delimiter']}", inner or {}, field.schema, flat)
                 else:
-                    made[name] = inner
+                    flat[name] = inner
             return
         for key, inner in value.items():
             if isinstance(inner, dict):
-                self._flat(f"{prefix}{key}{self.config['delimiter']}", inner, None, made)
+                self._flat(f"{prefix}{key}{self.config['delimiter']}", inner, None, flat)
             else:
-                made[f"{prefix}{key}"] = inner
+                flat[f"{prefix}{key}"] = inner
 
     def apply(self, record: Record) -> Record:
         """See Transform."""
         schema, value = self.read(record)
         if value is None:
             return record
-        found = require_map(value, "flattening") if schema is None else require_struct(value, "flattening")
-        made: dict[str, Any] = {}
-        self._flat("", found, schema, made)
-        return self.put(record, None if schema is None else self._schema(schema), made)
+        fields = require_map(value, "flattening") if schema is None else require_struct(value, "flattening")
+        flat: dict[str, Any] = {}
+        self._flat("", fields, schema, flat)
+        return self.put(record, None if schema is None else self._schema(schema), flat)
 
 
 class SetSchemaMetadata(Transform):

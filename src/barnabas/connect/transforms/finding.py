@@ -60,18 +60,18 @@ def transform_class(name: str) -> tuple[type[Transform], str]:
     for suffix, meant in PARTS.items():
         if name.endswith(suffix):
             bare, part = name.removesuffix(suffix), meant
-    found: type[Transform] = _load(bare, TRANSFORMS, "transform")
-    if found.parts and part not in found.parts:
+    cls: type[Transform] = _load(bare, TRANSFORMS, "transform")
+    if cls.parts and part not in cls.parts:
         raise OptionError(
-            f"{name} needs one of {', '.join(f'${part.title()}' for part in found.parts)} at its end"
+            f"{name} needs one of {', '.join(f'${part.title()}' for part in cls.parts)} at its end"
         )
-    return found, part
+    return cls, part
 
 
 def predicate_class(name: str) -> type[Predicate]:
     """The class of a name. Raises OptionError."""
-    found: type[Predicate] = _load(name, PREDICATES, "predicate")
-    return found
+    cls: type[Predicate] = _load(name, PREDICATES, "predicate")
+    return cls
 
 
 def _options(config: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -82,23 +82,23 @@ def make_transform(config: Mapping[str, Any], alias: str) -> Transform:
     """Raises OptionError."""
     prefix = f"transforms.{alias}."
     kind, part = transform_class(_type(config, prefix))
-    made = kind(part)
+    transform = kind(part)
     try:
-        made.configure(_options(config, prefix))
+        transform.configure(_options(config, prefix))
     except OptionError as error:
         raise OptionError(str(error), f"{prefix}{error.option}") from None
-    return made
+    return transform
 
 
 def make_predicate(config: Mapping[str, Any], alias: str) -> Predicate:
     """Raises OptionError."""
     prefix = f"predicates.{alias}."
-    made = predicate_class(_type(config, prefix))()
+    predicate = predicate_class(_type(config, prefix))()
     try:
-        made.configure(_options(config, prefix))
+        predicate.configure(_options(config, prefix))
     except OptionError as error:
         raise OptionError(str(error), f"{prefix}{error.option}") from None
-    return made
+    return predicate
 
 
 def _type(config: Mapping[str, Any], prefix: str) -> str:

@@ -84,36 +84,40 @@ class JavaFormat:
             raise DataError(
                 f"Could not parse timestamp: value ({text}) does not match pattern ({self.pattern})"
             )
-        found = {name.rpartition("_")[0]: part for name, part in match.groupdict().items()}
+        fields = {name.rpartition("_")[0]: part for name, part in match.groupdict().items()}
         try:
-            return self._made(found)
+            return self._made(fields)
         except ValueError as error:
             raise DataError(f"Could not parse timestamp: value ({text}): {error}") from None
 
-    def _made(self, found: dict[str, str]) -> dt.datetime:
-        year = int(found.get("year", "1970"))
-        if "year" in found and len(found["year"]) == 2:
+    def _made(self, fields: dict[str, str]) -> dt.datetime:
+        year = int(fields.get("year", "1970"))
+        if "year" in fields and len(fields["year"]) == 2:
             year += 2000 if year < 50 else 1900
-        month = int(found.get("month", "1"))
-        if "monthname" in found:
+        month = int(fields.get("month", "1"))
+        if "monthname" in fields:
             month = next(
-                (n for n, name in enumerate(MONTHS, 1) if name[:3].lower() == found["monthname"][:3].lower()),
+                (
+                    n
+                    for n, name in enumerate(MONTHS, 1)
+                    if name[:3].lower() == fields["monthname"][:3].lower()
+                ),
                 0,
             )
-        hour = int(found.get("hour") or found.get("hour24") or found.get("hour12") or 0) % 24
-        if "hour12" in found:
-            hour = hour % 12 + (12 if found.get("half", "am").lower() == "pm" else 0)
-        zone = found.get("zone", "Z")
-        made = dt.datetime(
-            year, month, int(found.get("day", "1")), hour, int(found.get("minute", "0")), int(found.get("second", "0")),
+        hour = int(fields.get("hour") or fields.get("hour24") or fields.get("hour12") or 0) % 24
+        if "hour12" in fields:
+            hour = hour % 12 + (12 if fields.get("half", "am").lower() == "pm" else 0)
+        zone = fields.get("zone", "Z")
+        moment = dt.datetime(
+            year, month, int(fields.get("day", "1")), hour, int(fields.get("minute", "0")), int(fields.get("second", "0")),
             tzinfo=dt.UTC,
         )  # fmt: skip
-        made += dt.timedelta(milliseconds=int(found.get("ms", "0")))
+        moment += dt.timedelta(milliseconds=int(fields.get("ms", "0")))
         if zone[0] in "+-":
             digits = zone[1:].replace(":", "")
             shift = dt.timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or 0))
-            made -= shift if zone[0] == "+" else -shift
-        return made
+            moment -= shift if zone[0] == "+" else -shift
+        return moment
 
     def format(self, time: dt.datetime) -> str:
         """The text of a time, in UTC."""

@@ -121,8 +121,8 @@ class InsertHeader(Transform):
     def apply(self, record: Record) -> Record:
         """See Transform."""
         text: str = self.config["value.literal"]
-        made = SimpleHeaderConverter().decode("", self.config["header"], text.encode())
-        return replace(record, headers=(*record.headers, made))
+        header = SimpleHeaderConverter().decode("", self.config["header"], text.encode())
+        return replace(record, headers=(*record.headers, header))
 
 
 class HeaderFrom(Transform):
@@ -158,19 +158,19 @@ class HeaderFrom(Transform):
     def apply(self, record: Record) -> Record:
         """See Transform."""
         schema, value = self.read(record)
-        found = require_map(value, "header from")
+        fields = require_map(value, "header from")
         more = []
         for field, name in self._pairs:
             if schema is not None and field not in schema.by_name:
                 raise DataError(f"Unknown field: {field}")
-            inner = found.get(field)
+            inner = fields.get(field)
             kind = schemas.inferred(inner) if schema is None else schema.by_name[field].schema
             more.append(Header(name, inner, kind))
-        made = replace(record, headers=(*record.headers, *more))
+        with_headers = replace(record, headers=(*record.headers, *more))
         if not self._moves:
-            return made
-        kept = {name: inner for name, inner in found.items() if name not in self.config["fields"]}
-        return self.put(made, None if schema is None else self._schema(schema), kept)
+            return with_headers
+        kept = {name: inner for name, inner in fields.items() if name not in self.config["fields"]}
+        return self.put(with_headers, None if schema is None else self._schema(schema), kept)
 
 
 # --- predicates -------------------------------------------------------------------------------------------

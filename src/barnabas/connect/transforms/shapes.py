@@ -54,12 +54,12 @@ class Changed:
         self._known: dict[Schema, Schema] = {}
 
     def __call__(self, schema: Schema) -> Schema:
-        found = self._known.get(schema)
-        if found is None:
+        changed = self._known.get(schema)
+        if changed is None:
             if len(self._known) >= SCHEMAS_MAX:
                 self._known.clear()
-            found = self._known[schema] = self._change(schema)
-        return found
+            changed = self._known[schema] = self._change(schema)
+        return changed
 
 
 def path_of(name: str) -> list[str]:

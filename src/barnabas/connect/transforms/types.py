@@ -93,8 +93,10 @@ class Cast(Transform):
         kind = self._kinds.get(field.name)
         if kind is None:
             return field.schema
-        made = Schema(kind, field.schema.optional, doc=field.schema.doc)
-        return replace(made, default=cast(field.schema.default, kind)) if field.schema.has_default else made
+        target = Schema(kind, field.schema.optional, doc=field.schema.doc)
+        return (
+            replace(target, default=cast(field.schema.default, kind)) if field.schema.has_default else target
+        )
 
     def apply(self, record: Record) -> Record:
         """See Transform."""
@@ -105,12 +107,12 @@ class Cast(Transform):
             return self.put(
                 record, None if schema is None else self._schema(schema), cast(value, self._whole)
             )
-        found = require_map(value, "cast types") if schema is None else require_struct(value, "cast types")
-        made = {
+        fields = require_map(value, "cast types") if schema is None else require_struct(value, "cast types")
+        converted = {
             name: cast(inner, self._kinds[name]) if name in self._kinds else inner
-            for name, inner in found.items()
+            for name, inner in fields.items()
         }
-        return self.put(record, None if schema is None else self._schema(schema), made)
+        return self.put(record, None if schema is None else self._schema(schema), converted)
 
 
 UNITS: Final = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1, "nanoseconds": 0}
@@ -163,14 +165,14 @@ class TimestampConverter(Transform):
         self._schema = Changed(self._changed)
 
     def _target_schema(self, schema: Schema) -> Schema:
-        found = {
+        target = {
             "string": schemas.STRING,
             "unix": schemas.INT64,
             "Date": schemas.DATE_SCHEMA,
             "Time": schemas.TIME_SCHEMA,
             "Timestamp": schemas.TIMESTAMP_SCHEMA,
         }[self._target]
-        return found.as_optional() if schema.optional else found
+        return target.as_optional() if schema.optional else target
 
     def _changed(self, schema: Schema) -> Schema:
         name = self.config["field"]
@@ -225,6 +227,6 @@ class TimestampConverter(Transform):
             return self.put(record, None if schema is None else self._schema(schema), self._converted(value))
         if value is None:
             return record
-        found = require_map(value, "converting timestamp formats")
-        made = {**found, name: self._converted(found.get(name))} if name in found else found
-        return self.put(record, None if schema is None else self._schema(schema), made)
+        fields = require_map(value, "converting timestamp formats")
+        converted = {**fields, name: self._converted(fields.get(name))} if name in fields else fields
+        return self.put(record, None if schema is None else self._schema(schema), converted)

@@ -45,16 +45,16 @@ class Reply(JSONResponse):
         return formats.dump(content)
 
 
-def texts(given: Any, what: str) -> dict[str, str | None]:
+def texts(fields: Any, what: str) -> dict[str, str | None]:
     """A configuration of JSON: numbers and booleans become texts. Raises HttpError 400."""
-    if not isinstance(given, dict):
+    if not isinstance(fields, dict):
         raise HttpError(HTTPStatus.BAD_REQUEST, f"{what} is not an object with options and their texts")
-    made: dict[str, str | None] = {}
-    for name, value in given.items():
+    config: dict[str, str | None] = {}
+    for name, value in fields.items():
         if isinstance(value, (dict, list)):
             raise HttpError(HTTPStatus.BAD_REQUEST, f"the value of {name} is not a text")
-        made[name] = value if value is None or isinstance(value, str) else json.dumps(value)
-    return made
+        config[name] = value if value is None or isinstance(value, str) else json.dumps(value)
+    return config
 
 
 async def body_of(request: Request) -> dict[str, Any]:
@@ -134,12 +134,12 @@ class Api:
         return Reply({name: self._expanded(name, wanted) for name in names})
 
     def _expanded(self, name: str, wanted: list[str]) -> dict[str, Any]:
-        made: dict[str, Any] = {}
+        row: dict[str, Any] = {}
         if "status" in wanted:
-            made["status"] = self.requests.status(name)
+            row["status"] = self.requests.status(name)
         if "info" in wanted:
-            made["info"] = self.requests.info(name)
-        return made
+            row["info"] = self.requests.info(name)
+        return row
 
     async def create(self, request: Request) -> Response:
         """A new connector."""
@@ -153,8 +153,8 @@ class Api:
                 "the name inside a configuration is replaced", extra={"connector": name, "inside": inside}
             )
         config["name"] = name
-        made = await run_in_threadpool(self.requests.create, name, config, body.get("initial_state"))
-        return Reply(made, HTTPStatus.CREATED, {"Location": f"/connectors/{quote(name, safe='')}"})
+        info = await run_in_threadpool(self.requests.create, name, config, body.get("initial_state"))
+        return Reply(info, HTTPStatus.CREATED, {"Location": f"/connectors/{quote(name, safe='')}"})
 
     async def info(self, request: Request) -> Response:
         """ConnectorInfo."""
@@ -169,10 +169,10 @@ class Api:
         name = part(request)
         config = texts(await body_of(request), "the body")
         _require_name(name, config)
-        is_new, made = await run_in_threadpool(self.requests.put_config, name, {**config, "name": name})
+        is_new, info = await run_in_threadpool(self.requests.put_config, name, {**config, "name": name})
         if is_new:
-            return Reply(made, HTTPStatus.CREATED, {"Location": f"/connectors/{quote(name, safe='')}"})
-        return Reply(made)
+            return Reply(info, HTTPStatus.CREATED, {"Location": f"/connectors/{quote(name, safe='')}"})
+        return Reply(info)
 
     async def patch_config(self, request: Request) -> Response:
         """Some other options; null removes one."""

@@ -129,14 +129,14 @@ class Board:
     def offset(self, name: str, partition: Json) -> Json | None:
         """The offset of a partition of a source."""
         with self._lock:
-            found = self._offsets.get(name, {}).get(formats.canonical(partition))
-            return None if found is None else found[2]
+            row = self._offsets.get(name, {}).get(formats.canonical(partition))
+            return None if row is None else row[2]
 
     def offset_key(self, name: str, partition: Json) -> bytes:
         """The key under which the offset of a partition is stored: as it was written first."""
         with self._lock:
-            found = self._offsets.get(name, {}).get(formats.canonical(partition))
-        return formats.offset_key(name, partition) if found is None else found[0]
+            row = self._offsets.get(name, {}).get(formats.canonical(partition))
+        return formats.offset_key(name, partition) if row is None else row[0]
 
     # --- replaying ----------------------------------------------------------------------------------
 

@@ -37,8 +37,8 @@ def chosen_converter(options: WorkerOptions, config: Mapping[str, Any], part: st
     """The converter of keys or values (part: key.converter): the connector's own with its options, or the worker's.
     Raises OptionError."""
     name = config.get(part)
-    given = config if name else options.given
-    own = prefixed(given, f"{part}.")
+    texts = config if name else options.given
+    own = prefixed(texts, f"{part}.")
     if options.registry is not None:
         own.setdefault("schema.registry.url", options.registry)
     try:
@@ -50,9 +50,9 @@ def chosen_converter(options: WorkerOptions, config: Mapping[str, Any], part: st
 def chosen_headers(options: WorkerOptions, config: Mapping[str, Any]) -> HeaderConverter:
     """The converter of headers. Raises OptionError."""
     name = config.get("header.converter")
-    given = config if name else options.given
+    texts = config if name else options.given
     return make_header_converter(
-        str(name or options["header.converter"]), prefixed(given, "header.converter.")
+        str(name or options["header.converter"]), prefixed(texts, "header.converter.")
     )
 
 
@@ -68,47 +68,47 @@ class Converting:
         self._encoders: dict[str, tuple[Encode, Encode]] = {}
         self._decoders: dict[str, tuple[Decode, Decode]] = {}
 
-    def transformed(self, record: Record, told: Any = None) -> Record | None:
+    def transformed(self, record: Record, subject: Any = None) -> Record | None:
         """The record after all transforms; None if one has left it out, or has failed and that is tolerated.
 
-        told: what a dead letter is made of, if not of the record. Raises ConnectError."""
-        found: Record | None = record
+        subject: what a dead letter is made of, if not of the record. Raises ConnectError."""
+        transformed: Record | None = record
         for step in self._steps:
             try:
-                given = found
-                assert given is not None
-                found = self._rules.tried(lambda step=step, given=given: step(given))  # type: ignore[misc]
+                before = transformed
+                assert before is not None
+                transformed = self._rules.tried(lambda step=step, given=before: step(given))  # type: ignore[misc]
             except Exception as error:
-                self._rules.note(told or record, failing.STAGE_TRANSFORM, step.class_name, error)
+                self._rules.note(subject or record, failing.STAGE_TRANSFORM, step.class_name, error)
                 return None
-            if found is None:
+            if transformed is None:
                 return None
-        return found
+        return transformed
 
     def write(self, record: SourceRecord) -> Written | None:
         """A source's record, transformed, as bytes; None if it was left out. Raises ConnectError."""
-        made = self.transformed(record) if self._steps else record
-        if made is None:
+        transformed = self.transformed(record) if self._steps else record
+        if transformed is None:
             return None
-        assert isinstance(made, SourceRecord)
+        assert isinstance(transformed, SourceRecord)
         stage = failing.STAGE_HEADER
         try:
-            topic = made.topic
+            topic = transformed.topic
             if not topic:
                 raise ConnectError("a record of the connector has no topic")
             encoders = self._encoders.get(topic)
             if encoders is None:
                 encoders = self._encoders[topic] = (self._key.encoder(topic), self._value.encoder(topic))
-            headers = [(header.key, self._headers.encode(topic, header)) for header in made.headers]
+            headers = [(header.key, self._headers.encode(topic, header)) for header in transformed.headers]
             stage = failing.STAGE_KEY
-            key = self._tried(encoders[0], made.key_schema, made.key, headers)
+            key = self._tried(encoders[0], transformed.key_schema, transformed.key, headers)
             stage = failing.STAGE_VALUE
-            value = self._tried(encoders[1], made.value_schema, made.value, headers)
+            value = self._tried(encoders[1], transformed.value_schema, transformed.value, headers)
         except Exception as error:
             self._rules.note(record, stage, type(self._value).__name__, error)
             return None
-        partition = -1 if made.partition is None else made.partition
-        timestamp_ms = -1 if made.timestamp_ms is None else made.timestamp_ms
+        partition = -1 if transformed.partition is None else transformed.partition
+        timestamp_ms = -1 if transformed.timestamp_ms is None else transformed.timestamp_ms
         return Written(topic, key, value, headers, partition, timestamp_ms)
 
     def _tried(self, encode: Encode, schema: Schema | None, value: Any, headers: Headers) -> bytes | None:
@@ -150,6 +150,6 @@ class Converting:
         )
         if not self._steps:
             return record
-        made = self.transformed(record, message)
-        assert made is None or isinstance(made, SinkRecord)
-        return made
+        transformed = self.transformed(record, message)
+        assert transformed is None or isinstance(transformed, SinkRecord)
+        return transformed

@@ -112,13 +112,13 @@ def read_target(value: Mapping[str, Any]) -> Target:
 
 def status_value(status: Status) -> dict[str, Any]:
     """The value of a status record."""
-    made: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "state": status.state,
         "trace": status.trace,
         "worker_id": status.worker_id,
         "generation": status.generation,
     }
-    return made if status.version is None else made | {"version": status.version}
+    return fields if status.version is None else fields | {"version": status.version}
 
 
 def read_status(value: Mapping[str, Any]) -> Status:

@@ -38,8 +38,8 @@ def all_loggers() -> dict[str, Any]:
     """Those with a level of their own."""
     named = [
         name
-        for name, found in sorted(logging.root.manager.loggerDict.items())
-        if isinstance(found, logging.Logger) and found.level
+        for name, logger in sorted(logging.root.manager.loggerDict.items())
+        if isinstance(logger, logging.Logger) and logger.level
     ]
     return {name: _row(name) for name in (*named, ROOT)}
 

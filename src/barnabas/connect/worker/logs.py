@@ -62,10 +62,12 @@ class TopicLogs:
         """Reads everything that is there. Raises RetriableError."""
         assigned = []
         for topic in self._takes:
-            found = self._consumer.list_topics(topic, QUERY_S).topics[topic]
-            if found.error is not None:
-                raise RetriableError(f"topic {topic}: {found.error.str()}")
-            assigned += [TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in found.partitions]
+            metadata = self._consumer.list_topics(topic, QUERY_S).topics[topic]
+            if metadata.error is not None:
+                raise RetriableError(f"topic {topic}: {metadata.error.str()}")
+            assigned += [
+                TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in metadata.partitions
+            ]
         self._next = {(place.topic, place.partition): 0 for place in assigned}
         self._consumer.assign(assigned)
         self._thread.start()
@@ -116,10 +118,10 @@ class TopicLogs:
         deadline = time.monotonic() + timeout_s
         wanted = {Place(*place): LATEST for place in self._next if place[0] in topics}
         try:
-            found = self._admin.records.offsets(wanted, read_committed=True).require()
+            offsets = self._admin.records.offsets(wanted, read_committed=True).require()
         except ClientError as error:
             raise RetriableError(f"topics {', '.join(topics)}: {error}") from error
-        ends = {(place.topic, place.partition): end.offset or 0 for place, end in found.items()}
+        ends = {(place.topic, place.partition): end.offset or 0 for place, end in offsets.items()}
         with self._moved:
             while any(self._next[place] < end for place, end in ends.items()):
                 left = deadline - time.monotonic()

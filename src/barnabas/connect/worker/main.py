@@ -161,17 +161,18 @@ def _require_topics(admin: Admin, options: WorkerOptions) -> None:
             options["status.storage.replication.factor"],
         ),
     }
-    found = admin.topics.describe(wanted).done
+    descriptions = admin.topics.describe(wanted).done
     new = [
         NewTopic(name, partitions, replication, {"cleanup.policy": "compact"})
         for name, (partitions, replication) in wanted.items()
-        if name not in found
+        if name not in descriptions
     ]
     if new:
         admin.topics.create(new).except_for(ErrorCode.TOPIC_ALREADY_EXISTS).require()
-    if options.config_topic in found and len(found[options.config_topic].partitions) != 1:
+    if options.config_topic in descriptions and len(descriptions[options.config_topic].partitions) != 1:
         raise ConnectError(
-            f"topic {options.config_topic} has {len(found[options.config_topic].partitions)} partitions, but must have one"
+            f"topic {options.config_topic} has {len(descriptions[options.config_topic].partitions)} partitions, "
+            "but must have one"
         )
 
 
@@ -187,8 +188,8 @@ def make_server(options: WorkerOptions, http: HttpOptions) -> HttpServer:
                 await asyncio.to_thread(worker.start, url)
             except (ClientError, ConnectError, KafkaException) as error:
                 await asyncio.to_thread(worker.stop)
-                said = error.args[0].str() if isinstance(error, KafkaException) else error
-                raise ServiceError(f"the Connect worker cannot start: {said}") from error
+                reason = error.args[0].str() if isinstance(error, KafkaException) else error
+                raise ServiceError(f"the Connect worker cannot start: {reason}") from error
 
         async def stop() -> None:
             await asyncio.to_thread(worker.stop)

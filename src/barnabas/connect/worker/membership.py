@@ -107,8 +107,8 @@ class Membership:
 
 def _warn_of_same_address(members: Sequence[tuple[str, bytes]]) -> None:
     """Requests to restart a task are sent to the address of the worker that runs it."""
-    found = [json.loads(data).get("worker") for _, data in members if data]
-    same = {address for address in found if found.count(address) > 1}
+    addresses = [json.loads(data).get("worker") for _, data in members if data]
+    same = {address for address in addresses if addresses.count(address) > 1}
     if same:
         log.error(
             "two workers have the same address; give each its own with --advertise",

@@ -37,8 +37,8 @@ def read_offsets(requests: Requests, name: str) -> dict[str, Any]:
     row = requests.deployed(name)
     if kind_of(row.config) == SOURCE:
         requests.services.logs.read_to_end([requests.services.options.offset_topic])
-        found = requests.board.offsets(name)
-        return {"offsets": [{"partition": partition, "offset": offset} for partition, offset in found]}
+        offsets = requests.board.offsets(name)
+        return {"offsets": [{"partition": partition, "offset": offset} for partition, offset in offsets]}
     loaded = _loaded(requests, row)
     group = group_of(name, loaded.config)
     try:
@@ -51,9 +51,11 @@ def read_offsets(requests: Requests, name: str) -> dict[str, Any]:
         "offsets": [
             {
                 "partition": {PARTITION: place.partition, TOPIC: place.topic},
-                "offset": {OFFSET: found.offset},
+                "offset": {OFFSET: committed.offset},
             }
-            for place, found in sorted(places.items(), key=lambda pair: (pair[0].topic, pair[0].partition))
+            for place, committed in sorted(
+                places.items(), key=lambda pair: (pair[0].topic, pair[0].partition)
+            )
         ]
     }
 
@@ -114,14 +116,14 @@ def _group_error(name: str, error: ClientError) -> HttpError:
 
 
 def _rows(body: Mapping[str, Any]) -> Rows:
-    given = body.get("offsets")
-    if not isinstance(given, list) or not given:
+    entries = body.get("offsets")
+    if not isinstance(entries, list) or not entries:
         raise HttpError(
             HTTPStatus.BAD_REQUEST,
             "Partitions / offsets need to be provided for an alter offsets request",
         )
     rows: list[tuple[Json, Json | None]] = []
-    for entry in given:
+    for entry in entries:
         partition = entry.get("partition") if isinstance(entry, dict) else None
         offset = entry.get("offset") if isinstance(entry, dict) else None
         if not isinstance(partition, dict) or not (offset is None or isinstance(offset, dict)):

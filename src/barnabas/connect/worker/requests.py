@@ -51,10 +51,10 @@ class Requests:
 
     def deployed(self, name: str) -> Deployed:
         """Raises HttpError 404."""
-        found = self.board.get(name)
-        if found is None:
+        deployed = self.board.get(name)
+        if deployed is None:
             raise HttpError(HTTPStatus.NOT_FOUND, f"Connector {name} not found")
-        return found
+        return deployed
 
     def _write(self, rows: Mapping[str, Any]) -> None:
         logs, topic = self.services.logs, self.services.options.config_topic
@@ -74,24 +74,24 @@ class Requests:
 
     def status(self, name: str) -> dict[str, Any]:
         """ConnectorStateInfo."""
-        found = self.board.status(name)
+        state = self.board.status(name)
         row = self.board.get(name)
-        if found is None and row is None:
+        if state is None and row is None:
             raise HttpError(HTTPStatus.NOT_FOUND, f"No status found for connector {name}")
-        if found is None:
-            found = Status(State.UNASSIGNED, self.services.worker_id)
+        if state is None:
+            state = Status(State.UNASSIGNED, self.services.worker_id)
         tasks = [
             {"id": number, **_state(status)} for number, status in self.board.task_statuses(name).items()
         ]
         kind = UNKNOWN if row is None else kind_of(row.config)
-        return {"name": name, "connector": _state(found), "tasks": tasks, "type": kind}
+        return {"name": name, "connector": _state(state), "tasks": tasks, "type": kind}
 
     def task_status(self, name: str, number: int) -> dict[str, Any]:
         """TaskState."""
-        found = self.board.task_statuses(name).get(number)
-        if found is None:
+        status = self.board.task_statuses(name).get(number)
+        if status is None:
             raise HttpError(HTTPStatus.NOT_FOUND, f"No status found for task {name}-{number}")
-        return {"id": number, **_state(found)}
+        return {"id": number, **_state(status)}
 
     def tasks(self, name: str) -> list[dict[str, Any]]:
         """TaskInfos."""
@@ -106,16 +106,16 @@ class Requests:
     def checked(self, name: str, config: Mapping[str, str | None]) -> None:
         """Raises HttpError 400 for a configuration that cannot run."""
         try:
-            found = validate(self.services.options, config)
+            report = validate(self.services.options, config)
         except OptionError as error:
             raise HttpError(HTTPStatus.BAD_REQUEST, str(error)) from error
-        said = messages(found)
-        if said:
+        complaints = messages(report)
+        if complaints:
             kind = str(config.get("connector.class") or "{connectorType}")
             raise HttpError(
                 HTTPStatus.BAD_REQUEST,
-                f"Connector configuration is invalid and contains the following {len(said)} error(s):\n"
-                + "\n".join(said)
+                f"Connector configuration is invalid and contains the following {len(complaints)} error(s):\n"
+                + "\n".join(complaints)
                 + "\nYou can also find the above list of errors at the endpoint "
                 f"`/connector-plugins/{kind if '{' in kind else '{connectorType}'}/config/validate`",
             )
@@ -256,12 +256,12 @@ def config_of(config: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _state(status: Status) -> dict[str, Any]:
-    made: dict[str, Any] = {"state": str(status.state), "worker_id": status.worker_id}
+    fields: dict[str, Any] = {"state": str(status.state), "worker_id": status.worker_id}
     if status.trace:
-        made["trace"] = status.trace
+        fields["trace"] = status.trace
     if status.version:
-        made["version"] = status.version
-    return made
+        fields["version"] = status.version
+    return fields
 
 
 __all__ = ["SOURCE", "Requests", "config_of", "kind_of"]

@@ -42,8 +42,8 @@ class Services:
 
     def samples(self) -> Iterable[Sample]:
         """Of all tasks."""
-        for found in list(self.measured.values()):
-            yield from found()
+        for collect in list(self.measured.values()):
+            yield from collect()
 
     def status(self, key: str, state: str, trace: str | None = None, version: str | None = None) -> None:
         """Writes a status; key as in `formats`."""

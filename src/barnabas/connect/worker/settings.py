@@ -89,8 +89,10 @@ QUIET: Final = {"log_level": 2, "client.id": "barnabas-connect"}
 def librdkafka(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Java's or librdkafka's names as librdkafka's. Raises ClientError."""
     texts = {name: str(value) for name, value in properties.items()}
-    found = for_librdkafka(texts)
-    return {JAVA_NAMES.get(name, name): value for name, value in found.items() if name not in NOT_LIBRDKAFKA}
+    for_rdkafka = for_librdkafka(texts)
+    return {
+        JAVA_NAMES.get(name, name): value for name, value in for_rdkafka.items() if name not in NOT_LIBRDKAFKA
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +116,14 @@ class WorkerOptions:
     def of(
         cls,
         client: Mapping[str, str],
-        given: Mapping[str, str],
+        own: Mapping[str, str],
         folder: str | None = None,
         first: Mapping[str, Mapping[str, str]] | None = None,
         advertise: str | None = None,
         registry: str | None = None,
     ) -> WorkerOptions:
         """registry: the schema registry of converters that name none. Raises OptionError for a wrong value."""
-        texts = dict(given)
+        texts = dict(own)
         for part in ("key.converter", "value.converter"):
             if part not in texts:
                 texts.setdefault(f"{part}.schemas.enable", "false")

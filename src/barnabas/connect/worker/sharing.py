@@ -18,9 +18,9 @@ Unit = str | TaskId
 
 def pack(units: Iterable[Unit], **more: object) -> bytes:
     """Units as JSON."""
-    given = list(units)
-    connectors = sorted(unit for unit in given if not isinstance(unit, TaskId))
-    tasks = sorted(list(unit) for unit in given if isinstance(unit, TaskId))
+    all_units = list(units)
+    connectors = sorted(unit for unit in all_units if not isinstance(unit, TaskId))
+    tasks = sorted(list(unit) for unit in all_units if isinstance(unit, TaskId))
     return json.dumps({**more, "connectors": connectors, "tasks": tasks}, separators=(",", ":")).encode()
 
 
@@ -28,41 +28,41 @@ def unpack(data: bytes) -> set[Unit]:
     """What `pack` made. Raises ValueError."""
     if not data:
         return set()
-    held = json.loads(data)
+    document = json.loads(data)
     try:
-        tasks = {TaskId(str(name), int(number)) for name, number in held["tasks"]}
-        return {*(str(name) for name in held["connectors"]), *tasks}
+        tasks = {TaskId(str(name), int(number)) for name, number in document["tasks"]}
+        return {*(str(name) for name in document["connectors"]), *tasks}
     except (KeyError, TypeError) as error:
         raise ValueError(f"not an assignment: {error}") from None
 
 
 def divided(units: Sequence[Unit], owned: Mapping[str, set[Unit]]) -> dict[str, set[Unit]]:
     """Units by member. owned: what each member has now. Connectors and tasks are each divided evenly."""
-    made: dict[str, set[Unit]] = {member: set() for member in sorted(owned)}
+    parts: dict[str, set[Unit]] = {member: set() for member in sorted(owned)}
     for kind in (False, True):
         rows = [unit for unit in units if isinstance(unit, TaskId) is kind]
-        _divide(rows, owned, made, kind)
-    return made
+        _divide(rows, owned, parts, kind)
+    return parts
 
 
 def _divide(
-    rows: Sequence[Unit], owned: Mapping[str, set[Unit]], made: dict[str, set[Unit]], kind: bool
+    rows: Sequence[Unit], owned: Mapping[str, set[Unit]], parts: dict[str, set[Unit]], kind: bool
 ) -> None:
-    if not made:
+    if not parts:
         return
-    most = -(-len(rows) // len(made))
-    counts = dict.fromkeys(made, 0)
+    most = -(-len(rows) // len(parts))
+    counts = dict.fromkeys(parts, 0)
     left = []
     wanted = set(rows)
     taken: set[Unit] = set()
-    for member in made:
+    for member in parts:
         for unit in sorted(owned[member] & wanted - taken, key=str):
             if counts[member] < most:
-                made[member].add(unit)
+                parts[member].add(unit)
                 taken.add(unit)
                 counts[member] += 1
     left = [unit for unit in rows if unit not in taken]
     for unit in left:
         member = min(counts, key=lambda name: (counts[name], name))
-        made[member].add(unit)
+        parts[member].add(unit)
         counts[member] += 1

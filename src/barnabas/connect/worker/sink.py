@@ -140,13 +140,13 @@ class SinkTask:
         """
         self._topic_ids.look(place.topic for place in places)
         committed = consumer.committed(list(places), COMMITTED_S) if places else []
-        found = {
+        starts = {
             (place.topic, place.partition): OFFSET_BEGINNING
             for place in committed
             if self._topic_ids.is_of_another(place.topic, place.metadata)
         }
-        self._tell_anew({topic for topic, _ in found})
-        return found
+        self._tell_anew({topic for topic, _ in starts})
+        return starts
 
     def _tell_anew(self, topics: set[str]) -> None:
         for topic in sorted(topics):

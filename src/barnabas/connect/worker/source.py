@@ -124,8 +124,8 @@ class SourceTask:
             raise RetriableError(
                 "another kind of worker has divided this connector's work; the task begins once it is divided again"
             )
-        found: list[Json] = json.loads(text)
-        return found
+        partitions: list[Json] = json.loads(text)
+        return partitions
 
     def _made_producer(self) -> Producer:
         """Raises KafkaException."""
@@ -200,8 +200,8 @@ class SourceTask:
         pause_s = RETRY_S
         while True:
             try:
-                found = connector.poll(partition, offset)
-                return found if isinstance(found, Batch) else Batch(list(found))
+                polled = connector.poll(partition, offset)
+                return polled if isinstance(polled, Batch) else Batch(list(polled))
             except RetriableError as error:
                 log.warning(
                     "source does not answer", extra={"connector": self._task.connector, "reason": str(error)}
@@ -319,13 +319,13 @@ def _boundary_s(config: Mapping[str, Any], options: WorkerOptions) -> float:
     """How long transactions are to last; 0: for one poll."""
     if str(config["transaction.boundary"]).lower() != "interval":
         return 0.0
-    given = config["transaction.boundary.interval.ms"]
-    return int(options["offset.flush.interval.ms"] if given is None else given) / 1000
+    interval_ms = config["transaction.boundary.interval.ms"]
+    return int(options["offset.flush.interval.ms"] if interval_ms is None else interval_ms) / 1000
 
 
 def _interval_s(connector: SourceConnector, config: Mapping[str, Any]) -> float:
-    given = config.get("poll.interval.ms")
+    interval_ms = config.get("poll.interval.ms")
     try:
-        return int(connector.poll_interval_ms if given is None else given) / 1000
+        return int(connector.poll_interval_ms if interval_ms is None else interval_ms) / 1000
     except (TypeError, ValueError):
         return connector.poll_interval_ms / 1000

@@ -35,11 +35,11 @@ class TopicIds:
         names = sorted({*topics})
         self._looked_at = time.monotonic()
         try:
-            found = self._admin.topics.describe(names).done if names else {}
+            descriptions = self._admin.topics.describe(names).done if names else {}
         except ClientError:
             return set()  # the consumer will tell that brokers do not answer
         anew = set()
-        for name, topic in found.items():
+        for name, topic in descriptions.items():
             if topic.id is None:
                 continue
             now = str(topic.id)
@@ -50,10 +50,14 @@ class TopicIds:
 
     def metadata(self, topic: str) -> str:
         """What a commit says about the topic; empty if its id is not known."""
-        found = self._known.get(topic)
-        return f"{METADATA}{found}" if found else ""
+        topic_id = self._known.get(topic)
+        return f"{METADATA}{topic_id}" if topic_id else ""
 
     def is_of_another(self, topic: str, metadata: str | None) -> bool:
         """Whether an offset was committed for a topic that had this name before."""
-        said, known = metadata or "", self._known.get(topic)
-        return said.startswith(METADATA) and known is not None and said != f"{METADATA}{known}"
+        committed_with, known = metadata or "", self._known.get(topic)
+        return (
+            committed_with.startswith(METADATA)
+            and known is not None
+            and committed_with != f"{METADATA}{known}"
+        )

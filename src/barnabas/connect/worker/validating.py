@@ -66,11 +66,11 @@ def definition_json(option: ConnectorOption, order: int) -> dict[str, Any]:
 def definitions_json(definition: ConfigDef) -> list[dict[str, Any]]:
     """The options of a plug-in."""
     counted: dict[str | None, int] = {}
-    made = []
+    rows = []
     for option in definition.options:
         counted[option.group] = counted.get(option.group, 0) + 1
-        made.append(definition_json(option, -1 if option.group is None else counted[option.group]))
-    return made
+        rows.append(definition_json(option, -1 if option.group is None else counted[option.group]))
+    return rows
 
 
 def validate(
@@ -130,16 +130,16 @@ def _checked(
             )
     else:
         _check_sink(rows)
-    for name, said in overrides_refused(options, expanded).items():
-        rows.setdefault(name, ConfigValue(name, texts.get(name))).errors.append(said)
+    for name, complaint in overrides_refused(options, expanded).items():
+        rows.setdefault(name, ConfigValue(name, texts.get(name))).errors.append(complaint)
     if not any(row.errors for row in rows.values()):
         values = definition.parse(expanded)
         try:
-            found = kind.check(values)
+            complaints = kind.check(values)
         except ConnectError as error:
-            found = {getattr(error, "option", "") or "connector.class": str(error)}
-        for name, told in found.items():
-            lines: Sequence[str] = [told] if isinstance(told, str) else told
+            complaints = {getattr(error, "option", "") or "connector.class": str(error)}
+        for name, lines_of_option in complaints.items():
+            lines: Sequence[str] = [lines_of_option] if isinstance(lines_of_option, str) else lines_of_option
             rows.setdefault(name, ConfigValue(name, texts.get(name))).errors.extend(lines)
     for part in ("key.converter", "value.converter", "header.converter"):
         _check_converter(part, rows[part], expanded)
@@ -166,7 +166,7 @@ def overrides_refused(options: WorkerOptions, texts: Mapping[str, str | None]) -
 
 def _check_source(kind: type[SourceConnector], rows: Mapping[str, ConfigValue]) -> None:
     row = rows["exactly.once.support"]
-    values = {name: found.value for name, found in rows.items()}
+    values = {name: config_row.value for name, config_row in rows.items()}
     if str(row.value).lower() == "required" and not kind.exactly_once(values):
         row.errors.append(
             "The connector does not support exactly-once semantics with the provided configuration."
@@ -209,12 +209,12 @@ def _check_converter(part: str, row: ConfigValue, texts: Mapping[str, str]) -> N
 
 def _nested(texts: Mapping[str, str]) -> list[tuple[ConnectorOption, ConfigValue]]:
     """The options of transforms and predicates."""
-    found = []
+    pairs = []
     for kind, group in (("transforms", "Transforms"), ("predicates", "Predicates")):
         for alias in dict.fromkeys(aliases(texts, kind)):
             prefix = f"{kind}.{alias}."
-            found += _of_alias(kind, f"{group}: {alias}", prefix, texts)
-    return found
+            pairs += _of_alias(kind, f"{group}: {alias}", prefix, texts)
+    return pairs
 
 
 def _of_alias(
@@ -228,7 +228,7 @@ def _of_alias(
         group=group,
     )
     row = ConfigDef((type_option,)).validate(texts)[type_option.name]
-    made = [(type_option, row)]
+    pairs = [(type_option, row)]
     rows: list[ConnectorOption] = []
     if row.value:
         try:
@@ -247,15 +247,15 @@ def _of_alias(
         ]
     for option in rows:
         own = _renamed(option, f"{prefix}{option.name}", group)
-        made.append((own, ConfigDef((own,)).validate(texts)[own.name]))
+        pairs.append((own, ConfigDef((own,)).validate(texts)[own.name]))
     named = texts.get(f"{prefix}predicate")
     if named and named not in aliases(texts, "predicates"):
-        made[-2][1].errors.append(
+        pairs[-2][1].errors.append(
             f"Invalid value {named} for configuration {prefix}predicate: no such predicate"
         )
-    if row.value and not any(found.errors for _, found in made):
+    if row.value and not any(checked.errors for _, checked in pairs):
         _check_whole(kind, prefix, texts, row)
-    return made
+    return pairs
 
 
 def _check_whole(kind: str, prefix: str, texts: Mapping[str, str], row: ConfigValue) -> None:
@@ -277,7 +277,7 @@ def _renamed(option: ConnectorOption, name: str, group: str) -> ConnectorOption:
 def infos(named: str, definition: ConfigDef, rows: Mapping[str, ConfigValue]) -> dict[str, Any]:
     """The answer: every option with its definition and value, and values that no option declares but that are wrong."""
     by_name = {option.name: option for option in definition.options}
-    made = []
+    configs = []
     shown_definitions = {row["name"]: row for row in definitions_json(definition)}
     for name, row in rows.items():
         option = by_name.get(name)
@@ -289,16 +289,16 @@ def infos(named: str, definition: ConfigDef, rows: Mapping[str, ConfigValue]) ->
             "errors": row.errors,
             "visible": row.visible,
         }
-        made.append({"definition": shown_definitions.get(name), "value": value})
+        configs.append({"definition": shown_definitions.get(name), "value": value})
     groups = list(dict.fromkeys(option.group for option in definition.options if option.group))
     return {
         "name": named,
         "error_count": sum(len(row.errors) for row in rows.values()),
         "groups": groups,
-        "configs": made,
+        "configs": configs,
     }
 
 
-def messages(found: Mapping[str, Any]) -> list[str]:
+def messages(report: Mapping[str, Any]) -> list[str]:
     """The errors of an answer, one by one."""
-    return [said for row in found["configs"] for said in row["value"]["errors"]]
+    return [complaint for row in report["configs"] for complaint in row["value"]["errors"]]

@@ -95,16 +95,16 @@ def request_of(
     tool: Tool, arguments: Mapping[str, Any], clusters: Sequence[str]
 ) -> tuple[str, Mapping[str, Any]]:
     """The path and the fields of a call. Raises BadCall."""
-    given = dict(arguments)
-    fields = given.pop("fields", None) or {}
+    named = dict(arguments)
+    fields = named.pop("fields", None) or {}
     if not isinstance(fields, dict):
         raise BadCall("`fields` is not an object")
-    names = {"cluster": clusters[0], **given} if len(clusters) == 1 else given
+    names = {"cluster": clusters[0], **named} if len(clusters) == 1 else named
     needed = names_in(tool.path)
     missing = [name for name in needed if name not in names]
     if missing:
         raise BadCall(f"{tool.name} needs {', '.join(missing)}")
-    unknown = sorted(set(given) - {*needed, "cluster"})
+    unknown = sorted(set(named) - {*needed, "cluster"})
     if unknown:
         raise BadCall(f"{tool.name} has no argument {', '.join(unknown)}: fields are given in `fields`")
     return tool.path.format_map({name: encoded(names[name]) for name in needed}), fields

@@ -61,9 +61,9 @@ class Decoder:
         if data is None:
             return Shown("null", "", 0)
         if how in ("auto", "schema"):
-            found = self._by_schema(part, data, headers, must=how == "schema")
-            if found is not None:
-                return found
+            decoded = self._by_schema(part, data, headers, must=how == "schema")
+            if decoded is not None:
+                return decoded
         if how in ("auto", "json"):
             document, is_json = json_value(data)
             if is_json and (how == "json" or isinstance(document, (dict, list))):
@@ -138,7 +138,7 @@ class Decoder:
             dependencies = [
                 Dependency(name, Reference(name, name, 1), text) for name, text in schema.dependencies
             ]
-            made = (schema.kind, make_codec(schema.kind, schema.text, dependencies))
+            codec = (schema.kind, make_codec(schema.kind, schema.text, dependencies))
         except RegistryError as error:
             if error.code // 100 == 404 or error.code == 404:
                 self._remember_unknown(schema_id, str(error))
@@ -148,8 +148,8 @@ class Decoder:
         with self._lock:
             if len(self._codecs) >= CODECS_MAX:
                 self._codecs.clear()
-            self._codecs[schema_id] = made
-        return made
+            self._codecs[schema_id] = codec
+        return codec
 
     def encoded(self, schema_id: int, document: Any) -> bytes:
         """A JSON value as the bytes of a record with this schema. Raises Mismatch, with the reason."""

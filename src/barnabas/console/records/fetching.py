@@ -142,14 +142,14 @@ class Columns:
         return bytes(self.values[self.value_ends[row] : self.value_ends[row + 1]])
 
     def headers(self, row: int) -> tuple[tuple[str, bytes | None], ...]:
-        found = []
+        headers = []
         for at in range(self.header_ends[row], self.header_ends[row + 1]):
             name = bytes(self.names[self.name_ends[at] : self.name_ends[at + 1]]).decode("utf-8", "replace")
             is_null = self.held_nulls is not None and not self.held_nulls[at >> 3] >> (at & 7) & 1
-            found.append(
+            headers.append(
                 (name, None if is_null else bytes(self.held[self.held_ends[at] : self.held_ends[at + 1]]))
             )
-        return tuple(found)
+        return tuple(headers)
 
     def row(self, row: int) -> Row:
         """One record, copied."""
@@ -177,16 +177,16 @@ def columns_of(piece: Piece, limit: int | None = None) -> Iterator[Columns | Row
     position, start = 0, piece.start
     while position < len(piece.records):
         try:
-            found = decode(
+            decoded = decode(
                 piece.records, start, end, position=position, headers=True, aborted=aborted, rows_bytes_max=8 << 20,
                 batch_bytes_max=RECORDS_BYTES_MAX,
             )  # fmt: skip
         except CorruptBatch as error:
             raise Damaged(piece.place, start, str(error)) from None
-        yield _columns(piece.place.partition, found)
-        if found.position <= position:
+        yield _columns(piece.place.partition, decoded)
+        if decoded.position <= position:
             return
-        position, start = found.position, found.next_offset
+        position, start = decoded.position, decoded.next_offset
 
 
 class Damaged(ClientError):
@@ -200,12 +200,12 @@ class Damaged(ClientError):
 
 def _old_rows(piece: Piece, limit: int | None) -> list[Row]:
     try:
-        found: list[Record] = list(read_message_set(piece.records, RECORDS_BYTES_MAX))
+        records: list[Record] = list(read_message_set(piece.records, RECORDS_BYTES_MAX))
     except CorruptBatch as error:
         raise Damaged(piece.place, piece.start, str(error)) from None
     return [
         Row(piece.place.partition, r.offset, r.timestamp, 0, _bytes(r.key), _bytes(r.value), ())
-        for r in found
+        for r in records
         if r.offset >= piece.start and (limit is None or r.offset < limit)
     ]
 
@@ -214,19 +214,19 @@ def _bytes(data: bytes | None) -> bytes | None:
     return None if data is None else bytes(data)
 
 
-def _columns(partition: int, found: Decoded) -> Columns:
-    headers, names, held = found.headers, found.header_keys, found.header_values
+def _columns(partition: int, decoded: Decoded) -> Columns:
+    headers, names, header_values = decoded.headers, decoded.header_keys, decoded.header_values
     assert headers is not None
     assert names is not None
-    assert held is not None
-    key, value = found.key, found.value
+    assert header_values is not None
+    key, value = decoded.key, decoded.value
     return Columns(
         partition,
-        found.rows,
-        found.next_offset,
-        memoryview(found.offsets).cast("q"),
-        memoryview(found.timestamps_us).cast("q"),
-        memoryview(found.timestamp_types).cast("i"),
+        decoded.rows,
+        decoded.next_offset,
+        memoryview(decoded.offsets).cast("q"),
+        memoryview(decoded.timestamps_us).cast("q"),
+        memoryview(decoded.timestamp_types).cast("i"),
         memoryview(key.offsets).cast("i"),
         memoryview(key.data),
         memoryview(value.data),
@@ -234,11 +234,11 @@ def _columns(partition: int, found: Decoded) -> Columns:
         memoryview(headers.offsets).cast("i"),
         memoryview(names.offsets).cast("i"),
         memoryview(names.data),
-        memoryview(held.offsets).cast("i"),
-        memoryview(held.data),
+        memoryview(header_values.offsets).cast("i"),
+        memoryview(header_values.data),
         _nulls(key),
         _nulls(value),
-        _nulls(held),
+        _nulls(header_values),
     )
 
 

@@ -80,9 +80,9 @@ def compile_filter(text: str) -> Filter:
 
 
 def _reason(error: SqlglotError) -> str:
-    found = getattr(error, "errors", None)
-    if found:
-        first = found[0]
+    errors = getattr(error, "errors", None)
+    if errors:
+        first = errors[0]
         what = re.sub(r"<class '[\w.]*?(\w+)'>", r"\1", str(first["description"])).rstrip(".")
         return f"{what}, at character {first['col']}"
     return _ANSI.sub("", str(error)).splitlines()[0]
@@ -175,10 +175,10 @@ def _is_time(node: Any) -> bool:
 def _time(text: str) -> int:
     """Milliseconds of a time as text; without a zone it is UTC."""
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise BadFilter(f"{text!r} is not a time like 2026-01-31 12:00:00") from None
-    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _literal_beside(node: Any, other: Any) -> Any:
@@ -247,12 +247,12 @@ def _with_literal(compare: Callable[[Any, Any], Any], left: Value, literal: Any)
     kind = type(literal)
 
     def run(record: Readable) -> bool | None:
-        found = left(record)
-        if type(found) is kind:
-            return compare(found, literal) is True
-        if found is None:
+        operand = left(record)
+        if type(operand) is kind:
+            return compare(operand, literal) is True
+        if operand is None:
             return None
-        pair = _alike(found, literal)
+        pair = _alike(operand, literal)
         return None if pair is None else bool(compare(*pair))
 
     return run
@@ -357,8 +357,8 @@ def _constant(node: Any, what: str) -> str:
 
 def _matching(text: Value, test: Callable[[str], Any]) -> Value:
     def run(record: Readable) -> bool | None:
-        found = as_text(text(record))
-        return None if found is None else bool(test(found))
+        content = as_text(text(record))
+        return None if content is None else bool(test(content))
 
     return run
 
@@ -459,7 +459,7 @@ def _substring(node: Any) -> Value:
 
 def _coalesce(node: Any) -> Value:
     values = [_value(one) for one in (node.this, *node.expressions)]
-    return lambda record: next((found for value in values if (found := value(record)) is not None), None)
+    return lambda record: next((content for value in values if (content := value(record)) is not None), None)
 
 
 def _arithmetic(compute: Callable[[Any, Any], Any]) -> Callable[[Any], Value]:

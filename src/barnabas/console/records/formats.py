@@ -35,10 +35,10 @@ def cbor_value(data: bytes) -> Any:
 
     source = io.BytesIO(data)
     try:
-        found = cbor2.CBORDecoder(source).decode()
+        document = cbor2.CBORDecoder(source).decode()
         if source.tell() < len(data):
             raise Undecodable(f"it is not CBOR: {len(data) - source.tell()} bytes follow the value")
-        return plain(found)
+        return plain(document)
     except (cbor2.CBORDecodeError, OverflowError, RecursionError, TypeError) as error:
         raise Undecodable(f"it is not CBOR: {error}") from None
 
@@ -92,18 +92,18 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, Mapping):
         return {
-            name if isinstance(name, str) else str(plain(name)): plain(held) for name, held in value.items()
+            name if isinstance(name, str) else str(plain(name)): plain(inner) for name, inner in value.items()
         }
     code, data = getattr(value, "code", None), getattr(value, "data", None)
     if code is not None and isinstance(data, bytes):
         return {"type": code, "data": base64.b64encode(data).decode()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(held) for held in value]
+        return [plain(inner) for inner in value]
     if isinstance(value, (bytes, bytearray, memoryview)):
         return base64.b64encode(value).decode()
     if isinstance(value, (datetime, date)):
         return value.isoformat()
-    tag, held = getattr(value, "tag", None), getattr(value, "value", None)
+    tag, content = getattr(value, "tag", None), getattr(value, "value", None)
     if tag is not None:
-        return {"tag": tag, "value": plain(held)}
+        return {"tag": tag, "value": plain(content)}
     return str(value)

@@ -88,38 +88,38 @@ class Lazy:
 
     def document(self, part: str) -> Any:
         """See filters.Readable."""
-        found = self._value if part == "value" else self._key
-        if found is not _UNREAD:
-            return found
+        document = self._value if part == "value" else self._key
+        if document is not _UNREAD:
+            return document
         data = self._source.value(self._row) if part == "value" else self._source.key(self._row)
         if data is None:
-            found = None
+            document = None
         elif part in self._plain and data.startswith(_OPENING):
-            found, _ = json_value(data)
+            document, _ = json_value(data)
         elif self._is_masked[part] or self._how[part] not in ("text", "hex", "base64"):
-            found = self._shown(part, data).document
+            document = self._shown(part, data).document
         else:
-            found = None
+            document = None
         if part == "value":
-            self._value = found
+            self._value = document
         else:
-            self._key = found
-        return found
+            self._key = document
+        return document
 
     def _shown(self, part: str, data: bytes) -> Shown:
-        found = None
+        content = None
         if self._topic in INTERNAL_TOPICS:
             pair = self._decoder.internal(self._topic, self._data("key"), self._data("value"))
-            found = None if pair is None else pair[0 if part == "key" else 1]
-        if found is None:
+            content = None if pair is None else pair[0 if part == "key" else 1]
+        if content is None:
             how = self._masks.how(part, self._how[part])
-            found = self._decoder.shown(self._topic, part, data, how, self._source.headers(self._row))
-        return self._masks.shown(part, found)
+            content = self._decoder.shown(self._topic, part, data, how, self._source.headers(self._row))
+        return self._masks.shown(part, content)
 
     def header(self, name: str) -> str | None:
         """See filters.Readable."""
-        found = None
-        for held_name, held in self._masks.headers(self._source.headers(self._row)):
+        content = None
+        for held_name, data in self._masks.headers(self._source.headers(self._row)):
             if held_name == name:
-                found = held
-        return None if found is None else found.decode("utf-8", "replace")
+                content = data
+        return None if content is None else content.decode("utf-8", "replace")

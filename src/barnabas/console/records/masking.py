@@ -69,32 +69,34 @@ class Masks:
         """The format in which a key or value is decoded: in one that shows bytes as they are, fields could not be masked."""
         return "auto" if self.touches(part) and how in ("text", "hex", "base64") else how
 
-    def shown(self, part: str, found: Shown) -> Shown:
+    def shown(self, part: str, content: Shown) -> Shown:
         """A key or value without what is masked. If fields are masked, and it cannot be told where they are, nothing of it
         is shown."""
         rules = [rule for rule in self._rules if rule.path[0] == part]
-        if not rules or found.kind == "null":
-            return found
-        document = found.document
+        if not rules or content.kind == "null":
+            return content
+        document = content.document
         for rule in rules:
             if len(rule.path) == 1:
-                text = HOWS[rule.how](found.text)
-                return replace(found, kind="masked", text=text, document=None, error=None)
+                text = HOWS[rule.how](content.text)
+                return replace(content, kind="masked", text=text, document=None, error=None)
             if not isinstance(document, (dict, list)):
-                return replace(found, kind="masked", text=HIDDEN, document=None, error=None)
+                return replace(content, kind="masked", text=HIDDEN, document=None, error=None)
             document = _masked(document, rule.path[1:], HOWS[rule.how])
-        return replace(found, text=pretty(document), document=document)
+        return replace(content, text=pretty(document), document=document)
 
     def headers(self, headers: Headers) -> Headers:
         """Headers without the values that are masked."""
         rules = [rule for rule in self._rules if rule.path[0] == "headers"]
-        return [(name, self._header(rules, name, held)) for name, held in headers] if rules else headers
+        return [(name, self._header(rules, name, content)) for name, content in headers] if rules else headers
 
-    def _header(self, rules: Sequence[Rule], name: str, held: bytes | None) -> bytes | None:
+    def _header(self, rules: Sequence[Rule], name: str, content: bytes | None) -> bytes | None:
         for rule in rules:
-            if held is not None and (len(rule.path) == 1 or fnmatchcase(name.lower(), rule.path[1].lower())):
-                return HOWS[rule.how](held.decode("utf-8", "replace")).encode()
-        return held
+            if content is not None and (
+                len(rule.path) == 1 or fnmatchcase(name.lower(), rule.path[1].lower())
+            ):
+                return HOWS[rule.how](content.decode("utf-8", "replace")).encode()
+        return content
 
 
 NOTHING: Final = Masks(())
@@ -103,13 +105,16 @@ NOTHING: Final = Masks(())
 def _masked(value: Any, path: Sequence[str], mask: Callable[[Any], str]) -> Any:
     """The value with the fields at a path replaced; lists are gone through."""
     if isinstance(value, list):
-        return [_masked(held, path, mask) for held in value]
+        return [_masked(item, path, mask) for item in value]
     if not path:
         return None if value is None else mask(value)
     if not isinstance(value, dict):
         return value
     first, rest = path[0], path[1:]
-    return {name: _masked(held, rest, mask) if first in ("*", name) else held for name, held in value.items()}
+    return {
+        name: _masked(member, rest, mask) if first in ("*", name) else member
+        for name, member in value.items()
+    }
 
 
 class Masking:

@@ -202,14 +202,14 @@ class Scan:
 
 def _rows_with(part: Columns, key: bytes) -> list[int]:
     """Rows whose key is exactly these bytes: found with one search through all keys, then checked by their bounds."""
-    data, found = part.keys, []
+    data, rows = part.keys, []
     blob = bytes(data)
     at = blob.find(key)
     while at >= 0:
         row = bisect_right(part.key_ends, at) - 1
         if part.key_ends[row] == at and part.key_ends[row + 1] == at + len(key):
-            found.append(row)
+            rows.append(row)
             at = blob.find(key, at + len(key))
         else:
             at = blob.find(key, at + 1)
-    return found
+    return rows

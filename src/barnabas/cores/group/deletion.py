@@ -76,7 +76,7 @@ def decide_delete(proposal: Proposal, event: DeleteGroup) -> None:
         proposal.set_deleting(event.group_id, (*begun, event.token))
 
 
-def delete_piece(proposal: Proposal, group_id: str, tokens: tuple[Any, ...]) -> None:
+def delete_piece(proposal: Proposal, group_id: str, tokens: tuple[object, ...]) -> None:
     """Delete as many offsets as one event may; after the last one delete the group and answer the requests."""
     state = proposal.state
     partitions = tuple(islice(chain(state.offsets_of(group_id), state.pending_of(group_id)), PIECE + 1))

@@ -201,11 +201,11 @@ def decide_fetch(proposal: Proposal, event: FetchOffsets) -> None:
         wanted = [
             p for p in known if p not in offsets or proposal.state.visible(event.group_id, p) is not None
         ]
-    held = proposal.state.held_of(event.group_id) if event.require_stable else []
+    pending = proposal.state.held_of(event.group_id) if event.require_stable else []
     answers = []
     for partition in wanted:
         committed = proposal.state.visible(event.group_id, partition)
-        if held and any(partition in offsets for offsets in held):
+        if pending and any(partition in offsets for offsets in pending):
             answers.append(FetchedOffset(*partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT))
         elif committed is None:
             answers.append(FetchedOffset(*partition))

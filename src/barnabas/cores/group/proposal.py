@@ -8,7 +8,7 @@ leaves no trace. What the log says of a group is changed in a draft only by repl
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from barnabas.cores.decision import Decision, Entry, Event, Note, Producer, Timer
 from barnabas.cores.group.classic.group import ClassicGroup
@@ -39,13 +39,13 @@ class Proposal:
         self.state = state
         self.now_ms = now_ms
         self.entries: list[Entry] = []
-        self.replies: list[tuple[Any, Any]] = []
+        self.replies: list[tuple[object, object]] = []
         self.timers: dict[TimerKey, int | None] = {}
         self.producer: Producer | None = None
         self.notes: list[Note] = []
-        self.effects: list[Any] = []
+        self.effects: list[object] = []
         self._drafts: dict[str, Group | None] = {}
-        self._deleting: dict[str, tuple[Any, ...] | None] = {}
+        self._deleting: dict[str, tuple[object, ...] | None] = {}
 
     # --- groups
 
@@ -90,7 +90,7 @@ class Proposal:
         """Remove the group when this event is applied."""
         self._drafts[group_id] = None
 
-    def set_deleting(self, group_id: str, tokens: tuple[Any, ...] | None) -> None:
+    def set_deleting(self, group_id: str, tokens: tuple[object, ...] | None) -> None:
         """Mark the group as being deleted, with the requests that wait for that; None ends it."""
         self._deleting[group_id] = tokens
 
@@ -100,7 +100,7 @@ class Proposal:
         """Append an entry with this event."""
         self.entries.append(entry)
 
-    def reply(self, token: Any, reply: Any) -> None:
+    def reply(self, token: object, reply: object) -> None:
         """Answer a request; a token of None wants no answer."""
         if token is not None:
             self.replies.append((token, reply))
@@ -118,11 +118,11 @@ class Proposal:
         key = TimerKey(group_id, member_id, kind)
         return self.timers.get(key, self.state.deadlines.get(key)) is not None
 
-    def effect(self, effect: Any) -> None:
+    def effect(self, effect: object) -> None:
         """A task for the broker elsewhere, once the entries are committed (share/events.py)."""
         self.effects.append(effect)
 
-    def note(self, text: str, **fields: Any) -> None:
+    def note(self, text: str, **fields: object) -> None:
         """Write a line to the broker's log."""
         self.notes.append(Note(text, fields))
 

@@ -171,13 +171,13 @@ def _drop(by_group: dict[str, dict[Partition, Committed]], group_id: str, partit
 
 def replay_marker(state: State, producer_id: int, committed: bool) -> None:
     """Make the offsets that a producer has pending visible, unless there is a newer commit, or drop them."""
-    for group_id, held in state.pending.pop(producer_id, {}).items():
+    for group_id, offsets in state.pending.pop(producer_id, {}).items():
         if not committed:
             continue
         if group_id not in state.groups:
             state.groups[group_id] = ClassicGroup(group_id)
         visible = state.committed.setdefault(group_id, {})
-        for partition, offset in held.items():
+        for partition, offset in offsets.items():
             current = visible.get(partition)
             if current is None or current.sequence < offset.sequence:
                 visible[partition] = offset

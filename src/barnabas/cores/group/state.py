@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from barnabas.cores.group.classic.group import ClassicGroup
@@ -81,7 +81,7 @@ class State:
     # topic -> drop commits up to this sequence: the topic was deleted
     doomed: dict[str, int] = field(default_factory=dict)
     # group id -> requests waiting for its deletion, which takes many events (deletion.py)
-    deleting: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    deleting: dict[str, tuple[object, ...]] = field(default_factory=dict)
 
     def limits_of(self, group_id: str) -> GroupLimits:
         """The limits of one group: an administrator may set some of them for a single group."""

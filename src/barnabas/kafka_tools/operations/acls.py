@@ -154,25 +154,25 @@ def pattern_of(parsed: Parsed) -> str:
 def resources(parsed: Parsed) -> list[Resource]:
     """What the resource options name."""
     pattern = pattern_of(parsed)
-    found = [
+    resources_named = [
         Resource(kind, name.strip(), pattern)
         for option, kind in RESOURCE_OPTIONS.items()
         for name in parsed.all(option)
     ]
     if "cluster" in parsed or ("idempotent" in parsed and "producer" in parsed):
-        found.append(Resource("CLUSTER", CLUSTER_NAME, "LITERAL"))
-    return found
+        resources_named.append(Resource("CLUSTER", CLUSTER_NAME, "LITERAL"))
+    return resources_named
 
 
 def rules_of(parsed: Parsed, operations: Iterable[str]) -> list[Rule]:
     """The principals and hosts with each operation. Raises ToolError."""
-    found = []
+    rules = []
     for word, permission in (("allow", "ALLOW"), ("deny", "DENY")):
         for principal in parsed.all(f"{word}-principal"):
             require_principal(principal)
             for host in parsed.all(f"{word}-host") or ["*"]:
-                found += [Rule(principal.strip(), host.strip(), name, permission) for name in operations]
-    return found
+                rules += [Rule(principal.strip(), host.strip(), name, permission) for name in operations]
+    return rules
 
 
 def require_principal(principal: str) -> None:
@@ -183,7 +183,7 @@ def require_principal(principal: str) -> None:
 
 def wanted_rules(parsed: Parsed) -> Rules:
     """The rules that the options ask for, by resource; none when no principal is given. Raises Refused, ToolError."""
-    found: Rules = {}
+    rules_by_resource: Rules = {}
     if not {"producer", "consumer"} & parsed.values.keys():
         operations = [
             name.strip().upper() if "_" in name else capitals(name.strip())
@@ -197,8 +197,8 @@ def wanted_rules(parsed: Parsed) -> Rules:
                     f"ResourceType {resource.kind} only supports operations [{', '.join(allowed)}]\n{usage}",
                     False,
                 )
-            found[resource] = rules_of(parsed, operations)
-        return found
+            rules_by_resource[resource] = rules_of(parsed, operations)
+        return rules_by_resource
     for resource in resources(parsed):
         names: list[str] = []
         if "producer" in parsed:
@@ -207,8 +207,8 @@ def wanted_rules(parsed: Parsed) -> Rules:
         if "consumer" in parsed:
             names += {"TOPIC": ["READ", "DESCRIBE"], "GROUP": ["READ"]}.get(resource.kind, [])
         if names:
-            found[resource] = rules_of(parsed, dict.fromkeys(names))
-    return found
+            rules_by_resource[resource] = rules_of(parsed, dict.fromkeys(names))
+    return rules_by_resource
 
 
 def capitals(name: str) -> str:
@@ -281,29 +281,32 @@ def show(parsed: Parsed) -> None:
     principals = parsed.all("principal")
     for principal in principals:
         require_principal(principal)
-    found = read(connect(parsed), resources(parsed))
+    rules_by_resource = read(connect(parsed), resources(parsed))
     if not principals:
-        print_rules(found)
+        print_rules(rules_by_resource)
     for principal in sorted(principals):
         print(f"ACLs for principal `{principal}`")
-        mine = {key: [rule for rule in rules if rule.principal == principal] for key, rules in found.items()}
+        mine = {
+            key: [rule for rule in rules if rule.principal == principal]
+            for key, rules in rules_by_resource.items()
+        }
         print_rules({key: rules for key, rules in mine.items() if rules})
 
 
 def read(admin: Admin, wanted: Sequence[Resource]) -> Rules:
     """The rules of these resources, or all. Raises ClientError."""
-    found: Rules = {}
+    rules_by_resource: Rules = {}
     for resource in optional(wanted):
         for row in admin.acls.list(filter_of(resource)):
             key = Resource(row.resource.name, row.name, row.pattern.name)
             rule = Rule(row.principal, row.host, row.operation.name, row.permission.name)
-            found.setdefault(key, []).append(rule)
-    return found
+            rules_by_resource.setdefault(key, []).append(rule)
+    return rules_by_resource
 
 
-def print_rules(found: Rules) -> None:
+def print_rules(rules_by_resource: Rules) -> None:
     """The rules of each resource."""
-    for resource, rules in found.items():
+    for resource, rules in rules_by_resource.items():
         print(f"Current ACLs for resource `{resource}`:\n{lines(rules)}\n")
 
 

@@ -45,8 +45,8 @@ def main(arguments: Sequence[str]) -> int:
     admin = connect(parsed)
     name = parsed.get("name")
     if "list" in parsed:
-        for found in configs.listed(admin, KIND):
-            print(found)
+        for subscription in configs.listed(admin, KIND):
+            print(subscription)
     elif "describe" in parsed:
         describe(admin, name)
     elif "delete" in parsed:
@@ -68,10 +68,10 @@ def check(parsed: Parsed) -> None:
 
 def alter(admin: Admin, parsed: Parsed, name: str) -> None:
     """Set options, and reset those that were given empty. Raises ToolError."""
-    given = {option: parsed.text(word) for word, option in OPTIONS.items() if word in parsed}
-    resets = [option for option, value in given.items() if not value]
+    options = {option: parsed.text(word) for word, option in OPTIONS.items() if word in parsed}
+    resets = [option for option, value in options.items() if not value]
     configs.change(
-        admin, configs.Entity(KIND, name), {o: value for o, value in given.items() if value}, resets
+        admin, configs.Entity(KIND, name), {o: value for o, value in options.items() if value}, resets
     )
     print(f"Altered client metrics config for {name}.")
 

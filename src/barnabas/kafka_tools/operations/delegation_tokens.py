@@ -59,21 +59,21 @@ def main(arguments: Sequence[str]) -> int:
 
 def check(parsed: Parsed) -> None:
     """Raises Refused."""
-    given = [action for action in ACTIONS if action in parsed]
-    if len(given) != 1:
+    actions = [action for action in ACTIONS if action in parsed]
+    if len(actions) != 1:
         raise Refused("Command must include exactly one action: --create, --renew, --expire or --describe")
-    TOOL.need(parsed, "command-config", *NEEDS[given[0]])
+    TOOL.need(parsed, "command-config", *NEEDS[actions[0]])
 
 
 def principals(parsed: Parsed, option: str) -> list[Principal]:
     """User:name options. Raises Refused."""
-    found = []
+    names = []
     for text in parsed.all(option):
         kind, colon, name = text.strip().partition(":")
         if not colon:
             raise Refused(f"expected a string in format principalType:principalName but got {text}", False)
-        found.append(Principal(kind, name))
-    return found
+        names.append(Principal(kind, name))
+    return names
 
 
 def java_list(who: Sequence[Principal]) -> str:

@@ -81,9 +81,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def describe(admin: Admin) -> None:
     """The levels that the brokers support and those in force."""
-    found = admin.cluster.features()
-    epoch = "-" if found.epoch is None else found.epoch
-    for row in found.features.values():
+    answer = admin.cluster.features()
+    epoch = "-" if answer.epoch is None else answer.epoch
+    for row in answer.features.values():
         low, high, level = (
             level_text(row.name, value) for value in (row.level_min, row.level_max, row.level)
         )

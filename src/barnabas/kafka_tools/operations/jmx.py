@@ -80,8 +80,8 @@ def run(parsed: Parsed) -> None:
     interval_ms = parsed.number("reporting-interval", INTERVAL_MS)
     is_once = interval_ms < 0 or ("one-time" in parsed and parsed.text("one-time").lower() != "false")
     print(f"Trying to connect to JMX url: {url}", file=sys.stderr)
-    found = first(url, names, waits="wait" in parsed)
-    values = dict(attributes_of(found, wanted))
+    beans = first(url, names, waits="wait" in parsed)
+    values = dict(attributes_of(beans, wanted))
     if not values:
         raise ToolError(f"No matched attributes for the queried objects {names}.")
     keys = ["time", *sorted(values)]
@@ -99,15 +99,15 @@ def run(parsed: Parsed) -> None:
 
 def url_of(parsed: Parsed) -> str:
     """Where the metrics are. Raises ToolError."""
-    given = parsed.text("jmx-url", DEFAULT_URL)
-    of_jmx = JMX_URL.match(given)
+    url = parsed.text("jmx-url", DEFAULT_URL)
+    of_jmx = JMX_URL.match(url)
     if of_jmx is not None:
-        given = of_jmx[1]
-    if "://" in given:
-        return given
+        url = of_jmx[1]
+    if "://" in url:
+        return url
     login = parsed.text("jmx-auth-prop").replace("=", ":", 1)
     is_secure = "jmx-ssl-enable" in parsed and parsed.text("jmx-ssl-enable").lower() != "false"
-    return f"{'https' if is_secure else 'http'}://{login}{'@' if login else ''}{given}"
+    return f"{'https' if is_secure else 'http'}://{login}{'@' if login else ''}{url}"
 
 
 def first(url: str, names: Sequence[str], *, waits: bool) -> dict[str, dict[str, Any]]:
@@ -115,22 +115,22 @@ def first(url: str, names: Sequence[str], *, waits: bool) -> dict[str, dict[str,
     plain = {name for name in names if not re.search(r"[*?]", name)} if waits else set()
     deadline_s = time.monotonic() + WAIT_S
     while True:
-        found: dict[str, dict[str, Any]] = ask(url, "beans", names)["beans"]
-        missing = plain - found.keys()
+        beans: dict[str, dict[str, Any]] = ask(url, "beans", names)["beans"]
+        missing = plain - beans.keys()
         if not missing:
-            return found
+            return beans
         if time.monotonic() > deadline_s:
-            said = ",".join(sorted(missing))
+            names_missing = ",".join(sorted(missing))
             raise ToolError(
-                f"Could not find all requested object names after {int(WAIT_S * 1000)} ms. Missing {said}"
+                f"Could not find all requested object names after {int(WAIT_S * 1000)} ms. Missing {names_missing}"
             )
         print("Could not find all object names, retrying", file=sys.stderr)
         time.sleep(PAUSE_S)
 
 
-def attributes_of(found: dict[str, dict[str, Any]], wanted: Sequence[str]) -> Iterator[tuple[str, Any]]:
+def attributes_of(beans: dict[str, dict[str, Any]], wanted: Sequence[str]) -> Iterator[tuple[str, Any]]:
     """(MBean:attribute, value) of what is reported."""
-    for name, attributes in found.items():
+    for name, attributes in beans.items():
         for attribute, value in attributes.items():
             if not wanted or attribute in wanted:
                 yield f"{name}:{attribute}", value
@@ -152,4 +152,4 @@ def time_text(java_format: str | None) -> str:
     now = datetime.now().astimezone()
     text = java_format.replace("SSS", f"{now.microsecond // 1000:03d}")
     fields = "|".join(sorted(JAVA_FIELDS, key=len, reverse=True))
-    return now.strftime(re.sub(fields, lambda found: JAVA_FIELDS[found[0]], text))
+    return now.strftime(re.sub(fields, lambda match: JAVA_FIELDS[match[0]], text))

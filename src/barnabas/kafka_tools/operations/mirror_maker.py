@@ -92,10 +92,10 @@ def check(parsed: Parsed) -> None:
 
 def bootstrap(properties: dict[str, str]) -> str:
     """Where a property file leads. Raises ToolError."""
-    found = properties.pop("bootstrap.servers", "") or properties.pop("metadata.broker.list", "")
-    if not found:
+    address = properties.pop("bootstrap.servers", "") or properties.pop("metadata.broker.list", "")
+    if not address:
         raise ToolError("bootstrap.servers is missing in a property file")
-    return found
+    return address
 
 
 @dataclass(slots=True)

@@ -81,11 +81,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def check(parsed: Parsed) -> None:
     """Raises Refused."""
-    given = [action for action in ACTIONS if action in parsed]
-    if len(given) != 1:
+    actions = [action for action in ACTIONS if action in parsed]
+    if len(actions) != 1:
         names = ", ".join(f"--{action}" for action in ACTIONS)
         raise Refused(f"Command must include exactly one action: {names}")
-    TOOL.need(parsed, *NEEDS[given[0]])
+    TOOL.need(parsed, *NEEDS[actions[0]])
 
 
 def replicas_of(topics: Mapping[str, Topic], key: TopicPartition) -> list[int] | None:
@@ -104,14 +104,14 @@ def require_topic(topics: Mapping[str, Topic], name: str) -> None:
 
 def current_plan(topics: Mapping[str, Topic], keys: Sequence[TopicPartition]) -> Plan:
     """Where partitions are now. Raises ToolError for a partition that does not exist."""
-    found: Plan = {}
+    plan: Plan = {}
     for key in keys:
         require_topic(topics, key.topic)
         replicas = replicas_of(topics, key)
         if replicas is None:
             raise ToolError(f"Unable to find partition: {key}")
-        found[key] = Target(replicas)
-    return found
+        plan[key] = Target(replicas)
+    return plan
 
 
 def generate(admin: Admin, parsed: Parsed) -> None:

@@ -86,10 +86,10 @@ def say_dir_moves(admin: Admin, plan: Plan) -> bool:
 
 def lies_in(admin: Admin, broker: int) -> Places:
     """The log dir of each partition on a broker, and the one that it moves to."""
-    found: Places = {}
+    places: Places = {}
     (dirs,) = admin.log_dirs.describe([broker]).require().values()
     for log_dir in dirs:
         for replica in log_dir.replicas:
-            now, future = found.get(replica.partition, (None, None))
-            found[replica.partition] = (now, log_dir.path) if replica.is_future else (log_dir.path, future)
-    return found
+            now, future = places.get(replica.partition, (None, None))
+            places[replica.partition] = (now, log_dir.path) if replica.is_future else (log_dir.path, future)
+    return places

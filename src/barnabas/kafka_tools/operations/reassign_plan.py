@@ -32,14 +32,14 @@ Plan = dict[TopicPartition, Target]
 
 def read_plan(path: str) -> Plan:
     """--reassignment-json-file. Raises ToolError, OSError."""
-    found: Plan = {}
+    plan: Plan = {}
     try:
         for row in read_json(path)["partitions"]:
             key = TopicPartition(str(row["topic"]), int(row["partition"]))
             target = Target(
                 [int(broker) for broker in row["replicas"]], [str(d) for d in row.get("log_dirs", [])]
             )
-            if key in found:
+            if key in plan:
                 raise ToolError(
                     f"Partition reassignment contains duplicate topic partitions: {key[0]}-{key[1]}"
                 )
@@ -52,14 +52,14 @@ def read_plan(path: str) -> Plan:
                 raise ToolError(
                     f"Partition replica lists may not contain duplicate entries: {key[0]}-{key[1]}"
                 )
-            found[key] = target
+            plan[key] = target
     except (KeyError, TypeError, ValueError) as error:
         raise ToolError(
             f'{path} is not {{"partitions": [{{"topic": "foo", "partition": 0, "replicas": [1, 2]}}]}}: {error}'
         ) from None
-    if not found:
+    if not plan:
         raise ToolError("Partition reassignment list cannot be empty")
-    return found
+    return plan
 
 
 def read_topics(path: str) -> list[str]:
@@ -84,12 +84,12 @@ def read_json(path: str) -> Any:
 def broker_ids(text: str) -> list[int]:
     """`0,1,2`. Raises ToolError."""
     try:
-        found = [int(item) for item in text.split(",")]
+        ids = [int(item) for item in text.split(",")]
     except ValueError:
         raise ToolError(f"--broker-list {text!r} is not 0,1,2") from None
-    if len(set(found)) != len(found):
+    if len(set(ids)) != len(ids):
         raise ToolError(f"Broker list contains duplicate entries: {text}")
-    return found
+    return ids
 
 
 def propose(current: Plan, brokers: Mapping[int, str | None], seed: int) -> Plan:

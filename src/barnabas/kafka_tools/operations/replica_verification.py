@@ -49,27 +49,27 @@ def main(arguments: Sequence[str]) -> int:
     parsed = parse(TOOL, arguments)
     wanted = topic_pattern(parsed.text("topics-include", ".*"))
     admin = connect(parsed)
-    found = [
+    partitions = [
         Partition(TopicPartition(topic.name, part.number), list(part.replicas))
         for topic in admin.topics.list().values()
         if wanted.fullmatch(topic.name)
         for part in topic.partitions
     ]
-    starts = admin.records.offsets({part.key: parsed.number("time", LATEST) for part in found})
-    for part in found:
+    starts = admin.records.offsets({part.key: parsed.number("time", LATEST) for part in partitions})
+    for part in partitions:
         part.offset = int(starts[part.key].offset or 0)
     cluster = Cluster(admin.options)
     say("verification process is started.")
     interval_s = parsed.number("report-interval-ms", 30_000) / 1000
     report_at = time.monotonic() + interval_s
-    while found:
-        for part in found:
+    while partitions:
+        for part in partitions:
             compare(cluster, part, parsed.number("fetch-size", 1 << 20), parsed.number("max-wait-ms", 1000))
         if time.monotonic() >= report_at:
             report_at += interval_s
-            worst = max(found, key=lambda part: part.lag)
+            worst = max(partitions, key=lambda part: part.lag)
             say(f"max lag is {worst.lag} for partition {worst.key[0]}-{worst.key[1]} at offset {worst.offset} "
-                f"among {len(found)} partitions")  # fmt: skip
+                f"among {len(partitions)} partitions")  # fmt: skip
         time.sleep(min(0.2, interval_s))
     return EXIT_OK
 

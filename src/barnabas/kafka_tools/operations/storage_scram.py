@@ -36,7 +36,7 @@ FIELDS: Final = frozenset({"name", "password", "saltedpassword", "salt", "iterat
 
 def parse_credentials(texts: Sequence[str]) -> dict[str, dict[str, str]]:
     """The credentials' texts by user and mechanism. Raises ToolError, which repeats no password."""
-    found: dict[str, dict[str, str]] = {}
+    credentials: dict[str, dict[str, str]] = {}
     for text in texts:
         match = CREDENTIAL.fullmatch(text.strip())
         if match is None:
@@ -50,22 +50,22 @@ def parse_credentials(texts: Sequence[str]) -> dict[str, dict[str, str]]:
             raise ToolError(
                 "--add-scram needs a name without spaces, quotes, slashes, colons or equals signs"
             )
-        if mechanism in found.setdefault(user, {}):
+        if mechanism in credentials.setdefault(user, {}):
             raise ToolError(f"--add-scram names {mechanism} of {user} twice")
-        found[user][mechanism] = encode_credential(_credential(mechanism, fields))
-    return found
+        credentials[user][mechanism] = encode_credential(_credential(mechanism, fields))
+    return credentials
 
 
 def _fields(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     at = 0
     while at < len(text):
         match = FIELD.match(text, at)
-        if match is None or match[1] not in FIELDS or match[1] in found:
+        if match is None or match[1] not in FIELDS or match[1] in by_name:
             raise ToolError(f"--add-scram takes {', '.join(sorted(FIELDS))} between its brackets, each once")
-        found[match[1]] = match[3] if match[2] is None else match[2]
+        by_name[match[1]] = match[3] if match[2] is None else match[2]
         at = match.end()
-    return found
+    return by_name
 
 
 def _credential(mechanism: str, fields: dict[str, str]) -> Credential:

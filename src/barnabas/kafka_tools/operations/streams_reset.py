@@ -133,10 +133,10 @@ def reset(admin: Admin, parsed: Parsed, group: str, dry: bool) -> bool:
         else:
             plan |= at_time(admin, keys, EARLIEST)
     for kind, topics in (("input", inputs), ("intermediate", between)):
-        found = {key: offset for key, offset in plan.items() if key[0] in topics}
-        if found:
+        offsets = {key: offset for key, offset in plan.items() if key[0] in topics}
+        if offsets:
             print(f"Following {kind} topics offsets will be reset to (for consumer group {group})")
-        for (topic, partition), offset in sorted(found.items()):
+        for (topic, partition), offset in sorted(offsets.items()):
             print(f"Topic: {topic} Partition: {partition} Offset: {offset}")
     if not dry:
         commit(admin, group, plan)

@@ -91,8 +91,8 @@ def show_list(parsed: Parsed) -> None:
     )
     rows = [
         (row.transactional_id, row.coordinator, row.producer_id, row.state)
-        for found in listed.require().values()
-        for row in found
+        for listings in listed.require().values()
+        for row in listings
     ]
     print_columns(("TransactionalId", "Coordinator", "ProducerId", "TransactionState"), rows)
 
@@ -100,18 +100,18 @@ def show_list(parsed: Parsed) -> None:
 def describe(parsed: Parsed) -> None:
     """One transactional id. Raises ToolError, ClientError."""
     need(PROGRAM, parsed, "transactional-id")
-    found = described(connect(parsed), parsed.text("transactional-id"))
+    description = described(connect(parsed), parsed.text("transactional-id"))
     now_ms = time.time_ns() // 1_000_000
     row = [
-        found.coordinator.id if found.coordinator.id >= 0 else "-",
-        found.transactional_id,
-        found.producer_id,
-        found.producer_epoch,
-        found.state,
-        found.timeout_ms,
-        "None" if found.start_ms is None else found.start_ms,
-        "None" if found.start_ms is None else now_ms - found.start_ms,
-        ",".join(map(str, found.partitions)),
+        description.coordinator.id if description.coordinator.id >= 0 else "-",
+        description.transactional_id,
+        description.producer_id,
+        description.producer_epoch,
+        description.state,
+        description.timeout_ms,
+        "None" if description.start_ms is None else description.start_ms,
+        "None" if description.start_ms is None else now_ms - description.start_ms,
+        ",".join(map(str, description.partitions)),
     ]
     heads = ("CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch", "TransactionState",
              "TransactionTimeoutMs", "CurrentTransactionStartTimeMs", "TransactionDurationMs",
@@ -214,13 +214,18 @@ def abort(parsed: Parsed) -> None:
     admin, key = connect(parsed), key_of(parsed)
     if "start-offset" in parsed:
         start = parsed.number("start-offset", 0)
-        found = [producer for producer in producers(admin, key) if producer.transaction_start == start]
-        if not found:
+        open_producers = [
+            producer for producer in producers(admin, key) if producer.transaction_start == start
+        ]
+        if not open_producers:
             raise ToolError(
                 f"Could not find any open transactions starting at offset {start} on partition {key}"
             )
-        producer_id, producer_epoch = int(found[0].producer_id), int(found[0].producer_epoch)
-        coordinator_epoch = int(found[0].coordinator_epoch)
+        producer_id, producer_epoch = (
+            int(open_producers[0].producer_id),
+            int(open_producers[0].producer_epoch),
+        )
+        coordinator_epoch = int(open_producers[0].coordinator_epoch)
     else:
         producer_id, producer_epoch = parsed.number("producer-id", -1), parsed.number("producer-epoch", -1)
         coordinator_epoch = parsed.number("coordinator-epoch", -1)

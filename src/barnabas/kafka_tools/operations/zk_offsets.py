@@ -55,9 +55,9 @@ def export(admin: Admin, parsed: Parsed) -> None:
         [parsed.text("group")] if "group" in parsed else sorted(group.name for group in all_groups(admin))
     )
     lines = [
-        f"/consumers/{group}/offsets/{topic}/{partition}:{found.offset}\n"
+        f"/consumers/{group}/offsets/{topic}/{partition}:{committed.offset}\n"
         for group in groups
-        for (topic, partition), found in sorted(committed_offsets(admin, group).items())
+        for (topic, partition), committed in sorted(committed_offsets(admin, group).items())
     ]
     Path(parsed.text("output-file")).write_text("".join(lines), "utf-8")
     print(f"{len(lines)} offsets of {len(groups)} groups", file=sys.stderr)

@@ -50,10 +50,10 @@ def pipelines_of(server: str) -> list[tuple[str, str, str]]:
         answer = ask(address, "GET", "/pipelines", timeout_s=TIMEOUT_S, bytes_max=ANSWER_BYTES_MAX)
         if answer.status != 200:
             return [("*", "", f"{without_login(server)} answers with status {answer.status}")]
-        found = json.loads(answer.body)
+        document = json.loads(answer.body)
         return [
             (str(row["name"]), str(row["state"]).lower(), str(row.get("error") or "its log says why"))
-            for row in (found["pipelines"] if isinstance(found, dict) else found)
+            for row in (document["pipelines"] if isinstance(document, dict) else document)
         ]
     except (NoAnswer, ValueError, KeyError, TypeError) as error:
         return [("*", "", f"{without_login(server)}: {error or type(error).__name__}")]
@@ -71,8 +71,8 @@ def copied_by_links(options: ClientOptions) -> list[Copied]:
 
 def copied_by(link: Link) -> list[Copied]:
     """What one link copies. Nothing is wrong with one that a user has paused."""
-    found = [Copied(link.name, "*", trouble=link.unreachable)] if link.unreachable else []
-    found += [Copied(link.name, topic, trouble=reason) for topic, reason in link.problems.items()]
+    copied = [Copied(link.name, "*", trouble=link.unreachable)] if link.unreachable else []
+    copied += [Copied(link.name, topic, trouble=reason) for topic, reason in link.problems.items()]
     rows: dict[str, list[MirroredPartition]] = {}
     for partition in link.partitions:
         rows.setdefault(partition.topic, []).append(partition)
@@ -80,8 +80,8 @@ def copied_by(link: Link) -> list[Copied]:
         stopped = next((part.reason or part.state for part in parts if part.state == "stopped"), "")
         lag, waiting_ms = sum(max(part.lag, 0) for part in parts), max(part.lag_ms for part in parts)
         trouble = "" if topic in link.problems else stopped
-        found.append(Copied(link.name, topic, lag, max(waiting_ms, 0) / 1000, trouble))
-    return found
+        copied.append(Copied(link.name, topic, lag, max(waiting_ms, 0) / 1000, trouble))
+    return copied
 
 
 class Now:

@@ -228,28 +228,28 @@ def _hot_partition(values: Mapping[str, Any], view: View) -> Iterator[Finding]:
         was = before.partitions.get((topic, number))
         if row.end is not None and was is not None and was.end is not None and row.end >= was.end:
             rates.setdefault(topic, {})[number] = (row.end - was.end) / seconds
-    for topic, found in rates.items():
-        if len(found) < 2 or not matches(values["topic"], topic):
+    for topic, rates_of_topic in rates.items():
+        if len(rates_of_topic) < 2 or not matches(values["topic"], topic):
             continue
-        total = sum(found.values())
-        for number, rate in found.items():
-            others = (total - rate) / (len(found) - 1)
+        total = sum(rates_of_topic.values())
+        for number, rate in rates_of_topic.items():
+            others = (total - rate) / (len(rates_of_topic) - 1)
             if rate > values["above"] and rate > values["times"] * others:
                 text = f"{topic}-{number} gets {rate:,.0f} records/s, the other partitions {others:,.0f} on average"
                 yield Finding(f"partition {topic}-{number}", rate, text)
 
 
 def _certificate(values: Mapping[str, Any], view: View) -> Iterator[Finding]:
-    for found in view.certificates:
-        if values["address"] and found.address not in values["address"]:
+    for certificate in view.certificates:
+        if values["address"] and certificate.address not in values["address"]:
             continue
-        if found.left_s is None:
-            text = f"the certificate of {found.address} cannot be read: {found.reason}"
-            yield Finding(f"certificate of {found.address}", 0, text)
-        elif found.left_s < values["within"]:
-            ends = f"ends in {duration_text(found.left_s)}" if found.left_s > 0 else "has ended"
-            text = f"the certificate of {found.address} {ends}"
-            yield Finding(f"certificate of {found.address}", found.left_s, text)
+        if certificate.left_s is None:
+            text = f"the certificate of {certificate.address} cannot be read: {certificate.reason}"
+            yield Finding(f"certificate of {certificate.address}", 0, text)
+        elif certificate.left_s < values["within"]:
+            ends = f"ends in {duration_text(certificate.left_s)}" if certificate.left_s > 0 else "has ended"
+            text = f"the certificate of {certificate.address} {ends}"
+            yield Finding(f"certificate of {certificate.address}", certificate.left_s, text)
 
 
 def _failed_pipeline(values: Mapping[str, Any], view: View) -> Iterator[Finding]:

@@ -57,8 +57,8 @@ class Field(NamedTuple):
 def mapping(reader: Reader, what: str, node: yaml.Node, fields: Mapping[str, Field]) -> dict[str, Any]:
     """The values of a mapping's fields, defaults in place of those that are missing or wrong."""
     values = {name: field.default for name, field in fields.items()}
-    found = entries(reader, what, node)
-    for name, (key, value) in found.items():
+    entries_read = entries(reader, what, node)
+    for name, (key, value) in entries_read.items():
         if name not in fields:
             near = difflib.get_close_matches(name, fields, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -68,7 +68,7 @@ def mapping(reader: Reader, what: str, node: yaml.Node, fields: Mapping[str, Fie
         if read is not None:
             values[name] = read
     for name, field in fields.items():
-        if field.is_required and name not in found:
+        if field.is_required and name not in entries_read:
             reader.wrong(node, f"{what} needs {name!r}")
     return values
 
@@ -78,16 +78,16 @@ def entries(reader: Reader, what: str, node: yaml.Node) -> dict[str, tuple[yaml.
     if not isinstance(node, yaml.MappingNode):
         reader.wrong(node, f"{what} must be a mapping (name: value)")
         return {}
-    found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+    by_name: dict[str, tuple[yaml.Node, yaml.Node]] = {}
     for key, value in node.value:
         name = key.value if isinstance(key, yaml.ScalarNode) else None
         if name is None:
             reader.wrong(key, f"{what} has a key that is no name")
-        elif name in found:
+        elif name in by_name:
             reader.wrong(key, f"{what} names {name!r} twice")
         else:
-            found[name] = (key, value)
-    return found
+            by_name[name] = (key, value)
+    return by_name
 
 
 def items(reader: Reader, what: str, node: yaml.Node) -> list[yaml.Node]:
@@ -112,8 +112,8 @@ def text(reader: Reader, what: str, node: yaml.Node) -> str | None:
 def texts(reader: Reader, what: str, node: yaml.Node) -> tuple[str, ...] | None:
     """A text, or a list of texts."""
     nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
-    found = [text(reader, what, one) for one in nodes]
-    return tuple(one for one in found if one is not None)
+    texts_read = [text(reader, what, one) for one in nodes]
+    return tuple(one for one in texts_read if one is not None)
 
 
 def number(least: float, most: float) -> Callable[[Reader, str, yaml.Node], float | None]:
@@ -134,20 +134,20 @@ def number(least: float, most: float) -> Callable[[Reader, str, yaml.Node], floa
 
 def duration(reader: Reader, what: str, node: yaml.Node) -> float | None:
     """A time in seconds: 30s, 5m, 2h, 1d."""
-    found = DURATION.fullmatch(node.value) if isinstance(node, yaml.ScalarNode) else None
-    if found is None:
+    match = DURATION.fullmatch(node.value) if isinstance(node, yaml.ScalarNode) else None
+    if match is None:
         reader.wrong(node, f"{what} must be a duration such as 30s, 5m, 2h or 1d")
         return None
-    return float(int(found[1]) * UNITS_S[found[2]])
+    return float(int(match[1]) * UNITS_S[match[2]])
 
 
 def clock(reader: Reader, what: str, node: yaml.Node) -> int | None:
     """A time of the day as minutes since midnight: "22:00"."""
-    found = CLOCK.fullmatch(node.value) if isinstance(node, yaml.ScalarNode) else None
-    if found is None:
+    match = CLOCK.fullmatch(node.value) if isinstance(node, yaml.ScalarNode) else None
+    if match is None:
         reader.wrong(node, f'{what} must be a time such as "22:00"')
         return None
-    return int(found[1]) * 60 + int(found[2])
+    return int(match[1]) * 60 + int(match[2])
 
 
 def choice(*allowed: str) -> Callable[[Reader, str, yaml.Node], str | None]:
@@ -169,7 +169,7 @@ def choices(*allowed: str) -> Callable[[Reader, str, yaml.Node], tuple[str, ...]
 
     def read(reader: Reader, what: str, node: yaml.Node) -> tuple[str, ...] | None:
         nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
-        found = [one(reader, what, item) for item in nodes]
-        return tuple(word for word in found if word is not None)
+        words = [one(reader, what, item) for item in nodes]
+        return tuple(word for word in words if word is not None)
 
     return read

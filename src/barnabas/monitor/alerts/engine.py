@@ -102,15 +102,15 @@ class Engine:
         """All that pend or fire."""
         return list(self._alerts.values())
 
-    def step(self, now_ms: int, cluster: str, found: Mapping[str, Iterable[Finding]]) -> list[Message]:
+    def step(self, now_ms: int, cluster: str, findings: Mapping[str, Iterable[Finding]]) -> list[Message]:
         """What a look at a cluster says, by rule; a rule that is left out could not be asked, and its alerts stay."""
         for rule in self._file.rules:
-            if rule.name in found:
-                self._update(now_ms, cluster, rule, found[rule.name])
+            if rule.name in findings:
+                self._update(now_ms, cluster, rule, findings[rule.name])
         return self._messages(now_ms, cluster)
 
-    def _update(self, now_ms: int, cluster: str, rule: Rule, found: Iterable[Finding]) -> None:
-        wrong = {Key(rule.name, cluster, finding.subject): finding for finding in found}
+    def _update(self, now_ms: int, cluster: str, rule: Rule, findings: Iterable[Finding]) -> None:
+        wrong = {Key(rule.name, cluster, finding.subject): finding for finding in findings}
         for key, finding in wrong.items():
             alert = self._alerts.get(key)
             if alert is None:

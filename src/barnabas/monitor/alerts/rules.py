@@ -170,20 +170,20 @@ def parse_rules(content: str) -> AlertFile:
     if root is None and not reader.mistakes:
         reader.mistakes.append(Mistake(1, "the file is empty; it needs 'rules' and 'notify'"))
     elif root is not None:
-        found = entries(reader, "the file", root)
-        for name, (key, _) in found.items():
+        sections = entries(reader, "the file", root)
+        for name, (key, _) in sections.items():
             if name not in ("rules", "notify", "quiet"):
                 reader.wrong(key, f"the file has no {name!r}; allowed: rules, notify, quiet")
         for name in ("rules", "notify"):
-            if name not in found:
+            if name not in sections:
                 reader.wrong(root, f"the file needs {name!r}")
-        if "notify" in found:
-            receivers = _receivers(reader, found["notify"][1])
-        if "quiet" in found:
-            quiet = [_quiet(reader, node) for node in items(reader, "quiet", found["quiet"][1])]
-        if "rules" in found:
+        if "notify" in sections:
+            receivers = _receivers(reader, sections["notify"][1])
+        if "quiet" in sections:
+            quiet = [_quiet(reader, node) for node in items(reader, "quiet", sections["quiet"][1])]
+        if "rules" in sections:
             names = {receiver.name for receiver in receivers}
-            for node in items(reader, "rules", found["rules"][1]):
+            for node in items(reader, "rules", sections["rules"][1]):
                 rules += _rule(reader, node, names, {rule.name for rule in rules})
     if reader.mistakes:
         raise RulesError(reader.mistakes)
@@ -231,7 +231,7 @@ def _rule(reader: Reader, node: yaml.Node, receivers: set[str], taken: set[str])
 
 
 def _receivers(reader: Reader, node: yaml.Node) -> list[Receiver]:
-    made = []
+    receivers = []
     for name, (_, value) in entries(reader, "notify", node).items():
         kind = _word(value, "kind")
         if kind is None or kind not in RECEIVERS:
@@ -242,8 +242,8 @@ def _receivers(reader: Reader, node: yaml.Node) -> list[Receiver]:
         url = values.get("url")
         if url is not None and not url.startswith(("http://", "https://")):
             reader.wrong(value, f"notify {name}: url must begin with http:// or https://")
-        made.append(Receiver(name, kind, {key: one for key, one in values.items() if key != "kind"}))
-    return made
+        receivers.append(Receiver(name, kind, {key: one for key, one in values.items() if key != "kind"}))
+    return receivers
 
 
 def _quiet(reader: Reader, node: yaml.Node) -> Quiet:

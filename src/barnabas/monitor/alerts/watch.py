@@ -75,16 +75,16 @@ class Alerts:
             self._pipelines,
             self._copied.get(cluster, ()),
         )
-        found: dict[str, Iterable[Finding]] = {}
+        findings_by_rule: dict[str, Iterable[Finding]] = {}
         for rule in self.file.rules:
             # Of a cluster that does not answer nothing else is known: its alerts stay as they are.
             if trouble is not None and rule.kind not in NOT_OF_A_LOOK:
                 continue
             try:
-                found[rule.name] = findings(rule, view)
+                findings_by_rule[rule.name] = findings(rule, view)
             except Exception:
                 log.exception("a rule cannot be judged", extra={"rule": rule.name, "cluster": cluster})
-        for message in self._engine.step(seen.now_ms, cluster, found):
+        for message in self._engine.step(seen.now_ms, cluster, findings_by_rule):
             for name in message.receivers:
                 self.mailboxes[name].put(message)
 

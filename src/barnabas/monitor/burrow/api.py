@@ -43,9 +43,9 @@ def routes(clusters: Mapping[str, Cluster], now_ms: Callable[[], int]) -> list[B
         "/{cluster}/consumer/{group}/status": api.status,
         "/{cluster}/consumer/{group}/lag": api.lag,
     }
-    found: list[BaseRoute] = [Route("/burrow/admin", _healthy)]
-    found += [Route(PREFIX + path, _asynchronous(handler)) for path, handler in paths.items()]
-    return found
+    api_routes: list[BaseRoute] = [Route("/burrow/admin", _healthy)]
+    api_routes += [Route(PREFIX + path, _asynchronous(handler)) for path, handler in paths.items()]
+    return api_routes
 
 
 async def _healthy(_: Request) -> Response:
@@ -134,15 +134,15 @@ class _Api:
 
     def _status(self, request: Request, *, all_partitions: bool) -> Response:
         board, group = self._board(request), request.path_params["group"]
-        found = None if board is None else board.status(group, self._now_ms())
-        code = 404 if found is None else 200
-        shown = found or GroupStatus(group, Status.NOTFOUND, ())
+        group_status = None if board is None else board.status(group, self._now_ms())
+        code = 404 if group_status is None else 200
+        shown = group_status or GroupStatus(group, Status.NOTFOUND, ())
         rows = [row for row in shown.partitions if all_partitions or row.status > Status.OK]
         status = {
             "cluster": request.path_params["cluster"],
             "group": group,
             "status": shown.status.name,
-            "complete": 1.0 if found is None else shown.complete,
+            "complete": 1.0 if group_status is None else shown.complete,
             "partitions": [_shown_partition(row) for row in rows],
             "partition_count": len(shown.partitions),
             "maxlag": None if shown.slowest is None else _shown_partition(shown.slowest),

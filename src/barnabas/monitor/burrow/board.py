@@ -123,12 +123,12 @@ class Board:
 
     def topics(self) -> dict[str, list[int]]:
         """The ends of the logs of each topic, by partition number."""
-        found: dict[str, list[int]] = {}
+        partitions: dict[str, list[int]] = {}
         for topic, number in sorted(self.ends):
-            rows = found.setdefault(topic, [])
+            rows = partitions.setdefault(topic, [])
             rows += [0] * (number + 1 - len(rows))
             rows[number] = self.ends[topic, number][-1]
-        return found
+        return partitions
 
     def status(self, group: str, now_ms: int) -> GroupStatus | None:
         """The verdict about a group; None if there is none of the name."""

@@ -177,23 +177,23 @@ class History:
     def _pack_span(self, number: int, tier: Tier, finer: Tier, start_s: int) -> None:
         factor = tier.step_s // finer.step_s
         slots = tier.slots * factor
-        found: dict[int, tuple[array[float], array[float]]] = {}
+        by_series: dict[int, tuple[array[float], array[float]]] = {}
         rows = self._db.execute(
             "SELECT start_s, series, means, peaks FROM row WHERE tier = ? AND start_s >= ? AND start_s < ?",
             (number - 1, start_s, start_s + tier.span_s),
         )
         for at_s, series, means, peaks in rows:
-            if series not in found:
-                found[series] = (array("d", [NAN]) * slots, array("d", [NAN]) * slots)
+            if series not in by_series:
+                by_series[series] = (array("d", [NAN]) * slots, array("d", [NAN]) * slots)
             place = (at_s - start_s) // finer.step_s
             values = unpack(means)
-            found[series][0][place : place + len(values)] = values
-            found[series][1][place : place + len(values)] = values if peaks is None else unpack(peaks)
+            by_series[series][0][place : place + len(values)] = values
+            by_series[series][1][place : place + len(values)] = values if peaks is None else unpack(peaks)
         self._db.executemany(
             "INSERT OR REPLACE INTO row VALUES (?, ?, ?, ?, ?)",
             [
                 (number, start_s, series, *map(pack, fold(means, peaks, factor)))
-                for series, (means, peaks) in found.items()
+                for series, (means, peaks) in by_series.items()
             ],
         )
 
@@ -232,14 +232,14 @@ class History:
     def read(self, series: Series, since_s: int, until_s: int) -> list[Point]:
         """The values since_s <= time < until_s, as fine as they are kept, in order of time. Raises HistoryError."""
         with self._guard("read"):
-            found = self._db.execute(
+            row_id = self._db.execute(
                 "SELECT id FROM series WHERE name = ? AND labels = ?",
                 (series.name, json.dumps(series.labels)),
             ).fetchone()
-            if found is None:
+            if row_id is None:
                 return []
             points: dict[int, Point] = {}
-            for point in self._tick_points(found[0], since_s, until_s):
+            for point in self._tick_points(row_id[0], since_s, until_s):
                 points[point.at_s] = point
             packed = self._until(0)
             finer_from = min(until_s, packed) if packed is not None else until_s
@@ -247,7 +247,7 @@ class History:
                 rows = self._db.execute(
                     "SELECT start_s, means, peaks FROM row WHERE series = ? AND tier = ? AND start_s > ? AND start_s < ?"
                     " ORDER BY start_s",
-                    (found[0], number, since_s - tier.span_s, finer_from),
+                    (row_id[0], number, since_s - tier.span_s, finer_from),
                 ).fetchall()
                 for start_s, means, peaks in rows:
                     for point in _points(tier, start_s, means, peaks):
@@ -297,9 +297,9 @@ class History:
         """The open database. Raises sqlite3.Error if it is damaged."""
         db = sqlite3.connect(self._path, check_same_thread=False, timeout=5)
         try:
-            (said,) = db.execute("PRAGMA quick_check(1)").fetchone()
-            if said != "ok":
-                raise sqlite3.DatabaseError(said)
+            (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
+            if verdict != "ok":
+                raise sqlite3.DatabaseError(verdict)
             db.executescript(SCHEMA)
         except BaseException:
             db.close()

@@ -34,8 +34,12 @@ class By:
         if self.header is None:
             text = None if record.key is None else record.key.decode("utf-8", "replace")
             return NONE if text is None else text.partition(self.separator)[0] if self.separator else text
-        found = [value for name, value in record.headers if name == self.header]
-        return NONE if not found or found[-1] is None else found[-1].decode("utf-8", "replace")
+        header_values = [value for name, value in record.headers if name == self.header]
+        return (
+            NONE
+            if not header_values or header_values[-1] is None
+            else header_values[-1].decode("utf-8", "replace")
+        )
 
 
 @dataclass(slots=True)

@@ -75,8 +75,8 @@ class LagReader:
         return sorted(
             {
                 row.name
-                for found in listed.values()
-                for row in found
+                for groups_of_broker in listed.values()
+                for row in groups_of_broker
                 if row.protocol_type in GROUPS_OF_CONSUMERS or row.type.lower() == SHARE
             }
         )
@@ -95,8 +95,8 @@ class LagReader:
         share_offsets = await self._admin.share_groups.offsets(list(shares)) if shares else None
         failed |= {**described.failed, **offsets.failed, **(share_offsets.failed if share_offsets else {})}
         rows: dict[str, dict[TopicPartition, PartitionLag]] = {}
-        for name, found in offsets.done.items():
-            rows[name] = _rows_of(described.done[name], found)
+        for name, committed in offsets.done.items():
+            rows[name] = _rows_of(described.done[name], committed)
         for name, places in (share_offsets.done if share_offsets else {}).items():
             rows[name] = _share_rows_of(shares[name], places)
         await self._measure(rows)
@@ -118,25 +118,30 @@ class LagReader:
 
     async def _measure(self, rows: dict[str, dict[TopicPartition, PartitionLag]]) -> None:
         """Fill in the ends of logs and the times of records."""
-        keys = {key for found in rows.values() for key in found}
-        fresh = {key for found in rows.values() for key, row in found.items() if row.committed is None}
+        keys = {key for rows_of_group in rows.values() for key in rows_of_group}
+        fresh = {
+            key
+            for rows_of_group in rows.values()
+            for key, row in rows_of_group.items()
+            if row.committed is None
+        }
         records = self._admin.records
         ends, whole, starts = await asyncio.gather(
             records.offsets(dict.fromkeys(keys, LATEST), read_committed=self._committed),
             records.offsets(dict.fromkeys(keys if self._committed else (), LATEST)),
             records.offsets(dict.fromkeys(fresh, EARLIEST)),
         )
-        for found in rows.values():
-            for key, row in found.items():
+        for group_rows in rows.values():
+            for key, row in group_rows.items():
                 end = ends.done[key].offset if key in ends.done else None
                 high = whole.done[key].offset if key in whole.done else end
                 start = starts.done[key].offset if key in starts.done else None
-                found[key] = _with_end(row, end, high, start)
+                group_rows[key] = _with_end(row, end, high, start)
         await asyncio.gather(
             *(
-                self._fill_times(found, key)
-                for found in rows.values()
-                for key, row in found.items()
+                self._fill_times(rows_of_group, key)
+                for rows_of_group in rows.values()
+                for key, row in rows_of_group.items()
                 if row.records and row.committed is not None
             )
         )
@@ -211,7 +216,7 @@ def _rows_of(
 ) -> dict[TopicPartition, PartitionLag]:
     """What the group has committed, and what its members read."""
     readers = {part: member for member in group.members for part in member.assigned}
-    committed = {key: int(found.offset) for key, found in offsets.items()}
+    committed = {key: int(committed_offset.offset) for key, committed_offset in offsets.items()}
     return {
         key: _with_reader(PartitionLag(key, committed.get(key), None, None), readers.get(key))
         for key in sorted({*readers, *committed})
@@ -225,10 +230,12 @@ def _share_rows_of(
     readers = {part: member for member in group.members for part in member.assigned}
     return {
         key: _with_reader(
-            PartitionLag(key, None if found.start is None else int(found.start), None, found.lag),
+            PartitionLag(
+                key, None if share_offset.start is None else int(share_offset.start), None, share_offset.lag
+            ),
             readers.get(key),
         )
-        for key, found in sorted(offsets.items())
+        for key, share_offset in sorted(offsets.items())
     }
 
 
@@ -238,15 +245,15 @@ def _with_reader(row: PartitionLag, member: Member | ShareMember | None) -> Part
 
 def _with_end(row: PartitionLag, end: int | None, high: int | None, start: int | None) -> PartitionLag:
     """The row with the end of its log. high: the end of what is replicated; start: of the log, if nothing is committed."""
-    held = 0 if end is None or high is None else max(high - end, 0)
+    open_count = 0 if end is None or high is None else max(high - end, 0)
     if row.committed is None:
         unread = None if end is None or start is None else max(end - start, 0)
-        return replace(row, end=end, held=held, never_read=unread)
+        return replace(row, end=end, held=open_count, never_read=unread)
     if end is None:
         return row
     between = max(end - row.committed, 0)
     records = between if row.records is None else min(row.records, between)
-    return replace(row, end=end, held=held, records=records)
+    return replace(row, end=end, held=open_count, records=records)
 
 
 def _group(group: Group | ShareGroup, rows: Mapping[TopicPartition, PartitionLag]) -> GroupLag:

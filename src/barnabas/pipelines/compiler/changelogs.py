@@ -56,8 +56,8 @@ NOTE: Final = "barnabas-changelog.json"
 
 def with_state_told(frame: Frame) -> Frame:
     """The table with the state of its groups in the headers of its records."""
-    told = _headers({STATE_HEADER: F.col(STATE)})
-    data = frame.data.withColumn(SENT, F.when(F.col(STATE).isNotNull(), told)).drop(STATE)
+    headers_told = _headers({STATE_HEADER: F.col(STATE)})
+    data = frame.data.withColumn(SENT, F.when(F.col(STATE).isNotNull(), headers_told)).drop(STATE)
     return replace(frame, data=data)
 
 
@@ -82,8 +82,8 @@ def _headers(values: Mapping[str, Column]) -> Column:
 
 def _header(name: str) -> Column:
     """A header's value as text; null without it."""
-    found = each("filter", "headers", lambda header: header["key"] == name)
-    return F.try_element_at(found, F.lit(1))["value"].cast("string")
+    headers = each("filter", "headers", lambda header: header["key"] == name)
+    return F.try_element_at(headers, F.lit(1))["value"].cast("string")
 
 
 # --- a query that writes one ---------------------------------------------------------------------------
@@ -204,24 +204,24 @@ class Changelog:
 
     def _has_begun(self, ends: Mapping[str, int]) -> bool:
         """Whether a micro-batch after the present beginning is in the topic."""
-        told = _newest(self._records(ends)) if any(ends.values()) else None
-        return told is not None and told.get("beginning", "") == self.beginning
+        newest = _newest(self._records(ends)) if any(ends.values()) else None
+        return newest is not None and newest.get("beginning", "") == self.beginning
 
     def _places(self, rows: DataFrame) -> dict[str, str]:
         """Where to read on, from the newest micro-batch. Raises PipelineError if its state is that of another aggregate."""
-        told = _newest(rows)
-        if told is None:
+        newest = _newest(rows)
+        if newest is None:
             raise PipelineError(
                 f"{self._where}: {self.query.relation}: the changelog topic {self.topic} has lost the record with the "
                 "places of its newest micro-batch: name another topic as changelog to compute the table again"
             )
-        if told["state"] != self._meaning():
+        if newest["state"] != self._meaning():
             raise PipelineError(
                 f"{self._where}: {self.query.relation}: the changelog topic {self.topic} has the state of another "
                 "aggregate (other groups, windows or results): change it back, or name another topic as changelog to "
                 "compute the table again (in a server: add --rebuild)"
             )
-        return {"startingOffsets": json.dumps(told["places"])}
+        return {"startingOffsets": json.dumps(newest["places"])}
 
     def _loader(self, ends: Mapping[str, int]) -> Before:
         def before(group: StructType) -> DataFrame:
@@ -253,13 +253,13 @@ class Changelog:
             places = {
                 name: ends for name, ends in offsets.items() if any(source.reads(name) for source in streams)
             }
-            told = json.dumps({"places": places, "state": meaning, "beginning": beginning}, sort_keys=True)
+            note = json.dumps({"places": places, "state": meaning, "beginning": beginning}, sort_keys=True)
             owner = _headers({TABLE_HEADER: F.lit(label)})
             sent = F.concat(F.coalesce(F.col("headers"), F.array().cast(DDL_TYPES["headers"])), owner)
             marked = rows.withColumn(
                 "headers", F.when(F.col("topic") == topic, sent).otherwise(F.col("headers"))
             )
-            write(marked.unionByName(_place_row(rows, topic, label, told)), batch_id)
+            write(marked.unionByName(_place_row(rows, topic, label, note)), batch_id)
 
         return write_batch
 
@@ -284,14 +284,14 @@ def changelog_of(
 
 def _newest(rows: DataFrame) -> dict[str, Any] | None:
     """What is told of the newest micro-batch."""
-    found = rows.where("places IS NOT NULL").orderBy(F.desc("offset")).limit(1).collect()
-    told: dict[str, Any] | None = json.loads(found[0]["places"]) if found else None
-    return told
+    rows_found = rows.where("places IS NOT NULL").orderBy(F.desc("offset")).limit(1).collect()
+    note: dict[str, Any] | None = json.loads(rows_found[0]["places"]) if rows_found else None
+    return note
 
 
-def _place_row(rows: DataFrame, topic: str, label: str, told: str) -> DataFrame:
+def _place_row(rows: DataFrame, topic: str, label: str, note: str) -> DataFrame:
     """A record with the places of a micro-batch, with the columns of the others."""
-    headers = _headers({TABLE_HEADER: F.lit(label), PLACES_HEADER: F.lit(told)})
+    headers = _headers({TABLE_HEADER: F.lit(label), PLACES_HEADER: F.lit(note)})
     own = {
         "topic": F.lit(topic),
         "key": F.lit(json.dumps({PLACES_HEADER: label})).cast("binary"),

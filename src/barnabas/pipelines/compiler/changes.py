@@ -39,16 +39,16 @@ class Change:
 def changes(folder: Folder, spec: PipelineSpec, queries: Iterable[Query]) -> list[Change]:
     """What a pipeline changes in the queries whose checkpoints are in the folder; queries that stay as they are have none.
     Nothing is noted."""
-    found = []
+    changes_of_queries = []
     for query in queries:
         now, before = fingerprint(spec.plan_of(query), query), _noted(folder, query)
         if before is None or not folder.exists(f"{query.name}/offsets"):
-            found.append(Change(query.name, is_new=True))
+            changes_of_queries.append(Change(query.name, is_new=True))
         elif before != now:
             lost = before.other_state(now)
             kept = () if lost else tuple(now.state)
-            found.append(Change(query.name, tuple(before.other_parts(now)), kept, lost))
-    return found
+            changes_of_queries.append(Change(query.name, tuple(before.other_parts(now)), kept, lost))
+    return changes_of_queries
 
 
 def check_changes(folder: Folder, spec: PipelineSpec, queries: Iterable[Query]) -> None:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
+    from barnabas.pipelines.compiler.relations import Load
+
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_TRIGGER: Final = "100 milliseconds"
 """Without a pause, an idle query would ask the broker for new records a hundred times a second."""
@@ -163,8 +165,8 @@ def way_of(spark: SparkSession, spec: PipelineSpec, query: Query) -> str:
     try:
         planned_program(spec, query)
         reason = _other_setting(spark)
-    except NeedsSpark as found:
-        reason = str(found)
+    except NeedsSpark as refusal:
+        reason = str(refusal)
     if reason is None:
         return "direct: plain records bypass Spark's expressions, only the others go through them"
     return f"Spark's expressions: {reason}"
@@ -173,9 +175,9 @@ def way_of(spark: SparkSession, spec: PipelineSpec, query: Query) -> str:
 def _other_setting(spark: SparkSession) -> str | None:
     """The first setting of the session because of which Spark has to process lines; None if there is none."""
     for name, value in PLANNED_FOR.items():
-        found = str(spark.conf.get(name))
-        if found.casefold() != value.casefold():
-            return f"{name} is {found}, not {value}"
+        setting = str(spark.conf.get(name))
+        if setting.casefold() != value.casefold():
+            return f"{name} is {setting}, not {value}"
     return None
 
 
@@ -360,10 +362,7 @@ def start_query(
     what is there, then end. starting: source options that say where a query without a checkpoint begins. beginning: names
     the request that said so. Raises PipelineError."""
     from barnabas.pipelines.compiler.changelogs import changelog_of
-    from barnabas.pipelines.compiler.keeping import Keeper
-    from barnabas.pipelines.compiler.outputs import query_deliverable, query_rows
-    from barnabas.pipelines.kinds.targets import TARGETS
-    from barnabas.pipelines.kinds.targets.base import deliver_batch
+    from barnabas.pipelines.compiler.outputs import query_rows
     from barnabas.pipelines.spark.session.start import adopt_session, is_local
 
     adopt_session(spark)
@@ -379,50 +378,72 @@ def start_query(
         spark, spec, query, bootstrap, place, brake=brake, starting=reached or starting, program=program
     )
     name = f"{spec.name}.{query.name}"
-    target = None if query.only_dead else query.output.target
-    fields: tuple[str, ...] = ()
-    is_open = False
-    if target is None:
-        rows = query_rows(spec, query, load, changes=True, before=before)
-    else:
-        if (attempt := TARGETS[target.kind].open) is not None:
-            attempt(spec, query.output, place)
-        rows, fields, is_open = query_deliverable(spec, query, load)
+    if query.output.target is not None and not query.only_dead:
+        rows, write = _for_target(spec, query, load, name, place, settings)
+        return begin(_writer(spec, query, rows, name, place, once=once).foreachBatch(write))
+    rows = query_rows(spec, query, load, changes=True, before=before)
+    writer = _writer(spec, query, rows, name, place, once=once)
+    if changelog is not None:
+        settings |= {"exactlyOnce": "true", "kafka.transactional.id": changelog.transactional_id}
+        return begin(writer.foreachBatch(changelog.writer(write_each_batch(settings))))
+    settings |= exactly_once_settings(spark, query, name, place)
+    return begin(_into_topic(spec, query, writer, place, settings))
+
+
+def _writer(
+    spec: PipelineSpec, query: Query, rows: DataFrame, name: str, place: str, *, once: bool
+) -> DataStreamWriter:
+    """The stream of a query's rows with its checkpoint and its trigger, but without a sink yet."""
     writer = (
         rows.writeStream.queryName(name)
         .option("checkpointLocation", place)
         .outputMode("append" if query.adds_only else "update")
     )
-    pause = query.output.trigger or spec.trigger
     if once:
-        writer = writer.trigger(availableNow=True)
-    else:
-        clocked = any(step.time == "clock" for step in user_code(spec, query))
-        writer = writer.trigger(processingTime=pause or (CLOCK_TRIGGER if clocked else DEFAULT_TRIGGER))
-    if target is not None:
-        deliver = partial(
-            deliver_batch,
-            spec=spec,
-            query=name,
-            output=query.output.name,
-            checkpoint=place,
-            kind=TARGETS[target.kind],
-            target=target,
-            fields=fields,
-            open=is_open,
-            settings=settings,
-        )
-        return begin(writer.foreachBatch(deliver))
-    if changelog is not None:
-        settings |= {"exactlyOnce": "true", "kafka.transactional.id": changelog.transactional_id}
-        return begin(writer.foreachBatch(changelog.writer(write_each_batch(settings))))
-    settings |= exactly_once_settings(spark, query, name, place)
+        return writer.trigger(availableNow=True)
+    pause = query.output.trigger or spec.trigger
+    clocked = any(step.time == "clock" for step in user_code(spec, query))
+    return writer.trigger(processingTime=pause or (CLOCK_TRIGGER if clocked else DEFAULT_TRIGGER))
+
+
+def _for_target(
+    spec: PipelineSpec, query: Query, load: Load, name: str, place: str, settings: Mapping[str, str]
+) -> tuple[DataFrame, Callable[[DataFrame, int], None]]:
+    """The rows for a target that is not a topic, and the function that delivers each micro-batch of them."""
+    from barnabas.pipelines.compiler.outputs import query_deliverable
+    from barnabas.pipelines.kinds.targets import TARGETS
+    from barnabas.pipelines.kinds.targets.base import deliver_batch
+
+    target = query.output.target
+    assert target is not None
+    kind = TARGETS[target.kind]
+    if kind.open is not None:
+        kind.open(spec, query.output, place)
+    rows, fields, is_open = query_deliverable(spec, query, load)
+    return rows, partial(
+        deliver_batch,
+        spec=spec,
+        query=name,
+        output=query.output.name,
+        checkpoint=place,
+        kind=kind,
+        target=target,
+        fields=fields,
+        open=is_open,
+        settings=settings,
+    )
+
+
+def _into_topic(
+    spec: PipelineSpec, query: Query, writer: DataStreamWriter, place: str, settings: Mapping[str, str]
+) -> DataStreamWriter:
+    from barnabas.pipelines.compiler.keeping import Keeper
+
     if query.output.stores is not None and not query.only_dead:
-        write = write_each_batch(settings)
-        return begin(writer.foreachBatch(Keeper(spec, query.output, place, write)))
+        return writer.foreachBatch(Keeper(spec, query.output, place, write_each_batch(settings)))
     if query.adds_only:
-        return begin(writer.format("barnabas").options(**settings))
-    return begin(writer.foreachBatch(write_each_batch(settings)))
+        return writer.format("barnabas").options(**settings)
+    return writer.foreachBatch(write_each_batch(settings))
 
 
 def exactly_once_settings(spark: SparkSession, query: Query, name: str, place: str) -> dict[str, str]:
@@ -514,7 +535,7 @@ def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
     """Adds the micro-batches that ended since the last call to the report; returns whether any of them read records."""
     from barnabas.pipelines.compiler.carrying import METRICS
 
-    found = False
+    has_progressed = False
     for raw in progress_since(stream, line.latest):
         line.latest, line.rate = raw["timestamp"], records_per_second(raw)
         line.positions, line.reached = positions_in(raw), reached_in(raw)
@@ -528,8 +549,8 @@ def take_progress(stream: StreamingQuery, line: QueryReport) -> bool:
         line.failed += int(counts.get("failed") or 0)
         line.late += sum(int(kept["numRowsDroppedByWatermark"]) for kept in raw.get("stateOperators") or ())
         line.busy_seconds += raw["durationMs"].get("triggerExecution", 0) / 1000
-        found = True
-    return found
+        has_progressed = True
+    return has_progressed
 
 
 def state_of(raw: Mapping[str, Any]) -> tuple[int, int]:

@@ -113,8 +113,8 @@ def run_steps(frame: Frame, steps: Iterable[Operator]) -> Frame:
         try:
             if isinstance(step, WholeRecord) and rest and takes_packs(rest[0]):
                 packed: list[Process] = []
-                while rest and takes_packs(found := rest[0]):
-                    packed.append(found)
+                while rest and takes_packs(next_step := rest[0]):
+                    packed.append(next_step)
                     rest.popleft()
                 frame = packed_stages(frame, step, packed)
                 continue
@@ -270,13 +270,13 @@ def union(frames: list[tuple[str, Frame]], place: Place) -> Frame:
     """The rows of all frames, with the fields of all frames; fields that a frame lacks are null in its rows."""
     names = tuple(dict.fromkeys(name for _, frame in frames for name in frame.fields))
     is_open = any(frame.open for _, frame in frames)
-    made = [(name, frame.declare(names, place) if frame.open else frame) for name, frame in frames]
-    kinds = {field: _common_kind(made, field, place) for field in names}
-    timed = all(EVENT in frame.data.columns for _, frame in made)
+    declared = [(name, frame.declare(names, place) if frame.open else frame) for name, frame in frames]
+    kinds = {field: _common_kind(declared, field, place) for field in names}
+    timed = all(EVENT in frame.data.columns for _, frame in declared)
     hidden = {
         name: kind
         for name, kind in HIDDEN.items()
-        if any(name in frame.data.columns for _, frame in made) and (name != OPEN or is_open)
+        if any(name in frame.data.columns for _, frame in declared) and (name != OPEN or is_open)
     }
 
     def aligned(frame: Frame) -> DataFrame:
@@ -290,8 +290,8 @@ def union(frames: list[tuple[str, Frame]], place: Place) -> Frame:
             columns.append(known.cast(kinds[name]).alias(name))
         return frame.data.select(*columns, *([EVENT] if timed else []))
 
-    data = aligned(made[0][1])
-    for _, frame in made[1:]:
+    data = aligned(declared[0][1])
+    for _, frame in declared[1:]:
         data = data.union(aligned(frame))
     return Frame(data, names, is_open)
 
@@ -309,8 +309,8 @@ def _common_kind(frames: list[tuple[str, Frame]], field: str, place: Place) -> s
         return declared.pop()
     if not declared or "variant" in declared:
         return "variant" if declared else "string"
-    said = " and ".join(f"{kind} in {name}" for name, kind in kinds.items())
-    fail(place, f"{field} is {said}: a union needs one type, so convert one of them")
+    kinds_text = " and ".join(f"{kind} in {name}" for name, kind in kinds.items())
+    fail(place, f"{field} is {kinds_text}: a union needs one type, so convert one of them")
 
 
 def join(plan: Plan, wanted: Join, left: Frame, right: Frame, place: Place) -> Frame:
@@ -386,8 +386,8 @@ def _with_table(plan: Plan, wanted: Join, left: Frame, right: Frame, both: set[s
     if left.signed:
         return _of_tables(wanted, left, right, pairs, both)
     if EVENT in left.data.columns:  # the operator does not pass on that Spark has a watermark for it
-        told = left.data.schema[EVENT].metadata
-        pairs = pairs.withColumn(EVENT, F.col(EVENT).alias(EVENT, metadata=told))
+        metadata = left.data.schema[EVENT].metadata
+        pairs = pairs.withColumn(EVENT, F.col(EVENT).alias(EVENT, metadata=metadata))
     return _paired(plan, wanted, left, right, pairs, both)
 
 
@@ -416,19 +416,19 @@ def _of_tables(wanted: Join, left: Frame, right: Frame, pairs: DataFrame, both: 
         SIGN: F.col(SIGN),
         CHANGE: F.col(CHANGE),
     }
-    made = pairs.select(
+    joined_rows = pairs.select(
         *[column.alias(name) for name, column in own.items()],
         *[column.alias(name) for name, column in columns.items()],
     )
-    frame = Frame(made, tuple(columns))
+    frame = Frame(joined_rows, tuple(columns))
     others = {
         name: F.lit(None).cast(kind)
         for name, kind in HIDDEN.items()
         if name not in (*own, "_value", TEXT, SKIPPED, ROW, OPEN, DELETED)
     }
     text = json_value(frame)
-    told = {"_value": text.cast("binary"), TEXT: text, SKIPPED: F.lit(False), **others}
-    return replace(frame, data=made.withColumns(told))
+    record_columns = {"_value": text.cast("binary"), TEXT: text, SKIPPED: F.lit(False), **others}
+    return replace(frame, data=joined_rows.withColumns(record_columns))
 
 
 def _of_right(name: str) -> Column:

@@ -26,8 +26,8 @@ Offsets = dict[str, dict[str, Any]]
 
 def noted_senders(folder: Folder) -> dict[str, str]:
     """The names of the queries that have sent failed records so far, by relation."""
-    found: dict[str, str] = folder.read_note(NOTE) if folder.exists(NOTE) else {}
-    return found
+    senders: dict[str, str] = folder.read_note(NOTE) if folder.exists(NOTE) else {}
+    return senders
 
 
 def note_senders(
@@ -63,22 +63,22 @@ def _reached(folder: Folder, query: str, source: str) -> Offsets | None:
     if done:
         # A version, the settings, then a line for each source.
         lines = folder.read(f"{query}/offsets/{max(done)}").decode().splitlines()[2:]
-        found = json.loads(lines[number]) if number < len(lines) else None
-        ours = isinstance(found, dict) and all(
-            isinstance(entry, dict) and "id" in entry for entry in found.values()
+        offsets = json.loads(lines[number]) if number < len(lines) else None
+        ours = isinstance(offsets, dict) and all(
+            isinstance(entry, dict) and "id" in entry for entry in offsets.values()
         )
-        return found if ours else None
+        return offsets if ours else None
     first = f"{query}/{FIRST.format(number)}"
     return folder.read_note(first) if folder.exists(first) else None
 
 
 def _earliest(places: Iterable[Offsets]) -> Offsets:
     """The smallest offset of each partition."""
-    found: Offsets = {}
+    offsets: Offsets = {}
     for place in places:
         for topic, entry in place.items():
-            known = found.setdefault(topic, dict(entry))
+            known = offsets.setdefault(topic, dict(entry))
             for partition, offset in entry.items():
                 if partition != "id":
                     known[partition] = min(offset, known.get(partition, offset))
-    return found
+    return offsets

@@ -56,9 +56,9 @@ def table_of_groups(
     calls: list[AggregateCall] = []
     rests: dict[str, Expression] = {}
     for name, computation in wanted.compute.items():
-        found = divided(computation.text, len(calls))
-        calls += found.calls
-        rests[name] = Expression.of(found.rest, computation.where)
+        parts = divided(computation.text, len(calls))
+        calls += parts.calls
+        rests[name] = Expression.of(parts.rest, computation.where)
     totals: list[Total] = []
     known: list[tuple[str, str | None, str | None]] = []
     for call in calls:

@@ -197,10 +197,10 @@ class Store:
     def _delete(self, columns: list[str], rows: list[Row]) -> None:
         table = sa.table(self.table, *[sa.column(name) for name in columns], schema=self.schema)
         same = [table.c[name] == sa.bindparam(f"v{i}") for i, name in enumerate(columns)]
-        given = [
+        bound_rows = [
             {f"v{i}": value for i, value in enumerate(row)} for row in _sorted_by(range(len(columns)), rows)
         ]
-        self.connection.execute(sa.delete(table).where(*same), given)
+        self.connection.execute(sa.delete(table).where(*same), bound_rows)
 
     def _copied(self, columns: list[str], rows: list[Row]) -> None:
         (self._copy if len(rows) > 1 else self._insert)(columns, rows)
@@ -209,11 +209,11 @@ class Store:
         table = sa.table(self.table, *[sa.column(name) for name in columns], schema=self.schema)
         names = {name: f"v{i}" for i, name in enumerate(columns)}
         in_order = _sorted_by([columns.index(name) for name in self.key if name in columns], rows)
-        given = [dict(zip(names.values(), row, strict=True)) for row in in_order]
+        bound_rows = [dict(zip(names.values(), row, strict=True)) for row in in_order]
         values: dict[str, Any] = {name: sa.bindparam(bind) for name, bind in names.items()}
         rest = [name for name in columns if name not in self.key]
         if not self.key:
-            self.connection.execute(sa.insert(table).values(values), given)
+            self.connection.execute(sa.insert(table).values(values), bound_rows)
         elif self.dialect in ("postgresql", "sqlite"):
             insert = (postgresql if self.dialect == "postgresql" else sqlite).insert(table).values(values)
             changes = {name: insert.excluded[name] for name in rest}
@@ -222,15 +222,16 @@ class Store:
                 if rest
                 else insert.on_conflict_do_nothing(index_elements=self.key)
             )
-            self.connection.execute(how, given)
+            self.connection.execute(how, bound_rows)
         elif self.dialect in ("mysql", "mariadb"):
             add = mysql.insert(table).values(values)
             self.connection.execute(
-                add.on_duplicate_key_update({name: add.inserted[name] for name in rest or self.key}), given
+                add.on_duplicate_key_update({name: add.inserted[name] for name in rest or self.key}),
+                bound_rows,
             )
         else:
             same = [table.c[name] == sa.bindparam(names[name]) for name in self.key]
-            for row in given:
+            for row in bound_rows:
                 self.connection.execute(
                     sa.delete(table).where(*same), {names[n]: row[names[n]] for n in self.key}
                 )

@@ -61,19 +61,19 @@ class Layout:
         self.templates: list[tuple[int, Template]] = []
         self.columns = 0
         self.outputs: list[tuple[Made, dict[str, int]]] = []
-        for made in program.outputs:
+        for output in program.outputs:
             places: dict[str, int] = {}
             for name in ("topic", "key", "value"):
-                recipe = getattr(made, name)
+                recipe = getattr(output, name)
                 if isinstance(recipe, Recipe):
                     places[name] = self._column([recipe])
-            if made.headers is not None:
-                places["headers"] = self._column([recipe for _, recipe in made.headers])
-            self.outputs.append((made, places))
+            if output.headers is not None:
+                places["headers"] = self._column([recipe for _, recipe in output.headers])
+            self.outputs.append((output, places))
         self.kept = [
             name
             for name in ("key", "value", "headers")
-            if any(getattr(made, name) is None for made in program.outputs)
+            if any(getattr(program_output, name) is None for program_output in program.outputs)
         ]
 
     def _column(self, recipes: list[Recipe]) -> int:
@@ -94,7 +94,7 @@ class Packer:
         read = Program.read(program)
         self.layout = Layout(read)
         self.with_headers = read.with_headers
-        self.makes_headers = any(made.headers is not None for made in read.outputs)
+        self.makes_headers = any(output.headers is not None for output in read.outputs)
         steps: list[tuple[int, int, Sequence[int], int]] = [
             (step.op, step.out, step.arguments, step.kind) for step in read.steps
         ]
@@ -127,13 +127,13 @@ class Packer:
         schema = _with_parcels(rows.schema)
         certain = fates == 1
         count = int(certain.sum())
-        made = self._batch(rows, certain, count, columns) if count else None
-        if made is not None and made.nbytes > MADE_BYTES_MAX and rows.num_rows > 1:
+        packed = self._batch(rows, certain, count, columns) if count else None
+        if packed is not None and packed.nbytes > MADE_BYTES_MAX and rows.num_rows > 1:
             half = rows.num_rows // 2
             yield from self._packed(rows.slice(0, half), topic, partition)
             yield from self._packed(rows.slice(half), topic, partition)
             return
-        pieces = [] if made is None else [self._parcel_row(made, rows.schema, topic, partition)]
+        pieces = [] if packed is None else [self._parcel_row(packed, rows.schema, topic, partition)]
         left = np.flatnonzero(fates == 0)
         if len(left):
             others = rows if len(left) == rows.num_rows else rows.take(pa.array(left))
@@ -172,25 +172,25 @@ class Packer:
             chosen = chosen.take(pa.array(np.flatnonzero(certain)))
         arrays, names = list(chosen.columns), list(chosen.schema.names)
         for number, column in enumerate(columns):
-            made = _array(column)
-            each = len(made) // count
-            arrays.append(made if each == 1 else pa.FixedSizeListArray.from_arrays(made, each))
+            array_ = _array(column)
+            each = len(array_) // count
+            arrays.append(array_ if each == 1 else pa.FixedSizeListArray.from_arrays(array_, each))
             names.append(str(number))
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
     def _parcel_row(
-        self, made: pa.RecordBatch, schema: pa.Schema, topic: str, partition: int
+        self, batch: pa.RecordBatch, schema: pa.Schema, topic: str, partition: int
     ) -> pa.RecordBatch:
-        parcel = self._parcel(made, topic, partition)
+        parcel = self._parcel(batch, topic, partition)
         nothing = [pa.nulls(1, field.type) for field in schema]
         ends = pa.py_buffer(np.array([0, parcel.size], np.int32))
         packed = pa.Array.from_buffers(pa.binary(), 1, [None, ends, parcel], null_count=0)
-        counted = pa.array([made.num_rows], pa.int32())
+        counted = pa.array([batch.num_rows], pa.int32())
         return pa.RecordBatch.from_arrays([*nothing, packed, counted], schema=_with_parcels(schema))
 
-    def _parcel(self, made: pa.RecordBatch, topic: str, partition: int) -> pa.Buffer:
+    def _parcel(self, packed: pa.RecordBatch, topic: str, partition: int) -> pa.Buffer:
         about = {"program": self.program, "topic": topic, "partition": str(partition)}
-        batch = made.replace_schema_metadata(about)
+        batch = packed.replace_schema_metadata(about)
         out = pa.BufferOutputStream()
         # Compressed, because Spark copies a row from process to process a dozen times.
         with pa.ipc.new_stream(
@@ -260,30 +260,30 @@ def opened_parcel(parcel: pa.Buffer) -> list[pa.RecordBatch]:
     with pa.ipc.open_stream(parcel) as stream:
         batch = stream.read_next_batch()
     about = {name.decode(): value.decode() for name, value in batch.schema.metadata.items()}
-    found: list[pa.RecordBatch] = []
-    for made, places in layout_of(about["program"]).outputs:
-        rows = _rows_of(made, places, batch, about["topic"], int(about["partition"]))
+    opened: list[pa.RecordBatch] = []
+    for output, places in layout_of(about["program"]).outputs:
+        rows = _rows_of(output, places, batch, about["topic"], int(about["partition"]))
         if "topic" not in places:
-            found.append(rows)
+            opened.append(rows)
             continue
         topics = rows.column("topic")
-        found += [rows.filter(pc.equal(topics, name)) for name in pc.unique(topics).to_pylist()]
-    return found
+        opened += [rows.filter(pc.equal(topics, name)) for name in pc.unique(topics).to_pylist()]
+    return opened
 
 
 def _rows_of(
-    made: Made, places: Mapping[str, int], batch: pa.RecordBatch, topic: str, partition: int
+    output: Made, places: Mapping[str, int], batch: pa.RecordBatch, topic: str, partition: int
 ) -> pa.RecordBatch:
     rows = batch.num_rows
     origin = [_same(topic, rows), pa.repeat(pa.scalar(partition, pa.int32()), rows)]
-    origin += [batch.column("offset"), _same(made.output, rows)]
+    origin += [batch.column("offset"), _same(output.output, rows)]
     columns = {name: batch.column(str(number)) for name, number in places.items()}
     headers = columns.get("headers")
     arrays = [
-        _same(str(made.topic), rows) if "topic" not in columns else columns["topic"].cast(pa.string()),
+        _same(str(output.topic), rows) if "topic" not in columns else columns["topic"].cast(pa.string()),
         columns.get("key") if "key" in columns else batch.column("key"),
         columns.get("value") if "value" in columns else batch.column("value"),
-        batch.column("headers") if headers is None else _headers(made, headers, rows),
+        batch.column("headers") if headers is None else _headers(output, headers, rows),
         batch.column("timestamp"),
         pa.StructArray.from_arrays(origin, fields=list(ORIGIN_TYPE)),
     ]
@@ -302,10 +302,10 @@ def _array(column: BinaryColumn) -> pa.Array:
     )
 
 
-def _headers(made: Made, values: pa.Array, rows: int) -> pa.Array:
+def _headers(output: Made, values: pa.Array, rows: int) -> pa.Array:
     """Headers with the same names in every row. values: of each row, or a list of them for each row."""
-    assert made.headers is not None
-    names = [name.encode() for name, _ in made.headers]
+    assert output.headers is not None
+    names = [name.encode() for name, _ in output.headers]
     flat = values.flatten() if pa.types.is_fixed_size_list(values.type) else values
     ends = np.cumsum([0, *map(len, names)], dtype=np.int64)
     starts = (np.arange(rows, dtype=np.int64)[:, None] * ends[-1] + ends[:-1]).ravel()
@@ -419,9 +419,9 @@ class _Sorter:
         own = []
         for rows in self.behind.taken():
             topics = rows.column("topic")
-            found = set(pc.unique(topics).to_pylist())
-            others = found - set(self.opened)
-            if found != others:
+            names = set(pc.unique(topics).to_pylist())
+            others = names - set(self.opened)
+            if names != others:
                 own.append(rows)
                 rows = rows.filter(pc.is_in(topics, pa.array(others, pa.string())))
             self.aside.add(rows)

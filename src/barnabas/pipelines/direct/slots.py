@@ -167,10 +167,10 @@ class Slots:
         if name == "in":
             if len(arguments) == 1 or not all(isinstance(argument, Literal) for argument in arguments[1:]):
                 raise NeedsSpark("`in` has other things than values in its list")
-            found = self._compared("=", arguments[0], arguments[1])
+            slot = self._compared("=", arguments[0], arguments[1])
             for argument in arguments[2:]:
-                found = self.step(Op.OR, Kind.BOOLEAN, found, self._compared("=", arguments[0], argument))
-            return found
+                slot = self.step(Op.OR, Kind.BOOLEAN, slot, self._compared("=", arguments[0], argument))
+            return slot
         if name in ("=", "<>", "<", ">", "<=", ">="):
             return self._compared(name, *arguments)
         if name in ARITHMETIC:
@@ -227,8 +227,8 @@ class Slots:
         if name in (">", "<="):
             a, b = b, a
         less = name in ("<", ">", "<=", ">=")
-        found = self.step(Op.LESS if less else Op.EQUAL, Kind.BOOLEAN, a, b, of=kind)
-        return self.step(Op.NOT, Kind.BOOLEAN, found) if name in ("<=", ">=", "<>") else found
+        slot = self.step(Op.LESS if less else Op.EQUAL, Kind.BOOLEAN, a, b, of=kind)
+        return self.step(Op.NOT, Kind.BOOLEAN, slot) if name in ("<=", ">=", "<>") else slot
 
     def _computed(self, name: str, left: Formula, right: Formula) -> int:
         a, b = self._pair(left, right)
@@ -312,9 +312,9 @@ class Slots:
 
 def of_types(types: Mapping[str, str], prefix: str = "") -> dict[str, Kind]:
     """The kind of each declared field. Raises NeedsSpark."""
-    found = {}
+    kinds = {}
     for name, kind in types.items():
         if kind.strip().lower() not in KINDS:
             raise NeedsSpark(f"{name} is declared as {kind}, not as one of {', '.join(KINDS)}")
-        found[prefix + name] = KINDS[kind.strip().lower()]
-    return found
+        kinds[prefix + name] = KINDS[kind.strip().lower()]
+    return kinds

@@ -30,9 +30,9 @@ _SECONDS: Final = {
 
 def duration_seconds(text: str) -> float:
     """A duration in Spark's notation, in seconds."""
-    found = DURATION.fullmatch(text)
-    assert found is not None, "durations are checked when a file is read"
-    return int(re.split(r"\D", text)[0]) * _SECONDS[found[1].removesuffix("s")]
+    match = DURATION.fullmatch(text)
+    assert match is not None, "durations are checked when a file is read"
+    return int(re.split(r"\D", text)[0]) * _SECONDS[match[1].removesuffix("s")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,10 @@ class Item:
 
     def choice(self, allowed: Collection[str]) -> str:
         """One of the allowed words. Raises PipelineError."""
-        found = self.text()
-        if found not in allowed:
-            self.fail(f"{self.what} is {found!r}; {suggestion(found, allowed)}")
-        return found
+        choice = self.text()
+        if choice not in allowed:
+            self.fail(f"{self.what} is {choice!r}; {suggestion(choice, allowed)}")
+        return choice
 
     def items(self) -> list[Item]:
         """A list; a single value is returned as a list of one."""
@@ -208,18 +208,18 @@ def _item(node: yaml.Node, name: str, what: str, loader: _Loader, fill: bool, de
     if depth > DEPTH_MAX:  # an alias of a value that holds it
         raise _TooMuch(f"values are nested more than {DEPTH_MAX} levels deep", node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
-        found: dict[str, Item] = {}
+        members: dict[str, Item] = {}
         for key_node, value_node in node.value:
             key = str(key_node.value)
             inner = key if what == "the pipeline" else f"{what}.{key}"
-            if key in found:
+            if key in members:
                 raise PipelineError(f"{name}:{key_node.start_mark.line + 1}: {inner} appears twice")
             item = _item(value_node, name, inner, loader, fill, depth + 1)
             # The key's line is used, not the value's: a block value begins on the next line.
-            found[key] = Item(
+            members[key] = Item(
                 item.value, f"{name}:{key_node.start_mark.line + 1}", inner, item.span, item.written
             )
-        return Item(found, where, what)
+        return Item(members, where, what)
     if isinstance(node, yaml.SequenceNode):
         rows = [
             _item(child, name, f"{what}[{i + 1}]", loader, fill, depth + 1)
@@ -243,7 +243,7 @@ def _filled_in(text: str, where: str, what: str) -> str:
     `$${` is replaced by `${`. Raises PipelineError.
     """
 
-    def found(match: re.Match[str]) -> str:
+    def filled(match: re.Match[str]) -> str:
         if match[2] is None:
             return "${"
         if match[2] == "env":
@@ -255,7 +255,7 @@ def _filled_in(text: str, where: str, what: str) -> str:
         except (OSError, UnicodeDecodeError) as error:
             raise PipelineError(f"{where}: {what}: {match[3]} cannot be read: {error}") from error
 
-    return REFERENCE.sub(found, text)
+    return REFERENCE.sub(filled, text)
 
 
 def entries(item: Item) -> Iterator[tuple[str, Item]]:

@@ -37,8 +37,8 @@ def hide(text: str, secrets: Collection[str]) -> str:
 
 def masked(text: str, shape: Shape) -> str:
     """The text of a pipeline file with MASK in place of the secrets in it. Raises PipelineError if it is not YAML."""
-    found = {hidden.item.span: hidden for hidden in shape.hidden(parse(text, "file", fill=False))}
-    for span, hidden in sorted(found.items(), reverse=True):
+    by_span = {hidden.item.span: hidden for hidden in shape.hidden(parse(text, "file", fill=False))}
+    for span, hidden in sorted(by_span.items(), reverse=True):
         start, end = span
         text = text[:start] + _masked_value(text[start:end], hidden) + text[end:]
     return text

@@ -82,9 +82,9 @@ def _secret(item: Item) -> Iterator[Hidden]:
 
 def _passwords(item: Item) -> Iterator[Hidden]:
     """The passwords in an item, see PASSWORDS."""
-    found = [m["value"] or m["word"] for m in PASSWORDS.finditer(item.text())] if _scalar(item) else []
-    if found:
-        values = [value.strip("'") for value in found]
+    passwords = [m["value"] or m["word"] for m in PASSWORDS.finditer(item.text())] if _scalar(item) else []
+    if passwords:
+        values = [value.strip("'") for value in passwords]
         yield Hidden(item, (*values, *map(unquote, values)), whole=False)
 
 
@@ -259,24 +259,24 @@ class Named:
 
     def open(self, item: Item) -> Mapping[str, Item]:
         """The entries, checked. Raises PipelineError."""
-        found = item.mapping()
-        for entry in found.values():
+        entries = item.mapping()
+        for entry in entries.values():
             self.of.check(entry)
-        return found
+        return entries
 
     def check(self, item: Item) -> None:
         self.open(item)
 
     def schema(self) -> Schema:
         inner = self.of.schema()
-        found: Schema = {"type": "object", "additionalProperties": inner}
+        schema: Schema = {"type": "object", "additionalProperties": inner}
         if self.least:
-            found["minProperties"] = self.least
+            schema["minProperties"] = self.least
         if self.suggested:
-            found["properties"] = {
+            schema["properties"] = {
                 name: {**inner, "description": doc} for name, doc in self.suggested.items()
             }
-        return _described(found, self.doc)
+        return _described(schema, self.doc)
 
     def hidden(self, item: Item) -> Iterator[Hidden]:
         for name, entry in item.value.items() if isinstance(item.value, dict) else ():
@@ -299,35 +299,37 @@ class Group:
 
     def open(self, item: Item) -> Mapping[str, Item]:
         """The entries in the file, checked. Raises PipelineError."""
-        found = item.mapping(self.entries, self.required)
-        given = [name for name in self.one_of if name in found]
-        if self.one_of and not given:
+        entries = item.mapping(self.entries, self.required)
+        alternatives = [name for name in self.one_of if name in entries]
+        if self.one_of and not alternatives:
             item.fail(f"{item.what} needs one of {', '.join(self.one_of)}")
-        if len(given) > 1:
-            found[given[1]].fail(f"{item.what} has {' and '.join(given)}; only one of them is allowed")
-        for name, entry in found.items():
+        if len(alternatives) > 1:
+            entries[alternatives[1]].fail(
+                f"{item.what} has {' and '.join(alternatives)}; only one of them is allowed"
+            )
+        for name, entry in entries.items():
             self.entries[name].check(entry)
         for name, other in self.needs.items():
-            if name in found and other not in found:
-                found[name].fail(f"{name} needs {other}, which is missing")
-        return found
+            if name in entries and other not in entries:
+                entries[name].fail(f"{name} needs {other}, which is missing")
+        return entries
 
     def check(self, item: Item) -> None:
         self.open(item)
 
     def schema(self) -> Schema:
-        found: Schema = {
+        schema: Schema = {
             "type": "object",
             "properties": {name: shape.schema() for name, shape in self.entries.items()},
             "additionalProperties": False,
         }
         if self.required:
-            found["required"] = list(self.required)
+            schema["required"] = list(self.required)
         if self.one_of:
-            found["oneOf"] = [{"required": [name]} for name in self.one_of]
+            schema["oneOf"] = [{"required": [name]} for name in self.one_of]
         if self.needs:
-            found["dependentRequired"] = {name: [other] for name, other in self.needs.items()}
-        return _described(found, self.doc)
+            schema["dependentRequired"] = {name: [other] for name, other in self.needs.items()}
+        return _described(schema, self.doc)
 
     def hidden(self, item: Item) -> Iterator[Hidden]:
         for name, entry in item.value.items() if isinstance(item.value, dict) else ():

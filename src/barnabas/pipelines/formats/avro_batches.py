@@ -47,12 +47,12 @@ class AvroBatches:
             return None
         try:
             places = memoryview(offsets).cast("B").cast("i")
-            held = b"" if data is None else memoryview(data).cast("B")
-            if not fill(self._column, held, places, records.offset, len(records), self._id):
+            buffer = b"" if data is None else memoryview(data).cast("B")
+            if not fill(self._column, buffer, places, records.offset, len(records), self._id):
                 return None
-            made = _array(self._column, self._type)
-            made.validate(full=True)  # UTF-8, digits of decimals
-            return made
+            array_ = _array(self._column, self._type)
+            array_.validate(full=True)  # UTF-8, digits of decimals
+            return array_
         except (pa.ArrowInvalid, OverflowError):
             return None
         finally:
@@ -91,15 +91,17 @@ def _union(node: list[Any], named: Mapping[str, Any]) -> Column:
     others = [kind for kind in node if kind != "null"]
     if len(node) != 2 or len(others) != 1:
         raise NoPlan
-    made = _column(others[0], named)
-    if made.null_branch >= 0 or made.kind == Kind.NOTHING:
+    column = _column(others[0], named)
+    if column.null_branch >= 0 or column.kind == Kind.NOTHING:
         raise NoPlan
-    made.null_branch = node.index("null")
-    return made
+    column.null_branch = node.index("null")
+    return column
 
 
 def _array(column: Column, type: pa.DataType) -> pa.Array:
-    validity, offsets, values = (None if held is None else pa.py_buffer(held) for held in column.buffers())
+    validity, offsets, values = (
+        None if buffer is None else pa.py_buffer(buffer) for buffer in column.buffers()
+    )
     rows, nulls = column.rows, column.nulls
     if column.kind == Kind.RECORD:
         inside = [_array(child, field.type) for child, field in zip(column.children, type, strict=True)]
@@ -112,7 +114,7 @@ def _array(column: Column, type: pa.DataType) -> pa.Array:
         entries = pa.StructArray.from_arrays(pairs, fields=[type.key_field, type.item_field])
         return pa.Array.from_buffers(type, rows, [validity, offsets], nulls, children=[entries])
     if column.kind == Kind.FIXED:
-        held = pa.Array.from_buffers(pa.binary(column.size), rows, [validity, values], nulls)
-        return held.cast(type)
+        binary = pa.Array.from_buffers(pa.binary(column.size), rows, [validity, values], nulls)
+        return binary.cast(type)
     buffers = [validity, values] if offsets is None else [validity, offsets, values]
     return pa.Array.from_buffers(type, rows, buffers, nulls)

@@ -72,29 +72,29 @@ class AvroRecords:
         others = [kind for kind in node if kind != "null"]
         if len(others) != 1 or len(node) > 2:
             raise NoPlan
-        made = self._source(others[0], type)
-        if made.branch >= 0 or made.kind == Put.CONSTANT:
+        source = self._source(others[0], type)
+        if source.branch >= 0 or source.kind == Put.CONSTANT:
             raise NoPlan
-        made.branch = node.index(others[0])
-        made.null_branch = node.index("null") if "null" in node else -1
-        return made
+        source.branch = node.index(others[0])
+        source.null_branch = node.index("null") if "null" in node else -1
+        return source
 
     def _record(self, node: Any, type: pa.StructType) -> Source:
         names = [field["name"] for field in node["fields"]]
-        given = type.names
-        if len(set(given)) != len(given) or not set(given) <= set(names):
+        columns = type.names
+        if len(set(columns)) != len(columns) or not set(columns) <= set(names):
             raise NoPlan
         children = []
         for field in node["fields"]:
-            if field["name"] in given:
+            if field["name"] in columns:
                 children.append(self._source(field["type"], type.field(field["name"]).type))
             elif "default" in field:
                 children.append(Source(Put.CONSTANT, constant=self._default(field)))
             else:
                 raise NoPlan
-        made = Source(Put.RECORD, children=children)
-        made.symbols = [name.encode() if name in given else b"" for name in names]
-        return made
+        source = Source(Put.RECORD, children=children)
+        source.symbols = [name.encode() if name in columns else b"" for name in names]
+        return source
 
     def _default(self, field: Any) -> bytes:
         """The bytes of a field's default. Raises NoPlan."""

@@ -124,8 +124,8 @@ class Decoding:
         if isinstance(name, int):
             return self._registry.by_id(name)
         if name not in self._guids:
-            found = self._registry.by_guid(name)
-            self._guids[name] = self._schema if found.same_content(self._schema) else found
+            schema = self._registry.by_guid(name)
+            self._guids[name] = self._schema if schema.same_content(self._schema) else schema
         return self._guids[name]
 
     def _assembled(self, rows: list[Any], errors: list[str | None]) -> pa.StructArray:
@@ -163,7 +163,7 @@ class Decoding:
             if writer.kind != self._schema.kind:
                 raise Unfit(f"schema {name} is of type {writer.kind}, not {self._schema.kind}")
             self._require_no_migration(writer)
-            made = self._ruled(writer) or self.reader.decoder(writer)
+            decoder = self._ruled(writer) or self.reader.decoder(writer)
         except Unfit as error:
             self._refused[name] = str(error), self._clock() + FORGET_S
             raise
@@ -173,8 +173,8 @@ class Decoding:
             why = f"the registry has no schema with {'id' if isinstance(name, int) else 'GUID'} {name}"
             self._refused[name] = why, self._clock() + FORGET_S
             raise Unfit(why) from None
-        self._decoders[name] = made
-        return made
+        self._decoders[name] = decoder
+        return decoder
 
     def _require_no_migration(self, writer: Schema) -> None:
         """Raises Unfit if there are migration rules: their result is not that of reading the value with another version."""
@@ -204,18 +204,18 @@ def with_carried(records: pa.Array, headers: pa.Array, part: str) -> pa.Array:
     if headers.null_count == len(headers):
         return records
     pairs, rows = headers.flatten(), pc.list_parent_indices(headers)
-    held = pc.and_(
+    is_carried = pc.and_(
         pc.equal(pairs.field("key"), schema_header(part)),
         pc.fill_null(pc.greater(pc.binary_length(pairs.field("value")), 0), False),
     )
-    places = np.flatnonzero(held.to_numpy(zero_copy_only=False))
+    places = np.flatnonzero(is_carried.to_numpy(zero_copy_only=False))
     if not places.size:
         return records
     # If there are several, the first one counts.
-    found, first = np.unique(rows.to_numpy(zero_copy_only=False)[places], return_index=True)
+    rows_carried, first = np.unique(rows.to_numpy(zero_copy_only=False)[places], return_index=True)
     at = np.zeros(len(records), np.int64)
     lacks = np.ones(len(records), bool)
-    at[found], lacks[found] = places[first], False
+    at[rows_carried], lacks[rows_carried] = places[first], False
     carried = pairs.field("value").take(pa.array(at, mask=lacks)).fill_null(b"")
     return pc.binary_join_element_wise(carried, records, b"")
 
@@ -226,8 +226,8 @@ _decodings: dict[tuple[str, Schema], Decoding] = {}
 
 def decoding_of(url: str, schema: Schema) -> Decoding:
     """The decoding for a schema of a registry, one per process."""
-    found = _decodings.get((url, schema))
-    if found is None:
+    decoding = _decodings.get((url, schema))
+    if decoding is None:
         registry = _registries.setdefault(url, Registry(url))
-        found = _decodings[url, schema] = Decoding(registry, schema)
-    return found
+        decoding = _decodings[url, schema] = Decoding(registry, schema)
+    return decoding

@@ -45,10 +45,10 @@ class ProtobufReader:
     def __init__(self, schema: Schema) -> None:
         self._file = file_of(schema, NoColumns)
         self._descriptor = messages_of(self._file, NoColumns)[0]
-        held, self._get = message_type(self._descriptor, ())
-        if not pa.types.is_struct(held):
+        arrow_type, self._get = message_type(self._descriptor, ())
+        if not pa.types.is_struct(arrow_type):
             raise NoColumns(f"{self._descriptor.full_name} has no fields")
-        self.type = self.read_type = held
+        self.type = self.read_type = arrow_type
 
     def columns(self, records: pa.Array) -> pa.StructArray | None:
         """See formats.base.Reader."""
@@ -57,7 +57,11 @@ class ProtobufReader:
     def decoder(self, writer: Schema) -> Callable[[bytes], Any]:
         """See formats.base.Reader."""
         messages = messages_of(file_of(writer, Unfit), Unfit)
-        made, get, wanted = message_factory.GetMessageClass(self._descriptor), self._get, self._descriptor
+        message_class, get, wanted = (
+            message_factory.GetMessageClass(self._descriptor),
+            self._get,
+            self._descriptor,
+        )
 
         def decode(payload: bytes) -> Any:
             path, payload = message_path(payload)
@@ -69,7 +73,7 @@ class ProtobufReader:
                 raise Unfit(f"the bytes name a message that schema {writer.called} does not have") from None
             if named.full_name != wanted.full_name:
                 raise Unfit(f"the bytes are a {named.full_name}, not a {wanted.full_name}")
-            message = made()
+            message = message_class()
             try:
                 message.ParseFromString(payload)
                 return get(message)
@@ -92,10 +96,10 @@ def messages_of(file: Any, failure: type[ValueError]) -> list[Any]:
     """A file's messages in their order. Raises `failure` without any."""
     listed = FileDescriptorProto()
     file.CopyToProto(listed)
-    found = [file.message_types_by_name[message.name] for message in listed.message_type]
-    if not found:
+    types = [file.message_types_by_name[message.name] for message in listed.message_type]
+    if not types:
         raise failure("the schema has no message")
-    return found
+    return types
 
 
 def message_type(descriptor: Any, above: tuple[str, ...]) -> tuple[pa.DataType, Get]:
@@ -108,12 +112,12 @@ def message_type(descriptor: Any, above: tuple[str, ...]) -> tuple[pa.DataType, 
     if name in AS_JSON or not descriptor.fields:
         return pa.string(), _json_text
     if name.startswith(WRAPPERS) and name.endswith("Value"):
-        held, get = _single(descriptor.fields_by_name["value"], above)
-        return held, lambda m: get(m.value)
+        arrow_type, get = _single(descriptor.fields_by_name["value"], above)
+        return arrow_type, lambda m: get(m.value)
     fields, getters = [], []
     for field in descriptor.fields:
-        held, get = _field(field, (*above, name))
-        fields.append(pa.field(field.name, held))
+        arrow_type, get = _field(field, (*above, name))
+        fields.append(pa.field(field.name, arrow_type))
         getters.append((field.name, get))
     return pa.struct(fields), lambda m: {name: get(m) for name, get in getters}
 
@@ -124,14 +128,16 @@ def _field(field: Any, above: tuple[str, ...]) -> tuple[pa.DataType, Get]:
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
         key, take_key = _single(entry.fields_by_name["key"], above)
-        held, take = _single(entry.fields_by_name["value"], above)
-        return pa.map_(key, held), lambda m: [(take_key(k), take(v)) for k, v in getattr(m, name).items()]
-    held, take = _single(field, above)
+        arrow_type, take = _single(entry.fields_by_name["value"], above)
+        return pa.map_(key, arrow_type), lambda m: [
+            (take_key(k), take(v)) for k, v in getattr(m, name).items()
+        ]
+    arrow_type, take = _single(field, above)
     if field.is_repeated:
-        return pa.list_(held), lambda m: [take(value) for value in getattr(m, name)]
+        return pa.list_(arrow_type), lambda m: [take(value) for value in getattr(m, name)]
     if field.has_presence:
-        return held, lambda m: take(getattr(m, name)) if m.HasField(name) else None
-    return held, lambda m: take(getattr(m, name))
+        return arrow_type, lambda m: take(getattr(m, name)) if m.HasField(name) else None
+    return arrow_type, lambda m: take(getattr(m, name))
 
 
 def _single(field: Any, above: tuple[str, ...]) -> tuple[pa.DataType, Get]:

@@ -90,43 +90,43 @@ class Builder:
     @contextmanager
     def _changed(self) -> Iterator[Self]:
         """A copy to be changed, whose errors show no secrets."""
-        made = copy(self)
+        builder = copy(self)
         try:
-            yield made
+            yield builder
         except PipelineError as error:
-            raise PipelineError(hide(str(error), made._secrets)) from None
+            raise PipelineError(hide(str(error), builder._secrets)) from None
 
     def source(self, *topics: str, **settings: Any) -> Self:
         """Sets the topics to read, or pattern="..."; other settings: start, options={...}, ..."""
-        with self._changed() as made:
+        with self._changed() as builder:
             item = self._item({**({"topics": list(topics)} if topics else {}), **settings}, "source")
-            made._hide(item, TOPIC.shape)
-            made._source = TOPIC.check(item, TOPIC.shape.open(item))
-        return made
+            builder._hide(item, TOPIC.shape)
+            builder._source = TOPIC.check(item, TOPIC.shape.open(item))
+        return builder
 
     def sources(self, **sources: Any) -> Self:
         """Adds sources by name, as in a file: `sources(orders={"topic": "orders", "steps": [...]})`."""
-        with self._changed() as made:
+        with self._changed() as builder:
             item = self._item(sources, "sources")
-            made._hide(item, SOURCES_SHAPE)
+            builder._hide(item, SOURCES_SHAPE)
             SOURCES_SHAPE.check(item)
-            made._sources = {**made._sources, **item.mapping()}
-        return made
+            builder._sources = {**builder._sources, **item.mapping()}
+        return builder
 
     def relations(self, **relations: Any) -> Self:
         """Adds relations by name: `relations(paid={"join": {...}})`. An output names its relation as `from_`."""
-        with self._changed() as made:
+        with self._changed() as builder:
             item = self._item(relations, "relations")
-            made._hide(item, RELATIONS_SHAPE)
+            builder._hide(item, RELATIONS_SHAPE)
             RELATIONS_SHAPE.check(item)
-            made._relations = {**made._relations, **item.mapping()}
-        return made
+            builder._relations = {**builder._relations, **item.mapping()}
+        return builder
 
     def dead_letters(self, topic: str) -> Self:
         """Sets the topic for records that a step cannot process."""
-        made = copy(self)
-        made._settings = {**self._settings, "dead_letters": self._item(topic, "dead_letters")}
-        return made
+        builder = copy(self)
+        builder._settings = {**self._settings, "dead_letters": self._item(topic, "dead_letters")}
+        return builder
 
     def step(self, kind: str, *values: Any, **options: Any) -> Self:
         """Adds a step, with either plain values or options. Raises PipelineError for both, and after an output."""
@@ -138,15 +138,15 @@ class Builder:
             raise PipelineError(
                 f"{self._where}: step {kind} has both plain values and keywords: use one or the other"
             )
-        given: Any = {_plain(k): v for k, v in options.items()}
+        argument: Any = {_plain(k): v for k, v in options.items()}
         if values:
-            given = values[0] if len(values) == 1 else list(values)
-        with self._changed() as made:
-            item = self._item(given, kind)
+            argument = values[0] if len(values) == 1 else list(values)
+        with self._changed() as builder:
+            item = self._item(argument, kind)
             if kind in STEPS:
-                made._hide(item, STEPS[kind].shape)
-            made._operators = (*self._operators, read_step(kind, item, len(self._operators) + 1))
-        return made
+                builder._hide(item, STEPS[kind].shape)
+            builder._operators = (*self._operators, read_step(kind, item, len(self._operators) + 1))
+        return builder
 
     def process(self, code: Any, *, key: str | Sequence[str], **options: Any) -> Self:
         """Adds a step of user code: a class derived from `processing.Processor`, or a function, which gets each row and what
@@ -173,34 +173,34 @@ class Builder:
         return self._to({kind: {n: v for n, v in settings.items() if n not in beside}, **beside})
 
     def _to(self, entries: Mapping[str, Any]) -> Self:
-        with self._changed() as made:
+        with self._changed() as builder:
             item = self._item(entries, f"outputs[{len(self._outputs) + 1}]")
-            made._hide(item, OUTPUT)
-            made._outputs = (*self._outputs, read_output(item))
-        return made
+            builder._hide(item, OUTPUT)
+            builder._outputs = (*self._outputs, read_output(item))
+        return builder
 
     def spec(self) -> PipelineSpec:
         """The checked pipeline. Raises PipelineError."""
-        with self._changed() as made:
-            return made._spec()
+        with self._changed() as builder:
+            return builder._spec()
 
     def _spec(self) -> PipelineSpec:
-        found = self._settings
+        settings = self._settings
         relations = self._all_relations()
         if not relations[0].named:
             refuse_from(self._outputs)
         dead, dead_topic = f"{self._name}-dead-letters", DeadLetters(where=self._where)
-        if "dead_letters" in found:
-            dead, dead_topic = read_dead_letters(found["dead_letters"], dead)
+        if "dead_letters" in settings:
+            dead, dead_topic = read_dead_letters(settings["dead_letters"], dead)
         spec = PipelineSpec(
             name=self._name,
             plan=plan_of(relations, self._outputs),
             dead_letters=dead,
-            bootstrap=found["bootstrap"].text() if "bootstrap" in found else None,
-            spark=found["spark"].text_map() if "spark" in found else {},
-            trigger=read_duration(found["trigger"]) if "trigger" in found else None,
+            bootstrap=settings["bootstrap"].text() if "bootstrap" in settings else None,
+            spark=settings["spark"].text_map() if "spark" in settings else {},
+            trigger=read_duration(settings["trigger"]) if "trigger" in settings else None,
             where=self._where,
-            group_prefix=read_name(found["group"]) if "group" in found else None,
+            group_prefix=read_name(settings["group"]) if "group" in settings else None,
             dead_topic=dead_topic,
         )
         return replace(checked(spec), secrets=self._secrets)

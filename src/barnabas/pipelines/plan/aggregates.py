@@ -146,16 +146,16 @@ def _call(tokens: list[tuple[str, str]], name: str, opening: int) -> tuple[Aggre
 
 def _arguments(tokens: list[tuple[str, str]], opening: int) -> tuple[list[str], int]:
     """The arguments between brackets, and where the tokens go on."""
-    found, depth, at = [""], 0, opening
+    pieces, depth, at = [""], 0, opening
     while at < len(tokens):
         text = tokens[at][1]
         depth += (text in "([{" and len(text) == 1) - (text in ")]}" and len(text) == 1)
         at += 1
         if depth == 0:
-            given = [argument.strip() for argument in found]
-            return ([] if given == [""] else given), at
+            arguments = [argument.strip() for argument in pieces]
+            return ([] if arguments == [""] else arguments), at
         if text == "," and depth == 1:
-            found.append("")
+            pieces.append("")
         elif at - 1 != opening:
-            found[-1] += text
+            pieces[-1] += text
     raise ValueError("a bracket is not closed")

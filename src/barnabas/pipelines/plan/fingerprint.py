@@ -157,12 +157,12 @@ def _plain(part: Any) -> Any:
         return part.text
     if is_dataclass(part) and not isinstance(part, type):
         unnamed = UNNAMED if isinstance(part, Operator) else frozenset()
-        found = {
+        values = {
             field.name: _plain(getattr(part, field.name))
             for field in fields(part)
             if field.compare and not field.metadata.get("aside") and field.name not in unnamed
         }
-        return [type(part).__name__, found]
+        return [type(part).__name__, values]
     if isinstance(part, Mapping):
         return [[str(name), _plain(value)] for name, value in part.items()]
     if isinstance(part, (list, tuple)):

@@ -86,10 +86,10 @@ def formula_of(text: str) -> Formula | None:
         at = match.end()
     reader = _Reader(tokens)
     try:
-        found = reader.either()
+        formula = reader.either()
     except (_Unknown, RecursionError):
         return None
-    return found if reader.at == len(tokens) else None
+    return formula if reader.at == len(tokens) else None
 
 
 class _Reader:
@@ -148,10 +148,10 @@ class _Reader:
         if self._word() in _COMPARISONS:
             sign = _COMPARISONS[self._word()]
             self.at += 1
-            found: Formula = Call(sign, (left, self._sum()))
+            comparison: Formula = Call(sign, (left, self._sum()))
             if self._word() in {*_COMPARISONS, "in", "between", "like", "is", "not"}:
                 raise _Unknown
-            return found
+            return comparison
         if self._take("is", "null"):
             return Call("is null", (left,))
         if self._take("is", "not", "null"):
@@ -174,13 +174,13 @@ class _Reader:
 
     def _list(self) -> tuple[Formula, ...]:
         """Expressions up to a bracket that closes."""
-        found: list[Formula] = []
+        formulas: list[Formula] = []
         if self._take(")"):
             return ()
         while True:
-            found.append(self.either())
+            formulas.append(self.either())
             if self._take(")"):
-                return tuple(found)
+                return tuple(formulas)
             self._need(",")
 
     def _sum(self) -> Formula:
@@ -205,26 +205,26 @@ class _Reader:
         kind, text = self.tokens[self.at]
         word = self._word()
         self.at += 1
-        found: Formula
+        formula: Formula
         if kind == "text":
-            found = Literal(text[1:-1])
+            formula = Literal(text[1:-1])
         elif kind == "number":
-            found = Literal(text, decimal=True) if "." in text else Literal(int(text))
+            formula = Literal(text, decimal=True) if "." in text else Literal(int(text))
         elif word == "-" and self.at < len(self.tokens) and self.tokens[self.at][0] == "number":
             number = self.tokens[self.at][1]
             self.at += 1
-            found = Literal("-" + number, decimal=True) if "." in number else Literal(-int(number))
+            formula = Literal("-" + number, decimal=True) if "." in number else Literal(-int(number))
         elif word == "(":
-            found = self.either()
+            formula = self.either()
             self._need(")")
         elif kind == "sign":
             raise _Unknown
         else:
-            found = self._named(text, word)
+            formula = self._named(text, word)
         if self._take("["):
-            found = Call("[]", (found, self._one()))
+            formula = Call("[]", (formula, self._one()))
             self._need("]")
-        return found
+        return formula
 
     def _named(self, text: str, word: str) -> Formula:
         if word in ("true", "false"):

@@ -179,9 +179,9 @@ def plan_of(relations: Iterable[Relation], outputs: Iterable[Output] = ()) -> Pl
     placed = [_placed(plan, output) for output in outputs]
     for output in placed:
         if output.aggregate is not None and plan.is_table(output.relation):
-            made = inferred(_identified(_of_output(plan, output)), done)
-            check_relation(Plan({**done, made.name: made}), made)
-            done[made.name] = made
+            dead_relation = inferred(_identified(_of_output(plan, output)), done)
+            check_relation(Plan({**done, dead_relation.name: dead_relation}), dead_relation)
+            done[dead_relation.name] = dead_relation
     plan = Plan(done, tuple(_moved(output, done) for output in placed))
     for output in plan.outputs:
         check_output(plan, output)
@@ -204,11 +204,11 @@ def _identified(relation: Relation) -> Relation:
 
 def _with_ids(operators: Iterable[Operator], owner: str) -> tuple[Operator, ...]:
     seen: Counter[str] = Counter()
-    found = []
+    operators_with_ids = []
     for operator in operators:
         seen[operator.kind] += 1
-        found.append(_with_id(operator, owner, seen[operator.kind]))
-    return tuple(found)
+        operators_with_ids.append(_with_id(operator, owner, seen[operator.kind]))
+    return tuple(operators_with_ids)
 
 
 def _with_id(operator: AnyOperator, owner: str, number: int = 1) -> AnyOperator:

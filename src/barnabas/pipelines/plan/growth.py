@@ -13,21 +13,21 @@ from barnabas.pipelines.plan.relations import Aggregate
 
 def growing_state(plan: Plan) -> dict[str, str]:
     """By the id of an operator, what it keeps for ever. State that a table's topic bounds, by its keys, is not named."""
-    found: dict[str, str] = {}
+    growth_by_id: dict[str, str] = {}
     operators = [operator for relation in plan.relations.values() for operator in relation.operators]
     operators += [operator for output in plan.outputs for operator in output.operators]
-    found.update(_of_user_code(operators))
+    growth_by_id.update(_of_user_code(operators))
     for relation in plan.relations.values():
         aggregate = relation.aggregate
         if aggregate is not None and plan.is_table(relation.name) and not plan.aggregates_table(relation):
-            found[aggregate.id] = _told(aggregate, [*_groups(aggregate), *_values(aggregate)])
+            growth_by_id[aggregate.id] = _told(aggregate, [*_groups(aggregate), *_values(aggregate)])
     for output in plan.outputs:
         aggregate = output.aggregate
         if aggregate is not None and (aggregate.window is None or aggregate.late is None):
             timed = aggregate.window is not None and aggregate.window.of is None
             if not timed:
-                found[aggregate.id] = _told(aggregate, list(_groups(aggregate)))
-    return {id: told for id, told in found.items() if told}
+                growth_by_id[aggregate.id] = _told(aggregate, list(_groups(aggregate)))
+    return {id: growth for id, growth in growth_by_id.items() if growth}
 
 
 def _of_user_code(operators: Iterable[Operator]) -> Iterator[tuple[str, str]]:

@@ -60,24 +60,24 @@ FUNCTIONS: Final[dict[str, tuple[str, bool, Callable[[str, int | None], str]]]] 
 
 def expanded(text: str) -> str:
     """The expression with these calls replaced, so that Spark reads all of it. Raises BadCall."""
-    made: list[str] = []
+    parts: list[str] = []
     place = 0
     while place < len(text):
         quoted = _QUOTED.match(text, place)
         name = None if quoted else _NAME.match(text, place)
         if quoted or not name:
             end = quoted.end() if quoted else place + 1
-            made.append(text[place:end])
+            parts.append(text[place:end])
             place = end
             continue
         opening = re.compile(r"\s*\(").match(text, name.end())
         if opening is None or text[max(place - 1, 0) : place] == ".":
-            made.append(name[0])
+            parts.append(name[0])
             place = name.end()
             continue
         arguments, place = _arguments(text, opening.end())
-        made.append(_call(name[0], arguments, text[name.end() : place]))
-    return "".join(made)
+        parts.append(_call(name[0], arguments, text[name.end() : place]))
+    return "".join(parts)
 
 
 def _call(name: str, arguments: list[str], written: str) -> str:
@@ -104,7 +104,7 @@ def _count(text: str, like: str) -> int:
 def _arguments(text: str, begin: int) -> tuple[list[str], int]:
     """The arguments of a call whose parenthesis has been passed, and where it ends."""
     depth, start, place = 1, begin, begin
-    found: list[str] = []
+    arguments: list[str] = []
     while place < len(text):
         quoted = _QUOTED.match(text, place)
         if quoted:
@@ -116,10 +116,10 @@ def _arguments(text: str, begin: int) -> tuple[list[str], int]:
         elif sign in _CLOSING:
             depth -= 1
         if depth == 0 or (depth == 1 and sign == ","):
-            found.append(text[start:place].strip())
+            arguments.append(text[start:place].strip())
             start = place + 1
         place += 1
         if depth == 0:
-            return found, place
+            return arguments, place
     # Spark says what is wrong with it.
     return [text[start:].strip()], place

@@ -122,5 +122,5 @@ def _output(id: str, output: Output, depth: int) -> Node:
 
 
 def _line(where: str) -> int | None:
-    found = LINE.findall(where)
-    return int(found[-1]) if found else None
+    lines = LINE.findall(where)
+    return int(lines[-1]) if lines else None

@@ -108,7 +108,7 @@ class PipelineSpec:
         only sends its failed records; other outputs may already have passed some of them.
         """
         plan, before = self.plan, senders or {}
-        found: list[Query] = []
+        queries: list[Query] = []
         together = self.sharing(apart)
         covered: frozenset[str] = frozenset()
         for output in self.outputs:
@@ -119,11 +119,11 @@ class PipelineSpec:
             carried = plan.carried(output.relation) - covered if output.aggregate is None else frozenset()
             sends = frozenset(relation for relation in carried if before.get(relation, name) == name)
             covered |= sends
-            found.append(Query(name, output, sends, more=together[1:] if shared else ()))
+            queries.append(Query(name, output, sends, more=together[1:] if shared else ()))
             if output.aggregate is not None and output.operators:
-                found.append(Query(f"{output.name}.dead-letters", output, only_dead=True))
-        found += self._burials(covered)
-        return tuple(replace(query, alone=len(found) == 1, plan=self._plan_of(query)) for query in found)
+                queries.append(Query(f"{output.name}.dead-letters", output, only_dead=True))
+        queries += self._burials(covered)
+        return tuple(replace(query, alone=len(queries) == 1, plan=self._plan_of(query)) for query in queries)
 
     def plan_of(self, query: Query) -> Plan:
         """What a query runs."""

@@ -65,5 +65,5 @@ class Process(Operator):
     def after(self, schema: Schema) -> Schema:
         if self.windows is None:
             return Schema().put(self.returns)
-        found = {key.text: schema.type_of(key.text) for key in self.key}
-        return Schema().put({**found, **dict.fromkeys(self.windows.names, "timestamp"), **self.returns})
+        types = {key.text: schema.type_of(key.text) for key in self.key}
+        return Schema().put({**types, **dict.fromkeys(self.windows.names, "timestamp"), **self.returns})

@@ -144,13 +144,13 @@ class Aggregate(Operator):
 
     def after(self, schema: Schema) -> Schema:
         names = [] if self.window is None else self.window.names
-        made: dict[str, str | None] = dict.fromkeys(names, "timestamp")
+        fields: dict[str, str | None] = dict.fromkeys(names, "timestamp")
         for by in self.by:
             kind = schema.type_of(by.text)
-            made[by.text] = "string" if kind == "variant" else kind
+            fields[by.text] = "string" if kind == "variant" else kind
         for name, expression in self.compute.items():
-            made[name] = "bigint" if expression.text.replace(" ", "").lower() == "count(*)" else None
-        return Schema(made)
+            fields[name] = "bigint" if expression.text.replace(" ", "").lower() == "count(*)" else None
+        return Schema(fields)
 
 
 # --- relations ----------------------------------------------------------------------------------------

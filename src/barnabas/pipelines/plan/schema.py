@@ -96,9 +96,9 @@ def spark_name(kind: str | None) -> str | None:
 
 def common(schemas: Iterable[Schema]) -> Schema:
     """The schema of a union: the fields of all; a type is known if all that have the field agree on it."""
-    found: dict[str, str | None] = {}
-    given = tuple(schemas)
-    for schema in given:
+    fields: dict[str, str | None] = {}
+    all_schemas = tuple(schemas)
+    for schema in all_schemas:
         for name, kind in schema.fields.items():
-            found[name] = kind if name not in found or found[name] == kind else None
-    return Schema(found, any(s.open for s in given), any(s.partial for s in given))
+            fields[name] = kind if name not in fields or fields[name] == kind else None
+    return Schema(fields, any(s.open for s in all_schemas), any(s.partial for s in all_schemas))

@@ -56,8 +56,8 @@ class ValueCell(Cell):
     def _read(self) -> str | None:
         if self._text is _UNREAD:
             self._text = self.store.value(self.name)
-        found: str | None = self._text
-        return found
+        text: str | None = self._text
+        return text
 
     def get(self, default: Any = None) -> Any:
         """The value; the default if there is none."""
@@ -119,8 +119,12 @@ class ListCell(Cell):
     @overload
     def __getitem__(self, place: slice) -> list[Any]: ...
     def __getitem__(self, place: int | slice) -> Any:
-        found = self._texts()[place]
-        return self.type.decode(found) if isinstance(found, str) else [self.type.decode(t) for t in found]
+        text_or_texts = self._texts()[place]
+        return (
+            self.type.decode(text_or_texts)
+            if isinstance(text_or_texts, str)
+            else [self.type.decode(t) for t in text_or_texts]
+        )
 
     def append(self, value: Any) -> None:
         """Adds a value at the end. Raises BadValue."""

@@ -94,9 +94,9 @@ def own_modules(code: Callable[..., Any]) -> list[ModuleType]:
     folder = Path(origin).resolve().parent
     if "site-packages" in folder.parts:
         return []
-    found = [module]
+    modules = [module]
     for other in list(sys.modules.values()):
         place = getattr(other, "__file__", None)
         if place and other is not module and Path(place).resolve().is_relative_to(folder):
-            found.append(other)
-    return [one for one in found if one.__name__.split(".")[0] not in ("barnabas", "__main__")]
+            modules.append(other)
+    return [one for one in modules if one.__name__.split(".")[0] not in ("barnabas", "__main__")]

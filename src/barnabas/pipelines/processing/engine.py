@@ -98,22 +98,22 @@ class Engine:
         if user.timers.changes is not None:
             user.timers.changes.flush()
 
-    def _called(self, method: Callable[[Any], Any], given: dict[str, Any] | datetime) -> Made:
+    def _called(self, method: Callable[[Any], Any], argument: dict[str, Any] | datetime) -> Made:
         self._undo.clear()
         try:
-            made = method(given)
-            return Made(tuple(made or ()) if self._trusted else tuple(self._checked(made)))
+            returned = method(argument)
+            return Made(tuple(returned or ()) if self._trusted else tuple(self._checked(returned)))
         except Exception as error:
             for back in reversed(self._undo):
                 back()
             return Made() if isinstance(error, Skipped) else Made(reason=reason_of(error))
 
-    def _checked(self, made: Iterable[Mapping[str, Any]] | None) -> Iterator[dict[str, Any]]:
-        if made is None:
+    def _checked(self, returned: Iterable[Mapping[str, Any]] | None) -> Iterator[dict[str, Any]]:
+        if returned is None:
             return
-        if isinstance(made, Mapping):
-            made = (made,)
-        for row in made:
+        if isinstance(returned, Mapping):
+            returned = (returned,)
+        for row in returned:
             if not isinstance(row, Mapping):
                 raise BadValue(f"{row!r:.80} is a {type(row).__name__}, not a row as a dict")
             if unknown := [str(name) for name in row if name not in self.types]:
@@ -130,8 +130,8 @@ class Engine:
 
 def reason_of(error: Exception) -> str:
     """What user code raised, in one line with its own place."""
-    said = " ".join(str(error).split())
-    text = f"{type(error).__name__}: {said}" if said and not isinstance(error, BadValue) else said
+    message = " ".join(str(error).split())
+    text = f"{type(error).__name__}: {message}" if message and not isinstance(error, BadValue) else message
     text = text or type(error).__name__
     frames = [
         f for f in traceback.extract_tb(error.__traceback__) if f"{OWN.replace('.', '/')}/" not in f.filename

@@ -88,11 +88,11 @@ class Buckets(MutableMapping[str, str]):
         return zlib.crc32(name.encode("utf-8", "surrogatepass")) & (self._buckets - 1)
 
     def _bucket(self, number: int) -> dict[str, str]:
-        found = self._open.get(number)
-        if found is None:
+        bucket = self._open.get(number)
+        if bucket is None:
             text = self._store.get(BUCKETS, str(number)) if self._about is not None else None
-            found = self._open[number] = {} if text is None else json.loads(text)
-        return found
+            bucket = self._open[number] = {} if text is None else json.loads(text)
+        return bucket
 
     def get(self, name: str, default: Any = None) -> Any:
         """The text of a name."""
@@ -123,11 +123,11 @@ class Buckets(MutableMapping[str, str]):
 
     def pop(self, name: str, default: Any = None) -> Any:
         """Removes a name; returns its text."""
-        found = self.get(name)
-        if found is None:
+        text = self.get(name)
+        if text is None:
             return default
         del self[name]
-        return found
+        return text
 
     def __len__(self) -> int:
         return self._names
@@ -197,8 +197,8 @@ def written(bucket: dict[str, str]) -> str:
 
 def names_in(text: str) -> dict[str, str]:
     """The names in a bucket's text, with theirs."""
-    found: dict[str, str] = json.loads(text)
-    return found
+    names: dict[str, str] = json.loads(text)
+    return names
 
 
 def in_order(entries: list[Entry]) -> list[Entry]:

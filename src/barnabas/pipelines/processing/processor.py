@@ -20,10 +20,10 @@ def milliseconds(duration: str | timedelta) -> int:
     """A duration like `10 minutes` in milliseconds. Raises ValueError."""
     if isinstance(duration, timedelta):
         return duration // MILLISECOND
-    found = DURATION.fullmatch(duration)
-    if found is None:
+    match = DURATION.fullmatch(duration)
+    if match is None:
         raise ValueError(f"{duration!r} is not a duration like '10 minutes' or '1 hour'")
-    return timedelta(**{f"{found[2]}s": int(found[1])}) // MILLISECOND
+    return timedelta(**{f"{match[2]}s": int(match[1])}) // MILLISECOND
 
 
 class Declared(Generic[AnyCell]):
@@ -43,8 +43,8 @@ class Declared(Generic[AnyCell]):
     def __get__(self, instance: Processor | None, owner: type) -> Self | AnyCell:
         if instance is None:
             return self
-        found: AnyCell = instance.cells[self.name]  # type: ignore[assignment]
-        return found
+        cell: AnyCell = instance.cells[self.name]  # type: ignore[assignment]
+        return cell
 
 
 def _declared(kind: Any, type: str, key: str | None, ttl: str | timedelta | None) -> State:
@@ -159,12 +159,12 @@ class Processor:
 
 def declared_states(code: type[Processor]) -> dict[str, State]:
     """The states that a class and those it derives from declare, in order."""
-    found: dict[str, State] = {}
+    states: dict[str, State] = {}
     for base in reversed(code.__mro__):
         for name, member in vars(base).items():
             if isinstance(member, Declared):
-                found[name] = member.state
-    return found
+                states[name] = member.state
+    return states
 
 
 def checked_fields(fields: Mapping[str, str]) -> dict[str, str]:

@@ -35,8 +35,8 @@ class MemoryStore:
         return ttl is None or self.now_ms < since_ms + ttl
 
     def get(self, name: str, key: str) -> str | None:
-        found = self.kept.get((self.key, name), {}).get(key)
-        return None if found is None or not self._fresh(name, found[1]) else found[0]
+        entry = self.kept.get((self.key, name), {}).get(key)
+        return None if entry is None or not self._fresh(name, entry[1]) else entry[0]
 
     def put(self, name: str, key: str, text: str | None) -> None:
         entries = self.kept.setdefault((self.key, name), {})
@@ -95,27 +95,27 @@ class MemoryWork:
 
     def advance(self, now_ms: int) -> list[dict[str, Any]]:
         """The rows of timers whose time has come. Raises Failed."""
-        made: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         while due := [
             (at, key) for key, times in self.store.timer_times.items() for at in times if at <= now_ms
         ]:
             at, key = min(due, key=lambda one: one[0])
             self.store.timer_times[key].discard(at)
             self._begin(key, now_ms)
-            made += self._taken(self._engine.fire(at))
-        return made
+            rows += self._taken(self._engine.fire(at))
+        return rows
 
     def _begin(self, key: Any, now_ms: int) -> None:
         self.store.key, self.store.now_ms = key, now_ms
         self._engine.begin(key, now_ms, None, timed=self.step.time != "none")
 
-    def _taken(self, made: Made) -> list[dict[str, Any]]:
+    def _taken(self, answer: Made) -> list[dict[str, Any]]:
         finished = self._engine.finish() if self._engine.finishes else Made()
         self._engine.end()
-        for part in (made, finished):
+        for part in (answer, finished):
             if part.reason is not None:
                 raise Failed(part.reason)
-        return [*made.rows, *finished.rows]
+        return [*answer.rows, *finished.rows]
 
 
 class ProcessorTest:
@@ -156,17 +156,17 @@ class ProcessorTest:
     def send(self, *rows: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Processes rows, and returns what was made of them and of the timers whose time has come by them. Raises
         ProcessorFailed."""
-        made: list[dict[str, Any]] = []
+        rows_sent: list[dict[str, Any]] = []
         for row in rows:
             key = tuple(row[name] for name in self._names)
             self._begin(key)
             self._engine.prepare([dict(row)])
             time = None if self._of is None or self._time != "event" else row[self._of]
-            made += self._taken(self._engine.process(dict(row), time))
+            rows_sent += self._taken(self._engine.process(dict(row), time))
             if self._of is not None and self._time == "event":
                 reached = (row[self._of] - EPOCH) // MILLISECOND - self._late_ms
                 self._watermark_ms = max(reached, self._watermark_ms or reached)
-        return self._kept(made + self._due())
+        return self._kept(rows_sent + self._due())
 
     def advance(self, to: datetime) -> list[dict[str, Any]]:
         """Lets the clock, or the watermark of the event time, reach a time; returns what timers made. Raises
@@ -178,32 +178,32 @@ class ProcessorTest:
             self._now_ms = max(self._now_ms, reached)
         return self._kept(self._due())
 
-    def _kept(self, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        self.rows += made
-        return made
+    def _kept(self, emitted: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        self.rows += emitted
+        return emitted
 
     def _begin(self, key: tuple[Any, ...]) -> None:
         self._store.key, self._store.now_ms = key, self._now_ms
         named = key[0] if len(key) == 1 else key
         self._engine.begin(named, self._now_ms, self._watermark_ms, timed=self._time != "none")
 
-    def _taken(self, made: Made) -> list[dict[str, Any]]:
+    def _taken(self, answer: Made) -> list[dict[str, Any]]:
         finished = self._engine.finish() if self._engine.finishes else Made()
         self._engine.end()
-        for part in (made, finished):
+        for part in (answer, finished):
             if part.reason is not None:
                 raise ProcessorFailed(part.reason)
-        return [*made.rows, *finished.rows]
+        return [*answer.rows, *finished.rows]
 
     def _due(self) -> list[dict[str, Any]]:
         reached = self._watermark_ms if self._time == "event" else self._now_ms
-        made: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         if self._time == "none" or reached is None:
-            return made
+            return rows
         due = [(at, key) for key, times in self._store.timer_times.items() for at in times if at <= reached]
         for at, key in sorted(due, key=lambda one: one[0]):
             self._begin(key)
             result = self._engine.fire(at)
             self._store.delete_timer(at)
-            made += self._taken(result)
-        return made
+            rows += self._taken(result)
+        return rows

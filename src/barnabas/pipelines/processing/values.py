@@ -71,10 +71,10 @@ class Type:
 def type_named(text: str) -> Type:
     """The type of this name. Raises BadType."""
     tokens = list(_tokens(text))
-    found, rest = _type(tokens, text)
+    kind, rest = _type(tokens, text)
     if rest:
-        raise BadType(f"{text!r} is not a type: nothing may follow after {found.name}")
-    return found
+        raise BadType(f"{text!r} is not a type: nothing may follow after {kind.name}")
+    return kind
 
 
 def _tokens(text: str) -> Iterator[str]:
@@ -134,10 +134,14 @@ def _decimal(tokens: list[str], text: str) -> tuple[Type, list[str]]:
     digits, scale = 10, 0
     if tokens[:1] == ["("]:
         end = tokens.index(")") if ")" in tokens else 0
-        given = [int(part) for part in tokens[1:end] if part.isdigit()]
-        if len(given) not in (1, 2) or not 1 <= given[0] <= 38:
+        digits_and_scale = [int(part) for part in tokens[1:end] if part.isdigit()]
+        if len(digits_and_scale) not in (1, 2) or not 1 <= digits_and_scale[0] <= 38:
             raise BadType(f"{text!r} is not a type: a decimal is decimal(digits, digits after the point)")
-        digits, scale, tokens = given[0], (given[1] if len(given) == 2 else 0), tokens[end + 1 :]
+        digits, scale, tokens = (
+            digits_and_scale[0],
+            (digits_and_scale[1] if len(digits_and_scale) == 2 else 0),
+            tokens[end + 1 :],
+        )
     name = f"decimal({digits},{scale})"
     unit = Decimal(1).scaleb(-scale)
 

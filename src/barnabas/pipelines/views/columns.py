@@ -123,16 +123,16 @@ class Column:
     @property
     def scale(self) -> int | None:
         """The digits after the point of a decimal that is stored as a whole number, to have an order: that of a key."""
-        found = DECIMAL.fullmatch(self.kind) if self.is_key else None
-        return int(found[2]) if found else None
+        match = DECIMAL.fullmatch(self.kind) if self.is_key else None
+        return int(match[2]) if match else None
 
     @property
     def cannot_be_key(self) -> str | None:
         """Why its values cannot be a key; None if they can."""
         if self.family is Family.JSON:
             return f"{self.name} is {self.kind}, which has no order: name its fields, or convert it to text"
-        found = DECIMAL.fullmatch(self.kind)
-        if found and int(found[1]) > WHOLE_DIGITS_MAX:
+        match = DECIMAL.fullmatch(self.kind)
+        if match and int(match[1]) > WHOLE_DIGITS_MAX:
             return f"{self.name} is {self.kind}; a decimal of a key has at most {WHOLE_DIGITS_MAX} digits: convert it"
         return None
 
@@ -164,19 +164,19 @@ class Column:
         elif self.kind == "float":
             # By way of the shortest text: 0.1 stays 0.1, and does not become 0.10000000149011612.
             values = pc.cast(pc.cast(values, pa.string()), pa.float64())
-        found: list[Any] = values.to_pylist()
+        stored: list[Any] = values.to_pylist()
         if family is Family.DECIMAL:
             scale = self.scale
             if scale is None:
-                found = [None if v is None else format(v, "f") for v in found]
+                stored = [None if v is None else format(v, "f") for v in stored]
             else:
-                found = [None if v is None else int(v.scaleb(scale)) for v in found]
+                stored = [None if v is None else int(v.scaleb(scale)) for v in stored]
         elif family is Family.FLOAT:
             # SQLite would store NaN as null.
-            found = ["NaN" if v is not None and v != v else v for v in found]
+            stored = ["NaN" if v is not None and v != v else v for v in stored]
         if self.is_key and values.null_count:
-            found = [self.null if v is None else v for v in found]
-        return found
+            stored = [self.null if v is None else v for v in stored]
+        return stored
 
     # --- to JSON and back --------------------------------------------------------------------------------
 

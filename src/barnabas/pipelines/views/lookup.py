@@ -111,10 +111,12 @@ class Reader:
             if of == inode:
                 return connection
             connection.close()
-        made = sqlite3.connect(self.path, timeout=SECONDS_MAX, isolation_level=None, check_same_thread=False)
-        made.execute("PRAGMA query_only = ON")
-        made.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        return made
+        opened = sqlite3.connect(
+            self.path, timeout=SECONDS_MAX, isolation_level=None, check_same_thread=False
+        )
+        opened.execute("PRAGMA query_only = ON")
+        opened.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        return opened
 
     def find(self, asked: Asked) -> Found:
         """The rows that were asked for. Raises BadKey, NothingYet, TooSlow, ViewError."""

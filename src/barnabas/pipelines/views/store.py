@@ -169,9 +169,9 @@ def put_aside(path: Path, at_ms: int) -> Path:
     """Renames a damaged view's file and those beside it; returns its new name."""
     aside = path.with_name(f"{path.name}.damaged.{at_ms}")
     for suffix in SIDE_FILES:
-        found = path.with_name(path.name + suffix)
-        if found.exists():
-            found.rename(aside.with_name(aside.name + suffix))
+        file = path.with_name(path.name + suffix)
+        if file.exists():
+            file.rename(aside.with_name(aside.name + suffix))
     return aside
 
 
@@ -320,11 +320,11 @@ class ViewFile:
             return []
         last = min(newest + length, now_us) - keep_us
         key = ", ".join(column.quoted for column in shape.key)
-        where, given = f"{window} <= ?", [last - length]
+        where, bounds = f"{window} <= ?", [last - length]
         if shape.end is not None:
-            where, given = f"{where} AND {quoted(shape.end)} <= ?", [last - length, last]
-        found = self._connection.execute(f"SELECT {key} FROM rows WHERE {where} LIMIT {EXPIRED_MAX}", given)
-        return found.fetchall()
+            where, bounds = f"{where} AND {quoted(shape.end)} <= ?", [last - length, last]
+        cursor = self._connection.execute(f"SELECT {key} FROM rows WHERE {where} LIMIT {EXPIRED_MAX}", bounds)
+        return cursor.fetchall()
 
     def set_note(self, note: Note) -> None:
         """Notes which micro-batch the transaction applies."""

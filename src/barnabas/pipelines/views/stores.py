@@ -75,18 +75,18 @@ def _rows(layout: str, key: str, text: str | None) -> Iterator[Row]:
         yield [shown, _is_text(key), *times, whole, _micros(at)]
 
 
-def _entries(layout: str, found: Any) -> Iterator[tuple[int | None, int | None, Any, int | None]]:
+def _entries(layout: str, entry: Any) -> Iterator[tuple[int | None, int | None, Any, int | None]]:
     """Start, end, value and time of each row."""
     if layout in ("table", "key_value"):
-        yield None, None, found[0], found[1]
+        yield None, None, entry[0], entry[1]
     elif layout == "windows":
-        yield from (tuple(one) for one in found)
+        yield from (tuple(one) for one in entry)
     elif layout == "window":
-        yield from ((start, None, value, None) for start, value in found)
+        yield from ((start, None, value, None) for start, value in entry)
     elif layout == "session":
-        yield from ((start, end, value, None) for end, start, value in found)
-    elif found:
-        value, at = found[-1] if layout == "versions" else reversed(found[-1])
+        yield from ((start, end, value, None) for end, start, value in entry)
+    elif entry:
+        value, at = entry[-1] if layout == "versions" else reversed(entry[-1])
         if value is not None:
             yield None, None, value, at
 

@@ -195,13 +195,13 @@ async def act(reporting: Reporting, request: Request) -> Response:
         body = await parse(raw or b"{}")
         if not isinstance(body, dict):
             raise ActionFailed("InvalidParameter", "the body is not a JSON object")
-        made = await action(reporting, body)
+        response = await action(reporting, body)
     except (ActionFailed, BadSignature) as error:
-        made = {"Error": {"Code": error.code, "Message": error.message}}
+        response = {"Error": {"Code": error.code, "Message": error.message}}
     except HttpError as error:
         code = "InternalError" if error.status >= 500 else "InvalidParameter"
-        made = {"Error": {"Code": code, "Message": error.message}}
-    return answer({"Response": {**made, "RequestId": request.state.request_id}})
+        response = {"Error": {"Code": code, "Message": error.message}}
+    return answer({"Response": {**response, "RequestId": request.state.request_id}})
 
 
 # --- a plain POST -------------------------------------------------------------------------------------
@@ -227,9 +227,9 @@ async def post(reporting: Reporting, request: Request) -> Response:
         if hook is not None:  # the sender is verified: the body is stored as it was signed
             messages = [Message(None, raw)]
         else:
-            given = (media_type, headers, raw, request.query_params.get("key"))
+            parts = (media_type, headers, raw, request.query_params.get("key"))
             is_large = len(raw) >= LARGE_BYTES
-            messages = await asyncio.to_thread(messages_in, *given) if is_large else messages_in(*given)
+            messages = await asyncio.to_thread(messages_in, *parts) if is_large else messages_in(*parts)
     except BadBody as error:
         raise HttpError(400, str(error)) from error
     await reporting.producing.partitions(topic)
@@ -251,8 +251,10 @@ TABLE: Final[tuple[tuple[str, str, Callable[[Reporting, Request], Awaitable[Resp
 
 def routes(reporting: Reporting) -> list[BaseRoute]:
     """The paths of the service."""
-    made = [Route(path, _endpoint(reporting, work), methods=[method]) for method, path, work in TABLE]
-    return [*openapi.routes("Reporting", TABLE), *made]
+    reporting_routes = [
+        Route(path, _endpoint(reporting, work), methods=[method]) for method, path, work in TABLE
+    ]
+    return [*openapi.routes("Reporting", TABLE), *reporting_routes]
 
 
 def _endpoint(

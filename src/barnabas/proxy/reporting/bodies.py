@@ -89,9 +89,9 @@ def _structured(event: Any, raw: bytes, key: bytes | None) -> Message:
             base64.b64decode(event["data_base64"], validate=True)
         except (binascii.Error, ValueError, TypeError):
             raise BadBody("data_base64 is not base64") from None
-    given = event.get("partitionkey")
-    if key is None and isinstance(given, str):
-        key = given.encode("utf-8", "surrogatepass")
+    partition_key = event.get("partitionkey")
+    if key is None and isinstance(partition_key, str):
+        key = partition_key.encode("utf-8", "surrogatepass")
     return Message(key, raw, (("content-type", STRUCTURED.encode()),))
 
 
@@ -104,10 +104,10 @@ def _binary(media_type: str, headers: Mapping[str, str], body: bytes, key: bytes
     _require(attributes)
     if key is None and "partitionkey" in attributes:
         key = attributes["partitionkey"].encode()
-    made = [(f"ce_{name}", value.encode()) for name, value in sorted(attributes.items())]
+    headers_made = [(f"ce_{name}", value.encode()) for name, value in sorted(attributes.items())]
     if media_type:
-        made.append(("content-type", headers["content-type"].encode("latin-1")))
-    return Message(key, body or None, tuple(made))
+        headers_made.append(("content-type", headers["content-type"].encode("latin-1")))
+    return Message(key, body or None, tuple(headers_made))
 
 
 def _require(event: Mapping[str, Any]) -> None:

@@ -36,8 +36,8 @@ def _hmac(key: bytes, text: str) -> bytes:
     return hmac.new(key, text.encode(), hashlib.sha256).digest()
 
 
-def _same(wanted: str, given: str) -> bool:
-    return hmac.compare_digest(wanted.encode(), given.encode())
+def _same(wanted: str, signature: str) -> bool:
+    return hmac.compare_digest(wanted.encode(), signature.encode())
 
 
 def tc3_signature(
@@ -105,9 +105,9 @@ def check_tc3(
 def check_hook(kind: str, secret: str, headers: Mapping[str, str], body: bytes, now_s: float) -> None:
     """Verify the signature of a web hook. kind: github or stripe. headers: names in lower case. Raises BadSignature."""
     if kind == "github":
-        given = headers.get("x-hub-signature-256", "")
+        signature = headers.get("x-hub-signature-256", "")
         wanted = "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-        if not _same(wanted, given):
+        if not _same(wanted, signature):
             raise BadSignature("signature", "X-Hub-Signature-256 does not match the body")
         return
     items = [item.strip().partition("=")[::2] for item in headers.get("stripe-signature", "").split(",")]

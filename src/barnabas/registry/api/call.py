@@ -55,8 +55,8 @@ class Call:
         self.registry = registry
         self.state = registry.state
         self.request = request
-        given = request.path_params.get("context")
-        self.context = DEFAULT_CONTEXT if given is None else context_name(unquote(given))
+        name = request.path_params.get("context")
+        self.context = DEFAULT_CONTEXT if name is None else context_name(unquote(name))
 
     def part(self, name: str) -> str:
         """A part of the path, decoded."""
@@ -91,11 +91,11 @@ class Call:
 
     def scope(self) -> Subject:
         """The scope that the path names: a subject, a context or the whole registry. Raises RegistryError."""
-        given = self.request.path_params.get("subject")
-        if given is None:
+        text = self.request.path_params.get("subject")
+        if text is None:
             return Subject(self.context, "")
-        found = parse_subject(unquote(given), self.context)
-        return found if not found.name else require_subject(unquote(given), self.context)
+        subject = parse_subject(unquote(text), self.context)
+        return subject if not subject.name else require_subject(unquote(text), self.context)
 
     def version(self) -> int:
         """The version in the path; -1 for the latest. Raises RegistryError."""
@@ -108,9 +108,9 @@ class Call:
 
     def id_scope(self) -> str:
         """The subject or context in which an id is looked up, as text; empty for the default context."""
-        given = self.text("subject")
-        if given:
-            return str(parse_subject(given, self.context))
+        text = self.text("subject")
+        if text:
+            return str(parse_subject(text, self.context))
         return "" if self.context == DEFAULT_CONTEXT else f":{self.context}:"
 
     def shaped(self, answer: dict[str, Any]) -> dict[str, Any]:
@@ -127,8 +127,8 @@ class Call:
         raw = await read_body(self.request)
         if len(raw) <= INLINE_BYTES_MAX:
             return object_of(raw)
-        found: dict[str, Any] = await self.registry.parse(raw, Asks.BODY)
-        return found
+        body_read: dict[str, Any] = await self.registry.parse(raw, Asks.BODY)
+        return body_read
 
     async def wanted(self) -> requests.Wanted:
         """The schema in the body. Raises HttpError, RegistryError."""
@@ -136,8 +136,8 @@ class Call:
         if len(raw) <= INLINE_BYTES_MAX:
             # Starting producers send the same schema again and again, so plain ones are cached.
             return _read_plain(raw) or requests.read_wanted(object_of(raw))
-        found: requests.Wanted = await self.registry.parse(raw, Asks.REQUEST)
-        return found
+        wanted_schema: requests.Wanted = await self.registry.parse(raw, Asks.REQUEST)
+        return wanted_schema
 
     async def change(self, decide: Callable[[], decisions.Decision]) -> Any:
         """Make a change here or at the writer, see `Registry.change`. Raises RegistryError."""

@@ -133,8 +133,8 @@ def _endpoint(registry: Registry, works: Mapping[str, Work]) -> Callable[[Reques
 
 
 def _check_media_type(request: Request) -> None:
-    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if given and given not in TAKEN:
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type and media_type not in TAKEN:
         raise HttpError(
-            415, f"content type {given} is not accepted here; send {MEDIA_TYPE} or application/json"
+            415, f"content type {media_type} is not accepted here; send {MEDIA_TYPE} or application/json"
         )

@@ -16,17 +16,17 @@ from barnabas.schemas.model import TYPES
 
 async def schema_by_id(call: Call) -> Any:
     """GET /schemas/ids/{id}."""
-    context, found = find_id(call.state, _id(call), call.id_scope())
-    content = found.content
-    made = call.shaped({**content.as_json(), "guid": found.guid})
+    context, identified = find_id(call.state, _id(call), call.id_scope())
+    content = identified.content
+    body = call.shaped({**content.as_json(), "guid": identified.guid})
     style = call.text("format")
     if style:
-        made["schema"] = await formatted(call, content, context, style)
+        body["schema"] = await formatted(call, content, context, style)
     if call.flag("fetchMaxId"):
-        made["maxId"] = call.state.contexts[context].id_max
+        body["maxId"] = call.state.contexts[context].id_max
     if call.text("findTags"):
-        made["schemaTags"] = listing.tags_of(content, call.text("findTags").split(","))
-    return made
+        body["schemaTags"] = listing.tags_of(content, call.text("findTags").split(","))
+    return body
 
 
 async def formatted(call: Call, content: Any, context: str, style: str) -> str:
@@ -38,10 +38,10 @@ async def formatted(call: Call, content: Any, context: str, style: str) -> str:
 
 async def schema_text(call: Call) -> Any:
     """GET /schemas/ids/{id}/schema."""
-    context, found = find_id(call.state, _id(call), call.id_scope())
-    text = found.content.text
+    context, identified = find_id(call.state, _id(call), call.id_scope())
+    text = identified.content.text
     if call.text("format"):
-        text = await formatted(call, found.content, context, call.text("format"))
+        text = await formatted(call, identified.content, context, call.text("format"))
     return Response(text.encode("utf-8", "surrogatepass"), media_type=MEDIA_TYPE)
 
 
@@ -57,10 +57,10 @@ async def versions_of_id(call: Call) -> Any:
 
 
 def _places(call: Call) -> list[tuple[Subject, int]]:
-    _, found = find_id(call.state, _id(call), call.id_scope())
+    _, identified = find_id(call.state, _id(call), call.id_scope())
     subjects = call.state.subjects
     deleted = call.flag("deleted")
-    return [p for p in found.places if deleted or not subjects[p[0]].by_number[p[1]].deleted]
+    return [p for p in identified.places if deleted or not subjects[p[0]].by_number[p[1]].deleted]
 
 
 def _id(call: Call) -> int:
@@ -74,12 +74,12 @@ async def schema_by_guid(call: Call) -> Any:
     """GET /schemas/guids/{guid}."""
     owners = _owners(call)
     context, schema_id = owners[0]
-    found = call.state.identified(context, schema_id)
-    assert found is not None
-    made = call.shaped({**found.content.as_json(), "guid": found.guid})
+    identified = call.state.identified(context, schema_id)
+    assert identified is not None
+    body = call.shaped({**identified.content.as_json(), "guid": identified.guid})
     if call.text("format"):
-        made["schema"] = await formatted(call, found.content, context, call.text("format"))
-    return made
+        body["schema"] = await formatted(call, identified.content, context, call.text("format"))
+    return body
 
 
 async def ids_of_guid(call: Call) -> Any:
@@ -102,11 +102,11 @@ async def schema_types(call: Call) -> Any:
 
 async def all_schemas(call: Call) -> Any:
     """GET /schemas."""
-    found = listing.all_versions(
+    versions = listing.all_versions(
         call.state,
         call.prefix() or ":*:",
         deleted=call.flag("deleted"),
         latest_only=call.flag("latestOnly"),
         rule_type=call.text("ruleType"),
     )
-    return [call.shaped(listing.version_json(version)) for version in call.page(found)]
+    return [call.shaped(listing.version_json(version)) for version in call.page(versions)]

@@ -16,15 +16,15 @@ from barnabas.registry.subjects import GLOBAL, context_name
 async def get_config(call: Call) -> Any:
     """GET /config[/{subject}]."""
     scope = call.scope()
-    held = call.state.configs.get(scope)
+    config = call.state.configs.get(scope)
     if scope == GLOBAL or call.flag("defaultToGlobal"):
         return records.config_json(call.state.config(scope))
-    if held is None:
+    if config is None:
         raise RegistryError(
             Code.SUBJECT_CONFIG_NOT_FOUND,
             f"Subject '{scope}' does not have subject-level compatibility configured",
         )
-    return records.config_json(held)
+    return records.config_json(config)
 
 
 async def put_config(call: Call) -> Any:
@@ -45,12 +45,12 @@ async def get_mode(call: Call) -> Any:
     scope = call.scope()
     if scope == GLOBAL or call.flag("defaultToGlobal"):
         return {"mode": call.state.mode(scope).value}
-    held = call.state.modes.get(scope)
-    if held is None:
+    mode = call.state.modes.get(scope)
+    if mode is None:
         raise RegistryError(
             Code.SUBJECT_MODE_NOT_FOUND, f"Subject '{scope}' does not have subject-level mode configured"
         )
-    return {"mode": held.value}
+    return {"mode": mode.value}
 
 
 async def put_mode(call: Call) -> Any:

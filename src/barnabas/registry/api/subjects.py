@@ -18,10 +18,10 @@ from barnabas.registry.subjects import DEFAULT_CONTEXT
 async def list_subjects(call: Call) -> Any:
     """GET /subjects."""
     prefix = call.text("subjectPrefix") or (":*:" if call.context == DEFAULT_CONTEXT else f":{call.context}:")
-    found = listing.subject_names(
+    names = listing.subject_names(
         call.state, prefix, deleted=call.flag("deleted"), deleted_only=call.flag("deletedOnly")
     )
-    return call.page(found)
+    return call.page(names)
 
 
 async def look_up(call: Call) -> Any:
@@ -37,10 +37,10 @@ async def look_up(call: Call) -> Any:
         )
         return same_as(versions, content)
 
-    found = await call.registry.look(find)
-    if found is None:
+    version = await call.registry.look(find)
+    if version is None:
         raise RegistryError(Code.SCHEMA_NOT_FOUND, "Schema not found")
-    return call.shaped(listing.version_json(found))
+    return call.shaped(listing.version_json(version))
 
 
 async def delete_subject(call: Call) -> Any:
@@ -57,8 +57,8 @@ async def subject_metadata(call: Call) -> Any:
     wanted = dict(zip(query.getlist("key"), query.getlist("value"), strict=False))
     versions = require_versions(call.state, call.subject(), deleted=call.flag("deleted"))
     for version in reversed(versions):
-        held = (version.content.metadata or {}).get("properties") or {}
-        if all(held.get(name) == value for name, value in wanted.items()):
+        properties = (version.content.metadata or {}).get("properties") or {}
+        if all(properties.get(name) == value for name, value in wanted.items()):
             return call.shaped(listing.version_json(version))
     raise RegistryError(Code.SCHEMA_NOT_FOUND, "Schema not found")
 
@@ -66,9 +66,9 @@ async def subject_metadata(call: Call) -> Any:
 async def list_versions(call: Call) -> Any:
     """GET /subjects/{subject}/versions."""
     deleted, only = call.flag("deleted"), call.flag("deletedOnly")
-    found = require_versions(call.state, call.subject(), deleted=deleted or only)
+    versions = require_versions(call.state, call.subject(), deleted=deleted or only)
     negative = call.flag("deletedAsNegative")
-    rows = [-v.version if negative and v.deleted else v.version for v in found if v.deleted or not only]
+    rows = [-v.version if negative and v.deleted else v.version for v in versions if v.deleted or not only]
     return call.page(rows)
 
 
@@ -83,9 +83,9 @@ async def register(call: Call) -> Any:
         return decisions.existing(call.state, registry.library, subject, wanted, normalize=normalize)
 
     # Most registrations come from starting producers and change nothing: they wait neither for the writer nor the lock.
-    found = await registry.look(find_existing)
-    if found is not None:
-        return _registered(call, decisions.registered(found))
+    version = await registry.look(find_existing)
+    if version is not None:
+        return _registered(call, decisions.registered(version))
     reply = await call.change(
         lambda: decisions.decide_register(
             call.state, registry.library, subject, wanted, normalize=normalize, force=force
@@ -96,19 +96,19 @@ async def register(call: Call) -> Any:
 
 def _registered(call: Call, reply: dict[str, Any]) -> dict[str, Any]:
     """The answer to a registration; to clients of versions before 8.0 only the id."""
-    made = call.shaped(reply)
-    return made if made == reply else {"id": reply["id"]}
+    body = call.shaped(reply)
+    return body if body == reply else {"id": reply["id"]}
 
 
 async def one_version(call: Call) -> Any:
     """GET /subjects/{subject}/versions/{version}."""
     version = find_version(call.state, call.subject(), call.version(), deleted=call.flag("deleted"))
-    made = call.shaped(listing.version_json(version))
+    body = call.shaped(listing.version_json(version))
     if call.text("format"):
-        made["schema"] = await formatted(call, version.content, version.subject.context, call.text("format"))
+        body["schema"] = await formatted(call, version.content, version.subject.context, call.text("format"))
     if call.text("findTags"):
-        made["schemaTags"] = listing.tags_of(version.content, call.text("findTags").split(","))
-    return made
+        body["schemaTags"] = listing.tags_of(version.content, call.text("findTags").split(","))
+    return body
 
 
 async def version_text(call: Call) -> Any:
@@ -123,12 +123,12 @@ async def version_text(call: Call) -> Any:
 async def referenced_by(call: Call) -> Any:
     """GET /subjects/{subject}/versions/{version}/referencedby: ids."""
     version = find_version(call.state, call.subject(), call.version(), deleted=call.flag("deleted"))
-    found = set()
+    ids = set()
     for subject, number in call.state.referrers.get((version.subject, version.version), ()):
         referrer = call.state.subjects[subject].by_number[number]
         if not referrer.deleted or call.flag("deleted"):
-            found.add(referrer.id)
-    return call.page(sorted(found))
+            ids.add(referrer.id)
+    return call.page(sorted(ids))
 
 
 async def delete_version(call: Call) -> Any:

@@ -9,8 +9,8 @@ TAGS: Final = "confluent:tags"
 
 def tags_at(node: Mapping[str, Any]) -> frozenset[str]:
     """The tags of one part of an Avro or JSON schema; a text in place of the list is one tag."""
-    held = node.get(TAGS) or ()
-    return frozenset((held,) if isinstance(held, str) else held)
+    tags = node.get(TAGS) or ()
+    return frozenset((tags,) if isinstance(tags, str) else tags)
 
 
 class Mismatch(ValueError):

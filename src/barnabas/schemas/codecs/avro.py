@@ -96,19 +96,19 @@ class AvroCodec:
     def _record_from_json(self, schema: Any, value: Any, path: str, depth: int) -> Any:
         if not isinstance(value, dict):
             raise Mismatch(f"{path or '/'}: {_shown(value)} is not an object")
-        made = {}
+        record = {}
         for field in schema["fields"]:
             name = field["name"]
             if name in value:
-                made[name] = self._from_json(field["type"], value[name], f"{path}/{name}", depth)
+                record[name] = self._from_json(field["type"], value[name], f"{path}/{name}", depth)
             elif "default" in field:
-                made[name] = self._default(field)
+                record[name] = self._default(field)
             else:
                 raise Mismatch(f"{path}/{name}: the field is missing and has no default")
-        unknown = value.keys() - made.keys()
+        unknown = value.keys() - record.keys()
         if unknown:
             raise Mismatch(f"{path}/{min(unknown)}: the schema has no such field")
-        return made
+        return record
 
     def _default(self, field: Any) -> Any:
         kind = field["type"]
@@ -197,25 +197,25 @@ def _plain(schema: Any) -> Any:
     kind = schema.get("type")
     if isinstance(kind, (dict, list)) or kind in _PRIMITIVES:
         return _plain(kind)
-    made = {name: value for name, value in schema.items() if name != "logicalType"}
+    plain = {name: value for name, value in schema.items() if name != "logicalType"}
     for name in ("items", "values"):
-        if name in made:
-            made[name] = _plain(made[name])
-    if isinstance(made.get("fields"), list):
-        made["fields"] = [
+        if name in plain:
+            plain[name] = _plain(plain[name])
+    if isinstance(plain.get("fields"), list):
+        plain["fields"] = [
             _plain_field(field) if isinstance(field, dict) and "type" in field else field
-            for field in made["fields"]
+            for field in plain["fields"]
         ]
-    return made
+    return plain
 
 
 def _plain_field(field: dict[str, Any]) -> dict[str, Any]:
     """Tags at a type without a name become those of its field."""
-    made = {**field, "type": _plain(field["type"])}
+    field_plain = {**field, "type": _plain(field["type"])}
     tags = tags_at(field) | type_tags(field["type"])
     if tags:
-        made[TAGS] = sorted(tags)
-    return made
+        field_plain[TAGS] = sorted(tags)
+    return field_plain
 
 
 def type_tags(schema: Any) -> frozenset[str]:
@@ -293,12 +293,12 @@ _NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.
 
 def _fitting_float(kind: str, value: float, path: str) -> float:
     try:
-        made = float(value)
+        number = float(value)
     except OverflowError:
-        made = math.inf
-    if math.isinf(made) or (kind == "float" and abs(made) > 3.4028235677973366e38):
+        number = math.inf
+    if math.isinf(number) or (kind == "float" and abs(number) > 3.4028235677973366e38):
         raise Mismatch(f"{path or '/'}: {_shown(value)} is too large for a {kind}")
-    return made
+    return number
 
 
 def _number_to_json(value: Any) -> Any:

@@ -130,8 +130,8 @@ class AvroLanguage:
             fastavro.validate(bare(value), self._whole)  # it knows only the names of record branches
             fastavro.schemaless_writer(out, self._whole, value)
         except Exception as error:  # fastavro may raise anything
-            told = " ".join(str(error).split())[:300]
-            raise Mismatch(f"what its rules made does not suit the schema: {told}") from error
+            reason = " ".join(str(error).split())[:300]
+            raise Mismatch(f"what its rules made does not suit the schema: {reason}") from error
         return out.getvalue()
 
 
@@ -155,8 +155,10 @@ class JsonLanguage:
             self._schema = JsonSchema(schema.text, schema.dependencies)
         except BadSchema as error:
             raise InvalidSchema(f"the schema is not valid: {str(error)[:200]}") from error
-        held = self._schema
-        self.shape = JsonShape(held.tree, held.documents, held.allows, held.matches)
+        schema_read = self._schema
+        self.shape = JsonShape(
+            schema_read.tree, schema_read.documents, schema_read.allows, schema_read.matches
+        )
 
     def load(self, payload: bytes, writer: Schema) -> tuple[bytes, Any]:
         """See Language."""

@@ -44,15 +44,15 @@ class References:
             base = urljoin(base, name)
             if base not in self._resources:
                 base = urljoin(BASE, name)
-        found = self._resources.get(base)
+        node_found = self._resources.get(base)
         fragment = unquote(fragment)
         if fragment.startswith("/"):
-            found = _pointed(found, fragment)
+            node_found = _pointed(node_found, fragment)
         elif fragment:
-            found = self._anchors.get((base, fragment))
-        if not isinstance(found, bool) and id(found) not in self._bases:
+            node_found = self._anchors.get((base, fragment))
+        if not isinstance(node_found, bool) and id(node_found) not in self._bases:
             raise NotFound(f"the reference {reference[:100]!r} leads to no schema")
-        return found
+        return node_found
 
     def _index(self, document: Any, base: str) -> None:
         draft = str(document.get("$schema")) if isinstance(document, dict) else ""
@@ -72,10 +72,10 @@ class References:
                 if is_names or key not in VALUES:
                     waiting.append((inner, base, not is_names and key in NAMES))
 
-    def _identified(self, node: dict[str, Any], given: Any, base: str) -> str:
+    def _identified(self, node: dict[str, Any], identifier: Any, base: str) -> str:
         """The base URI for references in a schema."""
-        if isinstance(given, str):
-            name, _, anchor = given.partition("#")
+        if isinstance(identifier, str):
+            name, _, anchor = identifier.partition("#")
             if name:
                 base = urljoin(base, name)
                 self._resources[base] = node

@@ -101,32 +101,32 @@ class JsonShape:
         if named:
             visit(field._replace(kind="RECORD"), value)
         maps = (*field.maps, field.full_name)
-        made = dict(value)
+        members = dict(value)
         for name, inner in value.items():
             if inner is None:
                 continue
             place, schemas = f"{path}.{name}", self._of_property(nodes, name)
-            inside = Field(place, name, "", frozenset(), made, declared=bool(schemas))
+            inside = Field(place, name, "", frozenset(), members, declared=bool(schemas))
             if name not in named:
                 inside = inside._replace(tags=field.tags, maps=maps)
-            made[name] = self._walked(schemas, inner, visit, inside, place)
-        return made
+            members[name] = self._walked(schemas, inner, visit, inside, place)
+        return members
 
     def _of_item(self, nodes: Mapping[int, Node], index: int) -> list[Any]:
-        found = []
+        schemas = []
         for node in nodes.values():
             items, first = node.get("items"), node.get("prefixItems")
             rest = items
             if isinstance(items, list):
                 first, rest = items, node.get("additionalItems")
             if isinstance(first, list) and index < len(first):
-                found.append(first[index])
+                schemas.append(first[index])
             elif isinstance(rest, dict):
-                found.append(rest)
-        return found
+                schemas.append(rest)
+        return schemas
 
     def _of_property(self, nodes: Mapping[int, Node], name: str) -> list[Any]:
-        found = []
+        schemas = []
         for node in nodes.values():
             properties, patterns = node.get("properties"), node.get("patternProperties")
             own = []
@@ -136,8 +136,8 @@ class JsonShape:
                 own += [inner for pattern, inner in patterns.items() if self._matches(pattern, name)]
             if not own and isinstance(node.get("additionalProperties"), dict):
                 own.append(node["additionalProperties"])
-            found += own
-        return found
+            schemas += own
+        return schemas
 
     def _collect(self, node: Any, value: Any, nodes: dict[int, Node]) -> None:
         """Adds the parts of the schema that this very value is looked at by; a schema may lead in a circle.

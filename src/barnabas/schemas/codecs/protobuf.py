@@ -100,13 +100,13 @@ class ProtobufCodec:
         """The message that a record names by its position in the file. Raises Mismatch."""
         try:
             written = self._written.message_type[path[0]]
-            found = self._file.message_types_by_name[written.name]
+            message_type = self._file.message_types_by_name[written.name]
             for index in path[1:]:
                 written = written.nested_type[index]
-                found = found.nested_types_by_name[written.name]
+                message_type = message_type.nested_types_by_name[written.name]
         except IndexError:
             raise Mismatch("the record names a message that its schema does not have") from None
-        return found
+        return message_type
 
 
 def _set_defaults(message: Any) -> None:
@@ -116,11 +116,11 @@ def _set_defaults(message: Any) -> None:
         if field.is_repeated:
             if not is_message:
                 continue
-            held = getattr(message, field.name)
+            content = getattr(message, field.name)
             if field.message_type.GetOptions().map_entry:
                 inside = field.message_type.fields_by_name["value"]
-                held = held.values() if inside.cpp_type == inside.CPPTYPE_MESSAGE else ()
-            for one in held:
+                content = content.values() if inside.cpp_type == inside.CPPTYPE_MESSAGE else ()
+            for one in content:
                 _set_defaults(one)
         elif is_message:
             if message.HasField(field.name):
@@ -133,14 +133,14 @@ def path_bytes(path: Sequence[int]) -> bytes:
     """A message's position in its file, in the form written before its bytes."""
     if list(path) == [0]:
         return b"\0"
-    made = bytearray()
+    encoded = bytearray()
     for number in (len(path), *path):
         left = number << 1  # zigzag
         while left > 0x7F:
-            made.append(left & 0x7F | 0x80)
+            encoded.append(left & 0x7F | 0x80)
             left >>= 7
-        made.append(left)
-    return bytes(made)
+        encoded.append(left)
+    return bytes(encoded)
 
 
 def _reason(error: Exception) -> str:

@@ -115,14 +115,14 @@ class Rules:
 
     def __init__(self, contract: str, shape: Shape) -> None:
         """contract: the schema's `ruleSet` and `metadata` as JSON text."""
-        held = json.loads(contract)
-        metadata = held.get("metadata") or {}
+        fields = json.loads(contract)
+        metadata = fields.get("metadata") or {}
         self._shape = shape
         self._tagged = [
             (_wildcard(path), frozenset(tags)) for path, tags in (metadata.get("tags") or {}).items()
         ]
         self._tags_of = lru_cache(PATHS_MAX)(self._matching_tags)
-        rules = rules_of(held)
+        rules = rules_of(fields)
         self._by_mode = {
             WRITE: [rule for rule in rules if WRITE in MODES.get(rule.mode, ())],
             READ: [rule for rule in reversed(rules) if READ in MODES.get(rule.mode, ())],
@@ -174,19 +174,19 @@ class Rules:
         except RecursionError:
             raise BadExpression("the value is nested too deeply") from None
         except Exception as error:  # conversions and libraries may raise anything
-            told = " ".join(str(error).split()) or type(error).__name__
-            raise BadExpression(f"the value is not one that rules can look at: {told[:200]}") from error
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise BadExpression(f"the value is not one that rules can look at: {reason[:200]}") from error
 
     def _run(self, rule: Rule, value: Any) -> Any:
         """The value after applying one rule. Raises Mismatch if a condition is not met, BadExpression."""
         if rule.type in FIELD_TYPES:
             return self._run_on_fields(rule, value)
         shape = self._shape
-        held, made = _evaluated(rule, {"message": shape.argument(value)})
+        holds, new_value = _evaluated(rule, {"message": shape.argument(value)})
         if rule.kind == CONDITION:
-            _require(made if held else True)
+            _require(new_value if holds else True)
             return value
-        return shape.result(made, value) if held else value
+        return shape.result(new_value, value) if holds else value
 
     def _run_on_fields(self, rule: Rule, value: Any) -> Any:
         shape = self._shape
@@ -216,11 +216,11 @@ class Rules:
             }
             if looks_at_record:
                 arguments["message"] = record_of(field)
-            held, made = _evaluated(rule, arguments)
+            holds, new_value = _evaluated(rule, arguments)
             if rule.kind == CONDITION:
-                _require(made if held else True)
+                _require(new_value if holds else True)
                 return inner
-            return made if held else inner
+            return new_value if holds else inner
 
         return shape.walk(value, visit)
 
@@ -250,11 +250,11 @@ class Rules:
 
     def _matching_tags(self, full_name: str) -> frozenset[str]:
         """The tags that the metadata assigns to a field by its path."""
-        found: frozenset[str] = frozenset()
+        tags_found: frozenset[str] = frozenset()
         for pattern, tags in self._tagged:
             if _matches(pattern, full_name):
-                found |= tags
-        return found
+                tags_found |= tags
+        return tags_found
 
 
 def rules_of(contract: Mapping[str, Any]) -> list[Rule]:
@@ -263,11 +263,11 @@ def rules_of(contract: Mapping[str, Any]) -> list[Rule]:
     rule_set = contract.get("ruleSet") or {}
     if (rule_set.get("enableAt") or "ALL") not in ("ALL", "CLIENT"):
         return []
-    made = []
+    rules = []
     for row in rule_set.get("domainRules") or ():
         if row.get("disabled"):
             continue
-        made.append(
+        rules.append(
             Rule(
                 name=row["name"],
                 kind=row.get("kind") or "TRANSFORM",
@@ -281,7 +281,7 @@ def rules_of(contract: Mapping[str, Any]) -> list[Rule]:
                 doc=row.get("doc") or "",
             )
         )
-    return made
+    return rules
 
 
 def _is_repeated(rule: Rule, others: Iterable[Rule]) -> bool:
@@ -304,25 +304,25 @@ def _evaluated(rule: Rule, arguments: dict[str, Any]) -> tuple[bool, Any]:
     return True, body(arguments)
 
 
-def _require(made: Any) -> None:
-    if not made:
+def _require(verdict: Any) -> None:
+    if not verdict:
         raise Mismatch
 
 
 def _wildcard(path: str) -> list[str]:
     """A path in metadata.tags: `*` matches a part of a name, `**` any number of names, `?` one character."""
-    made: list[str] = []
+    parts: list[str] = []
     for part in re.findall(r"\*\*|\*|.", path, re.DOTALL):
-        if not (part in ("*", "**") and made and made[-1] == "**"):
-            made.append(part)
-    return made
+        if not (part in ("*", "**") and parts and parts[-1] == "**"):
+            parts.append(part)
+    return parts
 
 
 def _matches(pattern: list[str], name: str) -> bool:
     """Takes time proportional to the product of the lengths; a regular expression could take exponential time."""
     reached = [True] + [False] * len(name)  # whether the parts so far match the first n characters
     for part in pattern:
-        made, holds = [], False
+        next_reached, holds = [], False
         for index, was in enumerate(reached):
             before = name[index - 1] if index else ""
             if part == "**":
@@ -332,6 +332,6 @@ def _matches(pattern: list[str], name: str) -> bool:
             else:
                 fits = before == part or (part == "?" and before != ".")
                 holds = index > 0 and reached[index - 1] and fits
-            made.append(holds)
-        reached = made
+            next_reached.append(holds)
+        reached = next_reached
     return reached[-1]

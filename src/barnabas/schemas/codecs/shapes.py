@@ -56,12 +56,12 @@ class AvroShape:
             inside = schema["values"]
             return {name: self._named_again(inside, inner, olds.get(name)) for name, inner in value.items()}
         if kind in RECORDS and isinstance(value, dict):
-            made = dict(value)
+            fields = dict(value)
             for row in schema["fields"]:
                 name = row["name"]
-                if name in made:
-                    made[name] = self._named_again(row["type"], made[name], olds.get(name))
-            return made
+                if name in fields:
+                    fields[name] = self._named_again(row["type"], fields[name], olds.get(name))
+            return fields
         return value
 
     def _branch_again(self, schema: Sequence[Any], value: Any, like: Any) -> Any:
@@ -115,8 +115,8 @@ class AvroShape:
             branch = self._branch(schema, value)
             if not isinstance(value, tuple):
                 return self._walked(branch, value, visit, field)
-            made = self._walked(branch, value[1], visit, field)
-            return (value[0], made) if self._validates(made, branch) else made
+            new_value = self._walked(branch, value[1], visit, field)
+            return (value[0], new_value) if self._validates(new_value, branch) else new_value
         kind = schema["type"] if isinstance(schema, dict) else schema
         if kind in ("enum", "fixed") and TAGS in schema:
             field = field or Field("", "", "", frozenset(), value)
@@ -130,16 +130,18 @@ class AvroShape:
                 name: self._walked(schema["values"], inner, visit, field) for name, inner in value.items()
             }
         if kind in RECORDS:
-            made = dict(value)
+            new_value = dict(value)
             if field is not None:
-                visit(field._replace(kind="RECORD"), made)
-            visit(Field(schema["name"], "", "RECORD", tags_at(schema), made), made)  # the type may have tags
+                visit(field._replace(kind="RECORD"), new_value)
+            visit(
+                Field(schema["name"], "", "RECORD", tags_at(schema), new_value), new_value
+            )  # the type may have tags
             for row in schema["fields"]:
                 name = row["name"]
-                if name in made:
-                    inside = Field(f"{schema['name']}.{name}", name, "", tags_at(row), made)
-                    made[name] = self._walked(row["type"], made[name], visit, inside)
-            return made
+                if name in new_value:
+                    inside = Field(f"{schema['name']}.{name}", name, "", tags_at(row), new_value)
+                    new_value[name] = self._walked(row["type"], new_value[name], visit, inside)
+            return new_value
         return value if field is None else visit(field._replace(kind=kind.upper()), value)
 
     def _branch(self, schema: Sequence[Any], value: Any) -> Any:
@@ -204,83 +206,84 @@ class ProtobufShape:
         extensions = [descriptor for descriptor, _ in value.ListFields() if descriptor.is_extension]
         for descriptor in (*value.DESCRIPTOR.fields, *extensions):
             if descriptor.is_extension:
-                held = value.Extensions[descriptor]
+                content = value.Extensions[descriptor]
             elif descriptor.has_presence and not value.HasField(descriptor.name):
                 continue
             else:
-                held = getattr(value, descriptor.name)
+                content = getattr(value, descriptor.name)
             tags = self._tags_of(descriptor)
             field = Field(descriptor.full_name, descriptor.name, "", tags, value, descriptor)
             if descriptor.message_type is not None:
-                self._walk_messages(field, held, visit)
+                self._walk_messages(field, content, visit)
                 continue
             field = field._replace(kind=_proto_kind(descriptor))
             if descriptor.is_repeated:
-                held[:] = [visit(field, inner) for inner in held]
+                content[:] = [visit(field, inner) for inner in content]
                 continue
-            made = visit(field, held)
-            if made is held:
+            new_value = visit(field, content)
+            if new_value is content:
                 continue
             if descriptor.is_extension:
-                value.Extensions[descriptor] = made
+                value.Extensions[descriptor] = new_value
             else:
-                setattr(value, descriptor.name, made)
+                setattr(value, descriptor.name, new_value)
 
-    def _walk_messages(self, field: Field, held: Any, visit: Visit) -> None:
+    def _walk_messages(self, field: Field, messages: Any, visit: Visit) -> None:
         descriptor = field.native
         if descriptor.message_type.GetOptions().map_entry:
             inside = descriptor.message_type.fields_by_name["value"]
             if inside.message_type is not None:
-                for key in list(held):
-                    self._walk_message(field._replace(native=inside), held[key], visit)
+                for key in list(messages):
+                    self._walk_message(field._replace(native=inside), messages[key], visit)
                 return
             tags = field.tags | self._tags_of(inside)
             field = field._replace(kind=_proto_kind(inside), native=inside, tags=tags)
-            for key in list(held):
-                made = visit(field, held[key])
-                if made is not held[key]:
-                    held[key] = made
+            for key in list(messages):
+                new_value = visit(field, messages[key])
+                if new_value is not messages[key]:
+                    messages[key] = new_value
         else:
-            for inner in held if descriptor.is_repeated else (held,):
+            for inner in messages if descriptor.is_repeated else (messages,):
                 self._walk_message(field, inner, visit)
 
-    def _walk_message(self, field: Field, held: Any, visit: Visit) -> None:
+    def _walk_message(self, field: Field, message: Any, visit: Visit) -> None:
         """Messages of Google and Confluent that stand for one value are looked at as that value."""
-        name = held.DESCRIPTOR.full_name
+        name = message.DESCRIPTOR.full_name
         if name in LEAVES:
-            made = visit(field._replace(kind=LEAVES[name]), held)
-            if made is not held:
-                held.CopyFrom(expressions.protobuf_leaf(made, field.native))
+            new_value = visit(field._replace(kind=LEAVES[name]), message)
+            if new_value is not message:
+                message.CopyFrom(expressions.protobuf_leaf(new_value, field.native))
         elif name in WRAPPERS:
-            inside = held.DESCRIPTOR.fields_by_name["value"]
-            made = visit(field._replace(kind=_proto_kind(inside), native=inside), held.value)
-            if made is not held.value:
-                held.value = made
+            inside = message.DESCRIPTOR.fields_by_name["value"]
+            new_value = visit(field._replace(kind=_proto_kind(inside), native=inside), message.value)
+            if new_value is not message.value:
+                message.value = new_value
         elif name == ANY:
-            self._walk_any(field, held, visit)
+            self._walk_any(field, message, visit)
         else:
             visit(
-                field._replace(kind="RECORD" if held.DESCRIPTOR.file.name not in OPAQUE else "MESSAGE"), held
+                field._replace(kind="RECORD" if message.DESCRIPTOR.file.name not in OPAQUE else "MESSAGE"),
+                message,
             )
-            if held.DESCRIPTOR.file.name not in OPAQUE:
-                self._walk(held, visit)
+            if message.DESCRIPTOR.file.name not in OPAQUE:
+                self._walk(message, visit)
 
-    def _walk_any(self, field: Field, held: Any, visit: Visit) -> None:
+    def _walk_any(self, field: Field, packed: Any, visit: Visit) -> None:
         """Raises BadExpression for a message that the schema does not know: nobody can tell what is in it."""
         from google.protobuf import message_factory
 
         try:
-            found = held.DESCRIPTOR.file.pool.FindMessageTypeByName(held.TypeName())
+            message_type = packed.DESCRIPTOR.file.pool.FindMessageTypeByName(packed.TypeName())
         except KeyError:
             raise expressions.BadExpression(
-                f"{field.full_name} holds a {held.TypeName() or 'message without a type'}, which the schema does not "
+                f"{field.full_name} holds a {packed.TypeName() or 'message without a type'}, which the schema does not "
                 "know, and rules for fields cannot look into"
             ) from None
-        inner = message_factory.GetMessageClass(found)()
-        held.Unpack(inner)
+        inner = message_factory.GetMessageClass(message_type)()
+        packed.Unpack(inner)
         visit(field._replace(kind="RECORD"), inner)
         self._walk_message(field._replace(tags=frozenset()), inner, visit)
-        held.Pack(inner, held.type_url.rpartition("/")[0] or "type.googleapis.com")
+        packed.Pack(inner, packed.type_url.rpartition("/")[0] or "type.googleapis.com")
 
 
 PROTO_KINDS: Final = {

@@ -104,17 +104,19 @@ LOGICAL: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def _logical_is_valid(held: AvroType, name: str) -> bool:
-    if held.kind not in LOGICAL.get(name, ()):
+def _logical_is_valid(avro_type: AvroType, name: str) -> bool:
+    if avro_type.kind not in LOGICAL.get(name, ()):
         return False
     if name == "decimal":
-        precision, scale = held.properties.get("precision"), held.properties.get("scale", 0)
+        precision, scale = avro_type.properties.get("precision"), avro_type.properties.get("scale", 0)
         if not isinstance(precision, int) or not isinstance(scale, int) or precision < 1:
             return False
-        return 0 <= scale <= precision and (held.kind == "bytes" or precision <= digits_of(held.size))
-    if name == "uuid" and held.kind == "fixed":
-        return held.size == 16
-    return name != "duration" or held.size == 12
+        return 0 <= scale <= precision and (
+            avro_type.kind == "bytes" or precision <= digits_of(avro_type.size)
+        )
+    if name == "uuid" and avro_type.kind == "fixed":
+        return avro_type.size == 16
+    return name != "duration" or avro_type.size == 12
 
 
 def digits_of(size: int) -> int:
@@ -199,91 +201,91 @@ class _Reader:
     def fail(self, path: str, message: str) -> InvalidSchema:
         return InvalidSchema(f"{self.place}{path or '/'}: {message}")
 
-    def type(self, given: Any, namespace: str, path: str) -> AvroType:
-        if isinstance(given, str):
-            return self._by_name(given, namespace, path)
-        if isinstance(given, list):
-            return self._union(given, namespace, path)
-        if not isinstance(given, dict):
-            raise self.fail(path, f"{_shown(given)} is not a type: use a name, an object or a list")
-        kind = given.get("type")
+    def type(self, node: Any, namespace: str, path: str) -> AvroType:
+        if isinstance(node, str):
+            return self._by_name(node, namespace, path)
+        if isinstance(node, list):
+            return self._union(node, namespace, path)
+        if not isinstance(node, dict):
+            raise self.fail(path, f"{_shown(node)} is not a type: use a name, an object or a list")
+        kind = node.get("type")
         if kind is None:
             raise self.fail(path, "the object has no `type`")
         if not isinstance(kind, str):
             # {"type": {...}}: Avro's own parser uses the inner type.
             return self.type(kind, namespace, f"{path}/type")
         if kind in NAMED:
-            return self._named(kind, given, namespace, path)
+            return self._named(kind, node, namespace, path)
         if kind in ("array", "map"):
             part = "items" if kind == "array" else "values"
-            if part not in given:
+            if part not in node:
                 raise self.fail(path, f"the {kind} has no `{part}`")
-            child = self.type(given[part], namespace, f"{path}/{part}")
-            return AvroType(kind, children=[child], properties=_rest(given, kind))
+            child = self.type(node[part], namespace, f"{path}/{part}")
+            return AvroType(kind, children=[child], properties=_rest(node, kind))
         if kind in PRIMITIVES:
-            return AvroType(kind, properties=_rest(given, kind))
+            return AvroType(kind, properties=_rest(node, kind))
         return self._by_name(kind, namespace, f"{path}/type")
 
     def _by_name(self, name: str, namespace: str, path: str) -> AvroType:
         if name in PRIMITIVES:
             return AvroType(name)
         full = name if "." in name or not namespace else f"{namespace}.{name}"
-        found = self.names.get(full) or self.names.get(name)
-        if found is None:
+        avro_type = self.names.get(full) or self.names.get(name)
+        if avro_type is None:
             raise self.fail(
                 path,
                 f"type {name!r} is unknown: define it before its first use, or add the subject that defines it to "
                 "`references`",
             )
-        return found
+        return avro_type
 
-    def _union(self, given: list[Any], namespace: str, path: str) -> AvroType:
-        if not given:
+    def _union(self, branches: list[Any], namespace: str, path: str) -> AvroType:
+        if not branches:
             raise self.fail(path, "the union has no branches")
         union = AvroType("union")
         seen: set[str] = set()
-        for index, branch in enumerate(given):
-            made = self.type(branch, namespace, f"{path}/{index}")
-            if made.kind == "union":
+        for index, branch in enumerate(branches):
+            branch_type = self.type(branch, namespace, f"{path}/{index}")
+            if branch_type.kind == "union":
                 raise self.fail(f"{path}/{index}", "a union must not directly contain another union")
-            label = made.name or made.kind
+            label = branch_type.name or branch_type.kind
             if label in seen:
                 raise self.fail(f"{path}/{index}", f"{label!r} occurs twice in one union")
             seen.add(label)
-            union.children.append(made)
+            union.children.append(branch_type)
         return union
 
-    def _named(self, kind: str, given: dict[str, Any], namespace: str, path: str) -> AvroType:
-        full, namespace = self._full_name(given, namespace, path)
+    def _named(self, kind: str, node: dict[str, Any], namespace: str, path: str) -> AvroType:
+        full, namespace = self._full_name(node, namespace, path)
         if full in self.names:
             raise self.fail(path, f"{full!r} is defined twice")
-        aliases = self._aliases(given, path)
-        made = AvroType(
+        aliases = self._aliases(node, path)
+        avro_type = AvroType(
             "record" if kind == "error" else kind,
             full,
             tuple(a if "." in a or not namespace else f"{namespace}.{a}" for a in aliases),
-            _text(given.get("doc")),
-            properties=_rest(given, kind),
+            _text(node.get("doc")),
+            properties=_rest(node, kind),
         )
         if kind == "error":
-            made.properties = {"_error": True, **made.properties}
-        self.names[full] = made
+            avro_type.properties = {"_error": True, **avro_type.properties}
+        self.names[full] = avro_type
         if kind in ("record", "error"):
-            self._fields(made, given, namespace, path)
+            self._fields(avro_type, node, namespace, path)
         elif kind == "enum":
-            self._symbols(made, given, path)
+            self._symbols(avro_type, node, path)
         else:
-            size = given.get("size")
+            size = node.get("size")
             if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= INT_MAX:
                 raise self.fail(path, f"size {_shown(size)} of fixed {full!r} is not a number of bytes")
-            made.size = size
-        return made
+            avro_type.size = size
+        return avro_type
 
-    def _full_name(self, given: dict[str, Any], namespace: str, path: str) -> tuple[str, str]:
-        name = given.get("name")
+    def _full_name(self, node: dict[str, Any], namespace: str, path: str) -> tuple[str, str]:
+        name = node.get("name")
         if not isinstance(name, str) or not name:
-            raise self.fail(path, f"the {given['type']} has no name")
-        own = given.get("namespace")
+            raise self.fail(path, f"the {node['type']} has no name")
+        own = node.get("namespace")
         if own is not None and not isinstance(own, str):
             raise self.fail(path, f"namespace {_shown(own)} is not a string")
         if "." in name:
@@ -300,14 +302,14 @@ class _Reader:
             raise self.fail(path, f"{full!r} is the name of a primitive type")
         return full.lstrip("."), namespace
 
-    def _aliases(self, given: dict[str, Any], path: str) -> list[str]:
-        aliases = given.get("aliases") or []
+    def _aliases(self, node: dict[str, Any], path: str) -> list[str]:
+        aliases = node.get("aliases") or []
         if not isinstance(aliases, list) or not all(isinstance(a, str) and a for a in aliases):
             raise self.fail(path, "`aliases` is not a list of names")
         return aliases
 
-    def _fields(self, record: AvroType, given: dict[str, Any], namespace: str, path: str) -> None:
-        rows = given.get("fields")
+    def _fields(self, record: AvroType, node: dict[str, Any], namespace: str, path: str) -> None:
+        rows = node.get("fields")
         if not isinstance(rows, list):
             raise self.fail(path, f"record {record.name!r} has no list of `fields`")
         seen: set[str] = set()
@@ -330,7 +332,7 @@ class _Reader:
                 raise self.fail(
                     here, f"order {_shown(order)} of field {name!r} is not one of {', '.join(ORDERS)}"
                 )
-            made = AvroField(
+            avro_field = AvroField(
                 name,
                 self.type(row["type"], namespace, f"{here}/type"),
                 row.get("default", MISSING),
@@ -339,12 +341,12 @@ class _Reader:
                 _text(row.get("doc")),
                 _rest(row, "field"),
             )
-            record.fields.append(made)
-            if self._defaults is not None and made.default is not MISSING:
-                self._defaults.append((made, here))
+            record.fields.append(avro_field)
+            if self._defaults is not None and avro_field.default is not MISSING:
+                self._defaults.append((avro_field, here))
 
-    def _symbols(self, enum: AvroType, given: dict[str, Any], path: str) -> None:
-        symbols = given.get("symbols")
+    def _symbols(self, enum: AvroType, node: dict[str, Any], path: str) -> None:
+        symbols = node.get("symbols")
         if not isinstance(symbols, list) or not all(isinstance(s, str) for s in symbols):
             raise self.fail(path, f"enum {enum.name!r} has no list of `symbols`")
         for symbol in symbols:
@@ -355,7 +357,7 @@ class _Reader:
         if len(set(symbols)) != len(symbols):
             twice = next(s for s, count in Counter(symbols).items() if count > 1)
             raise self.fail(path, f"symbol {twice!r} occurs twice in enum {enum.name!r}")
-        default = given.get("default")
+        default = node.get("default")
         if default is not None and default not in symbols:
             raise self.fail(path, f"default {_shown(default)} is not a symbol of enum {enum.name!r}")
         enum.symbols, enum.default = tuple(symbols), default
@@ -383,26 +385,26 @@ class _Fits:
         self._steps = steps
         self._known: dict[tuple[int, int], bool] = {}
 
-    def default(self, held: AvroType, value: Any) -> bool:
+    def default(self, avro_type: AvroType, value: Any) -> bool:
         """Whether a JSON value is a valid default of a type; for a union, of any branch, as in Avro 1.12."""
         self._steps.spend()
         if not isinstance(value, (list, dict)):
-            return self._plain(held, value)
-        pair = (id(held), id(value))  # both live as long as the schema is being read
-        found = self._known.get(pair)
-        if found is None:
-            found = self._known[pair] = self._nested(held, value)
-        return found
+            return self._plain(avro_type, value)
+        pair = (id(avro_type), id(value))  # both live as long as the schema is being read
+        fits = self._known.get(pair)
+        if fits is None:
+            fits = self._known[pair] = self._nested(avro_type, value)
+        return fits
 
-    def _plain(self, held: AvroType, value: Any) -> bool:
+    def _plain(self, avro_type: AvroType, value: Any) -> bool:
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        match held.kind:
+        match avro_type.kind:
             case "null":
                 return value is None
             case "boolean":
                 return isinstance(value, bool)
             case "int" | "long":
-                most = INT_MAX if held.kind == "int" else LONG_MAX
+                most = INT_MAX if avro_type.kind == "int" else LONG_MAX
                 return number and isinstance(value, int) and -most - 1 <= value <= most
             case "float" | "double":
                 return number
@@ -411,53 +413,53 @@ class _Fits:
             case "bytes" | "fixed":
                 if not isinstance(value, str) or not _BYTES_DEFAULT.fullmatch(value):
                     return False
-                return held.kind == "bytes" or len(value) == held.size
+                return avro_type.kind == "bytes" or len(value) == avro_type.size
             case "enum":
-                self._steps.spend(len(held.symbols) // 100)
-                return value in held.symbols
+                self._steps.spend(len(avro_type.symbols) // 100)
+                return value in avro_type.symbols
             case "union":
-                return any(self.default(branch, value) for branch in held.children)
+                return any(self.default(branch, value) for branch in avro_type.children)
             case _:
                 return False
 
-    def _nested(self, held: AvroType, value: Any) -> bool:
-        match held.kind:
+    def _nested(self, avro_type: AvroType, value: Any) -> bool:
+        match avro_type.kind:
             case "array":
-                return isinstance(value, list) and all(self.default(held.children[0], v) for v in value)
+                return isinstance(value, list) and all(self.default(avro_type.children[0], v) for v in value)
             case "map":
                 values = value.values() if isinstance(value, dict) else ()
-                return isinstance(value, dict) and all(self.default(held.children[0], v) for v in values)
+                return isinstance(value, dict) and all(self.default(avro_type.children[0], v) for v in values)
             case "union":
-                return any(self.default(branch, value) for branch in held.children)
+                return any(self.default(branch, value) for branch in avro_type.children)
             case "record":
                 return isinstance(value, dict) and all(
                     self.default(f.type, value[f.name]) if f.name in value else f.default is not MISSING
-                    for f in held.fields
+                    for f in avro_type.fields
                 )
             case _:
                 return False
 
 
-def describe(held: AvroType, levels: int = 3) -> str:
+def describe(avro_type: AvroType, levels: int = 3) -> str:
     """A type in a few words, for messages. levels: how deep to look into unions, arrays and maps."""
     if not levels:
-        return held.kind
-    if held.kind == "union":
-        named = ", ".join(describe(branch, levels - 1) for branch in held.children[:BRANCHES_SHOWN])
-        more = len(held.children) - BRANCHES_SHOWN
+        return avro_type.kind
+    if avro_type.kind == "union":
+        named = ", ".join(describe(branch, levels - 1) for branch in avro_type.children[:BRANCHES_SHOWN])
+        more = len(avro_type.children) - BRANCHES_SHOWN
         return f"union of {named}" + (f" and {more} more" if more > 0 else "")
-    if held.name:
-        return f"{held.kind} {held.name}"
-    if held.children:
-        return f"{held.kind} of {describe(held.children[0], levels - 1)}"
-    return f"{held.kind} ({held.logical})" if held.logical else held.kind
+    if avro_type.name:
+        return f"{avro_type.kind} {avro_type.name}"
+    if avro_type.children:
+        return f"{avro_type.kind} of {describe(avro_type.children[0], levels - 1)}"
+    return f"{avro_type.kind} ({avro_type.logical})" if avro_type.logical else avro_type.kind
 
 
-def _rest(given: dict[str, Any], kind: str) -> dict[str, Any]:
+def _rest(node: dict[str, Any], kind: str) -> dict[str, Any]:
     reserved = _RESERVED_IN_FIELDS if kind == "field" else _RESERVED
     return {
         name: value
-        for name, value in given.items()
+        for name, value in node.items()
         if name not in reserved and not (kind == "enum" and name == "default")
     }
 
@@ -478,62 +480,64 @@ class _Writer:
         self.written = set(known)
         self.normalize = normalize
 
-    def type(self, held: AvroType, namespace: str) -> Any:
-        if held.kind == "union":
-            return [self.type(branch, namespace) for branch in held.children]
-        if held.name:
-            return self._named(held, namespace)
-        made: dict[str, Any] = {"type": held.kind}
-        if held.children:
-            made["items" if held.kind == "array" else "values"] = self.type(held.children[0], namespace)
-        elif not held.properties:
-            return held.kind
-        return {**made, **self._properties(held.properties)}
+    def type(self, avro_type: AvroType, namespace: str) -> Any:
+        if avro_type.kind == "union":
+            return [self.type(branch, namespace) for branch in avro_type.children]
+        if avro_type.name:
+            return self._named(avro_type, namespace)
+        node: dict[str, Any] = {"type": avro_type.kind}
+        if avro_type.children:
+            node["items" if avro_type.kind == "array" else "values"] = self.type(
+                avro_type.children[0], namespace
+            )
+        elif not avro_type.properties:
+            return avro_type.kind
+        return {**node, **self._properties(avro_type.properties)}
 
-    def _named(self, held: AvroType, namespace: str) -> Any:
-        own, _, short = held.name.rpartition(".")
-        if held.name in self.written:
-            return short if own == namespace and not self.normalize else held.name
-        self.written.add(held.name)
-        error = held.properties.get("_error")
-        made: dict[str, Any] = {"type": "error" if error else held.kind}
+    def _named(self, avro_type: AvroType, namespace: str) -> Any:
+        own, _, short = avro_type.name.rpartition(".")
+        if avro_type.name in self.written:
+            return short if own == namespace and not self.normalize else avro_type.name
+        self.written.add(avro_type.name)
+        error = avro_type.properties.get("_error")
+        node: dict[str, Any] = {"type": "error" if error else avro_type.kind}
         if self.normalize:
-            made["name"] = held.name
+            node["name"] = avro_type.name
         else:
-            made["name"] = short
+            node["name"] = short
             if own != namespace:
-                made["namespace"] = own
-        if held.doc is not None:
-            made["doc"] = held.doc
-        if held.kind == "enum":
-            made["symbols"] = list(held.symbols)
-            if held.default is not None:
-                made["default"] = held.default
-        elif held.kind == "fixed":
-            made["size"] = held.size
+                node["namespace"] = own
+        if avro_type.doc is not None:
+            node["doc"] = avro_type.doc
+        if avro_type.kind == "enum":
+            node["symbols"] = list(avro_type.symbols)
+            if avro_type.default is not None:
+                node["default"] = avro_type.default
+        elif avro_type.kind == "fixed":
+            node["size"] = avro_type.size
         else:
-            made["fields"] = [self._field(f, own) for f in held.fields]
-        made.update(self._properties({k: v for k, v in held.properties.items() if k != "_error"}))
-        if held.aliases:
-            made["aliases"] = self._aliases(held, own)
-        return made
+            node["fields"] = [self._field(f, own) for f in avro_type.fields]
+        node.update(self._properties({k: v for k, v in avro_type.properties.items() if k != "_error"}))
+        if avro_type.aliases:
+            node["aliases"] = self._aliases(avro_type, own)
+        return node
 
-    def _aliases(self, held: AvroType, own: str) -> list[str]:
+    def _aliases(self, avro_type: AvroType, own: str) -> list[str]:
         if self.normalize:
-            return sorted(held.aliases)
-        return [a.rpartition(".")[2] if a.rpartition(".")[0] == own else a for a in held.aliases]
+            return sorted(avro_type.aliases)
+        return [a.rpartition(".")[2] if a.rpartition(".")[0] == own else a for a in avro_type.aliases]
 
-    def _field(self, held: AvroField, namespace: str) -> dict[str, Any]:
-        made: dict[str, Any] = {"name": held.name, "type": self.type(held.type, namespace)}
-        if held.doc is not None:
-            made["doc"] = held.doc
-        if held.default is not MISSING:
-            made["default"] = held.default
-        if held.order != "ascending":
-            made["order"] = held.order
-        if held.aliases:
-            made["aliases"] = sorted(held.aliases) if self.normalize else list(held.aliases)
-        return {**made, **self._properties(held.properties)}
+    def _field(self, avro_field: AvroField, namespace: str) -> dict[str, Any]:
+        node: dict[str, Any] = {"name": avro_field.name, "type": self.type(avro_field.type, namespace)}
+        if avro_field.doc is not None:
+            node["doc"] = avro_field.doc
+        if avro_field.default is not MISSING:
+            node["default"] = avro_field.default
+        if avro_field.order != "ascending":
+            node["order"] = avro_field.order
+        if avro_field.aliases:
+            node["aliases"] = sorted(avro_field.aliases) if self.normalize else list(avro_field.aliases)
+        return {**node, **self._properties(avro_field.properties)}
 
     def _properties(self, properties: dict[str, Any]) -> dict[str, Any]:
         if not self.normalize:

@@ -76,14 +76,14 @@ class _Resolver:
 
     def _from_union(self, reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
         """Every branch of the writer's union must be readable."""
-        found: list[Problem] = []
+        problems_found: list[Problem] = []
         for branch in writer.children:
             if not self.resolve(reader, branch, path):
                 continue
             if reader.kind == "union":
-                found += self._into_union(reader, branch, path)
+                problems_found += self._into_union(reader, branch, path)
             else:
-                found.append(
+                problems_found.append(
                     Problem(
                         "MISSING_UNION_BRANCH",
                         path or "/",
@@ -91,7 +91,7 @@ class _Resolver:
                         f"make it a union that has {describe(branch)} as well",
                     )
                 )
-        return found
+        return problems_found
 
     def _into_union(self, reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
         """One branch must be able to read it. If none is, one of the same kind and name explains best why."""
@@ -101,11 +101,11 @@ class _Resolver:
             branches = self._branches[id(reader)] = _Branches(reader)
         for index in branches.candidates(writer):
             branch = reader.children[index]
-            found = self.resolve(branch, writer, f"{path}/{index}")
-            if not found:
+            problems_found = self.resolve(branch, writer, f"{path}/{index}")
+            if not problems_found:
                 return []
             if branch.kind == writer.kind and (not branch.name or _names_match(branch, writer)):
-                near = near or found
+                near = near or problems_found
         if near:
             return near
         return [
@@ -120,14 +120,14 @@ class _Resolver:
     def _record(self, reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
         self._steps.spend((len(reader.fields) + len(writer.fields)) // 10)
         written = {f.name: f for f in writer.fields}
-        found: list[Problem] = []
+        problems_found: list[Problem] = []
         for index, field in enumerate(reader.fields):
             here = f"{path}/fields/{index}"
             source = _source(field, written)
             if source is not None:
-                found += self.resolve(field.type, source.type, f"{here}/type")
+                problems_found += self.resolve(field.type, source.type, f"{here}/type")
             elif field.default is MISSING:
-                found.append(
+                problems_found.append(
                     Problem(
                         "READER_FIELD_MISSING_DEFAULT_VALUE",
                         here,
@@ -135,7 +135,7 @@ class _Resolver:
                         f"give {field.name!r} a default, or add its earlier name to its aliases",
                     )
                 )
-        return found
+        return problems_found
 
     def _fixed(self, reader: AvroType, writer: AvroType, path: str) -> list[Problem]:
         if reader.size != writer.size:
@@ -191,9 +191,9 @@ class _Branches:
         return sorted(index for kind in kinds for index in self._by_kind.get(kind, ()))
 
 
-def _source(held: AvroField, written: dict[str, AvroField]) -> AvroField | None:
+def _source(field: AvroField, written: dict[str, AvroField]) -> AvroField | None:
     """The writer's field that has the name, or else an alias, of the reader's field; None if there is none."""
-    for name in (held.name, *held.aliases):
+    for name in (field.name, *field.aliases):
         if name in written:
             return written[name]
     return None

@@ -161,14 +161,14 @@ _BOUNDS: Final = {
 def problems(reader: JsonSchema, writer: JsonSchema, steps: Steps) -> list[Problem]:
     """Why `reader` rejects values that `writer` accepts. Each pair of schemas takes one step. Raises OverBudget."""
     try:
-        found = _Comparison(writer.resolver, reader.resolver, steps).compare(writer.tree, reader.tree, "#")
+        changes = _Comparison(writer.resolver, reader.resolver, steps).compare(writer.tree, reader.tree, "#")
     except RecursionError:
-        found = [("NESTED_TOO_DEEPLY", "#")]
-    made = []
-    for kind, path in dict.fromkeys(found):
+        changes = [("NESTED_TOO_DEEPLY", "#")]
+    problem_rows = []
+    for kind, path in dict.fromkeys(changes):
         message, advice = ADVICE[kind]
-        made.append(Problem(kind, path, f"{message} in {{new}}", advice))
-    return made
+        problem_rows.append(Problem(kind, path, f"{message} in {{new}}", advice))
+    return problem_rows
 
 
 Change = tuple[str, str]
@@ -199,29 +199,29 @@ class _Comparison:
         before, after = self._view(old, False), self._view(new, True)
         known = self._pairs.begin((self._is_reverse, id(old), id(new)), path)
         if known is not None:
-            found, place = known
-            return [(kind, path + there.removeprefix(place)) for kind, there in found[:REPEATED_MAX]]
+            changes, place = known
+            return [(kind, path + there.removeprefix(place)) for kind, there in changes[:REPEATED_MAX]]
         return self._pairs.end(self._views(before, after, path))
 
     def _view(self, schema: Schema | View, is_new: bool) -> View:
         key = (is_new, id(schema))
-        held = self._seen.get(key)
-        if held is None:
-            made = view_of(schema, self.new if is_new else self.old)
-            held = self._seen[key] = (schema, made)
-        return held[1]
+        entry = self._seen.get(key)
+        if entry is None:
+            view = view_of(schema, self.new if is_new else self.old)
+            entry = self._seen[key] = (schema, view)
+        return entry[1]
 
     def _views(self, old: View, new: View, path: str) -> list[Change]:
         if old.kind == "false" or new.kind == "true":
             return []
         if new.kind == "combined" and old.kind != "combined":
-            found = self._into_combined(old, new, path)
-            if found is not None:
-                return found
+            changes = self._into_combined(old, new, path)
+            if changes is not None:
+                return changes
         elif old.kind == "combined" and new.kind != "combined":
-            found = self._from_combined(old, new, path)
-            if found is not None:
-                return found
+            changes = self._from_combined(old, new, path)
+            if changes is not None:
+                return changes
         if old.kind == "const" and new.kind == "enum":
             is_in = comparable(old.schema["const"]) in self._values(new)
             return [] if is_in else [("ENUM_ARRAY_CHANGED", f"{path}/enum")]
@@ -247,10 +247,10 @@ class _Comparison:
         """The changes if several schemas became one; None if the general comparison has to find them."""
         if len(old.parts) == 1:
             return self.compare(old.parts[0], new, path)
-        found = [self.compare(part, new, path) for part in old.parts]
+        changes_by_part = [self.compare(part, new, path) for part in old.parts]
         if old.criterion == ALL:
-            return [] if any(not changes for changes in found) else None
-        return [] if all(not changes for changes in found) else [("SUM_TYPE_NARROWED", path)]
+            return [] if any(not changes for changes in changes_by_part) else None
+        return [] if all(not changes for changes in changes_by_part) else [("SUM_TYPE_NARROWED", path)]
 
     def _combined(self, old: View, new: View, path: str) -> Iterator[Change]:
         here = f"{path}/{new.criterion}"
@@ -384,16 +384,16 @@ class _Comparison:
     def _dependencies(self, old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[Change]:
         before, after = _dependencies(old), _dependencies(new)
         for name, wanted in after.items():
-            here, held = f"{path}/dependencies/{name}", before.get(name)
+            here, earlier = f"{path}/dependencies/{name}", before.get(name)
             if not isinstance(wanted, list):
-                if held is None or isinstance(held, list):
+                if earlier is None or isinstance(earlier, list):
                     yield ("DEPENDENCY_SCHEMA_ADDED", here)
                 else:
-                    yield from self.compare(held, wanted, here)
-            elif not isinstance(held, list):
+                    yield from self.compare(earlier, wanted, here)
+            elif not isinstance(earlier, list):
                 yield ("DEPENDENCY_ARRAY_ADDED", here)
-            elif not set(wanted) <= set(held):
-                yield ("DEPENDENCY_ARRAY_" + ("EXTENDED" if set(held) <= set(wanted) else "CHANGED"), here)
+            elif not set(wanted) <= set(earlier):
+                yield ("DEPENDENCY_ARRAY_" + ("EXTENDED" if set(earlier) <= set(wanted) else "CHANGED"), here)
 
     def _rest(
         self, old: Mapping[str, Any], new: Mapping[str, Any], path: str, keyword: str, name: str
@@ -495,8 +495,8 @@ def comparable(value: Any) -> Any:
 
 
 def _mapping(schema: Mapping[str, Any], keyword: str) -> dict[str, Schema]:
-    held = schema.get(keyword)
-    return held if isinstance(held, dict) else {}
+    members = schema.get(keyword)
+    return members if isinstance(members, dict) else {}
 
 
 def _has_default(schema: Schema | None) -> bool:

@@ -58,18 +58,18 @@ def read_json_schema(text: str, dependencies: Sequence[Dependency] = (), *, new:
     documents = {d.name: _parse(d.text, f"reference {d.name}: ") for d in dependencies}
     tree = _parse(text, "")
     try:
-        made = JsonSchema(tree, documents)
+        json_schema = JsonSchema(tree, documents)
         if new:
             _check_meta(tree)
             for path, reference, base in references_in(tree):
-                if made.resolver.find(reference, base) is None:
+                if json_schema.resolver.find(reference, base) is None:
                     raise InvalidSchema(
                         f"{path}: $ref {reference!r} cannot be resolved; define it, or add the subject that defines it "
                         "to `references`"
                     )
     except RecursionError:
         raise TooDeep from None
-    return made
+    return json_schema
 
 
 def _parse(text: str, where: str) -> Schema:

@@ -73,33 +73,33 @@ def view_of(schema: Schema | View, resolver: Resolver, seen: tuple[int, ...] = (
         resolved = view_of(target, resolver, (*seen, id(schema)))
         own = _components(rest)
         return resolved if not own else View("combined", schema, ALL, (resolved, *own))
-    found = _components(schema)
-    if not found:
+    views = _components(schema)
+    if not views:
         return TRUE
-    return found[0] if len(found) == 1 else View("combined", schema, ALL, tuple(found))
+    return views[0] if len(views) == 1 else View("combined", schema, ALL, tuple(views))
 
 
 def _components(schema: Mapping[str, Any]) -> list[View]:
     """The views that a value must all match."""
-    found = _typed(schema)
+    views = _typed(schema)
     if "enum" in schema:
-        found.append(View("enum", schema))
+        views.append(View("enum", schema))
     if "const" in schema:
-        found.append(View("const", schema))
+        views.append(View("const", schema))
     if "not" in schema:
-        found.append(View("not", schema, parts=(schema["not"],)))
+        views.append(View("not", schema, parts=(schema["not"],)))
     if "if" in schema:
-        found.append(View("conditional", schema))
+        views.append(View("conditional", schema))
     for criterion in (ALL, ANY, ONE):
         subs = schema.get(criterion)
         if isinstance(subs, list) and subs:
-            found.append(View("combined", schema, criterion, tuple(subs)))
-    return found
+            views.append(View("combined", schema, criterion, tuple(subs)))
+    return views
 
 
 def _typed(schema: Mapping[str, Any]) -> list[View]:
-    given = schema.get("type")
-    kinds = [given] if isinstance(given, str) else given
+    type_names = schema.get("type")
+    kinds = [type_names] if isinstance(type_names, str) else type_names
     if isinstance(kinds, list) and kinds:
         views = [_simple(kind, schema) for kind in kinds]
         # A type adds nothing to an enum whose values all have that type.

@@ -22,13 +22,13 @@ def record_names(kind: str, text: str) -> frozenset[str]:
     if not isinstance(tree, dict):
         return frozenset()
     if kind == "JSON":
-        found = tree.get("title")
+        name = tree.get("title")
     else:
-        found = tree.get("name")
+        name = tree.get("name")
         space = tree.get("namespace")
-        if isinstance(found, str) and isinstance(space, str) and space and "." not in found:
-            found = f"{space}.{found}"
-    return frozenset({found}) if isinstance(found, str) else frozenset()
+        if isinstance(name, str) and isinstance(space, str) and space and "." not in name:
+            name = f"{space}.{name}"
+    return frozenset({name}) if isinstance(name, str) else frozenset()
 
 
 def _message_names(text: str) -> frozenset[str]:

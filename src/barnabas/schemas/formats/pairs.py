@@ -49,12 +49,12 @@ class Pairs(Generic[Row]):
 
     def begin(self, pair: Hashable, path: str) -> tuple[list[Row], str] | None:
         """The problems of a pair and the path where they were found; None if it has to be compared now."""
-        found, index = self._found.get(pair), self._index.get(pair)
+        problems, index = self._found.get(pair), self._index.get(pair)
         if index is not None:
             self._lowest = min(self._lowest, index)
-            return found or ([], path)
-        if found is not None:
-            return found
+            return problems or ([], path)
+        if problems is not None:
+            return problems
         self.steps.spend()
         self._count += 1
         self._index[pair] = self._count
@@ -62,13 +62,13 @@ class Pairs(Generic[Row]):
         self._lowest = ENDLESS
         return None
 
-    def end(self, found: list[Row]) -> list[Row]:
+    def end(self, problems: list[Row]) -> list[Row]:
         """Note the problems of the pair that was begun last."""
         pair, path, outer, mark = self._begun.pop()
-        if found or self._lowest >= self._index[pair]:
+        if problems or self._lowest >= self._index[pair]:
             for other in self._assumed[mark:]:
                 del self._index[other]
-                if found:
+                if problems:
                     del self._found[other]
             del self._assumed[mark:]
             del self._index[pair]
@@ -76,5 +76,5 @@ class Pairs(Generic[Row]):
         else:
             self._assumed.append(pair)
             self._lowest = min(outer, self._lowest)
-        self._found[pair] = (found, path)
-        return found
+        self._found[pair] = (problems, path)
+        return problems

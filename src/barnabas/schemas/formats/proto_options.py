@@ -46,11 +46,11 @@ def meta_pool() -> Any:
     return pool
 
 
-def options_of(held: Any, scope: str) -> Iterator[tuple[Any, str]]:
+def options_of(message: Any, scope: str) -> Iterator[tuple[Any, str]]:
     """Each element of a file that has options, at every level, and the scope in which their names are resolved."""
-    for field, value in held.ListFields():
+    for field, value in message.ListFields():
         if field.name == "options":
-            yield held, scope
+            yield message, scope
         elif field.message_type is not None and field.is_repeated:
             for child in value:
                 inner = scope
@@ -62,20 +62,20 @@ def options_of(held: Any, scope: str) -> Iterator[tuple[Any, str]]:
 def uninterpret(file: Any, pool: Any) -> None:
     """Replace extensions by uninterpreted options, as text. pool: contains the extensions that the file can use."""
     for element, _ in list(options_of(file, file.package)):
-        raw, found = element.options.SerializeToString(), []
+        raw, pairs = element.options.SerializeToString(), []
         for source in (pool, meta_pool()):
             options = _options_class(source, element.options)
             if options is None:
                 continue
-            made = options.FromString(raw)
-            for field, value in made.ListFields():
+            known_options = options.FromString(raw)
+            for field, value in known_options.ListFields():
                 if field.is_extension:
-                    found += [(field, inner) for inner in (value if field.is_repeated else (value,))]
-                    made.ClearExtension(field)
-            raw = made.SerializeToString()
+                    pairs += [(field, inner) for inner in (value if field.is_repeated else (value,))]
+                    known_options.ClearExtension(field)
+            raw = known_options.SerializeToString()
         plain = type(element.options).FromString(raw)
         plain.DiscardUnknownFields()
-        for field, value in found:
+        for field, value in pairs:
             option = plain.uninterpreted_option.add()
             option.name.add(name_part=field.full_name, is_extension=True)
             _put_text(option, field, value)
@@ -94,9 +94,9 @@ def interpret(file: Any, pool: Any, *, keep: bool = False) -> list[str]:
         for option in waiting:
             for source in (pool, meta_pool()):
                 options = _options_class(source, element.options)
-                made = None if options is None else options.FromString(raw)
-                if made is not None and _put_option(made, option, source, scope):
-                    raw = made.SerializeToString()
+                parsed = None if options is None else options.FromString(raw)
+                if parsed is not None and _put_option(parsed, option, source, scope):
+                    raw = parsed.SerializeToString()
                     break
             else:
                 left.append(".".join(part.name_part for part in option.name))
@@ -120,8 +120,8 @@ def tags_by_name(file: Any, prefix: str = "") -> Iterator[tuple[str, frozenset[s
 
 def _tags(options: Any) -> frozenset[str]:
     known = meta_pool()
-    made = _options_class(known, options).FromString(options.SerializeToString())
-    return frozenset(made.Extensions[known.FindExtensionByName(METAS[options.DESCRIPTOR.name])].tags)
+    parsed = _options_class(known, options).FromString(options.SerializeToString())
+    return frozenset(parsed.Extensions[known.FindExtensionByName(METAS[options.DESCRIPTOR.name])].tags)
 
 
 def _options_class(pool: Any, options: Any) -> Any:
@@ -178,9 +178,9 @@ def _words(message: Any, depth: int) -> Iterator[str]:
 
 
 def _entry(made_by: Any, key: Any, value: Any) -> Any:
-    made = made_by(key=key)
-    made.value.CopyFrom(value)
-    return made
+    entry = made_by(key=key)
+    entry.value.CopyFrom(value)
+    return entry
 
 
 def _scalar(field: Any, value: Any) -> str:
@@ -214,11 +214,11 @@ def _field(message: Any, name: str, is_extension: bool, pool: Any, scope: str) -
     for outer in scopes:
         full = f"{outer}.{name}" if outer else name.lstrip(".")
         try:
-            found = pool.FindExtensionByName(full)
+            extension = pool.FindExtensionByName(full)
         except KeyError:
             continue
-        if found.containing_type is message.DESCRIPTOR:
-            return found
+        if extension.containing_type is message.DESCRIPTOR:
+            return extension
     return None
 
 
@@ -229,17 +229,17 @@ def _outwards(scope: str) -> Iterator[str]:
 
 
 def _put_value(message: Any, field: Any, option: Any, pool: Any) -> bool:
-    held = message.Extensions[field] if field.is_extension else getattr(message, field.name)
+    content = message.Extensions[field] if field.is_extension else getattr(message, field.name)
     if field.message_type is not None:
         if not option.HasField("aggregate_value") or option.aggregate_value.startswith("["):
             return False
-        made = held.add() if field.is_repeated else held
-        made.SetInParent()
-        text_format.Merge(option.aggregate_value, made, descriptor_pool=pool)
+        message_value = content.add() if field.is_repeated else content
+        message_value.SetInParent()
+        text_format.Merge(option.aggregate_value, message_value, descriptor_pool=pool)
         return True
     value = _plain(field, option)
     if field.is_repeated:
-        held.append(value)
+        content.append(value)
     elif field.is_extension:
         message.Extensions[field] = value
     else:

@@ -84,10 +84,10 @@ class _Parser:
         token = self.next()
         if token.kind != "text":
             raise self.fail(f"a quoted string is expected, not {token.text or 'the end'!r}")
-        made = unquoted(token.text)
+        text = unquoted(token.text)
         while self.tokens[self.at].kind == "text":
-            made += unquoted(self.next().text)
-        return made
+            text += unquoted(self.next().text)
+        return text
 
     def integer(self, low: int, high: int) -> int:
         minus = self.accept("-")
@@ -106,7 +106,7 @@ class _Parser:
     # --- file -----------------------------------------------------------------------------------------
 
     def file(self, name: str) -> Any:
-        made = pb.FileDescriptorProto(name=name)
+        file_descriptor = pb.FileDescriptorProto(name=name)
         if self.peek() in ("syntax", "edition"):
             kind = self.next().text
             self.expect("=")
@@ -116,43 +116,43 @@ class _Parser:
                 raise self.fail(f"{kind} {value!r} is unknown; use proto2 or proto3")
             self.proto3 = value == "proto3"
             if self.proto3:
-                made.syntax = value
+                file_descriptor.syntax = value
         while self.tokens[self.at].kind != "end":
-            self._statement(made)
-        return made
+            self._statement(file_descriptor)
+        return file_descriptor
 
-    def _statement(self, made: Any) -> None:
+    def _statement(self, file_descriptor: Any) -> None:
         word = self.peek()
         if self.accept(";"):
             return
         if word == "package":
             self.next()
-            if made.package:
+            if file_descriptor.package:
                 raise self.fail("a file must have only one package")
-            made.package = self.name("the package", dotted=True)
+            file_descriptor.package = self.name("the package", dotted=True)
             self.expect(";")
         elif word == "import":
-            self._import(made)
+            self._import(file_descriptor)
         elif word == "option":
-            self._option_statement(made.options)
+            self._option_statement(file_descriptor.options)
         elif word == "message":
-            self._message(made.message_type.add())
+            self._message(file_descriptor.message_type.add())
         elif word == "enum":
-            self._enum(made.enum_type.add())
+            self._enum(file_descriptor.enum_type.add())
         elif word == "service":
-            self._service(made.service.add())
+            self._service(file_descriptor.service.add())
         elif word == "extend":
-            self._extend(made.extension, made.message_type)
+            self._extend(file_descriptor.extension, file_descriptor.message_type)
         else:
             self.next()
             raise self.fail(f"{word!r} is not expected here")
 
-    def _import(self, made: Any) -> None:
+    def _import(self, file_descriptor: Any) -> None:
         self.next()
         kind = self.next().text if self.peek() in ("public", "weak") else ""
-        made.dependency.append(self.text())
+        file_descriptor.dependency.append(self.text())
         if kind:
-            getattr(made, f"{kind}_dependency").append(len(made.dependency) - 1)
+            getattr(file_descriptor, f"{kind}_dependency").append(len(file_descriptor.dependency) - 1)
         self.expect(";")
 
     # --- options --------------------------------------------------------------------------------------
@@ -180,10 +180,10 @@ class _Parser:
         plain = parts[0][0] if len(parts) == 1 and not parts[0][1] else ""
         if plain in options.DESCRIPTOR.fields_by_name and self._known_option(options, plain):
             return
-        made = options.uninterpreted_option.add()
+        option = options.uninterpreted_option.add()
         for part, extension in parts:
-            made.name.add(name_part=part, is_extension=extension)
-        self._value(made)
+            option.name.add(name_part=part, is_extension=extension)
+        self._value(option)
 
     def _known_option(self, options: Any, name: str) -> bool:
         field = options.DESCRIPTOR.fields_by_name[name]
@@ -206,28 +206,28 @@ class _Parser:
             return False
         return True
 
-    def _value(self, made: Any) -> None:
+    def _value(self, option: Any) -> None:
         token = self.tokens[self.at]
         if token.kind == "text":
-            made.string_value = self.text().encode("utf-8")
+            option.string_value = self.text().encode("utf-8")
         elif token.text in ("{", "["):
-            made.aggregate_value = self._aggregate()
+            option.aggregate_value = self._aggregate()
         elif token.kind == "name":
-            made.identifier_value = self.next().text
+            option.identifier_value = self.next().text
         else:
             minus = self.accept("-")
             word = self.next().text
             if minus and word in ("inf", "nan"):
-                made.double_value = float(f"-{word}")
+                option.double_value = float(f"-{word}")
             elif word.isdigit() or word[:2].lower() == "0x":
                 value = int(word, 0 if word[:2].lower() == "0x" else 10)
                 if minus:
-                    made.negative_int_value = -value
+                    option.negative_int_value = -value
                 else:
-                    made.positive_int_value = value
+                    option.positive_int_value = value
             else:
                 try:
-                    made.double_value = float(word) * (-1 if minus else 1)
+                    option.double_value = float(word) * (-1 if minus else 1)
                 except ValueError:
                     raise self.fail(f"{word or 'the end'!r} is not the value of an option") from None
 
@@ -268,73 +268,73 @@ class _Parser:
 
     # --- messages -------------------------------------------------------------------------------------
 
-    def _message(self, made: Any) -> None:
+    def _message(self, message: Any) -> None:
         self.next()
-        made.name = self.name("the message")
-        self._message_body(made)
+        message.name = self.name("the message")
+        self._message_body(message)
 
-    def _message_body(self, made: Any) -> None:
+    def _message_body(self, message: Any) -> None:
         self.depth += 1
         if self.depth > DEPTH_MAX:
             raise self.fail(f"messages are nested more than {DEPTH_MAX} levels deep")
         self.expect("{")
         while not self.accept("}"):
-            self._member(made)
+            self._member(message)
         self.depth -= 1
-        self._close_optionals(made)
+        self._close_optionals(message)
 
-    def _member(self, made: Any) -> None:
+    def _member(self, message: Any) -> None:
         word = self.peek()
         following = self.tokens[min(self.at + 1, len(self.tokens) - 1)]
         block = following.kind == "name"  # `message` may also be the name of a field's type
         if self.accept(";"):
             return
         if word == "message" and block:
-            self._message(made.nested_type.add())
+            self._message(message.nested_type.add())
         elif word == "enum" and block:
-            self._enum(made.enum_type.add())
+            self._enum(message.enum_type.add())
         elif word == "option" and (block or following.text == "("):
-            self._option_statement(made.options)
+            self._option_statement(message.options)
         elif word == "oneof" and block:
-            self._oneof(made)
+            self._oneof(message)
         elif word == "extend" and block:
-            self._extend(made.extension, made.nested_type)
+            self._extend(message.extension, message.nested_type)
         elif word == "extensions" and following.kind == "number":
-            self._extensions(made)
+            self._extensions(message)
         elif word == "reserved" and following.kind in ("number", "text"):
-            self._reserved(made, NUMBER_MAX, 1)
+            self._reserved(message, NUMBER_MAX, 1)
         elif self.tokens[self.at].kind == "end":
             self.next()
-            raise self.fail(f"message {made.name!r} is not closed")
+            raise self.fail(f"message {message.name!r} is not closed")
         else:
-            self._field(made.field.add(), made.nested_type)
+            self._field(message.field.add(), message.nested_type)
 
-    def _close_optionals(self, made: Any) -> None:
+    def _close_optionals(self, message: Any) -> None:
         """Add a oneof for each `optional` field of proto3, behind the real ones, as protoc does."""
-        taken = {oneof.name for oneof in made.oneof_decl}
-        for field in made.field:
+        taken = {oneof.name for oneof in message.oneof_decl}
+        for field in message.field:
             if field.proto3_optional:
                 name = f"_{field.name}"
                 while name in taken:
                     name = f"X{name}"
                 taken.add(name)
-                field.oneof_index = len(made.oneof_decl)
-                made.oneof_decl.add(name=name)
+                field.oneof_index = len(message.oneof_decl)
+                message.oneof_decl.add(name=name)
 
-    def _field(self, made: Any, nested: Any, oneof: int | None = None) -> None:
+    def _field(self, field: Any, nested: Any, oneof: int | None = None) -> None:
         word = self.peek()
         if word in LABELS:
             if oneof is not None:
                 raise self.fail(f"a field of a oneof must not be {word}")
             self.next()
-            made.label = LABELS[word]
+            field.label = LABELS[word]
             if word == "required" and self.proto3:
                 raise self.fail("proto3 has no required fields")
-            made.proto3_optional = self.proto3 and word == "optional"
-            if not made.proto3_optional:
-                made.ClearField("proto3_optional")
+            field.proto3_optional = self.proto3 and word == "optional"
+            if not field.proto3_optional:
+                field.ClearField("proto3_optional")
         elif self.proto3 or oneof is not None or word == "map":
-            made.label = LABELS["optional"]
+            field.label = LABELS["optional"]
         else:
             self.next()
             raise self.fail(
@@ -342,18 +342,18 @@ class _Parser:
             )
         if self.peek() == "group":
             raise self.fail("groups are not supported; use a message")
-        key = self._type(made)
-        made.name = self.name("the field")
+        key = self._type(field)
+        field.name = self.name("the field")
         self.expect("=")
-        made.number = self.integer(1, NUMBER_MAX)
+        field.number = self.integer(1, NUMBER_MAX)
         if oneof is not None:
-            made.oneof_index = oneof
-        self._bracket_options(made.options, made)
+            field.oneof_index = oneof
+        self._bracket_options(field.options, field)
         self.expect(";")
         if key is not None:
-            self._map_entry(made, nested, *key)
+            self._map_entry(field, nested, *key)
 
-    def _type(self, made: Any) -> tuple[Any, Any] | None:
+    def _type(self, field: Any) -> tuple[Any, Any] | None:
         """Set the type of a field; for a map, return fields for its key and value instead."""
         word = self.name("a type", dotted=True)
         if word == "map" and self.accept("<"):
@@ -365,28 +365,28 @@ class _Parser:
             self.expect(">")
             return key, value
         if word in SCALARS:
-            made.type = SCALARS[word]
+            field.type = SCALARS[word]
         else:
-            made.type_name = word
+            field.type_name = word
         return None
 
-    def _map_entry(self, made: Any, nested: Any, key: Any, value: Any) -> None:
-        words = made.name.split("_")
+    def _map_entry(self, field: Any, nested: Any, key: Any, value: Any) -> None:
+        words = field.name.split("_")
         entry = nested.add(name="".join(word[:1].upper() + word[1:] for word in words) + "Entry")
         entry.options.map_entry = True
         entry.field.extend([key, value])
-        made.label, made.type, made.type_name = LABELS["repeated"], 11, entry.name
+        field.label, field.type, field.type_name = LABELS["repeated"], 11, entry.name
 
-    def _oneof(self, made: Any) -> None:
+    def _oneof(self, message: Any) -> None:
         self.next()
-        index = len(made.oneof_decl)
-        decl = made.oneof_decl.add(name=self.name("the oneof"))
+        index = len(message.oneof_decl)
+        decl = message.oneof_decl.add(name=self.name("the oneof"))
         self.expect("{")
         while not self.accept("}"):
             if self.peek() == "option":
                 self._option_statement(decl.options)
             elif not self.accept(";"):
-                self._field(made.field.add(), made.nested_type, index)
+                self._field(message.field.add(), message.nested_type, index)
 
     def _extend(self, extensions: Any, nested: Any) -> None:
         self.next()
@@ -397,84 +397,84 @@ class _Parser:
                 field = extensions.add(extendee=extendee)
                 self._field(field, nested)
 
-    def _extensions(self, made: Any) -> None:
+    def _extensions(self, message: Any) -> None:
         self.next()
         for start, end in self._ranges(NUMBER_MAX, 1):
-            made.extension_range.add(start=start, end=end + 1)
+            message.extension_range.add(start=start, end=end + 1)
         if self.peek() == "[":
-            self._bracket_options(made.extension_range[-1].options)
+            self._bracket_options(message.extension_range[-1].options)
         self.expect(";")
 
     def _ranges(self, high: int, low: int) -> list[tuple[int, int]]:
-        made = []
+        ranges = []
         while True:
             start = end = self.integer(low, high)
             if self.accept("to"):
                 end = high if self.accept("max") else self.integer(low, high)
             if end < start:
                 raise self.fail(f"{start} to {end} is not a range")
-            made.append((start, end))
+            ranges.append((start, end))
             if not self.accept(","):
-                return made
+                return ranges
 
-    def _reserved(self, made: Any, high: int, low: int) -> None:
+    def _reserved(self, declaration: Any, high: int, low: int) -> None:
         self.next()
         if self.tokens[self.at].kind == "text":
-            made.reserved_name.append(self.text())
+            declaration.reserved_name.append(self.text())
             while self.accept(","):
-                made.reserved_name.append(self.text())
+                declaration.reserved_name.append(self.text())
         else:
             inclusive = low < 1  # ranges of enums include their end
             for start, end in self._ranges(high, low):
-                made.reserved_range.add(start=start, end=end if inclusive else end + 1)
+                declaration.reserved_range.add(start=start, end=end if inclusive else end + 1)
         self.expect(";")
 
     # --- enums and services -----------------------------------------------------------------------------
 
-    def _enum(self, made: Any) -> None:
+    def _enum(self, enum: Any) -> None:
         self.next()
-        made.name = self.name("the enum")
+        enum.name = self.name("the enum")
         self.expect("{")
         while not self.accept("}"):
             following = self.tokens[min(self.at + 1, len(self.tokens) - 1)]
             if self.accept(";"):
                 continue
             if self.peek() == "option" and following.text != "=":
-                self._option_statement(made.options)
+                self._option_statement(enum.options)
             elif self.peek() == "reserved" and following.text != "=":
-                self._reserved(made, ENUM_MAX, -ENUM_MAX - 1)
+                self._reserved(enum, ENUM_MAX, -ENUM_MAX - 1)
             else:
-                value = made.value.add(name=self.name("a value"))
+                value = enum.value.add(name=self.name("a value"))
                 self.expect("=")
                 value.number = self.integer(-ENUM_MAX - 1, ENUM_MAX)
                 self._bracket_options(value.options)
                 self.expect(";")
 
-    def _service(self, made: Any) -> None:
+    def _service(self, service: Any) -> None:
         self.next()
-        made.name = self.name("the service")
+        service.name = self.name("the service")
         self.expect("{")
         while not self.accept("}"):
             if self.peek() == "option":
-                self._option_statement(made.options)
+                self._option_statement(service.options)
             elif not self.accept(";"):
-                self._method(made.method.add())
+                self._method(service.method.add())
 
-    def _method(self, made: Any) -> None:
+    def _method(self, method: Any) -> None:
         self.expect("rpc")
-        made.name = self.name("the method")
+        method.name = self.name("the method")
         for side in ("input", "output"):
             if side == "output":
                 self.expect("returns")
             self.expect("(")
             if self.peek() == "stream":
                 self.next()
-                setattr(made, "client_streaming" if side == "input" else "server_streaming", True)
-            setattr(made, f"{side}_type", self.name("a message", dotted=True))
+                setattr(method, "client_streaming" if side == "input" else "server_streaming", True)
+            setattr(method, f"{side}_type", self.name("a message", dotted=True))
             self.expect(")")
         if self.accept("{"):
             while not self.accept("}"):
                 if not self.accept(";"):
-                    self._option_statement(made.options)
+                    self._option_statement(method.options)
         else:
             self.expect(";")

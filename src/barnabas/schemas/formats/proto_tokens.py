@@ -29,19 +29,19 @@ class Token(NamedTuple):
 
 def tokens_of(text: str) -> list[Token]:
     """Split a .proto file into tokens; the last is of kind `end`. Raises InvalidSchema, which names the line. O(n)."""
-    made = []
+    tokens = []
     position, line = 0, 1
     while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None:
+        match = _TOKEN.match(text, position)
+        if match is None:
             raise InvalidSchema(f"line {line}: {text[position : position + 20]!r} cannot be read")
-        kind, word = found.lastgroup or "", found.group()
+        kind, word = match.lastgroup or "", match.group()
         if kind != "space":
-            made.append(Token(kind, word, line))
+            tokens.append(Token(kind, word, line))
         line += word.count("\n")
-        position = found.end()
-    made.append(Token("end", "", line))
-    return made
+        position = match.end()
+    tokens.append(Token("end", "", line))
+    return tokens
 
 
 def unquoted(text: str) -> str:

@@ -62,29 +62,29 @@ CONFLUENT: Final = {
 
 
 class ProtobufSchema:
-    """A parsed file. held: its descriptor as it was written. descriptor: the one with all names resolved."""
+    """A parsed file. written: its descriptor as it was written. descriptor: the one with all names resolved."""
 
     language: Final = PROTOBUF
 
-    def __init__(self, held: Any, dependencies: dict[str, Any]) -> None:
-        self.descriptor, self._imported = _resolved(held, dependencies)
-        uninterpret(held, self.descriptor.pool)
-        self.held = held
-        self.canonical = print_proto(held)
+    def __init__(self, written: Any, dependencies: dict[str, Any]) -> None:
+        self.descriptor, self._imported = _resolved(written, dependencies)
+        uninterpret(written, self.descriptor.pool)
+        self.written = written
+        self.canonical = print_proto(written)
 
     def normalized(self) -> str:
         """The text with full names, sorted fields (by number), imports and options, and custom options in one form."""
-        resolved, made = pb.FileDescriptorProto(), pb.FileDescriptorProto()
+        resolved, file_descriptor = pb.FileDescriptorProto(), pb.FileDescriptorProto()
         self.descriptor.CopyToProto(resolved)
-        made.CopyFrom(self.held)
-        _take_names(made, resolved)
-        interpret(made, self.descriptor.pool, keep=True)
-        uninterpret(made, self.descriptor.pool)
-        return print_proto(made, ordered=True)
+        file_descriptor.CopyFrom(self.written)
+        _take_names(file_descriptor, resolved)
+        interpret(file_descriptor, self.descriptor.pool, keep=True)
+        uninterpret(file_descriptor, self.descriptor.pool)
+        return print_proto(file_descriptor, ordered=True)
 
     def field_names(self) -> list[str]:
         """The names of the fields of the first message."""
-        return [field.name for message in self.held.message_type[:1] for field in message.field]
+        return [field.name for message in self.written.message_type[:1] for field in message.field]
 
     def formatted(self, style: str) -> str:
         """The text in a format: `serialized` is the descriptor in base64, `ignore_extensions` lacks custom options.
@@ -96,31 +96,31 @@ class ProtobufSchema:
         if style == "serialized":
             return base64.b64encode(self._with_options().SerializeToString()).decode()
         if style == "ignore_extensions":
-            return print_proto(self.held, custom=False)
+            return print_proto(self.written, custom=False)
         raise InvalidSchema(f"format {style!r} is unknown; Protobuf has: serialized, ignore_extensions")
 
     def _with_options(self) -> Any:
         """The descriptor with all names resolved and custom options as extensions, like protoc's."""
-        made = pb.FileDescriptorProto()
-        self.descriptor.CopyToProto(made)
-        _take_options(made, self.held)
-        interpret(made, self.descriptor.pool)
-        return made
+        file_descriptor = pb.FileDescriptorProto()
+        self.descriptor.CopyToProto(file_descriptor)
+        _take_options(file_descriptor, self.written)
+        interpret(file_descriptor, self.descriptor.pool)
+        return file_descriptor
 
     def tags(self) -> dict[str, frozenset[str]]:
         """Confluent's tags of fields, messages and enums in this file and in those that it imports, by full name.
 
         Raises InvalidSchema for an option that cannot be interpreted, but may contain tags."""
-        found: dict[str, frozenset[str]] = {}
-        for file in (self.held, *self._imported):
-            made = pb.FileDescriptorProto()
-            made.CopyFrom(file)
-            uninterpret(made, self.descriptor.pool)
-            for name in interpret(made, self.descriptor.pool):
+        tags: dict[str, frozenset[str]] = {}
+        for file in (self.written, *self._imported):
+            file_descriptor = pb.FileDescriptorProto()
+            file_descriptor.CopyFrom(file)
+            uninterpret(file_descriptor, self.descriptor.pool)
+            for name in interpret(file_descriptor, self.descriptor.pool):
                 if any(meta.removeprefix("confluent.") in name for meta in METAS.values()):
                     raise InvalidSchema(f"the option ({name}) cannot be interpreted, but may contain tags")
-            found.update(tags_by_name(made))
-        return found
+            tags.update(tags_by_name(file_descriptor))
+        return tags
 
 
 def read_protobuf(text: str, dependencies: Sequence[Dependency] = ()) -> ProtobufSchema:
@@ -154,60 +154,72 @@ def _descriptor(text: str) -> Any | None:
     if not stripped or ";" in stripped or "{" in stripped:
         return None
     try:
-        made = pb.FileDescriptorProto.FromString(base64.b64decode(stripped, validate=True))
+        file_descriptor = pb.FileDescriptorProto.FromString(base64.b64decode(stripped, validate=True))
     except (binascii.Error, ValueError, DecodeError):
         return None
-    is_file = made.message_type or made.enum_type or made.dependency or made.service or made.extension
-    return made if is_file else None
+    is_file = (
+        file_descriptor.message_type
+        or file_descriptor.enum_type
+        or file_descriptor.dependency
+        or file_descriptor.service
+        or file_descriptor.extension
+    )
+    return file_descriptor if is_file else None
 
 
-def _unresolved(held: Any) -> Any:
+def _unresolved(file_descriptor: Any) -> Any:
     """A descriptor that protoc made, without parts that a parsed .proto file does not have, such as source positions.
 
     Raises InvalidSchema."""
-    held.ClearField("source_code_info")
-    if held.syntax not in ("", "proto2", "proto3"):
-        raise InvalidSchema(f"syntax {held.syntax!r} is unknown; use proto2 or proto3")
-    if any(field.type == pb.FieldDescriptorProto.TYPE_GROUP for field in _fields(held)):
+    file_descriptor.ClearField("source_code_info")
+    if file_descriptor.syntax not in ("", "proto2", "proto3"):
+        raise InvalidSchema(f"syntax {file_descriptor.syntax!r} is unknown; use proto2 or proto3")
+    if any(field.type == pb.FieldDescriptorProto.TYPE_GROUP for field in _fields(file_descriptor)):
         raise InvalidSchema("groups are not supported; use a message")
-    if held.syntax == "proto2":
-        held.ClearField("syntax")
-    return held
+    if file_descriptor.syntax == "proto2":
+        file_descriptor.ClearField("syntax")
+    return file_descriptor
 
 
-def _fields(held: Any) -> Iterator[Any]:
+def _fields(scope: Any) -> Iterator[Any]:
     """All fields and extensions in a file or a message, at every level."""
-    yield from held.extension
-    if isinstance(held, pb.DescriptorProto):
-        yield from held.field
-    for message in held.message_type if isinstance(held, pb.FileDescriptorProto) else held.nested_type:
+    yield from scope.extension
+    if isinstance(scope, pb.DescriptorProto):
+        yield from scope.field
+    for message in scope.message_type if isinstance(scope, pb.FileDescriptorProto) else scope.nested_type:
         yield from _fields(message)
 
 
-def _resolved(held: Any, dependencies: dict[str, Any]) -> tuple[Any, list[Any]]:
+def _resolved(file_descriptor: Any, dependencies: dict[str, Any]) -> tuple[Any, list[Any]]:
     """The file's descriptor with names resolved, and the dependencies that it imports, as they were written."""
     pool = DescriptorPool()
     added: dict[str, Any] = {}
-    _add(pool, held, dependencies, added, ())
-    return pool.FindFileByName(held.name), [file for name, file in added.items() if name in dependencies]
+    _add(pool, file_descriptor, dependencies, added, ())
+    return pool.FindFileByName(file_descriptor.name), [
+        file for name, file in added.items() if name in dependencies
+    ]
 
 
 def _add(
-    pool: Any, held: Any, dependencies: dict[str, Any], added: dict[str, Any], above: tuple[str, ...]
+    pool: Any,
+    file_descriptor: Any,
+    dependencies: dict[str, Any],
+    added: dict[str, Any],
+    above: tuple[str, ...],
 ) -> None:
-    for name in held.dependency:
+    for name in file_descriptor.dependency:
         if name in added:
             continue
         if name in above:
             raise InvalidSchema(f"imports form a cycle: {' -> '.join((*above, name))}")
-        found = dependencies.get(name) or _known_file(name)
-        if found is None:
+        dependency = dependencies.get(name) or _known_file(name)
+        if dependency is None:
             raise InvalidSchema(
                 f"import {name!r} is unknown: add the subject that contains it to `references`"
             )
-        _add(pool, found, dependencies, added, (*above, name))
+        _add(pool, dependency, dependencies, added, (*above, name))
     plain = pb.FileDescriptorProto()
-    plain.CopyFrom(held)
+    plain.CopyFrom(file_descriptor)
     _without_custom(plain)
     try:
         pool.AddSerializedFile(plain.SerializeToString())
@@ -215,27 +227,27 @@ def _add(
     except (TypeError, KeyError, ValueError) as error:
         reason = str(error).rpartition("Error: ")[2].strip(" '\"") or "it cannot be resolved"
         raise InvalidSchema(f"the schema is not a valid .proto file: {reason}") from None
-    added[plain.name] = held
+    added[plain.name] = file_descriptor
 
 
 RESOLVED: Final = ("type_name", "extendee", "input_type", "output_type")
 
 
-def _take_names(held: Any, resolved: Any) -> None:
+def _take_names(message: Any, resolved: Any) -> None:
     """Replace the names of types by their full names, at every level."""
-    for field, value in held.ListFields():
+    for field, value in message.ListFields():
         if field.name in RESOLVED:
-            setattr(held, field.name, getattr(resolved, field.name))
+            setattr(message, field.name, getattr(resolved, field.name))
         elif field.message_type is not None and field.is_repeated and field.name != UNINTERPRETED:
             for child, other in zip(value, getattr(resolved, field.name), strict=False):
                 _take_names(child, other)
 
 
-def _take_options(resolved: Any, held: Any) -> None:
-    """Copy the options of `held`, uninterpreted ones too, to `resolved`, at every level."""
-    if held.HasField("options"):
-        resolved.options.CopyFrom(held.options)
-    for field, value in held.ListFields():
+def _take_options(resolved: Any, message: Any) -> None:
+    """Copy the options of `message`, uninterpreted ones too, to `resolved`, at every level."""
+    if message.HasField("options"):
+        resolved.options.CopyFrom(message.options)
+    for field, value in message.ListFields():
         if field.is_repeated and field.message_type and "options" in field.message_type.fields_by_name:
             for child, other in zip(getattr(resolved, field.name), value, strict=True):
                 _take_options(child, other)

@@ -32,9 +32,9 @@ def problems(reader: Any, writer: Any, steps: Steps) -> list[Problem]:
 
     Each field takes one step. Raises OverBudget.
     """
-    found = []
+    problems_found = []
     if reader.package != writer.package:
-        found.append(
+        problems_found.append(
             Problem(
                 "PACKAGE_CHANGED",
                 "#/",
@@ -43,8 +43,8 @@ def problems(reader: Any, writer: Any, steps: Steps) -> list[Problem]:
             )
         )
     comparison = _Comparison(steps)
-    found += comparison.types(reader.message_types_by_name, writer.message_types_by_name, "#/")
-    return list(dict.fromkeys(found))
+    problems_found += comparison.types(reader.message_types_by_name, writer.message_types_by_name, "#/")
+    return list(dict.fromkeys(problems_found))
 
 
 class _Comparison:
@@ -194,9 +194,9 @@ def _oneofs(new: Any, old: Any, path: str) -> Iterator[Problem]:
                 "leave the field where it was",
             )
     for oneof in _real_oneofs(old):
-        held = after.get(oneof.name)
-        kept = {field.number for field in held.fields} if held is not None else set()
-        for field in oneof.fields if held is not None else ():
+        successor = after.get(oneof.name)
+        kept = {field.number for field in successor.fields} if successor is not None else set()
+        for field in oneof.fields if successor is not None else ():
             if field.number not in kept:
                 yield Problem(
                     "ONEOF_FIELD_REMOVED",

@@ -34,11 +34,11 @@ def change_tags(kind: str, text: str, changes: Sequence[Sequence[Mapping[str, An
 
 
 def _change(entity: dict[str, Any], tags: list[str], *, adding: bool) -> None:
-    held = [tag for tag in entity.get(TAGS) or () if adding or tag not in tags]
+    tags_left = [tag for tag in entity.get(TAGS) or () if adding or tag not in tags]
     if adding:
-        held += [tag for tag in tags if tag not in held]
-    if held:
-        entity[TAGS] = held
+        tags_left += [tag for tag in tags if tag not in tags_left]
+    if tags_left:
+        entity[TAGS] = tags_left
     else:
         entity.pop(TAGS, None)
 

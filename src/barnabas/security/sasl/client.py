@@ -68,8 +68,8 @@ class ScramLogin:
         self._is_proven = False
 
     async def first(self) -> bytes:
-        found: str = self._client.get_client_first()
-        return found.encode()
+        message: str = self._client.get_client_first()
+        return message.encode()
 
     async def answer(self, token: bytes) -> bytes | None:
         from scramp import ScramException
@@ -110,8 +110,8 @@ class BearerLogin:
 
     async def answer(self, token: bytes) -> bytes | None:
         if token:
-            said = token[:200].decode("utf-8", "replace")
-            raise LoginRefused(f"a broker refuses the token of {self.user!r}: {said}")
+            refusal = token[:200].decode("utf-8", "replace")
+            raise LoginRefused(f"a broker refuses the token of {self.user!r}: {refusal}")
         return None
 
 

@@ -135,11 +135,11 @@ class SaslListener:
                 raise ConfigError(
                     f"{name}={handler}: a Java class cannot run here; name a Python function MODULE:FUNCTION"
                 )
-            made: Check = self._once(PLAIN, handler, lambda: check_named(name, handler))
-            return made
+            named_check: Check = self._once(PLAIN, handler, lambda: check_named(name, handler))
+            return named_check
         entry = self._jaas_entry(PLAIN, "PlainLoginModule")
-        found: Check = self._once(PLAIN, entry, lambda: check_of(jaas.users_of(entry)))
-        return found
+        check: Check = self._once(PLAIN, entry, lambda: check_of(jaas.users_of(entry)))
+        return check
 
     async def _token_known(self, mechanism: str, token_id: str) -> Known:
         """The credential for a login with a token. A key is derived in a thread, whether the token exists or not: neither
@@ -147,13 +147,13 @@ class SaslListener:
         logged in yet.
         """
         instead = stand_in(mechanism, f"token {token_id}", self._secret(), {})
-        found = self._token(token_id)
-        password = found[1] if found is not None else instead.stored_key.hex()
+        token_known = self._token(token_id)
+        password = token_known[1] if token_known is not None else instead.stored_key.hex()
         async with self._deriving:
             derived = await asyncio.to_thread(new_credential, mechanism, password, instead.salt)
-        if found is None:
+        if token_known is None:
             return Known(instead, False, "")
-        token = found[0]
+        token = token_known[0]
         return Known(derived, True, token.owner.partition(":")[2], token.expiry_ms)
 
     def _known(self, mechanism: str, user: str) -> Known | Awaitable[Known]:
@@ -288,8 +288,8 @@ def _counted(
     """
     texts = [
         text
-        for (kind, _), found in list(configs.items())
-        if kind == "users" and (text := found.get(mechanism)) is not None
+        for (kind, _), user_options in list(configs.items())
+        if kind == "users" and (text := user_options.get(mechanism)) is not None
     ]
     shapes = Counter(shape for text in texts if (shape := shape_of(text)) is not None)
     return shapes, min(texts, default="")

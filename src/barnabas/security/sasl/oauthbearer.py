@@ -126,17 +126,17 @@ def _read(url: str) -> bytes:
 def _parse(data: bytes) -> dict[str | None, Any]:
     import jwt
 
-    found: dict[str | None, Any] = {}
+    keys: dict[str | None, Any] = {}
     for row in json.loads(data).get("keys", []):
         try:
             key = jwt.PyJWK(row)
         except jwt.PyJWTError:
             continue  # not a key for a supported algorithm
         if key.algorithm_name in ALGORITHMS:
-            found[row.get("kid")] = key
-    if not found:
+            keys[row.get("kid")] = key
+    if not keys:
         raise ValueError("it contains no key that can verify a signature")
-    return found
+    return keys
 
 
 class OAuthBearer:
@@ -181,8 +181,8 @@ class OAuthBearer:
             self.claimed = user
             if other and other != user:
                 raise ValueError("its user differs from the authorization id")
-            given = claims.get(self._rules.scope_claim, "")
-            rows = given.split() if isinstance(given, str) else given if isinstance(given, list) else ()
+            scopes = claims.get(self._rules.scope_claim, "")
+            rows = scopes.split() if isinstance(scopes, str) else scopes if isinstance(scopes, list) else ()
             words = set(map(str, rows))
             if not self._rules.scope <= words:
                 raise ValueError(f"it lacks the scope {' '.join(sorted(self._rules.scope - words))}")
@@ -243,10 +243,10 @@ def _header(token: str) -> dict[str, Any]:
     import jwt
 
     try:
-        found: dict[str, Any] = jwt.get_unverified_header(token)
+        header: dict[str, Any] = jwt.get_unverified_header(token)
     except (
         jwt.PyJWTError,
         RecursionError,
     ):  # JSON in brackets a thousand deep is not worth an error of its own
         return {}
-    return found
+    return header

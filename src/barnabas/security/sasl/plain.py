@@ -107,16 +107,16 @@ def check_named(option: str, name: str) -> Check:
     """A check that calls the function `name`, MODULE:FUNCTION. option: for messages. Raises ConfigError."""
     module_name, _, attribute = name.partition(":")
     try:
-        found: Any = functools.reduce(getattr, attribute.split("."), importlib.import_module(module_name))
+        target: Any = functools.reduce(getattr, attribute.split("."), importlib.import_module(module_name))
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"{option}: {name} cannot be loaded: {error}") from None
-    if not callable(found):
+    if not callable(target):
         raise ConfigError(f"{option}: {name} is not a function of user and password")
-    if inspect.iscoroutinefunction(found):
-        decide: Check = found
+    if inspect.iscoroutinefunction(target):
+        decide: Check = target
         return decide
 
     def check(user: str, password: str) -> Awaitable[bool]:
-        return asyncio.get_running_loop().run_in_executor(None, found, user, password)
+        return asyncio.get_running_loop().run_in_executor(None, target, user, password)
 
     return check

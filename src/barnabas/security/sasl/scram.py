@@ -201,14 +201,14 @@ def read_first(token: bytes) -> First:
     Extensions are ignored, as RFC 5802 requires; Kafka's clients send `tokenauth=true`. The client may name the user a
     second time, as the one to act for; nobody acts for anybody else.
     """
-    found = FIRST.fullmatch(_text(token))
-    if found is None:
+    match = FIRST.fullmatch(_text(token))
+    if match is None:
         raise ValueError("not a first message")
-    user = unescaped(found["name"])
-    if found["other"] is not None and unescaped(found["other"]) != user:
+    user = unescaped(match["name"])
+    if match["other"] is not None and unescaped(match["other"]) != user:
         raise ValueError("the user to act for is another one")
-    by_token = BY_TOKEN.search(found["extensions"]) is not None
-    return First(found["header"], found["bare"], user, found["nonce"], by_token)
+    by_token = BY_TOKEN.search(match["extensions"]) is not None
+    return First(match["header"], match["bare"], user, match["nonce"], by_token)
 
 
 def unescaped(name: str) -> str:

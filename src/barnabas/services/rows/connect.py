@@ -30,7 +30,7 @@ OPTIONS: Final = {
 SERVERS: Final = "bootstrap.servers"
 
 
-def make(given: Given) -> HttpServer:
+def make(context: Given) -> HttpServer:
     """A server that is not started yet. Raises UsageError, CliError."""
     from barnabas.config.option import ConfigError
     from barnabas.config.properties import parse_properties
@@ -38,7 +38,7 @@ def make(given: Given) -> HttpServer:
     from barnabas.connect.worker.main import make_server
     from barnabas.connect.worker.settings import WorkerOptions
 
-    values = given.values
+    values = context.values
     texts: dict[str, str] = {}
     if values["config"] is not None:
         try:
@@ -47,11 +47,11 @@ def make(given: Given) -> HttpServer:
             raise CliError(f"{values['config']}: {error}") from None
     if values["group"]:
         texts["group.id"] = values["group"]
-    registry = given.registry()
+    registry = context.registry()
     folder = values["data"]
     try:
         options = WorkerOptions.of(
-            given.client,
+            context.client,
             texts,
             None if folder is None else str(Path(folder).expanduser()),
             advertise=values["advertise"],
@@ -59,12 +59,12 @@ def make(given: Given) -> HttpServer:
         )
     except OptionError as error:
         raise UsageError(str(error)) from None
-    return make_server(options, given.http)
+    return make_server(options, context.http)
 
 
-def ready(given: Given, health: Mapping[str, Any]) -> str:
+def ready(context: Given, health: Mapping[str, Any]) -> str:
     """See Row."""
-    return f"cluster {given.client[SERVERS]}, {health['connectors']} connectors"
+    return f"cluster {context.client[SERVERS]}, {health['connectors']} connectors"
 
 
 CONNECT: Final = Row(

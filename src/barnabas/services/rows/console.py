@@ -104,31 +104,31 @@ MCP: Final = ("read", "change")
 """What assistants may do."""
 
 
-def _by_name(given: str | Iterable[str] | None, first: str, option: str) -> dict[str, str]:
+def _by_name(named: str | Iterable[str] | None, first: str, option: str) -> dict[str, str]:
     """Values by cluster: NAME=VALUE, or VALUE for the first one. Raises UsageError."""
-    texts = [given] if isinstance(given, str) else list(given or ())
-    found: dict[str, str] = {}
+    texts = [named] if isinstance(named, str) else list(named or ())
+    by_name: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or "/" in name or ":" in name:
             name, value = first, text
         if not name or not value:
             raise UsageError(f"{option} {text!r} is not NAME=VALUE")
-        if name in found:
+        if name in by_name:
             raise UsageError(f"{option} names {name} twice")
-        found[name] = value
-    return found
+        by_name[name] = value
+    return by_name
 
 
-def _clusters(given: Given, prefix: str) -> Iterator[ClusterOptions]:
+def _clusters(context: Given, prefix: str) -> Iterator[ClusterOptions]:
     from barnabas.client.errors import ClientError
     from barnabas.client.options import ClientOptions
     from barnabas.console.main import ClusterOptions
     from barnabas.http_client import Address
 
-    values = given.values
+    values = context.values
     first: str = values["name"]
-    where = {first: dict(given.client)}
+    where = {first: dict(context.client)}
     for name, text in _by_name(values["also"], "", f"{prefix}also").items():
         if name in where:
             raise UsageError(f"{prefix}also {name}: there is a cluster of this name already")
@@ -153,9 +153,9 @@ def _clusters(given: Given, prefix: str) -> Iterator[ClusterOptions]:
         if url is not None:
             registry = _address(Address(url))
         else:
-            registry = given.registry if name == first else lambda: None
+            registry = context.registry if name == first else lambda: None
         where_of = {
-            word: _service(given, word, named.get(name), name == first) for word, named in services.items()
+            word: _service(context, word, named.get(name), name == first) for word, named in services.items()
         }
         yield ClusterOptions(name, client, registry, where_of, tables if name == first else {})
 
@@ -164,18 +164,18 @@ def _address(address: Address) -> Callable[[], Address | None]:
     return lambda: address
 
 
-def _service(given: Given, name: str, url: str | None, is_first: bool) -> Callable[[], Address | None]:
+def _service(context: Given, name: str, url: str | None, is_first: bool) -> Callable[[], Address | None]:
     """Where a cluster's service answers: at the URL, otherwise in this process for the first cluster."""
     if url is not None:
         return _address(Address(url))
-    return lambda: given.neighbour(name) if is_first else None
+    return lambda: context.neighbour(name) if is_first else None
 
 
-def make(given: Given) -> HttpServer:
+def make(context: Given) -> HttpServer:
     """A server that is not started yet. Raises UsageError, CliError."""
     from barnabas.console.main import make_server
 
-    return make_server(options_of(given), given.http)
+    return make_server(options_of(context), context.http)
 
 
 def check(values: Mapping[str, Any], prefix: str) -> None:
@@ -197,13 +197,13 @@ def check_mcp(value: str, option: str) -> None:
         raise CliError(needs_extra("the server for assistants", "mcp", "mcp"))
 
 
-def options_of(given: Given, prefix: str = "--") -> ConsoleOptions:
+def options_of(context: Given, prefix: str = "--") -> ConsoleOptions:
     """What the console shows, and to whom. prefix: of the options' names in messages. Raises UsageError, CliError."""
     from barnabas.console.main import ConsoleOptions
     from barnabas.console.records.masking import NO_MASKING, MasksError, read_masks
     from barnabas.console.roles import Role, Roles, RolesError, read_roles
 
-    values = given.values
+    values = context.values
     if values["role"] not in ROLES:
         raise UsageError(f"{prefix}role {values['role']!r} is not one of {', '.join(ROLES)}")
     otherwise = Role[values["role"].upper()]
@@ -216,7 +216,7 @@ def options_of(given: Given, prefix: str = "--") -> ConsoleOptions:
     except MasksError as error:
         raise UsageError(str(error)) from None
     return ConsoleOptions(
-        list(_clusters(given, prefix)),
+        list(_clusters(context, prefix)),
         roles,
         values["audit_topic"],
         masking,
@@ -282,7 +282,7 @@ CONSOLE: Final = Row(
         "barnabas console -b kafka1:9092 --registry http://schemas1:8081 --listen 0.0.0.0:8080 --secure DIR",
     ),
     make=make,
-    ready=lambda given, health: f"cluster {given.client['bootstrap.servers']}",
+    ready=lambda context, health: f"cluster {context.client['bootstrap.servers']}",
     options=OPTIONS,
     secret_files=secret_files,
     check=check,

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from barnabas.http.server import HttpServer
 
 
-def make(given: Given) -> HttpServer:
+def make(context: Given) -> HttpServer:
     """A server that is not started yet. Raises UsageError."""
-    if given.measure is None:
+    if context.measure is None:
         raise UsageError("metrics are those of a broker in the same process: barnabas start --with metrics")
     from barnabas.services.metrics_page import make_server
 
-    return make_server(given.measure, given.http)
+    return make_server(context.measure, context.http)
 
 
 METRICS: Final = Row(
@@ -28,5 +28,5 @@ METRICS: Final = Row(
     examples=("barnabas start --with metrics",),
     make=make,
     modules=("starlette", "uvicorn", "prometheus_client"),
-    ready=lambda given, health: "GET /metrics",
+    ready=lambda context, health: "GET /metrics",
 )

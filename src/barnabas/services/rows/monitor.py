@@ -44,12 +44,12 @@ OPTIONS: Final = {
 }
 
 
-def _clusters(given: Given) -> Iterator[tuple[str, ClientOptions]]:
+def _clusters(context: Given) -> Iterator[tuple[str, ClientOptions]]:
     from barnabas.client.errors import ClientError
     from barnabas.client.options import ClientOptions
 
-    where = {given.values["name"]: dict(given.client)}
-    for text in given.values["also"] or ():
+    where = {context.values["name"]: dict(context.client)}
+    for text in context.values["also"] or ():
         name, equals, place = text.partition("=")
         if not equals or not name or not place:
             raise UsageError(f"--also {text!r} is not NAME=WHERE")
@@ -63,21 +63,21 @@ def _clusters(given: Given) -> Iterator[tuple[str, ClientOptions]]:
             raise UsageError(f"cluster {name}: {error}") from None
 
 
-def make(given: Given) -> HttpServer:
+def make(context: Given) -> HttpServer:
     """A server that is not started yet. Raises UsageError."""
     from barnabas.monitor.service import MonitorOptions, make_server
 
-    values = given.values
+    values = context.values
     if not 0 <= values["size_mb"] <= SIZE_MB_MAX:
         raise UsageError(f"--size-mb {values['size_mb']} is not between 0 and {SIZE_MB_MAX}")
     options = MonitorOptions(
-        dict(_clusters(given)),
+        dict(_clusters(context)),
         values["interval_s"],
         _folder(values["data"]),
         values["size_mb"] * MEGABYTE,
         None if values["rules"] is None else read_rules(values["rules"]),
     )
-    return make_server(options, given.http)
+    return make_server(options, context.http)
 
 
 def read_rules(file: Path) -> AlertFile:
@@ -98,17 +98,17 @@ def read_rules(file: Path) -> AlertFile:
         raise UsageError(f"{file}: {error}") from None
 
 
-def _folder(given: Path | None) -> Path:
+def _folder(folder: Path | None) -> Path:
     """The folder of the history."""
-    if given is not None:
-        return given.expanduser().absolute()
+    if folder is not None:
+        return folder.expanduser().absolute()
     base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(base) / "barnabas" / "monitor"
 
 
-def ready(given: Given, health: Mapping[str, Any]) -> str:
+def ready(context: Given, health: Mapping[str, Any]) -> str:
     """See Row."""
-    names = [given.values["name"], *(text.partition("=")[0] for text in given.values["also"] or ())]
+    names = [context.values["name"], *(text.partition("=")[0] for text in context.values["also"] or ())]
     return f"clusters {', '.join(names)}"
 
 

@@ -52,23 +52,23 @@ def spark_settings(pairs: list[str] | None, option: str = "--conf") -> dict[str,
     return {name: value for name, _, value in (pair.partition("=") for pair in pairs or [])}
 
 
-def make(given: Given) -> HttpServer:
+def make(context: Given) -> HttpServer:
     """A server that is not started yet. Raises UsageError, CliError."""
-    values = given.values
+    values = context.values
     texts = [read_text(file) for file in values["files"] or ()]
     settings = spark_settings(values["conf"])
     from barnabas.pipelines.serving.serve import ServerOptions, make_server
 
     options = ServerOptions(
         values["data"].expanduser(),
-        given.client,
+        context.client,
         values["checkpoints"],
         values["master"],
         settings,
         texts,
         None if values["code"] is None else Path(values["code"]).expanduser(),
     )
-    return make_server(options, given.http)
+    return make_server(options, context.http)
 
 
 def check(values: Mapping[str, Any], prefix: str) -> None:
@@ -76,9 +76,9 @@ def check(values: Mapping[str, Any], prefix: str) -> None:
     spark_settings(values["conf"], f"{prefix}conf")
 
 
-def ready(given: Given, health: Mapping[str, Any]) -> str:
+def ready(context: Given, health: Mapping[str, Any]) -> str:
     """See Row."""
-    return f"{health['pipelines']} pipelines, folder {given.values['data'].expanduser().absolute()}"
+    return f"{health['pipelines']} pipelines, folder {context.values['data'].expanduser().absolute()}"
 
 
 PIPELINES: Final = Row(

@@ -38,7 +38,7 @@ OPTIONS: Final = {
 }
 
 
-def make(given: Given) -> HttpServer:
+def make(context: Given) -> HttpServer:
     """A server that is not started yet. Raises UsageError."""
     from barnabas.client.errors import ClientError
     from barnabas.client.options import ClientOptions
@@ -47,25 +47,25 @@ def make(given: Given) -> HttpServer:
     from barnabas.registry.store import StoreOptions
 
     try:
-        client = ClientOptions.from_kafka({"client.id": "registry", **given.client})
+        client = ClientOptions.from_kafka({"client.id": "registry", **context.client})
     except ClientError as error:
         raise UsageError(str(error)) from None
-    values = given.values
+    values = context.values
     options = RegistryOptions(
         replace(client, deadline_s=DEADLINE_S),
         StoreOptions(values["topic"], values["replication"]),
         values["group"],
         values["advertise"],
         session_timeout_ms=values["session_timeout_ms"],
-        peers=given.access.peers(),
+        peers=context.access.peers(),
     )
-    return make_server(options, given.http)
+    return make_server(options, context.http)
 
 
-def ready(given: Given, health: Mapping[str, Any]) -> str:
+def ready(context: Given, health: Mapping[str, Any]) -> str:
     """See Row."""
-    values = given.values
-    return f"cluster {given.client['bootstrap.servers']}, topic {values['topic']}, group {values['group']}"
+    values = context.values
+    return f"cluster {context.client['bootstrap.servers']}, topic {values['topic']}, group {values['group']}"
 
 
 REGISTRY: Final = Row(

@@ -27,26 +27,26 @@ OPTIONS: Final = {
 
 def read_secrets(file: Path | None) -> dict[str, str]:
     """Keys by secret id: lines ID=KEY. Raises CliError."""
-    made = {}
+    secrets = {}
     for number, line in _lines(file):
         secret_id, equals, key = line.partition("=")
         if not equals or not secret_id.strip() or not key.strip():
             raise CliError(f"{file} line {number} is not ID=KEY")
-        made[secret_id.strip()] = key.strip()
-    return made
+        secrets[secret_id.strip()] = key.strip()
+    return secrets
 
 
 def read_hooks(file: Path | None) -> dict[str, tuple[str, str]]:
     """Kind and secret by topic: lines TOPIC KIND SECRET. Raises CliError."""
     from barnabas.proxy.reporting.signatures import HOOKS
 
-    made = {}
+    hooks = {}
     for number, line in _lines(file):
         parts = line.split()
         if len(parts) != 3 or parts[1] not in HOOKS:
             raise CliError(f"{file} line {number} is not TOPIC KIND SECRET, KIND one of {', '.join(HOOKS)}")
-        made[parts[0]] = (parts[1], parts[2])
-    return made
+        hooks[parts[0]] = (parts[1], parts[2])
+    return hooks
 
 
 def _lines(file: Path | None) -> list[tuple[int, str]]:
@@ -56,15 +56,15 @@ def _lines(file: Path | None) -> list[tuple[int, str]]:
     return [(number, line) for number, line in rows if line and not line.startswith("#")]
 
 
-def make(given: Given) -> HttpServer:
+def make(context: Given) -> HttpServer:
     """A server that is not started yet. Raises CliError."""
     from barnabas.proxy.reporting.main import ReportingOptions, make_server
 
-    values = given.values
+    values = context.values
     options = ReportingOptions(
-        given.client, values["topic"], read_secrets(values["secrets"]), read_hooks(values["hooks"])
+        context.client, values["topic"], read_secrets(values["secrets"]), read_hooks(values["hooks"])
     )
-    return make_server(options, given.http)
+    return make_server(options, context.http)
 
 
 def secret_files(values: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
@@ -84,7 +84,9 @@ REPORTING: Final = Row(
         "barnabas reporting start -b kafka1:9092 --secrets keys --hooks hooks",
     ),
     make=make,
-    ready=lambda given, health: f"cluster {given.client['bootstrap.servers']}, topic {given.values['topic']}",
+    ready=lambda context, health: (
+        f"cluster {context.client['bootstrap.servers']}, topic {context.values['topic']}"
+    ),
     options=OPTIONS,
     secret_files=secret_files,
     has_login=lambda values: values["secrets"] is not None or values["hooks"] is not None,

@@ -37,23 +37,23 @@ OPTIONS: Final = {
 }
 
 
-def make(given: Given) -> HttpServer:
+def make(context: Given) -> HttpServer:
     """A server that is not started yet. Raises UsageError."""
     from barnabas.http_client import Address
     from barnabas.proxy.main import RestOptions, make_server
 
-    values = given.values
+    values = context.values
     registry: str | None = values["registry"]
     if registry is not None and not registry.startswith(("http://", "https://")):
         raise UsageError(f"--registry {registry!r} is not a URL, for example http://localhost:8081")
     options = RestOptions(
-        given.client,
-        given.registry if registry is None else lambda: Address(registry),
+        context.client,
+        context.registry if registry is None else lambda: Address(registry),
         values["advertise"],
         values["max_consumers"],
         values["consumer_idle_s"],
     )
-    return make_server(options, given.http)
+    return make_server(options, context.http)
 
 
 REST: Final = Row(
@@ -66,6 +66,6 @@ REST: Final = Row(
         "barnabas rest start -b kafka1:9092 --registry http://schemas1:8081 --listen 0.0.0.0:8082 --secure DIR",
     ),
     make=make,
-    ready=lambda given, health: f"cluster {given.client['bootstrap.servers']}",
+    ready=lambda context, health: f"cluster {context.client['bootstrap.servers']}",
     options=OPTIONS,
 )

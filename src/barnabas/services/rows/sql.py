@@ -54,9 +54,9 @@ OPTIONS: Final = {
 }
 
 
-def make(given: Given) -> HttpServer:
+def make(context: Given) -> HttpServer:
     """A server that is not started yet. Raises UsageError, CliError."""
-    values = given.values
+    values = context.values
     statements = "" if values["queries_file"] is None else read_text(values["queries_file"])
     from barnabas.pipelines.plan.errors import PipelineError
     from barnabas.pipelines.serving.serve import ServerOptions
@@ -64,26 +64,26 @@ def make(given: Given) -> HttpServer:
 
     options = ServerOptions(
         values["data"].expanduser(),
-        given.client,
+        context.client,
         values["checkpoints"],
         values["master"],
         spark_settings(values["conf"]),
     )
 
     def registry() -> str | None:
-        neighbour = given.registry()
+        neighbour = context.registry()
         return values["registry"] or (None if neighbour is None else neighbour.url)
 
     try:
         functions, connect = values["functions"] or (), values["connect"]
-        return make_sql_server(options, given.http, statements, registry, functions, lambda: connect)
+        return make_sql_server(options, context.http, statements, registry, functions, lambda: connect)
     except PipelineError as error:
         raise CliError(str(error)) from None
 
 
-def ready(given: Given, health: Mapping[str, Any]) -> str:
+def ready(context: Given, health: Mapping[str, Any]) -> str:
     """See Row."""
-    return f"{health['pipelines']} queries, folder {given.values['data'].expanduser().absolute()}"
+    return f"{health['pipelines']} queries, folder {context.values['data'].expanduser().absolute()}"
 
 
 SQL: Final = Row(

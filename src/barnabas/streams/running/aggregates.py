@@ -61,9 +61,9 @@ class StreamAggregate(Aggregating):
         run.changed(self, record.put(value=Change(count + more, None), timestamp=at))
 
     def _old(self, run: Run, key: Any) -> Any:
-        found = self.lookup(run, key)
-        if found is not None:
-            return found[0]
+        kept = self.lookup(run, key)
+        if kept is not None:
+            return kept[0]
         return None if self.init is None else self.init()
 
 

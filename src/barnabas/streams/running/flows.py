@@ -104,8 +104,8 @@ class FlatMap(Calling):
     """Makes any number of keys and values."""
 
     def process(self, run: Run, record: Record[Any, Any]) -> None:
-        for made in self.call(record.key, record.value) or ():
-            key, value = _pair(made, self.name)
+        for pair in self.call(record.key, record.value) or ():
+            key, value = _pair(pair, self.name)
             run.forward(self, record.put(key=key, value=value))
 
 
@@ -196,10 +196,10 @@ class ToStream(Node):
         run.forward(self, record.put(key=key, value=change.new))
 
 
-def _pair(made: Any, name: str) -> tuple[Any, Any]:
-    if not isinstance(made, tuple) or len(made) != 2:
-        raise StreamsError(f"{name}: the function returned {made!r:.80}, not a pair of key and value")
-    return made
+def _pair(pair: Any, name: str) -> tuple[Any, Any]:
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise StreamsError(f"{name}: the function returned {pair!r:.80}, not a pair of key and value")
+    return pair
 
 
 def always(key: Any, value: Any) -> bool:

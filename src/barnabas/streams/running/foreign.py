@@ -75,11 +75,11 @@ class Answer(Hop):
         run.stores.put(self.store, record.key, entries or None)
         table = run.nodes[self.reads[0]]
         assert isinstance(table, TableNode)
-        found = None if record.key == NO_KEY else table.lookup(run, record.key)
-        if what == FORGET or (what == TELL_IF_THERE and found is None):
+        row = None if record.key == NO_KEY else table.lookup(run, record.key)
+        if what == FORGET or (what == TELL_IF_THERE and row is None):
             return
-        value = None if found is None or what == FORGET_AND_TELL else found[0]
-        at = record.timestamp if found is None else max(record.timestamp, found[1])
+        value = None if row is None or what == FORGET_AND_TELL else row[0]
+        at = record.timestamp if row is None else max(record.timestamp, row[1])
         run.forward(self, record.put(key=key, value=[left, value], timestamp=at))
 
 

@@ -34,10 +34,10 @@ class StreamTableJoin(Node):
             return
         table = run.nodes[self.reads[0]]
         assert isinstance(table, TableNode)
-        found = None if key is None else table.lookup_at(run, key, record.timestamp)
-        if found is None and not self.left:
+        row = None if key is None else table.lookup_at(run, key, record.timestamp)
+        if row is None and not self.left:
             return
-        run.forward(self, record.put(value=self.join(record.key, record.value, found and found[0])))
+        run.forward(self, record.put(value=self.join(record.key, record.value, row and row[0])))
 
 
 @dataclass
@@ -58,18 +58,18 @@ class TableSide(Node):
         other, join = run.nodes[self.other], run.nodes[self.result]
         assert isinstance(other, TableNode)
         assert isinstance(join, TableJoin)
-        found = other.lookup(run, record.key)
-        if found is None and not (self.mine and (change.new is not None or change.old is not None)):
+        row = other.lookup(run, record.key)
+        if row is None and not (self.mine and (change.new is not None or change.old is not None)):
             return
-        at = record.timestamp if found is None else max(record.timestamp, found[1])
-        new = self._joined(join, record.key, change.new, found)
-        old = self._joined(join, record.key, change.old, found) if join.sends_old else None
+        at = record.timestamp if row is None else max(record.timestamp, row[1])
+        new = self._joined(join, record.key, change.new, row)
+        old = self._joined(join, record.key, change.old, row) if join.sends_old else None
         run.pass_to(join, record.put(value=Change(new, old), timestamp=at))
 
-    def _joined(self, join: TableJoin, key: Any, value: Any, found: Kept | None) -> Any:
-        if value is None and not (self.theirs and found is not None):
+    def _joined(self, join: TableJoin, key: Any, value: Any, row: Kept | None) -> Any:
+        if value is None and not (self.theirs and row is not None):
             return None
-        other = None if found is None else found[0]
+        other = None if row is None else row[0]
         return join.join(key, value, other) if self.is_left else join.join(key, other, value)
 
 

@@ -67,17 +67,17 @@ class Context:
     ) -> None:
         """Sends on a record, or a key and a value with the present record's timestamp and headers."""
         if isinstance(key, Record):
-            made = key
+            record = key
         else:
             base = self.record or Record(None, None, self.time)
-            made = base.put(key=key, value=value)
+            record = base.put(key=key, value=value)
         if timestamp is not None:
-            made = made.put(timestamp=timestamp)
+            record = record.put(timestamp=timestamp)
         if headers is not None:
-            made = made.put(headers=pairs_of(headers))
-        if self.node.fixed and self.record is not None and made.key != self.record.key:
+            record = record.put(headers=pairs_of(headers))
+        if self.node.fixed and self.record is not None and record.key != self.record.key:
             raise StreamsError(f"{self.node.name}: process_values must not change keys: use process")
-        self.run.forward(self.node, made)
+        self.run.forward(self.node, record)
 
     def store(self, name: str) -> Any:
         """The store of this name, which must be one of the step's `stores`. Raises StreamsError."""
@@ -95,9 +95,9 @@ class Context:
             raise StreamsError(f"{by!r} is neither {STREAM_TIME!r} nor {WALL_CLOCK!r}")
         if by == WALL_CLOCK and not self.node.by_clock:
             raise StreamsError(f"{self.node.name}: calls by the clock need process(..., wall_clock=True)")
-        made = Scheduled(milliseconds(every), by, call, len(self.scheduled))
-        self.scheduled.append(made)
-        return made
+        schedule = Scheduled(milliseconds(every), by, call, len(self.scheduled))
+        self.scheduled.append(schedule)
+        return schedule
 
     @property
     def now(self) -> int:
@@ -149,21 +149,21 @@ class Process(Node):
             if hasattr(user, "init"):
                 user.init(context)
             run.working[self.name] = (user, context)
-        found: tuple[Any, Context] = run.working[self.name]
-        return found
+        work: tuple[Any, Context] = run.working[self.name]
+        return work
 
     def process(self, run: Run, record: Record[Any, Any]) -> None:
         user, context = self.at_work(run)
         context.record = record
-        made = user.process(record)
-        self._send(context, made)
+        forwarded = user.process(record)
+        self._send(context, forwarded)
 
-    def _send(self, context: Context, made: Any) -> None:
-        if made is None:
+    def _send(self, context: Context, forwarded: Any) -> None:
+        if forwarded is None:
             return
-        if isinstance(made, (Record, tuple)):
-            made = (made,)
-        for one in made:
+        if isinstance(forwarded, (Record, tuple)):
+            forwarded = (forwarded,)
+        for one in forwarded:
             if isinstance(one, Record):
                 context.forward(one)
             elif self.fixed and not (isinstance(one, tuple) and len(one) == 2):

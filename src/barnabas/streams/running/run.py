@@ -172,8 +172,8 @@ class Run:
 
     def time_of(self, node: Node) -> int:
         """The latest timestamp that a node has noted."""
-        found = self.stores.get(node.name + LATEST, "")
-        return NEVER if found is None else int(found)
+        latest = self.stores.get(node.name + LATEST, "")
+        return NEVER if latest is None else int(latest)
 
     def note_time(self, node: Node, at: int) -> int:
         """Notes a timestamp; returns the latest one."""

@@ -28,8 +28,8 @@ class Stores:
 
     def get(self, store: str, key: Any) -> Any:
         """What is kept for a key; None if nothing is."""
-        found = self.kept.get(f"{store}{SEPARATOR}{text_of(key)}")
-        return None if found is None else value_of(found, self.classes)
+        text = self.kept.get(f"{store}{SEPARATOR}{text_of(key)}")
+        return None if text is None else value_of(text, self.classes)
 
     def put(self, store: str, key: Any, value: Any) -> None:
         """Keeps a value; None removes it."""
@@ -80,14 +80,14 @@ class Stores:
         spans = self._known(notes, "")
         if not spans or spans[0] > until // SPAN_MS:
             return []
-        found: list[tuple[int, Any]] = []
+        keys_due: list[tuple[int, Any]] = []
         reached = [span for span in spans if span <= until // SPAN_MS]
         for span in reached:
-            found += self._taken(notes, span, until)
+            keys_due += self._taken(notes, span, until)
         left = [span for span in reached if self.get(notes, span) is not None] + spans[len(reached) :]
         if left != spans:
             self.put(notes, "", left or None)
-        return sorted(found, key=lambda one: one[0])
+        return sorted(keys_due, key=lambda one: one[0])
 
     def earliest(self, store: str) -> int:
         """The earliest time that was noted; there has to be one."""
@@ -103,22 +103,22 @@ class Stores:
 
     def _taken(self, notes: str, span: int, until: int) -> list[tuple[int, Any]]:
         """Removes and returns what was noted for a span of time."""
-        found: list[tuple[int, Any]] = []
+        keys_due: list[tuple[int, Any]] = []
         kept: list[Any] = []
         pages = self._pages(notes, span)
         for page in pages:
             for at, key in self._known(notes, [span, page]):
                 if at <= until:
-                    found.append((at, key))
+                    keys_due.append((at, key))
                 else:
                     kept.append([at, key])
-        if not found:
+        if not keys_due:
             return []
         whole = [kept[begin : begin + PAGE] for begin in range(0, len(kept), PAGE)]
         for page in pages:
             self.put(notes, [span, page], whole[page] if page < len(whole) else None)
         self.put(notes, span, len(kept) or None)
-        return found
+        return keys_due
 
     def _name(self, store: str, key: Any) -> str:
         return f"{store}{SEPARATOR}{text_of(key)}"
@@ -132,5 +132,5 @@ class Stores:
         known = self._lists.get(name)
         if known is None or known[0] is not text:
             known = self._lists[name] = (text, value_of(text, self.classes))
-        found: list[Any] = known[1]
-        return found
+        entries: list[Any] = known[1]
+        return entries

@@ -31,8 +31,8 @@ class KeyValueStore:
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of a key."""
-        found = self._fresh(self.run.stores.get(self.spec.name, key))
-        return default if found is None else found[0]
+        entry = self._fresh(self.run.stores.get(self.spec.name, key))
+        return default if entry is None else entry[0]
 
     def put(self, key: Any, value: Any) -> None:
         """Sets the value of a key; None removes it."""
@@ -59,9 +59,9 @@ class KeyValueStore:
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         """All keys of this task with their values. Reads the whole state."""
-        for key, found in list(self.run.stores.items(self.spec.name)):
-            if self._fresh(found) is not None:
-                yield key, found[0]
+        for key, entry in list(self.run.stores.items(self.spec.name)):
+            if self._fresh(entry) is not None:
+                yield key, entry[0]
 
     def range(self, first: Any, last: Any) -> Iterator[tuple[Any, Any]]:
         """The keys from `first` to `last` with their values, sorted. Reads the whole state."""
@@ -70,10 +70,10 @@ class KeyValueStore:
                 yield key, value
 
     def __getitem__(self, key: Any) -> Any:
-        found = self.get(key)
-        if found is None:
+        value = self.get(key)
+        if value is None:
             raise KeyError(key)
-        return found
+        return value
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.put(key, value)
@@ -91,9 +91,9 @@ class KeyValueStore:
     def __len__(self) -> int:
         return sum(1 for _ in self.items())
 
-    def _fresh(self, found: Any) -> Any:
+    def _fresh(self, entry: Any) -> Any:
         ttl = self.spec.ttl_ms
-        return None if found is None or (ttl is not None and self.run.now_ms >= found[1] + ttl) else found
+        return None if entry is None or (ttl is not None and self.run.now_ms >= entry[1] + ttl) else entry
 
 
 @dataclass
@@ -160,8 +160,8 @@ class SessionStore(_Timed):
 
     def find(self, key: Any, first_end: int, last_start: int) -> list[tuple[int, int, Any]]:
         """(start, end, value) of the sessions that end at `first_end` or later, and start at `last_start` or earlier."""
-        found = [one for one in self._entries(key) if one[0] >= first_end and one[1] <= last_start]
-        return [(start, end, value) for end, start, value in found]
+        sessions = [one for one in self._entries(key) if one[0] >= first_end and one[1] <= last_start]
+        return [(start, end, value) for end, start, value in sessions]
 
 
 class VersionedStore(_Timed):
@@ -179,8 +179,8 @@ class VersionedStore(_Timed):
 
     def get(self, key: Any, at: int | None = None) -> Any:
         """The value of a key at a time; without one, the newest."""
-        found = [one for one in self._entries(key) if at is None or one[0] <= at]
-        return found[-1][1] if found else None
+        versions = [one for one in self._entries(key) if at is None or one[0] <= at]
+        return versions[-1][1] if versions else None
 
 
 VIEWS: dict[str, Any] = {

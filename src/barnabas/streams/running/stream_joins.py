@@ -80,15 +80,15 @@ class StreamSide(Node):
 
     def _meet(self, run: Run, record: Record[Any, Any], latest: int) -> bool:
         """Makes the results with all partners that are there; whether there were any."""
-        found = False
+        has_met = False
         begin = max(0, record.timestamp - self.before_ms)
         for at, value in run.stores.get(self.other, record.key) or []:
             if begin <= at <= record.timestamp + self.after_ms:
-                found = True
+                has_met = True
                 self._release(run, record.key, at)
                 joined = self._joined(record.key, record.value, value)
                 run.forward(self, record.put(value=joined, timestamp=max(record.timestamp, at)))
-        return found
+        return has_met
 
     # --- records without a partner so far -----------------------------------------------------------------
 
@@ -105,16 +105,16 @@ class StreamSide(Node):
 
     def _tell_lonely(self, run: Run, record: Record[Any, Any], latest: int) -> None:
         """Makes the results of records of both sides for which no partner can come any more, the earliest first."""
-        found: list[tuple[int, str, Any]] = []
+        lonely: list[tuple[int, str, Any]] = []
         for side in "lr":
             after = self.after_ms if (side == "l") == self.is_left else self.before_ms
             until = latest - after - self.grace_ms - 1
-            found += [(at, side, key) for at, key in run.stores.due(self.shared + side, until)]
-        for at, side, key in sorted(found, key=lambda one: one[:2]):
+            lonely += [(at, side, key) for at, key in run.stores.due(self.shared + side, until)]
+        for at, side, key in sorted(lonely, key=lambda one: one[:2]):
             values = run.stores.get(self.shared, [at, side, key]) or []
             run.stores.put(self.shared, [at, side, key], None)
             for value in values:
                 mine = (side == "l") == self.is_left
                 pair = (value, None) if mine else (None, value)
-                made = record.put(key=key, value=self._joined(key, *pair), timestamp=at)
-                run.forward(self, made)
+                joined = record.put(key=key, value=self._joined(key, *pair), timestamp=at)
+                run.forward(self, joined)

@@ -38,13 +38,13 @@ class Suppress(TableNode):
     def process(self, run: Run, record: Record[Any, Any]) -> None:
         latest = run.note_time(self, record.timestamp)
         change: Change = record.value
-        held = run.stores.get(self.store, record.key)
+        waiting = run.stores.get(self.store, record.key)
         at = record.key.window.end if self.final else record.timestamp
-        if held is None:
+        if waiting is None:
             run.stores.note(self.store, at, record.key)
             self._count(run, 1)
-        old = change.old if held is None else held[2]
-        since = at if held is None else held[0]
+        old = change.old if waiting is None else waiting[2]
+        since = at if waiting is None else waiting[0]
         sent = [since, change.new, old, record.timestamp, [list(pair) for pair in record.headers]]
         run.stores.put(self.store, record.key, sent)
         due = run.stores.due(self.store, latest - self.wait_ms)
@@ -58,12 +58,12 @@ class Suppress(TableNode):
         return int(count)
 
     def _let_go(self, run: Run, key: Any, since: int) -> None:
-        held = run.stores.get(self.store, key)
-        if held is None or held[0] != since:
+        waiting = run.stores.get(self.store, key)
+        if waiting is None or waiting[0] != since:
             return
         run.stores.put(self.store, key, None)
         self._count(run, -1)
-        _, new, old, at, headers = held
+        _, new, old, at, headers = waiting
         if new is not None or not self.final:
             pairs = tuple((name, value) for name, value in headers)
             run.forward(self, Record(key, Change(new, old if self.sends_old else None), at, pairs))

@@ -27,8 +27,8 @@ class TableNode(Node):
     def lookup(self, run: Run, key: Any) -> Kept | None:
         """What the table has for a key."""
         assert self.store
-        found = run.stores.get(self.store, key)
-        return None if found is None else (found[0], found[1])
+        entry = run.stores.get(self.store, key)
+        return None if entry is None else (entry[0], entry[1])
 
     def lookup_at(self, run: Run, key: Any, at: int) -> Kept | None:
         """What it had at a time, if it keeps versions; else what it has."""
@@ -56,9 +56,9 @@ class TableNode(Node):
         run.stores.put(self.store, key, None if value is None else [value, at])
 
     def _above(self, run: Run, number: int = 0) -> TableNode:
-        found = run.nodes[self.reads[number]]
-        assert isinstance(found, TableNode)
-        return found
+        node = run.nodes[self.reads[number]]
+        assert isinstance(node, TableNode)
+        return node
 
     def _ask_above(self, nodes: dict[str, Node]) -> None:
         for name in self.reads:
@@ -177,9 +177,9 @@ class TableWork(TableNode):
             self.lookup(run, key) if self.store else self._of(key, self._above(run).lookup_at(run, key, at))
         )
 
-    def _of(self, key: Any, found: Kept | None) -> Kept | None:
-        value = None if found is None else self.worked(key, found[0])
-        return None if found is None or value is None else (value, found[1])
+    def _of(self, key: Any, row: Kept | None) -> Kept | None:
+        value = None if row is None else self.worked(key, row[0])
+        return None if row is None or value is None else (value, row[1])
 
     def _old(self, run: Run, key: Any, change: Change) -> Any:
         if not self.sends_old:
@@ -253,10 +253,10 @@ class TableRegroup(Hop):
     def _pair(self, key: Any, value: Any) -> tuple[Any, Any] | None:
         if value is None:
             return None
-        made = self.call(key, value)
-        if made is None or made[0] is None or made[1] is None:
+        pair = self.call(key, value)
+        if pair is None or pair[0] is None or pair[1] is None:
             return None
-        return made[0], made[1]
+        return pair[0], pair[1]
 
 
 @dataclass

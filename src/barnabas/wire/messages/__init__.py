@@ -122,12 +122,12 @@ def message_class(name: str) -> type[Message]:
     """The class of a name such as "FetchRequest". Raises KeyError for an unknown one."""
     for api, module, _flexible in CATALOGUE.values():
         if name in (api + "Request", api + "Response"):
-            found: type[Message] = getattr(import_module(f"{__name__}.{module}"), name)
-            return found
+            cls: type[Message] = getattr(import_module(f"{__name__}.{module}"), name)
+            return cls
     raise KeyError(name)
 
 
 def _class(key: int, suffix: str) -> type[Message]:
     name, module, _flexible = CATALOGUE.get(key) or OWN[key]
-    found: type[Message] = getattr(import_module(f"{__name__}.{module}"), name + suffix)
-    return found
+    cls: type[Message] = getattr(import_module(f"{__name__}.{module}"), name + suffix)
+    return cls

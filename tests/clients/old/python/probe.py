@@ -67,21 +67,21 @@ def poll_until(consumer, count):
     rows = []
     deadline = time.time() + TIMEOUT_S
     while len(rows) < count and time.time() < deadline:
-        for found in consumer.poll(timeout_ms=200).values():
-            rows += [[item.offset, item.timestamp, text(item.key), text(item.value)] for item in found]
+        for records in consumer.poll(timeout_ms=200).values():
+            rows += [[item.offset, item.timestamp, text(item.key), text(item.value)] for item in records]
     return rows
 
 
 def read(bootstrap, topic, count, versions):
-    found = {}
+    rows_by_version = {}
     for version in versions.split(","):
         consumer = consumer_of(bootstrap, version, group_id=None)
         partition = TopicPartition(topic, 0)
         consumer.assign([partition])
         consumer.seek_to_beginning(partition)
-        found[version] = poll_until(consumer, int(count))
+        rows_by_version[version] = poll_until(consumer, int(count))
         consumer.close()
-    return {"found": found}
+    return {"found": rows_by_version}
 
 
 def group(bootstrap, topic, count, versions):
@@ -113,12 +113,12 @@ def group(bootstrap, topic, count, versions):
 
 def main():
     try:
-        found = {"write": write, "read": read, "group": group}[sys.argv[2]](sys.argv[1], *sys.argv[3:])
-        found["ok"] = True
+        report = {"write": write, "read": read, "group": group}[sys.argv[2]](sys.argv[1], *sys.argv[3:])
+        report["ok"] = True
     except Exception:
-        found = {"ok": False, "error": traceback.format_exc()}
-    print(json.dumps(found))
-    return 0 if found["ok"] else 1
+        report = {"ok": False, "error": traceback.format_exc()}
+    print(json.dumps(report))
+    return 0 if report["ok"] else 1
 
 
 sys.exit(main())

@@ -39,8 +39,8 @@ async def records(bootstrap: str, prefix: str) -> None:
         await consumer.seek_to_beginning(*partitions)
         while len(rows) < total:
             deadline.check(len(rows))
-            for found in (await consumer.getmany(timeout_ms=200)).values():
-                rows += [(one.partition, one.offset, (one.key, one.value, one.timestamp)) for one in found]
+            for batch in (await consumer.getmany(timeout_ms=200)).values():
+                rows += [(one.partition, one.offset, (one.key, one.value, one.timestamp)) for one in batch]
     verify(rows, total)
 
 
@@ -69,11 +69,11 @@ async def groups(bootstrap: str, prefix: str) -> None:
     while not (wanted <= seen and all(len(member.assignment()) == 1 for member in members)):
         deadline.check((len(seen), [member.assignment() for member in members]))
         for member in members:
-            found = [one.value for rows in (await member.getmany(timeout_ms=100)).values() for one in rows]
+            values = [one.value for rows in (await member.getmany(timeout_ms=100)).values() for one in rows]
             try:
-                if found:
+                if values:
                     await member.commit()
-                seen.update(found)
+                seen.update(values)
             except KafkaError:
                 pass  # its partition has moved: the other member gets the records
     for member in members:
@@ -118,12 +118,14 @@ async def transactions(bootstrap: str, prefix: str) -> None:
             assert (await consumer.committed(first) or 0) == number - number % 2
         consumer.assign([first])
         await consumer.seek_to_beginning(first)
-        found: list[bytes] = []
+        values: list[bytes] = []
         deadline = Deadline("what was committed")
-        while b"6" not in found:
-            deadline.check(found)
-            found += [one.value for rows in (await consumer.getmany(timeout_ms=200)).values() for one in rows]
-    assert found == [b"2", b"4", b"6"], found
+        while b"6" not in values:
+            deadline.check(values)
+            values += [
+                one.value for rows in (await consumer.getmany(timeout_ms=200)).values() for one in rows
+            ]
+    assert values == [b"2", b"4", b"6"], values
 
 
 async def admin(bootstrap: str, prefix: str) -> None:

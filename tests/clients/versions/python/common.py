@@ -25,9 +25,9 @@ def numbers(codec_index: int) -> range:
 
 def verify(rows: Iterable[tuple[int, int, Row]], total: int) -> None:
     """rows: (partition, offset, record) of all that was read."""
-    found = {offset * PARTITIONS + partition: row for partition, offset, row in rows}
-    assert sorted(found) == list(range(total)), f"{len(found)} of {total} records"
-    for number, row in found.items():
+    by_number = {offset * PARTITIONS + partition: row for partition, offset, row in rows}
+    assert sorted(by_number) == list(range(total)), f"{len(by_number)} of {total} records"
+    for number, row in by_number.items():
         assert row == record(number), f"{row} instead of {record(number)}"
 
 

@@ -37,8 +37,8 @@ def records(bootstrap: str, prefix: str) -> None:
     deadline = Deadline("all records")
     while len(rows) < total:
         deadline.check(len(rows))
-        for found in consumer.poll(timeout_ms=200).values():
-            rows += [(one.partition, one.offset, (one.key, one.value, one.timestamp)) for one in found]
+        for batch in consumer.poll(timeout_ms=200).values():
+            rows += [(one.partition, one.offset, (one.key, one.value, one.timestamp)) for one in batch]
     consumer.close()
     verify(rows, total)
 
@@ -69,11 +69,11 @@ def groups(bootstrap: str, prefix: str) -> None:
     while not (wanted <= seen and all(len(member.assignment()) == 1 for member in members)):
         deadline.check((len(seen), [member.assignment() for member in members]))
         for member in members:
-            found = [one.value for rows in member.poll(timeout_ms=100).values() for one in rows]
+            values = [one.value for rows in member.poll(timeout_ms=100).values() for one in rows]
             try:
-                if found:
+                if values:
                     member.commit()
-                seen.update(found)
+                seen.update(values)
             except CommitFailedError:
                 pass  # its partition has moved: the other member gets the records
     for member in members:
@@ -118,13 +118,13 @@ def transactions(bootstrap: str, prefix: str) -> None:
     producer.close()
     consumer.assign([first])
     consumer.seek_to_beginning(first)
-    found: list[bytes] = []
+    values: list[bytes] = []
     deadline = Deadline("what was committed")
-    while b"6" not in found:
-        deadline.check(found)
-        found += [one.value for rows in consumer.poll(timeout_ms=200).values() for one in rows]
+    while b"6" not in values:
+        deadline.check(values)
+        values += [one.value for rows in consumer.poll(timeout_ms=200).values() for one in rows]
     consumer.close()
-    assert found == [b"2", b"4", b"6"], found
+    assert values == [b"2", b"4", b"6"], values
 
 
 def admin(bootstrap: str, prefix: str) -> None:

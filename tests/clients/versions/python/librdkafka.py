@@ -79,11 +79,11 @@ def _groups(bootstrap: str, prefix: str, protocol: str) -> None:
     while not (wanted <= seen and all(len(member.assignment()) == 1 for member in members)):
         deadline.check((len(seen), [member.assignment() for member in members]))
         for member in members:
-            found = member.consume(100, 0.1)
+            messages = member.consume(100, 0.1)
             try:
-                if found:
+                if messages:
                     member.commit(asynchronous=False)
-                seen.update(one.value() for one in found)
+                seen.update(one.value() for one in messages)
             except KafkaException:
                 pass  # its partition has moved: the other member gets the records
     for member in members:
@@ -130,13 +130,13 @@ def transactions(bootstrap: str, prefix: str) -> None:
     heir.produce(topic, b"heir", partition=0)
     heir.commit_transaction(30)
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[bytes] = []
+    values: list[bytes] = []
     deadline = Deadline("what was committed")
-    while b"heir" not in found:
-        deadline.check(found)
-        found += [one.value() for one in consumer.consume(100, 0.2)]
+    while b"heir" not in values:
+        deadline.check(values)
+        values += [one.value() for one in consumer.consume(100, 0.2)]
     consumer.close()
-    assert found == [b"2", b"4", b"6", b"heir"], found
+    assert values == [b"2", b"4", b"6", b"heir"], values
 
 
 def admin(bootstrap: str, prefix: str) -> None:
@@ -179,10 +179,10 @@ async def asynchronous(bootstrap: str, prefix: str) -> None:
         await member.subscribe([topic])
     while len(seen) < len(wanted):
         deadline.check(len(seen))
-        for found in await asyncio.gather(
+        for messages in await asyncio.gather(
             *(member.consume(num_messages=100, timeout=0.2) for member in members)
         ):
-            seen += [one.value() for one in found]
+            seen += [one.value() for one in messages]
     await members[0].commit()
     for member in members:
         await member.close()

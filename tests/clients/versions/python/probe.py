@@ -20,9 +20,9 @@ def main(client: str, bootstrap: str, prefix: str, *steps: str) -> int:
     try:
         for step in steps:
             function = getattr(module, step)
-            found = function(bootstrap, prefix)
-            if inspect.iscoroutine(found):
-                asyncio.run(found)
+            coroutine = function(bootstrap, prefix)
+            if inspect.iscoroutine(coroutine):
+                asyncio.run(coroutine)
             done.append(step)
     except BaseException as failure:
         traceback.print_exc()

@@ -176,7 +176,7 @@ def test_every_record_is_worked_off_whatever_happens(seed: int) -> None:
     limits = ShareLimits(record_lock_duration_ms=20, partition_max_record_locks=30, delivery_count_limit=5)
     core, now_ms, total = SharePartitionCore(limits, 0), 0, 200
     stored: tuple[StateBatch, ...] = ()
-    start, held = 0, {name: [] for name in "abc"}
+    start, locked = 0, {name: [] for name in "abc"}
     finished: set[int] = set()
     dead: set[int] = set()
 
@@ -199,9 +199,9 @@ def test_every_record_is_worked_off_whatever_happens(seed: int) -> None:
             if offset is not None and offset < total:
                 change = core.acquire(now_ms, name, offset, [(offset, min(offset + 4, total - 1))], 5)
                 keep(change)
-                held[name] += [o for first, last, _ in change.acquired for o in range(first, last + 1)]
-        elif kind < 0.8 and held[name]:
-            offset = held[name].pop(0)
+                locked[name] += [o for first, last, _ in change.acquired for o in range(first, last + 1)]
+        elif kind < 0.8 and locked[name]:
+            offset = locked[name].pop(0)
             ack = chance.choice([1, 1, 1, 2, 3])
             try:
                 change = core.acknowledge(now_ms, name, [AckBatch(offset, offset, (ack,))])
@@ -213,7 +213,7 @@ def test_every_record_is_worked_off_whatever_happens(seed: int) -> None:
         elif kind < 0.9:
             keep(core.release_expired(now_ms))
         elif kind < 0.92:
-            held[name] = []
+            locked[name] = []
             keep(core.release_member(name))
         elif kind < 0.925:
             core = SharePartitionCore(limits, start, stored)

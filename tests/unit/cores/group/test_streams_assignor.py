@@ -23,16 +23,16 @@ SPECS = st.builds(
 )
 
 
-def check(spec: TaskSpec, found: dict[str, Tasks]) -> None:
-    assert found.keys() == spec.members.keys()
+def check(spec: TaskSpec, assignment: dict[str, Tasks]) -> None:
+    assert assignment.keys() == spec.members.keys()
     every = {(part, number) for part, count in spec.tasks.items() for number in range(count)}
-    active = [task for tasks in found.values() for task in tasks.active]
+    active = [task for tasks in assignment.values() for task in tasks.active]
     assert sorted(active) == sorted(every)
     places = [
-        (spec.members[m], task) for m, tasks in found.items() for task in (*tasks.active, *tasks.standby)
+        (spec.members[m], task) for m, tasks in assignment.items() for task in (*tasks.active, *tasks.standby)
     ]
     assert len(places) == len(set(places)), "a process has a task twice"
-    copies = [task for tasks in found.values() for task in tasks.standby]
+    copies = [task for tasks in assignment.values() for task in tasks.standby]
     wanted = min(spec.standby_replicas, len(set(spec.members.values())) - 1)
     assert sorted(copies) == sorted(task for task in every if task[0] in spec.stateful for _ in range(wanted))
 
@@ -40,11 +40,11 @@ def check(spec: TaskSpec, found: dict[str, Tasks]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(SPECS)
 def test_every_task_is_assigned_once_and_stays(spec: TaskSpec) -> None:
-    found = assign_sticky(spec)
-    check(spec, found)
-    again = TaskSpec(spec.tasks, spec.stateful, spec.members, found, spec.standby_replicas)
+    assignment = assign_sticky(spec)
+    check(spec, assignment)
+    again = TaskSpec(spec.tasks, spec.stateful, spec.members, assignment, spec.standby_replicas)
     assert {m: tasks.active for m, tasks in assign_sticky(again).items()} == {
-        m: tasks.active for m, tasks in found.items()
+        m: tasks.active for m, tasks in assignment.items()
     }
 
 
@@ -66,7 +66,7 @@ def test_a_task_goes_to_the_member_that_has_its_copy() -> None:
     tasks, stateful = {"0": 2}, frozenset({"0"})
     members = {"a": "A", "b": "B", "c": "C"}
     current = {"a": Tasks(frozenset({("0", 0)}), frozenset()), "b": Tasks(frozenset(), frozenset({("0", 1)}))}
-    found = assign_sticky(TaskSpec(tasks, stateful, members, current, 1))
-    assert ("0", 0) in found["a"].active
-    assert ("0", 1) in found["b"].active
+    assignment = assign_sticky(TaskSpec(tasks, stateful, members, current, 1))
+    assert ("0", 0) in assignment["a"].active
+    assert ("0", 1) in assignment["b"].active
     assert assign_sticky(TaskSpec(tasks, stateful, {}, {}, 1)) == {}

@@ -27,7 +27,7 @@ STREAM = "CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', format='JSO
 
 
 @pytest.mark.parametrize(
-    ("given", "problem"),
+    ("expectation", "problem"),
     [
         ({"outputs": [{"topic": "O", "value": {"V": 2}}]}, 'output 1: value is {"V": 1}, not {"V": 2}'),
         ({"outputs": [{"topic": "O", "key": 2, "value": {"V": 1}}]}, "output 1: key is 1, not 2"),
@@ -36,10 +36,10 @@ STREAM = "CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', format='JSO
         ({"expectedException": {"message": "x"}}, "it did not fail, but was to fail with 'x'"),
     ],
 )
-def test_what_is_not_as_expected_is_told(given: dict, problem: str) -> None:
+def test_what_is_not_as_expected_is_told(expectation: dict, problem: str) -> None:
     query = "CREATE STREAM o AS SELECT id, v FROM s EMIT CHANGES;"
     inputs = [{"topic": "s", "key": 1, "value": {"v": 1}}]
-    result = run_case(Case("c", {"statements": [STREAM, query], "inputs": inputs, **given}))
+    result = run_case(Case("c", {"statements": [STREAM, query], "inputs": inputs, **expectation}))
     assert result.problem is not None
     assert problem in result.problem
 

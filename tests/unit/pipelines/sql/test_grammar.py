@@ -51,17 +51,17 @@ def test_every_statement_is_understood() -> None:
 
 
 def test_names_are_capitals_unless_they_are_quoted() -> None:
-    made = one("create stream Clicks (`Id` int key, Name string) with (kafka_topic='Clicks')")
-    assert isinstance(made, s.Create)
-    assert (made.name, [c.name for c in made.columns]) == ("CLICKS", ["Id", "NAME"])
-    assert [c.typed for c in made.columns] == ["Id", "Name"]
-    assert made.properties == {"KAFKA_TOPIC": "Clicks"}
+    statement = one("create stream Clicks (`Id` int key, Name string) with (kafka_topic='Clicks')")
+    assert isinstance(statement, s.Create)
+    assert (statement.name, [c.name for c in statement.columns]) == ("CLICKS", ["Id", "NAME"])
+    assert [c.typed for c in statement.columns] == ["Id", "Name"]
+    assert statement.properties == {"KAFKA_TOPIC": "Clicks"}
 
 
 def test_types_may_be_nested() -> None:
-    made = one("CREATE STREAM x (a STRUCT<b ARRAY<MAP<STRING, DECIMAL(5,2)>>>) WITH (kafka_topic='x')")
-    assert isinstance(made, s.Create)
-    assert str(made.columns[0].type) == "STRUCT<`B` ARRAY<MAP<VARCHAR(STRING), DECIMAL(5, 2)>>>"
+    statement = one("CREATE STREAM x (a STRUCT<b ARRAY<MAP<STRING, DECIMAL(5,2)>>>) WITH (kafka_topic='x')")
+    assert isinstance(statement, s.Create)
+    assert str(statement.columns[0].type) == "STRUCT<`B` ARRAY<MAP<VARCHAR(STRING), DECIMAL(5, 2)>>>"
 
 
 def test_windows_and_joins() -> None:
@@ -111,8 +111,8 @@ def one_with(text: str, variables: dict[str, str]) -> s.Query:
 def test_mistakes_are_shown_with_a_caret_below_the_word(text: str, message: str, under: str) -> None:
     with pytest.raises(SqlError) as raised:
         list(read_statements(text))
-    said, line, carets = raised.value.shown(text).splitlines()
-    assert message in said
+    complaint, line, carets = raised.value.shown(text).splitlines()
+    assert message in complaint
     assert line == text
     if under:
         start = carets.index("^")
@@ -144,15 +144,15 @@ def test_statements_that_are_nested_too_deeply_are_refused(text: str) -> None:
 
 def test_types_have_names_from_the_statement_that_makes_them_on() -> None:
     types: dict[str, SqlType] = {}
-    made: list[Any] = []
+    statements: list[Any] = []
     for statement in read_statements(
         "CREATE TYPE place AS STRUCT<city STRING, zip INT>; CREATE STREAM x (a ARRAY<place>) WITH (kafka_topic='x');",
         types=types,
     ):
-        made.append(statement)
+        statements.append(statement)
         if isinstance(statement, s.CreateType):
             types[statement.name] = statement.type
-    assert str(made[1].columns[0].type) == "ARRAY<STRUCT<`CITY` VARCHAR(STRING), `ZIP` INTEGER>>"
+    assert str(statements[1].columns[0].type) == "ARRAY<STRUCT<`CITY` VARCHAR(STRING), `ZIP` INTEGER>>"
 
 
 @pytest.mark.parametrize(
@@ -172,37 +172,39 @@ def test_types_have_names_from_the_statement_that_makes_them_on() -> None:
     ],
 )  # fmt: skip
 def test_statements_for_tests_and_shells(text: str, wanted: s.Statement) -> None:
-    (made,) = read_statements(text)
-    assert replace(made, text="") == wanted
+    (statement,) = read_statements(text)
+    assert replace(statement, text="") == wanted
 
 
 def test_values_that_are_asserted_are_expressions() -> None:
-    (made,) = read_statements("ASSERT VALUES x (a, b) VALUES (1, 'y')")
-    assert isinstance(made, s.AssertValues)
-    assert (made.columns, len(made.values), made.null) == (("A", "B"), 2, False)
-    (made,) = read_statements("ASSERT NULL VALUES x (a) KEY (1)")
-    assert isinstance(made, s.AssertValues)
-    assert made.null
+    (statement,) = read_statements("ASSERT VALUES x (a, b) VALUES (1, 'y')")
+    assert isinstance(statement, s.AssertValues)
+    assert (statement.columns, len(statement.values), statement.null) == (("A", "B"), 2, False)
+    (statement,) = read_statements("ASSERT NULL VALUES x (a) KEY (1)")
+    assert isinstance(statement, s.AssertValues)
+    assert statement.null
 
 
 def test_a_backslash_may_also_begin_a_line() -> None:
-    (made,) = read_statements("CREATE STREAM x\n      \\ WITH\n (kafka_topic='x') \\\n AS SELECT * FROM y")
-    assert isinstance(made, s.CreateAs)
+    (statement,) = read_statements(
+        "CREATE STREAM x\n      \\ WITH\n (kafka_topic='x') \\\n AS SELECT * FROM y"
+    )
+    assert isinstance(statement, s.CreateAs)
 
 
 def test_a_variable_counts_from_its_definition_on() -> None:
     variables: dict[str, str] = {}
-    made = []
+    statements = []
     for statement in read_statements(
         "DEFINE a = 'clicks';\nSELECT * FROM ${a};\nSELECT nope, FROM ${a};", variables
     ):
         if isinstance(statement, s.Define):
             variables[statement.name] = statement.value or ""
-        made.append(statement)
-        if len(made) == 2:
+        statements.append(statement)
+        if len(statements) == 2:
             break
-    assert isinstance(made[1], s.Query)
-    assert made[1].select.source.name == "CLICKS"
+    assert isinstance(statements[1], s.Query)
+    assert statements[1].select.source.name == "CLICKS"
     with pytest.raises(SqlError) as raised:
         list(read_statements("\n  SELECT a, FROM ${a};", variables))
     assert raised.value.spot is not None

@@ -11,9 +11,9 @@ from barnabas.terminal.errors import CliError
 
 @pytest.fixture
 def shells(monkeypatch: pytest.MonkeyPatch) -> list[Shell]:
-    found: list[Shell] = []
-    monkeypatch.setattr(Shell, "interact", lambda shell, history: found.append(shell))
-    return found
+    shells_begun: list[Shell] = []
+    monkeypatch.setattr(Shell, "interact", lambda shell, history: shells_begun.append(shell))
+    return shells_begun
 
 
 def test_the_address_of_the_server_comes_last(shells: list[Shell]) -> None:

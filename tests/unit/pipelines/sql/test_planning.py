@@ -23,11 +23,11 @@ CREATE TABLE users (id VARCHAR PRIMARY KEY, name STRING) WITH (kafka_topic='user
 
 
 def catalog() -> Catalog:
-    made = Catalog()
+    catalog_ = Catalog()
     for statement in read_statements(DECLARED):
         assert isinstance(statement, s.Create)
-        made.add(declared(statement))
-    return made
+        catalog_.add(declared(statement))
+    return catalog_
 
 
 def planned(text: str) -> Planned:
@@ -45,8 +45,8 @@ def planned(text: str) -> Planned:
     )
 
 
-def steps(made: Planned) -> list[dict[str, Any]]:
-    (source,) = made.document["sources"].values()
+def steps(query: Planned) -> list[dict[str, Any]]:
+    (source,) = query.document["sources"].values()
     return list(source["steps"])
 
 
@@ -74,8 +74,8 @@ def steps(made: Planned) -> list[dict[str, Any]]:
     ],
 )
 def test_each_query_is_a_valid_pipeline(text: str) -> None:
-    made = planned(text)
-    spec = parse_spec(yaml.safe_dump(dict(made.document), sort_keys=False), "statement")
+    query = planned(text)
+    spec = parse_spec(yaml.safe_dump(dict(query.document), sort_keys=False), "statement")
     assert spec.name == "Q_1"
 
 
@@ -89,10 +89,10 @@ def test_only_the_columns_that_a_query_uses_are_parsed() -> None:
 
 
 def test_the_result_has_columns_with_types_and_the_key_of_its_source() -> None:
-    made = planned(
+    query = planned(
         "CREATE STREAM x AS SELECT user_id, n / 2 AS half, n / 2.0 AS exact, LEN(page) + 1 AS l, at FROM views"
     )
-    assert [(c.name, str(c.type), c.is_key) for c in made.result.columns] == [
+    assert [(c.name, str(c.type), c.is_key) for c in query.result.columns] == [
         ("USER_ID", "VARCHAR(STRING)", True),
         ("HALF", "INTEGER", False),
         ("EXACT", "DECIMAL(2, 1)", False),
@@ -102,9 +102,9 @@ def test_the_result_has_columns_with_types_and_the_key_of_its_source() -> None:
 
 
 def test_a_key_of_several_columns_is_json() -> None:
-    made = planned("CREATE TABLE x AS SELECT page, n, COUNT(*) AS c FROM views GROUP BY page, n")
-    assert made.result.formats.key == "JSON"
-    assert [c.name for c in made.result.keys] == ["PAGE", "N"]
+    query = planned("CREATE TABLE x AS SELECT page, n, COUNT(*) AS c FROM views GROUP BY page, n")
+    assert query.result.formats.key == "JSON"
+    assert [c.name for c in query.result.keys] == ["PAGE", "N"]
 
 
 @pytest.mark.parametrize(

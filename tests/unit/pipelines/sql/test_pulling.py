@@ -36,18 +36,18 @@ class View:
 def rows(text: str) -> tuple[list[str], list[list[Any]]]:
     """The columns of a query, with types, and its rows."""
     catalog = Catalog()
-    (made,) = read_statements(TABLE)
-    assert isinstance(made, s.Create)
-    catalog.add(replace(declared(made), query="q"))
+    (statement,) = read_statements(TABLE)
+    assert isinstance(statement, s.Create)
+    catalog.add(replace(declared(statement), query="q"))
     catalog.queries["q"] = RunningQuery("q", "", "T", (), {}, view=True)
     (query,) = read_statements(text)
     assert isinstance(query, s.Query)
-    found = pull(catalog, View(), query.select)  # type: ignore[arg-type]
-    return [f"{column.name} {column.type}" for column in found.columns], list(found.rows)
+    answer = pull(catalog, View(), query.select)  # type: ignore[arg-type]
+    return [f"{column.name} {column.type}" for column in answer.columns], list(answer.rows)
 
 
 @pytest.mark.parametrize(
-    ("select", "found"),
+    ("select", "wanted"),
     [
         ("who, n * 2 + 1 AS m", [["anna", 15], ["ben", 1]]),
         ("UCASE(who) AS w, CASE WHEN n > 5 THEN 'much' ELSE 'little' END AS c", [["ANNA", "much"], ["BEN", "little"]]),
@@ -57,8 +57,8 @@ def rows(text: str) -> tuple[list[str], list[list[Any]]]:
         ("t.who AS w, at", [["anna", 1714557600000], ["ben", None]]),
     ],
 )  # fmt: skip
-def test_expressions_are_computed_for_each_row(select: str, found: list[list[Any]]) -> None:
-    assert rows(f"SELECT {select} FROM t;")[1] == found
+def test_expressions_are_computed_for_each_row(select: str, wanted: list[list[Any]]) -> None:
+    assert rows(f"SELECT {select} FROM t;")[1] == wanted
 
 
 @pytest.mark.parametrize(

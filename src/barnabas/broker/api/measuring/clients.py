@@ -87,13 +87,13 @@ def _metric(name: str, labels: tuple[str, ...]) -> Metric:
 
 def _different(labels: tuple[str, ...]) -> tuple[str, ...]:
     """The labels as Prometheus allows them, each of which is another one, and none of those that every metric has."""
-    found: list[str] = []
+    labels_so_far: list[str] = []
     for label in labels:
         plain = _plain(label) or "_"
-        while plain in found or plain in OF_CLIENT or plain[0].isdigit():
+        while plain in labels_so_far or plain in OF_CLIENT or plain[0].isdigit():
             plain = f"_{plain}"
-        found.append(plain)
-    return tuple(found)
+        labels_so_far.append(plain)
+    return tuple(labels_so_far)
 
 
 def _plain(name: str) -> str:

@@ -86,10 +86,10 @@ class ShareReading:
             self._take(readables)
         return bool(self.taken or self.errors) or time_is_up
 
-    def _take(self, found: list[tuple[ShareTopicPartition, SharePartition, Readable]]) -> None:
+    def _take(self, readables: list[tuple[ShareTopicPartition, SharePartition, Readable]]) -> None:
         now_ms = self._shares.lock_now_ms()
         left_records = self._wanted.max_records
-        for partition, queue, readable in found:
+        for partition, queue, readable in readables:
             if left_records <= 0:
                 break
             try:

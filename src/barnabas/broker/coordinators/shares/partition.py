@@ -163,11 +163,11 @@ class SharePartition:
         return readable(self.partition, offset, max_bytes, self.options.read_committed)
 
     def acquire(
-        self, now_ms: int, member_id: str, found: Readable, max_records: int, mode: AcquireMode
+        self, now_ms: int, member_id: str, fetched: Readable, max_records: int, mode: AcquireMode
     ) -> Taken | None:
-        """Lock records in `found` for a member; None when none of them is available. Raises ApiError."""
+        """Lock records in `fetched` for a member; None when none of them is available. Raises ApiError."""
         core = self.core
-        readable: Readable | None = found
+        readable: Readable | None = fetched
         while readable is not None:
             ranges, read_to = readable.ranges(max_records + core.end - core.start)
             change = core.acquire(now_ms, member_id, readable.offset, ranges, max_records, mode, read_to)

@@ -43,11 +43,11 @@ class Readable:
     """A slice of the log, from the batch that contains `offset` on."""
 
     def __init__(
-        self, found: FileSlice, offset: int, max_bytes: int, aborted: Sequence[CompletedTxn]
+        self, file_slice: FileSlice, offset: int, max_bytes: int, aborted: Sequence[CompletedTxn]
     ) -> None:
         self.offset = offset
         self.max_bytes = max_bytes
-        self._slice = found
+        self._slice = file_slice
         self._aborted: dict[int, list[CompletedTxn]] = {}
         for txn in aborted:
             self._aborted.setdefault(txn.producer_id, []).append(txn)

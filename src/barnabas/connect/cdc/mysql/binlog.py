@@ -126,25 +126,25 @@ class Binlog:
         offset: Json | None = None
         begun, self._chunk_told = time.monotonic(), False
         while len(records) < count:
-            found = self._reader.fetchone()
+            packet = self._reader.fetchone()
             if (
-                isinstance(found, HeartbeatLogEvent)
+                isinstance(packet, HeartbeatLogEvent)
                 and not records
                 and time.monotonic() - begun < HEARTBEAT_S / 2
             ):
                 continue  # it came while nobody polled; there may be events behind it
-            if found is None or isinstance(found, HeartbeatLogEvent):
+            if packet is None or isinstance(packet, HeartbeatLogEvent):
                 break
-            made, after = self._handled(found)
-            records += made
-            offset = after if after is not None or made else offset
+            new_records, after = self._handled(packet)
+            records += new_records
+            offset = after if after is not None or new_records else offset
             if self._chunk_told and self.between:
                 break  # so that the next chunk is read
         return records, offset
 
     def offset(self) -> Json:
         """Where to go on after what has been read."""
-        found = {
+        position = {
             "file": self.file,
             "pos": self.pos,
             "gtids": self._gtids,
@@ -152,58 +152,58 @@ class Binlog:
             "row": 0,
         }
         return {
-            **found,
+            **position,
             "events": 0 if self._transaction is None else self._transaction.events,
             **self.more(),
         }
 
-    def _handled(self, found: Any) -> tuple[list[SourceRecord], Json | None]:
-        if isinstance(found, RotateEvent):
-            if found.timestamp or self._transaction is None:
-                self.file, self.pos = _name(found.next_binlog), found.position
+    def _handled(self, packet: Any) -> tuple[list[SourceRecord], Json | None]:
+        if isinstance(packet, RotateEvent):
+            if packet.timestamp or self._transaction is None:
+                self.file, self.pos = _name(packet.next_binlog), packet.position
             return [], None
-        self._server = getattr(found.packet, "server_id", 0) or self._server
-        if isinstance(found, (GtidEvent, MariadbGtidEvent)):
-            self._transaction = Transaction(str(found.gtid), found.timestamp * 1000, self._done > 0)
+        self._server = getattr(packet.packet, "server_id", 0) or self._server
+        if isinstance(packet, (GtidEvent, MariadbGtidEvent)):
+            self._transaction = Transaction(str(packet.gtid), packet.timestamp * 1000, self._done > 0)
             return [], None
-        if isinstance(found, XidEvent):
-            return self._commit(found)
-        if isinstance(found, QueryEvent):
-            return self._query(found)
-        return self._rows(found), None
+        if isinstance(packet, XidEvent):
+            return self._commit(packet)
+        if isinstance(packet, QueryEvent):
+            return self._query(packet)
+        return self._rows(packet), None
 
-    def _query(self, found: QueryEvent) -> tuple[list[SourceRecord], Json | None]:
-        text = found.query.strip()
+    def _query(self, packet: QueryEvent) -> tuple[list[SourceRecord], Json | None]:
+        text = packet.query.strip()
         if text.upper() == "BEGIN":
             if self._transaction is None:
-                self._transaction = Transaction(None, found.timestamp * 1000, self._done > 0)
+                self._transaction = Transaction(None, packet.timestamp * 1000, self._done > 0)
             return [], None
         if ENDS.fullmatch(text):
-            return self._commit(found)
+            return self._commit(packet)
         if ASIDE.match(text):
             return [], None
-        statement = statement_of(_name(found.schema), text)
+        statement = statement_of(_name(packet.schema), text)
         records: list[SourceRecord] = []
         if statement is not None:
-            source = self._source(statement.database, statement.table, found, 0)
-            records = self._on_statement(statement, source, found.timestamp * 1000)
+            source = self._source(statement.database, statement.table, packet, 0)
+            records = self._on_statement(statement, source, packet.timestamp * 1000)
             if statement.action == "TRUNCATE" and "t" not in self._rules.skipped:
                 table = self._table_of(statement.database, statement.table or "", [])
                 if table is not None:
                     records.append(event(table, "t", source, time.time_ns()))
         # A statement that changes tables is a transaction of its own.
-        self._end(found)
+        self._end(packet)
         offset = self.offset()
         if records:
             records[-1] = replace(records[-1], source_offset=offset)
         return records, offset
 
-    def _end(self, found: Any) -> None:
+    def _end(self, packet: Any) -> None:
         transaction = self._transaction
         if transaction is not None and transaction.gtid is not None:
             self._gtids = merged(self._gtids, transaction.gtid)
         self._transaction, self._done = None, 0
-        self.pos = int(found.packet.log_pos)
+        self.pos = int(packet.packet.log_pos)
 
     def _begin(self) -> list[SourceRecord]:
         transaction = self._transaction
@@ -215,38 +215,38 @@ class Binlog:
     def _id(self, transaction: Transaction) -> str:
         return transaction.gtid or f"file={self.file},pos={self.pos}"
 
-    def _commit(self, found: Any) -> tuple[list[SourceRecord], Json | None]:
+    def _commit(self, packet: Any) -> tuple[list[SourceRecord], Json | None]:
         transaction = self._transaction
         begin = self._begin()
         id = "" if transaction is None else self._id(transaction)
-        self._end(found)
+        self._end(packet)
         offset = self.offset()
         if transaction is None or not self._rules.transactions:
             return [], offset
-        topic, at_ms = self._rules.transaction_topic, found.timestamp * 1000
+        topic, at_ms = self._rules.transaction_topic, packet.timestamp * 1000
         return [*begin, boundary(topic, "END", id, at_ms, transaction.counts, offset)], offset
 
-    def _rows(self, found: Any) -> list[SourceRecord]:
+    def _rows(self, packet: Any) -> list[SourceRecord]:
         if self._transaction is None:
-            self._transaction = Transaction(None, found.timestamp * 1000, self._done > 0)
-        table = self._table_of(_name(found.schema), _name(found.table), found.columns)
-        rows = found.rows
+            self._transaction = Transaction(None, packet.timestamp * 1000, self._done > 0)
+        table = self._table_of(_name(packet.schema), _name(packet.table), packet.columns)
+        rows = packet.rows
         records: list[SourceRecord] = []
         for number, row in enumerate(rows):
             self._transaction.events += 1
             if table is None:
                 continue
-            records += self._row(table, found, number, row, self._transaction.events <= self._done)
+            records += self._row(table, packet, number, row, self._transaction.events <= self._done)
         return records
 
     def _row(
-        self, table: Table, found: Any, number: int, row: Mapping[str, Any], done: bool
+        self, table: Table, packet: Any, number: int, row: Mapping[str, Any], done: bool
     ) -> list[SourceRecord]:
         transaction = self._transaction
         assert transaction is not None
-        op, before, after = _parts(table, found, row)
+        op, before, after = _parts(table, packet, row)
         if table.path == self._rules.signals:
-            return [] if done or op != "c" or after is None else self._signal(after, found, number)
+            return [] if done or op != "c" or after is None else self._signal(after, packet, number)
         if op in self._rules.skipped:
             return []
         if done:
@@ -261,7 +261,7 @@ class Binlog:
         if self.on_change is not None:
             self.on_change(table, before, after)
         begin = self._begin()
-        source = self._source(table.outer, table.name, found, number)
+        source = self._source(table.outer, table.name, packet, number)
         records = changes(
             table,
             op,
@@ -274,12 +274,12 @@ class Binlog:
         )
         return [*begin, *records[:-1], replace(records[-1], source_offset=self.offset())]
 
-    def _signal(self, row: Mapping[str, Any], found: Any, number: int) -> list[SourceRecord]:
+    def _signal(self, row: Mapping[str, Any], packet: Any, number: int) -> list[SourceRecord]:
         if self.on_signal is None:
             return []
 
         def source(table: Table) -> Mapping[str, Any]:
-            return {**self._source(table.outer, table.name, found, number), "snapshot": "incremental"}
+            return {**self._source(table.outer, table.name, packet, number), "snapshot": "incremental"}
 
         records = self.on_signal(row, source)
         if records:
@@ -299,10 +299,10 @@ class Binlog:
             "data_collection_order": transaction.counts[path],
         }
 
-    def _source(self, database: str, table: str | None, found: Any, row: int) -> dict[str, Any]:
+    def _source(self, database: str, table: str | None, packet: Any, row: int) -> dict[str, Any]:
         transaction = self._transaction
-        at_ms = found.timestamp * 1000
-        size = int(getattr(found.packet, "event_size", 0) or 0)
+        at_ms = packet.timestamp * 1000
+        size = int(getattr(packet.packet, "event_size", 0) or 0)
         return {
             "version": self._rules.version,
             "connector": self._rules.kind,
@@ -317,7 +317,7 @@ class Binlog:
             "server_id": self._server,
             "gtid": None if transaction is None else transaction.gtid,
             "file": self.file,
-            "pos": int(found.packet.log_pos) - size,
+            "pos": int(packet.packet.log_pos) - size,
             "row": row,
             "thread": None,
             "query": None,
@@ -325,18 +325,18 @@ class Binlog:
 
 
 def _parts(
-    table: Table, found: Any, row: Mapping[str, Any]
+    table: Table, packet: Any, row: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any] | None, dict[str, Any] | None]:
-    names = [column.name for column in found.columns]
+    names = [column.name for column in packet.columns]
 
     def struct(values: Mapping[str, Any], why: Mapping[str, str]) -> dict[str, Any]:
         # A set without members is not null, but mysql-replication has no value for it.
         empty = {name for name, reason in why.items() if reason == "empty set"}
         return table.row([frozenset() if name in empty else _mended(values.get(name)) for name in names])
 
-    if isinstance(found, WriteRowsEvent):
+    if isinstance(packet, WriteRowsEvent):
         return "c", None, struct(row["values"], row.get("none_sources") or {})
-    if isinstance(found, DeleteRowsEvent):
+    if isinstance(packet, DeleteRowsEvent):
         return "d", struct(row["values"], row.get("none_sources") or {}), None
     before = struct(row["before_values"], row.get("before_none_sources") or {})
     return "u", before, struct(row["after_values"], row.get("after_none_sources") or {})
@@ -358,12 +358,14 @@ def _name(value: Any) -> str:
 def merged(known: Any, gtid: str) -> str:
     """The GTIDs that are done, with one more. MariaDB's are the last of each domain (0-1-42); of MySQL's the last one of
     each server is kept."""
-    found = {part.rpartition("-")[0] if part.count("-") == 2 else part.partition(":")[0]: part
+    gtid_by_source = {part.rpartition("-")[0] if part.count("-") == 2 else part.partition(":")[0]: part
              for part in str(known or "").split(",") if part}  # fmt: skip
     if gtid.count("-") == 2:
         domain = gtid.partition("-")[0]
-        found = {name: part for name, part in found.items() if part.partition("-")[0] != domain}
-        found[gtid.rpartition("-")[0]] = gtid
+        gtid_by_source = {
+            name: part for name, part in gtid_by_source.items() if part.partition("-")[0] != domain
+        }
+        gtid_by_source[gtid.rpartition("-")[0]] = gtid
     else:
-        found[gtid.partition(":")[0]] = gtid
-    return ",".join(found[name] for name in sorted(found))
+        gtid_by_source[gtid.partition(":")[0]] = gtid
+    return ",".join(gtid_by_source[name] for name in sorted(gtid_by_source))

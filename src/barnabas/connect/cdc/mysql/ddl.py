@@ -44,9 +44,9 @@ def statement_of(database: str, text: str) -> Statement | None:
     """A statement that changes tables or databases; None for others. database: the one that is in use."""
     bare = COMMENT.sub(" ", text).strip()
     for action, pattern in PATTERNS:
-        found = pattern.match(bare)
-        if found is not None:
-            parts = [_bare(part) for part in re.findall(r"`(?:[^`]|``)+`|\"[^\"]+\"|[\w$]+", found[1])]
+        match = pattern.match(bare)
+        if match is not None:
+            parts = [_bare(part) for part in re.findall(r"`(?:[^`]|``)+`|\"[^\"]+\"|[\w$]+", match[1])]
             return Statement(text, action, parts[0] if len(parts) > 1 else database, parts[-1])
     whole = DATABASE.match(bare)
     return Statement(text, whole[1].upper(), _bare(whole[2]), None) if whole is not None else None

@@ -76,8 +76,8 @@ class Incremental(Signalled[MarkedChunk]):
 
     def _paths(self) -> list[str]:
         names = self._tables.names
-        found = server.tables(self._run())
-        return [f"{d}.{t}" for d, t in found if names.has_table(d, t) and f"{d}.{t}" != names.always]
+        tables = server.tables(self._run())
+        return [f"{d}.{t}" for d, t in tables if names.has_table(d, t) and f"{d}.{t}" != names.always]
 
     def _read_chunk(self) -> None:
         first = self._todo[0]
@@ -100,10 +100,10 @@ class Incremental(Signalled[MarkedChunk]):
         values = [] if self._until is None else self._rows(facts, first.get("filter"))
         columns = [column.name for column in facts.columns]
         rows: dict[str, Mapping[str, Any]] = {}
-        for found in values:
-            made = table.row(found)
-            told = row_name(made, facts.key)
-            rows[told if told is not None else f"#{len(rows)}"] = made
+        for row_values in values:
+            row = table.row(row_values)
+            row_key = row_name(row, facts.key)
+            rows[row_key if row_key is not None else f"#{len(rows)}"] = row
         last = None
         if len(values) == self._chunk_rows:
             last = _plain([values[-1][columns.index(part)] for part in facts.key])

@@ -61,7 +61,7 @@ OPTIONS: Final = (
 
 def connection_of(config: Config) -> dict[str, Any]:
     """The arguments of PyMySQL."""
-    found: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "host": config["database.hostname"],
         "port": config["database.port"],
         "user": config["database.user"],
@@ -71,8 +71,8 @@ def connection_of(config: Config) -> dict[str, Any]:
     }
     mode = config["database.ssl.mode"]
     if mode in ("required", "verify_ca", "verify_identity"):
-        found["ssl"] = {"ca": config["database.ssl.ca"], "check_hostname": mode == "verify_identity"}
-        found["ssl_verify_cert"] = mode.startswith("verify")
+        arguments["ssl"] = {"ca": config["database.ssl.ca"], "check_hostname": mode == "verify_identity"}
+        arguments["ssl_verify_cert"] = mode.startswith("verify")
     elif mode == "disabled":
-        found["ssl_disabled"] = True
-    return found
+        arguments["ssl_disabled"] = True
+    return arguments

@@ -123,9 +123,9 @@ def _table(facts: TableFacts) -> dict[str, Any]:
 
 
 def _column(column: ColumnFacts, place: int) -> dict[str, Any]:
-    found = COLUMN_TYPE.match(column.type)
-    assert found is not None
-    name, arguments, rest = found[1].lower(), found[2] or "", found[3].upper().strip()
+    match = COLUMN_TYPE.match(column.type)
+    assert match is not None
+    name, arguments, rest = match[1].lower(), match[2] or "", match[3].upper().strip()
     labels = labels_of(arguments) if name in ("enum", "set") else None
     digits = re.findall(r"\d+", arguments) if labels is None else []
     type_name = f"{name.upper()} {rest}".strip()

@@ -76,19 +76,19 @@ def is_mariadb(connection: Any) -> bool:
 
 def wrong_settings(connection: Any) -> str | None:
     """Why the server's log cannot be read, as a sentence that says what to do."""
-    found = {
+    variables = {
         name.lower(): str(value)
         for name, value in ask(connection, "SHOW GLOBAL VARIABLES WHERE Variable_name IN "
                                "('log_bin', 'binlog_format', 'binlog_row_image', 'binlog_row_metadata')")
     }  # fmt: skip
-    if found.get("log_bin", "OFF") not in ("ON", "1"):
+    if variables.get("log_bin", "OFF") not in ("ON", "1"):
         return "the server writes no binary log: start it with --log-bin"
     wanted = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metadata": "FULL"}
     for name, value in wanted.items():
-        if found.get(name, value if name != "binlog_row_metadata" else "missing").upper() != value:
-            if name not in found:
+        if variables.get(name, value if name != "binlog_row_metadata" else "missing").upper() != value:
+            if name not in variables:
                 return "the server's log does not name columns: MySQL 8.0.1 or MariaDB 10.5 is needed"
-            return f"the server's {name} is {found[name]}: SET GLOBAL {name} = '{value}', and connect its sessions anew"
+            return f"the server's {name} is {variables[name]}: SET GLOBAL {name} = '{value}', and connect its sessions anew"
     grants = " ".join(str(row[0]) for row in ask(connection, "SHOW GRANTS")).upper()
     if not any(
         right in grants for right in ("ALL PRIVILEGES ON *.*", "REPLICATION SLAVE", "REPLICATION REPLICA")
@@ -101,7 +101,7 @@ def failed(error: Exception, where: str, doing: str) -> ConnectError:
     """What to raise for an error of the server: whether it is away, refuses, or has removed its log."""
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = str(error.args[1]) if number and len(error.args) > 1 else str(error)
-    said = f"{where}: {doing}: {text} ({number})" if number else f"{where}: {doing}: {text}"
+    message = f"{where}: {doing}: {text} ({number})" if number else f"{where}: {doing}: {text}"
     if number in PURGED:
         return Purged(
             f"{where}: the server has removed the part of its binary log that comes next ({text}): changes since then "
@@ -110,8 +110,8 @@ def failed(error: Exception, where: str, doing: str) -> ConnectError:
             "To avoid it, keep the log for longer (binlog_expire_logs_seconds)"
         )
     if number in AWAY or isinstance(error, (OSError, pymysql.err.InterfaceError)) or not number:
-        return RetriableError(said)
-    return ConnectError(said)
+        return RetriableError(message)
+    return ConnectError(message)
 
 
 class Purged(ConnectError):
@@ -170,8 +170,10 @@ def begin_snapshot(connection: Any) -> Position:
         if is_mariadb(connection):
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
             cursor.execute("SHOW STATUS LIKE 'binlog_snapshot_%'")
-            found = {str(name).lower(): value for name, value in cursor.fetchall()}
-            return Position(str(found["binlog_snapshot_file"]), int(found["binlog_snapshot_position"]))
+            variables = {str(name).lower(): value for name, value in cursor.fetchall()}
+            return Position(
+                str(variables["binlog_snapshot_file"]), int(variables["binlog_snapshot_position"])
+            )
         cursor.execute("FLUSH TABLES WITH READ LOCK")
         try:
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")

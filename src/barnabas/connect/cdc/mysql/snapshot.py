@@ -39,11 +39,11 @@ class Snapshot:
         self.position = server.begin_snapshot(self._connection)
         self.at_ms = int(time.time() * 1000)
         names = tables.names
-        chosen = [found for found in server.tables(self._connection) if names.has_table(*found)]
+        chosen = [table for table in server.tables(self._connection) if names.has_table(*table)]
         self.facts = [
-            server.table_facts(self._connection, *found)
-            for found in chosen
-            if ".".join(found) != names.always
+            server.table_facts(self._connection, *table)
+            for table in chosen
+            if ".".join(table) != names.always
         ]
         self.made = {
             facts.path: tables.made(facts, [(column.name, column.type) for column in facts.columns])

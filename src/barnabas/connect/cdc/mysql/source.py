@@ -257,8 +257,8 @@ class MysqlSource(SourceConnector):
         )
 
         def state_now() -> Json:
-            found = incremental.state
-            return {} if found is None else {"incremental": found}
+            chunk_state = incremental.state
+            return {} if chunk_state is None else {"incremental": chunk_state}
 
         binlog.on_change, binlog.on_signal, binlog.more = incremental.note, incremental.signal, state_now
         self._incremental = incremental

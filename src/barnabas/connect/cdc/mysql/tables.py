@@ -51,7 +51,7 @@ class Tables:
         its key, for a table that the catalog does not have any more."""
         own_key = facts.key or tuple(primary or ())
         now = {column.name: column for column in facts.columns}
-        found, places = [], []
+        columns_made, places = [], []
         for place, (name, type) in enumerate(columns):
             column = now.get(name, ColumnFacts(name, type, name not in own_key, None))
             if not self.names.has_column(facts.database, facts.name, name):
@@ -64,16 +64,16 @@ class Tables:
             if name not in own_key:
                 schema = with_default(schema, column.default, not_null)
             schema = schema if not_null else schema.as_optional()
-            found.append(Column(name, schema, convert, zero(schema) if not_null else None))
+            columns_made.append(Column(name, schema, convert, zero(schema) if not_null else None))
             places.append(place)
         key = self.names.key_columns(facts.database, facts.name, own_key)
         return Table(
             self.names.topic(facts.database, facts.name),
             facts.database,
             facts.name,
-            tuple(found),
+            tuple(columns_made),
             tuple(places),
-            tuple(name for name in key if name in {column.name for column in found}),
+            tuple(name for name in key if name in {column.name for column in columns_made}),
             self.source,
         )
 

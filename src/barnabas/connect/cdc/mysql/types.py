@@ -86,7 +86,7 @@ def _keys(value: Any) -> Any:
 
 def labels_of(text: str) -> list[str]:
     """The labels of an enum or set: 'a','b'."""
-    return [re.sub(r"''|\\(.)", lambda m: m[1] or "'", found) for found in LABEL.findall(text)]
+    return [re.sub(r"''|\\(.)", lambda m: m[1] or "'", label) for label in LABEL.findall(text)]
 
 
 TEXTS: Final = (
@@ -117,9 +117,9 @@ INTEGERS: Final[Mapping[str, tuple[Schema, Schema]]] = {
 def typed(column_type: str, settings: Settings) -> Typed | None:
     """The schema, not optional, and the converter, for a type as information_schema says it, like decimal(10,2) unsigned;
     None for types that Connect has nothing for."""
-    found = COLUMN_TYPE.match(column_type)
-    assert found is not None
-    name, arguments, rest = found[1].lower(), found[2] or "", found[3].lower()
+    match = COLUMN_TYPE.match(column_type)
+    assert match is not None
+    name, arguments, rest = match[1].lower(), match[2] or "", match[3].lower()
     if name in INTEGERS:
         unsigned = "unsigned" in rest
         if name == "bigint" and unsigned and settings.large == "precise":

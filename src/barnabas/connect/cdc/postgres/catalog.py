@@ -103,10 +103,13 @@ class Catalog:
         wanted = [id for id in set(ids) if id and id not in self.types]
         while wanted:
             rows: Sequence[Any] = self.connection.execute(TYPES, [wanted]).fetchall()
-            found = [TypeFacts(*row) for row in rows]
-            self.types |= {facts.id: facts for facts in found}
+            facts_read = [TypeFacts(*row) for row in rows]
+            self.types |= {facts.id: facts for facts in facts_read}
             wanted = [
-                id for facts in found for id in (facts.base, facts.element) if id and id not in self.types
+                id
+                for facts in facts_read
+                for id in (facts.base, facts.element)
+                if id and id not in self.types
             ]
         return self.types
 

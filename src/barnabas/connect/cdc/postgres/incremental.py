@@ -117,10 +117,10 @@ class Incremental(Signalled[SeenChunk]):
             values = [] if self._until is None else self._rows(reading, facts, first.get("filter"))
         places = [next(n for n, c in enumerate(facts.columns) if c.name == name) for name in facts.key]
         rows: dict[str, Mapping[str, Any]] = {}
-        for found in values:
-            made = table.row(found)
-            name = row_name(made, facts.key)
-            rows[name if name is not None else f"#{len(rows)}"] = made
+        for row_values in values:
+            row_by_name = table.row(row_values)
+            name = row_name(row_by_name, facts.key)
+            rows[name if name is not None else f"#{len(rows)}"] = row_by_name
         last = tuple(str(values[-1][place]) for place in places) if len(values) == self._chunk_rows else None
         chunk = self._chunk = SeenChunk(
             id=uuid.uuid4().hex,

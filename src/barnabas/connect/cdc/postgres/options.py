@@ -107,7 +107,7 @@ OPTIONS: Final = (
 
 def connection_of(config: Config) -> dict[str, Any]:
     """The parameters of libpq."""
-    found = {
+    arguments = {
         "host": config["database.hostname"],
         "port": config["database.port"],
         "dbname": config["database.dbname"],
@@ -120,4 +120,4 @@ def connection_of(config: Config) -> dict[str, Any]:
         "application_name": f"barnabas {config['topic.prefix']}",
         "connect_timeout": 10,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in arguments.items() if value is not None}

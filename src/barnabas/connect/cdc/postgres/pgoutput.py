@@ -147,9 +147,9 @@ class _Reader:
 
     def text(self) -> str:
         end = self.data.index(0, self.place)
-        found = self.data[self.place : end]
+        raw = self.data[self.place : end]
         self.place = end + 1
-        return found.decode("utf-8", "replace")
+        return raw.decode("utf-8", "replace")
 
     def raw(self, size: int) -> bytes:
         if size < 0 or self.place + size > len(self.data):

@@ -71,10 +71,10 @@ class Replication:
 
     def start(self, slot: str, lsn: int, options: dict[str, str]) -> None:
         """Begins to stream what commits after `lsn`, or after what was confirmed last if that is later."""
-        said = ", ".join(
+        options_text = ", ".join(
             f"\"{name}\" '{value.replace(chr(39), chr(39) * 2)}'" for name, value in options.items()
         )
-        self._command(f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(lsn)} ({said})')
+        self._command(f'START_REPLICATION SLOT "{slot}" LOGICAL {lsn_text(lsn)} ({options_text})')
         self._confirmed = self.seen = lsn
 
     def _command(self, text: str) -> pq.abc.PGresult:

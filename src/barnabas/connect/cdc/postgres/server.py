@@ -57,15 +57,15 @@ def ensure_publication(
     connection: psycopg.Connection[Any], name: str, mode: str, tables: Sequence[tuple[str, str]]
 ) -> None:
     """Makes the publication if it is missing, or lets it follow the captured tables. Raises ConnectError."""
-    found = connection.execute(
+    publication = connection.execute(
         "SELECT puballtables FROM pg_publication WHERE pubname = %s", [name]
     ).fetchone()
     listed = sql.SQL(", ").join(sql.Identifier(*table) for table in tables)
     root = sql.SQL(
         " WITH (publish_via_partition_root = true)" if connection.info.server_version >= 130_000 else ""
     )
-    if found is not None:
-        if mode == "filtered" and not found[0]:
+    if publication is not None:
+        if mode == "filtered" and not publication[0]:
             _follow(connection, name, tables)
         return
     if mode == "disabled":
@@ -76,12 +76,12 @@ def ensure_publication(
     if mode == "filtered":
         if not tables:
             raise ConnectError("no table is captured: see table.include.list and schema.include.list")
-        made = sql.SQL("CREATE PUBLICATION {} FOR TABLE {}").format(sql.Identifier(name), listed)
+        statement = sql.SQL("CREATE PUBLICATION {} FOR TABLE {}").format(sql.Identifier(name), listed)
     else:
         rest = "" if mode == "no_tables" else " FOR ALL TABLES"
-        made = sql.SQL("CREATE PUBLICATION {}" + rest).format(sql.Identifier(name))
+        statement = sql.SQL("CREATE PUBLICATION {}" + rest).format(sql.Identifier(name))
     try:
-        connection.execute(made + root)
+        connection.execute(statement + root)
     except psycopg.errors.InsufficientPrivilege as error:
         raise ConnectError(
             f"the user may not create publication {name} ({error.diag.message_primary}): create it as the tables' owner, or "

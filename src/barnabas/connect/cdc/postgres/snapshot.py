@@ -62,9 +62,9 @@ class Snapshot:
         self.at_us = int(row[0])
         self.seen = str(row[1])
         self.facts = [
-            catalog.table(*found)
-            for found in catalog.tables()
-            if tables.names.has_table(found[1], found[2]) and f"{found[1]}.{found[2]}" != tables.names.always
+            catalog.table(*table)
+            for table in catalog.tables()
+            if tables.names.has_table(table[1], table[2]) and f"{table[1]}.{table[2]}" != tables.names.always
         ]
         self.made = {facts.id: tables.from_catalog(catalog, facts) for facts in self.facts}
         as_texts(self._connection)

@@ -195,8 +195,8 @@ class PostgresSource(SourceConnector):
         exported = None
         if confirmed is None:
             self._replication = Replication(connection_of(self.config))
-            made = self._replication.create_slot(slot, "pgoutput")
-            exported, confirmed = made.snapshot, made.lsn
+            slot_created = self._replication.create_slot(slot, "pgoutput")
+            exported, confirmed = slot_created.snapshot, slot_created.lsn
         start = {"lsn": confirmed, "lsn_proc": confirmed, "events": 0}
         if mode in ("no_data", "never"):
             return start
@@ -358,8 +358,8 @@ class PostgresSource(SourceConnector):
             wrong = server.wrong_settings(self._connection)
             if wrong is not None:
                 raise ConnectError(f"{self._where}: {wrong}")
-            found = Catalog(self._connection).tables()
-            captured = [(row[1], row[2]) for row in found if self._names.has_table(row[1], row[2])]
+            tables = Catalog(self._connection).tables()
+            captured = [(row[1], row[2]) for row in tables if self._names.has_table(row[1], row[2])]
             mode = self.config["publication.autocreate.mode"]
             server.ensure_publication(self._connection, self.config["publication.name"], mode, captured)
         return self._connection

@@ -123,10 +123,10 @@ class Streaming:
             if payload is None:
                 break
             wait_s = 0.0
-            found, after = self._handled(payload)
-            records += found
+            new_records, after = self._handled(payload)
+            records += new_records
             # The offset of a commit is no more the last one when records of the next transaction follow.
-            offset = after if after is not None or found else offset
+            offset = after if after is not None or new_records else offset
         if offset is None and not records and self.between:
             offset = self._idle()
         return records, offset
@@ -141,10 +141,20 @@ class Streaming:
     def offset(self, lsn: int) -> Json:
         """Where to go on after what has been read."""
         transaction = self._transaction
-        found: dict[str, Any] = {"lsn": lsn, "lsn_proc": lsn, "lsn_commit": self.last_commit, **self._extra}
+        position: dict[str, Any] = {
+            "lsn": lsn,
+            "lsn_proc": lsn,
+            "lsn_commit": self.last_commit,
+            **self._extra,
+        }
         if transaction is None:
-            return {**found, "events": 0}
-        return {**found, "txId": transaction.id, "ts_usec": transaction.at_us, "events": transaction.events}
+            return {**position, "events": 0}
+        return {
+            **position,
+            "txId": transaction.id,
+            "ts_usec": transaction.at_us,
+            "events": transaction.events,
+        }
 
     # --- messages ---------------------------------------------------------------------------------------
 

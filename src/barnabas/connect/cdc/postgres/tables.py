@@ -56,21 +56,21 @@ class Tables:
     def _made(self, catalog: Catalog, facts: TableFacts, columns: list[tuple[str, int, int]]) -> Table:
         types = catalog.type_facts(type_id for _, type_id, _ in columns)
         now = {column.name: column for column in facts.columns}
-        made, places = [], []
+        columns_made, places = [], []
         for place, (name, type_id, modifier) in enumerate(columns):
             if not self.names.has_column(facts.schema, facts.name, name) or type_id not in types:
                 continue
-            found = typed(types[type_id], modifier, types, self.settings)
-            if found is None:
+            typed_column = typed(types[type_id], modifier, types, self.settings)
+            if typed_column is None:
                 continue
-            schema, convert = found
+            schema, convert = typed_column
             column = now.get(name)
             not_null = name in facts.key or (column is not None and column.not_null)
             if column is not None:
                 domain = types[type_id].kind == "d"
                 schema = with_default(schema, convert, column.default, not_null, domain)
             schema = schema if not_null else schema.as_optional()
-            made.append(
+            columns_made.append(
                 Column(
                     name,
                     schema,
@@ -84,9 +84,9 @@ class Tables:
             self.names.topic(facts.schema, facts.name),
             facts.schema,
             facts.name,
-            tuple(made),
+            tuple(columns_made),
             tuple(places),
-            tuple(name for name in key if name in {column.name for column in made}),
+            tuple(name for name in key if name in {column.name for column in columns_made}),
             SOURCE,
         )
 

@@ -54,19 +54,19 @@ def date(text: str) -> int:
         # Java's LocalDate of the driver's largest and least dates, in days.
         return 2_147_483_647 if text == "infinity" else -2_147_483_648
     body, before_christ = _without_era(text)
-    found = _DATE.match(body)
-    if not found:
+    match = _DATE.match(body)
+    if not match:
         raise ValueError(f"not a date: {text!r}")
-    year, month, day = (int(part) for part in found.groups())
+    year, month, day = (int(part) for part in match.groups())
     return days_of(1 - year if before_christ else year, month, day)
 
 
 def time_us(text: str) -> int:
     """Microseconds since midnight; 24:00:00 is a time."""
-    found = _TIME.match(text)
-    if not found:
+    match = _TIME.match(text)
+    if not match:
         raise ValueError(f"not a time: {text!r}")
-    hours, minutes, seconds, fraction = found.groups()
+    hours, minutes, seconds, fraction = match.groups()
     whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds or 0)
     return whole * 1_000_000 + int((fraction or "").ljust(6, "0")[:6])
 
@@ -82,10 +82,10 @@ def timestamp_us(text: str) -> int:
 
 def zone_seconds(text: str) -> int:
     """How far the zone at the end of a time is east of UTC; 0 without a zone."""
-    found = _ZONE.search(text)
-    if not found:
+    match = _ZONE.search(text)
+    if not match:
         return 0
-    sign, hours, minutes, seconds = found.groups()
+    sign, hours, minutes, seconds = match.groups()
     return (-1 if sign == "-" else 1) * (int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0))
 
 
@@ -153,19 +153,19 @@ def iso_interval(text: str) -> str:
     sign = -1 if us < 0 else 1
     seconds, fraction = divmod(abs(us), 1_000_000)
     hours, minutes, left = seconds // 3600, seconds // 60 % 60, seconds % 60
-    said = f"{sign * left}" if left or sign > 0 or not fraction else "-0"
+    seconds_text = f"{sign * left}" if left or sign > 0 or not fraction else "-0"
     if fraction:
-        said += f".{fraction:06}".rstrip("0")
-    return f"P{years}Y{months}M{days}DT{sign * hours}H{sign * minutes}M{said}S"
+        seconds_text += f".{fraction:06}".rstrip("0")
+    return f"P{years}Y{months}M{days}DT{sign * hours}H{sign * minutes}M{seconds_text}S"
 
 
 def decimal(text: str) -> Decimal | None:
     """None for NaN and the infinities, which have no digits."""
     try:
-        found = Decimal(text)
+        number = Decimal(text)
     except InvalidOperation as error:
         raise ValueError(f"not a number: {text!r}") from error
-    return found if found.is_finite() else None
+    return number if number.is_finite() else None
 
 
 def money(text: str) -> Decimal:
@@ -177,8 +177,8 @@ def money(text: str) -> Decimal:
         digits = re.sub(r"[.,]", "", digits[:last]) + "." + digits[last + 1 :]
     else:
         digits = re.sub(r"[.,]", "", digits)
-    found = Decimal(digits)
-    return -found if negative else found
+    amount = Decimal(digits)
+    return -amount if negative else amount
 
 
 def bits(text: str) -> bytes:
@@ -196,35 +196,35 @@ def array(text: str, element: Callable[[str], Any]) -> list[Any]:
     """The elements of {1,2,NULL,"a b"}; arrays of more dimensions are lists in lists."""
     if text.startswith("["):
         text = text.partition("=")[2]  # bounds other than 1, like [0:1]={1,2}
-    found, end = _array(text, 0, element)
+    items, end = _array(text, 0, element)
     if end != len(text):
         raise ValueError(f"not an array: {text[:40]!r}")
-    return found
+    return items
 
 
 def _array(text: str, place: int, element: Callable[[str], Any]) -> tuple[list[Any], int]:
     if text[place : place + 1] != "{":
         raise ValueError(f"not an array: {text[:40]!r}")
-    found: list[Any] = []
+    items: list[Any] = []
     place += 1
     while place < len(text):
         letter = text[place]
         if letter == "}":
-            return found, place + 1
+            return items, place + 1
         if letter == ",":
             place += 1
         elif letter == "{":
             inner, place = _array(text, place, element)
-            found.append(inner)
+            items.append(inner)
         elif letter == '"':
             word, place = _quoted(text, place)
-            found.append(element(word))
+            items.append(element(word))
         else:
             end = place
             while end < len(text) and text[end] not in ",}":
                 end += 2 if text[end] == "\\" else 1
             word = re.sub(r"\\(.)", r"\1", text[place:end])
-            found.append(None if text[place:end].upper() == "NULL" else element(word))
+            items.append(None if text[place:end].upper() == "NULL" else element(word))
             place = end
     raise ValueError(f"an array has no end: {text[:40]!r}")
 
@@ -254,10 +254,10 @@ def hstore(text: str) -> dict[str, str | None]:
     pairs: dict[str, str | None] = {}
     place = 0
     while place < len(text):
-        found = _PAIR.match(text, place)
-        if not found:
+        match = _PAIR.match(text, place)
+        if not match:
             raise ValueError(f"not an hstore: {text[:40]!r}")
-        key, value = found.groups()
+        key, value = match.groups()
         pairs[re.sub(r"\\(.)", r"\1", key)] = None if value is None else re.sub(r"\\(.)", r"\1", value)
-        place = found.end()
+        place = match.end()
     return pairs

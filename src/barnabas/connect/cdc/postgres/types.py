@@ -190,10 +190,10 @@ def with_default(
     then a column that may not be null has the type's zero, as Debezium writes it."""
     if expression is None or is_domain or schema.type in ("struct", "array", "map"):
         return schema
-    found = _LITERAL.fullmatch(expression)
-    if found is None:
+    match = _LITERAL.fullmatch(expression)
+    if match is None:
         return replace(schema, default=s.zero(schema)) if not_null else schema
-    number, quoted, truth = found.groups()
+    number, quoted, truth = match.groups()
     text = number if number is not None else quoted.replace("''", "'") if quoted is not None else truth
     try:
         return replace(schema, default=convert(text))

@@ -80,10 +80,10 @@ async def read_rules(ask: Ask) -> Data:
 
 
 def _choice(ask: Ask, name: str, choices: Sequence[str], default: str) -> str:
-    given = ask.text(name, default).lower()
-    if given not in choices:
+    choice = ask.text(name, default).lower()
+    if choice not in choices:
         raise Refused(400, said("{name} must be one of {choices}", name=name, choices=", ".join(choices)))
-    return given
+    return choice
 
 
 def _rule(ask: Ask) -> AclRule:
@@ -148,13 +148,13 @@ async def read_users(ask: Ask) -> Data:
     quotas: list[dict[str, Any]] = []
     problems: list[Said] = []
     try:
-        found = await ask.admin.users.describe()
+        users_described = await ask.admin.users.describe()
         users = [
             {
                 "name": name,
                 "mechanisms": [f"{c.mechanism.name.replace('_', '-')}, {c.iterations}" for c in credentials],
             }
-            for name, credentials in sorted(found.done.items())
+            for name, credentials in sorted(users_described.done.items())
         ]
     except (BrokerError, UnsupportedByBroker) as error:
         problems.append(said("Users cannot be listed: {reason}", reason=str(error)))
@@ -182,12 +182,12 @@ async def read_users(ask: Ask) -> Data:
 
 def _mechanism(ask: Ask) -> Mechanism:
     names = {one.name.replace("_", "-"): one for one in Mechanism if one.value > 0}
-    given = ask.text("mechanism", "SCRAM-SHA-512").upper()
-    if given not in names:
+    name = ask.text("mechanism", "SCRAM-SHA-512").upper()
+    if name not in names:
         raise Refused(
             400, said("{name} must be one of {choices}", name="mechanism", choices=", ".join(names))
         )
-    return names[given]
+    return names[name]
 
 
 async def set_user(ask: Ask) -> Done:

@@ -27,8 +27,8 @@ def index_of(rules: Iterable[AclRule]) -> AclIndex:
         resource = Resource(rule.resource, rule.pattern, rule.name)
         by_resource[resource].add(Rule(rule.principal, rule.host, rule.operation, rule.permission))
     index = AclIndex()
-    for resource, held in by_resource.items():
-        index.set(resource, frozenset(held))
+    for resource, rules_here in by_resource.items():
+        index.set(resource, frozenset(rules_here))
     return index
 
 
@@ -39,10 +39,10 @@ def answer_of(
 
     Users that no rule names may do what `User:*` may.
     """
-    held = list(rules)
-    index = index_of(held)
+    rules_listed = list(rules)
+    index = index_of(rules_listed)
     if name:
-        principals = sorted({rule.principal for rule in held} | {ANY_USER})
+        principals = sorted({rule.principal for rule in rules_listed} | {ANY_USER})
         if principal:
             principals = [_full(principal)]
         who = [{"principal": one, **_verdict(index, one, operation, kind, name)} for one in principals]
@@ -53,7 +53,11 @@ def answer_of(
     one = _full(principal)
     may = []
     for resource in sorted(
-        {(rule.resource, rule.name, rule.pattern) for rule in held if rule.principal in (one, ANY_USER)}
+        {
+            (rule.resource, rule.name, rule.pattern)
+            for rule in rules_listed
+            if rule.principal in (one, ANY_USER)
+        }
     ):
         type_, named, pattern = resource
         allowed = [
@@ -80,7 +84,7 @@ def _verdict(
     index: AclIndex, principal: str, operation: Operation, kind: ResourceType, name: str
 ) -> dict[str, Any]:
     """hosts: addresses with rules of their own, where the answer may be another one."""
-    found = index.decide(principal, WILDCARD, operation, kind, name)
+    decision = index.decide(principal, WILDCARD, operation, kind, name)
     hosts = sorted(
         {
             r.host
@@ -90,8 +94,8 @@ def _verdict(
         }
     )
     because = None
-    if isinstance(found, Rule):
-        because = f"{found.permission.name.lower()} {found.operation.name.lower()} {found.principal}"
-    is_allowed = found if isinstance(found, bool) else found.permission is Permission.ALLOW
+    if isinstance(decision, Rule):
+        because = f"{decision.permission.name.lower()} {decision.operation.name.lower()} {decision.principal}"
+    is_allowed = decision if isinstance(decision, bool) else decision.permission is Permission.ALLOW
     from_hosts = [host for host in hosts if index.allows(principal, host, operation, kind, name)]
     return {"is_allowed": is_allowed, "because": because, "allowed_from": [] if is_allowed else from_hosts}

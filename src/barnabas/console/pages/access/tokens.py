@@ -44,10 +44,10 @@ def _row(token: Token) -> dict[str, Any]:
 
 async def _token(ask: Ask) -> Token:
     wanted = ask.required("id")
-    found = next((token for token in await ask.admin.tokens.list() if token.id == wanted), None)
-    if found is None:
+    chosen = next((token for token in await ask.admin.tokens.list() if token.id == wanted), None)
+    if chosen is None:
         raise Refused(404, said("There is no token {name}", name=wanted[:100]))
-    return found
+    return chosen
 
 
 async def renew_token(ask: Ask) -> Done:

@@ -19,10 +19,10 @@ from barnabas.wire.uuids import uuid_text
 async def read(ask: Ask) -> Data:
     """The deleted topics that can be restored; has_bin is false for clusters that delete topics at once"""
     try:
-        found: Sequence[DeletedTopic] = await ask.admin.topic_bin.list()
+        deleted: Sequence[DeletedTopic] = await ask.admin.topic_bin.list()
     except UnsupportedByBroker:
         return {"has_bin": False, "topics": [], "size_bytes": 0, "commands": []}
-    seen = [topic for topic in found if ask.sees(topic.name)]
+    seen = [topic for topic in deleted if ask.sees(topic.name)]
     layout = await ask.cluster.layout.get()
     return {
         "has_bin": True,
@@ -45,9 +45,9 @@ async def read(ask: Ask) -> Data:
 
 async def _chosen(ask: Ask) -> DeletedTopic:
     """The topic that a form means. Raises Refused."""
-    given = ask.required("id")
+    topic_id = ask.required("id")
     for topic in await ask.admin.topic_bin.list():
-        if given in (uuid_text(topic.id), str(topic.id)):
+        if topic_id in (uuid_text(topic.id), str(topic.id)):
             require(ask.role_for(topic.name), Role.ADMIN, ask.user)
             return topic
     raise Refused(

@@ -24,7 +24,7 @@ async def read(ask: Ask) -> Data:
     partitions = [partition for topic in layout.topics.values() for partition in topic.partitions]
     rows = []
     for broker in sorted(layout.view.brokers, key=lambda broker: broker.id):
-        found = [] if dirs is None else dirs.done.get(broker.id, [])
+        directories = [] if dirs is None else dirs.done.get(broker.id, [])
         rows.append(
             {
                 "id": broker.id, "host": broker.host, "port": broker.port, "rack": broker.rack,
@@ -33,8 +33,8 @@ async def read(ask: Ask) -> Data:
                 "preferred": sum(partition.preferred_leader == broker.id for partition in partitions),
                 "replicas": sum(broker.id in partition.replicas for partition in partitions),
                 "behind": sum(broker.id in p.replicas and broker.id not in p.in_sync for p in partitions),
-                "size_bytes": sum(directory.size_bytes for directory in found) if dirs is not None else None,
-                "dirs": len(found),
+                "size_bytes": sum(directory.size_bytes for directory in directories) if dirs is not None else None,
+                "dirs": len(directories),
             }
         )  # fmt: skip
     elsewhere = sum(p.leader >= 0 and p.leader != p.preferred_leader for p in partitions)
@@ -67,10 +67,10 @@ async def elect(ask: Ask) -> Done:
 
 def node_of(ask: Ask) -> int:
     """The broker of the path. Raises Refused."""
-    given = ask.path["broker"]
-    if not given.isdecimal():
-        raise Refused(404, said("There is no broker {id}", id=given[:20]))
-    return int(given)
+    text = ask.path["broker"]
+    if not text.isdecimal():
+        raise Refused(404, said("There is no broker {id}", id=text[:20]))
+    return int(text)
 
 
 async def read_one(ask: Ask) -> Data:
@@ -87,7 +87,7 @@ async def read_one(ask: Ask) -> Data:
     )
     q, only_set = ask.text("q").lower(), ask.flag("set")
     options = [] if configs is None else [option_row(option) for option in configs[resource].values()]
-    found = [] if dirs is None else dirs[node]
+    directories = [] if dirs is None else dirs[node]
     return {
         "id": node,
         "host": broker.host,
@@ -100,13 +100,13 @@ async def read_one(ask: Ask) -> Data:
                 "usable_bytes": directory.usable_bytes, "replicas": len(directory.replicas),
                 "error": None if directory.error is None else str(directory.error),
             }
-            for directory in found
+            for directory in directories
         ],
         "largest": sorted(
             (
                 {"topic": r.partition.topic, "partition": r.partition.partition, "size_bytes": r.size_bytes,
                  "lag": r.lag, "is_future": r.is_future, "path": directory.path}
-                for directory in found for r in directory.replicas if ask.sees(r.partition.topic)
+                for directory in directories for r in directory.replicas if ask.sees(r.partition.topic)
             ),
             key=lambda row: -row["size_bytes"],
         )[:LARGEST],

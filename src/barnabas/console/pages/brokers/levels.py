@@ -23,13 +23,13 @@ def _resource(ask: Ask) -> ConfigResource:
 async def read(ask: Ask) -> Data:
     """The loggers of a broker with their levels"""
     resource = _resource(ask)
-    found = (await ask.admin.configs.describe([resource]))[resource]
+    options = (await ask.admin.configs.describe([resource]))[resource]
     q = ask.text("q").lower()
     return {
         "id": int(resource.name),
         "loggers": [
             {"name": name, "level": option.value}
-            for name, option in sorted(found.items())
+            for name, option in sorted(options.items())
             if q in name.lower()
         ],
         "levels": LEVELS,

@@ -22,14 +22,14 @@ async def read(ask: Ask) -> Data:
     )
     layout = await ask.cluster.layout.get()
     sizes: dict[tuple[int, str, int], int] = {}
-    for node, found in (dirs.done if dirs is not None else {}).items():
-        for directory in found:
+    for node, directories in (dirs.done if dirs is not None else {}).items():
+        for directory in directories:
             for replica in directory.replicas:
                 sizes[node, *replica.partition] = replica.size_bytes
     rows = []
     for key, move in sorted(moving.items()):
-        held = [sizes.get((node, *key), 0) for node in move.replicas if node not in move.adding]
-        whole = max(held, default=0) * len(move.adding)
+        sizes_before = [sizes.get((node, *key), 0) for node in move.replicas if node not in move.adding]
+        whole = max(sizes_before, default=0) * len(move.adding)
         arrived = sum(sizes.get((node, *key), 0) for node in move.adding)
         rows.append(
             {
@@ -67,10 +67,12 @@ async def move(ask: Ask) -> Done:
             400, said("{value} is not a list of brokers like 1,2,3", value=ask.text("replicas")[:60])
         )
     replicas = [int(word) for word in words]
-    found = (await ask.admin.topics.describe([topic]))[topic]
-    if key.partition >= len(found.partitions):
-        raise Refused(404, said("{topic} has {count} partitions", topic=topic, count=len(found.partitions)))
-    before = found.partitions[key.partition].replicas
+    description = (await ask.admin.topics.describe([topic]))[topic]
+    if key.partition >= len(description.partitions):
+        raise Refused(
+            404, said("{topic} has {count} partitions", topic=topic, count=len(description.partitions))
+        )
+    before = description.partitions[key.partition].replicas
     (await ask.admin.replicas.reassign({key: replicas})).require()
     return Done(
         said("{partition} moves to {brokers}", partition=str(key), brokers=", ".join(words)),

@@ -27,13 +27,13 @@ async def read(ask: Ask) -> Data:
     problem: Said | None = None
     rows: list[dict[str, Any]] = []
     try:
-        found = await ask.admin.inspection.clients()
+        clients_by_broker = await ask.admin.inspection.clients()
         rows = [
             {
                 "client_id": one.client_id or "", "software": one.software, "address": one.address, "listener": one.listener,
                 "principal": one.principal, "broker": node, "connected_ms": one.connected_ms, "idle_ms": one.idle_ms,
             }
-            for node, clients in found.done.items()
+            for node, clients in clients_by_broker.done.items()
             for one in clients.clients
         ]  # fmt: skip
     except ClientError as error:
@@ -76,7 +76,7 @@ async def read_metrics(ask: Ask) -> Data:
 async def _subscriptions(ask: Ask) -> tuple[list[dict[str, Any]], Said | None]:
     try:
         named = await ask.admin.configs.resources([ConfigKind.CLIENT_METRICS])
-        found = (await ask.admin.configs.describe(named)).done
+        options_by_name = (await ask.admin.configs.describe(named)).done
     except ClientError as error:
         return [], said("Subscriptions cannot be listed: {reason}", reason=str(error))
     return [
@@ -91,13 +91,13 @@ async def _subscriptions(ask: Ask) -> tuple[list[dict[str, Any]], Said | None]:
                 for option in options.values()
             ],
         }
-        for resource, options in sorted(found.items(), key=lambda pair: pair[0].name)
+        for resource, options in sorted(options_by_name.items(), key=lambda pair: pair[0].name)
     ], None
 
 
 async def _pushed(ask: Ask) -> tuple[list[dict[str, Any]], Said | None]:
     try:
-        found = await ask.admin.inspection.client_metrics()
+        metrics_by_broker = await ask.admin.inspection.client_metrics()
     except ClientError as error:
         return [], said("The brokers do not tell what clients push: {reason}", reason=str(error))
     return [
@@ -105,7 +105,7 @@ async def _pushed(ask: Ask) -> tuple[list[dict[str, Any]], Said | None]:
             "instance": str(one.instance_id), "client_id": one.client_id, "software": one.software, "address": one.address,
             "broker": node, "received_ms": one.received_ms, "pushes": one.pushes, "metrics": len(one.metrics),
         }
-        for node, instances in found.done.items()
+        for node, instances in metrics_by_broker.done.items()
         for one in instances
     ], None  # fmt: skip
 
@@ -113,8 +113,8 @@ async def _pushed(ask: Ask) -> tuple[list[dict[str, Any]], Said | None]:
 async def read_instance(ask: Ask) -> Data:
     """The metrics that one client has pushed last: q finds by a part of the name"""
     wanted, word = ask.path["instance"], ask.text("q").lower()
-    found = await ask.admin.inspection.client_metrics()
-    for node, instances in found.done.items():
+    metrics_by_broker = await ask.admin.inspection.client_metrics()
+    for node, instances in metrics_by_broker.done.items():
         for one in instances:
             if str(one.instance_id) == wanted:
                 rows = [

@@ -79,33 +79,34 @@ async def read(ask: Ask) -> Data:
 
 async def _bounds(ask: Ask, topic: Topic) -> dict[int, Bounds]:
     keys = [TopicPartition(topic.name, p.number) for p in topic.partitions if p.leader >= 0]
-    found = await ask.admin.records.bounds(keys, read_committed=True)
-    return {key.partition: bound for key, bound in found.done.items()}
+    bounds = await ask.admin.records.bounds(keys, read_committed=True)
+    return {key.partition: bound for key, bound in bounds.done.items()}
 
 
 async def _options(ask: Ask, here: Topic, there: Topic) -> list[dict[str, Any]]:
     """The number of partitions and of replicas, and options, where they differ."""
     first, second = (ConfigResource(ConfigKind.TOPIC, topic.name) for topic in (here, there))
-    found = await ask.admin.configs.describe([first, second])
+    configs = await ask.admin.configs.describe([first, second])
     rows = [
         {"name": "partitions", "here": len(here.partitions), "there": len(there.partitions)},
         {"name": "replication.factor", "here": here.replication, "there": there.replication},
     ]
-    for name in sorted({*found[first], *found[second]}):
+    for name in sorted({*configs[first], *configs[second]}):
         values = [
-            None if (o := found[r].get(name)) is None or o.is_sensitive else o.value for r in (first, second)
+            None if (o := configs[r].get(name)) is None or o.is_sensitive else o.value
+            for r in (first, second)
         ]
         rows.append({"name": name, "here": values[0], "there": values[1]})
     return [row for row in rows if row["here"] != row["there"]]
 
 
 def _partitions(both: Both) -> list[dict[str, Any]]:
-    def told(bound: Bounds | None) -> dict[str, Any] | None:
+    def bounds_row(bound: Bounds | None) -> dict[str, Any] | None:
         return None if bound is None else {"start": bound.start, "end": bound.end, "records": bound.count}
 
     here, there = both.bounds
     rows = [
-        {"partition": number, "here": told(here.get(number)), "there": told(there.get(number))}
+        {"partition": number, "here": bounds_row(here.get(number)), "there": bounds_row(there.get(number))}
         for number in sorted({*here, *there})
     ]
     return [{**row, "is_same": row["here"] == row["there"]} for row in rows]
@@ -151,20 +152,20 @@ async def _records_by_offset(ask: Ask, both: Both) -> Data:
             ) from None
         at = {n: min(max(places.get(n, at[n]), at[n]), ends[n]) for n in numbers}
     limit, deadline_s = ask.number("limit", LIMIT, 1, LIMIT_MAX), _deadline_s(ask)
-    found: list[Difference] = []
+    differences_shown: list[Difference] = []
     scanned, skipped, began_s = 0, [], time.monotonic()
     for number in numbers:
         pair = _pair(ask, both, ({number: at[number]},) * 2, ({number: ends[number]},) * 2)
         async for differences, horizon in by_offset(pair, number):
-            room = limit - len(found)
-            found += differences[:room]
+            room = limit - len(differences_shown)
+            differences_shown += differences[:room]
             # What has no room is found again: its place is where the next request begins.
             at[number] = horizon if len(differences) <= room else _offset(differences[room])
-            if len(found) >= limit or time.monotonic() >= deadline_s:
+            if len(differences_shown) >= limit or time.monotonic() >= deadline_s:
                 break
         scanned += pair.scanned
         skipped += pair.skipped
-        if len(found) >= limit or time.monotonic() >= deadline_s:
+        if len(differences_shown) >= limit or time.monotonic() >= deadline_s:
             break
     is_over = all(at[n] >= ends[n] for n in numbers)
     counted = {
@@ -173,7 +174,7 @@ async def _records_by_offset(ask: Ask, both: Both) -> Data:
         "skipped": skipped, "keys": None, "without_key": 0, "is_full": False,
     }  # fmt: skip
     return {
-        "differences": [_shown(ask, one) for one in found],
+        "differences": [_shown(ask, one) for one in differences_shown],
         "counted": counted,
         "next": None if is_over else cursor_text(at),
     }
@@ -198,23 +199,23 @@ async def _records_by_key(ask: Ask, both: Both) -> Data:
             break
     limit = ask.number("limit", LIMIT, 1, LIMIT_MAX)
     # Before everything was read, a key may still come in the topic that seems to lack it.
-    found = list(islice(keys.differences(), limit)) if pair.is_over else []
+    differences = list(islice(keys.differences(), limit)) if pair.is_over else []
     counted = {
         "scanned": pair.scanned, "is_over": pair.is_over, "seconds": round(time.monotonic() - began_s, 3),
         "share": round(pair.share, 4), "skipped": pair.skipped, "is_full": keys.is_full,
         "keys": len(keys.here.found), "without_key": keys.here.without_key + keys.there.without_key,
     }  # fmt: skip
-    return {"differences": [_shown(ask, one) for one in found], "counted": counted, "next": None}
+    return {"differences": [_shown(ask, one) for one in differences], "counted": counted, "next": None}
 
 
 def _shown(ask: Ask, one: Difference) -> dict[str, Any]:
-    def place(given: Place | None, row: Row | None) -> dict[str, Any] | None:
-        if given is None:
+    def place(place_of_record: Place | None, row: Row | None) -> dict[str, Any] | None:
+        if place_of_record is None:
             return None
-        told: dict[str, Any] = {"partition": given.partition, "offset": given.offset}
+        cell: dict[str, Any] = {"partition": place_of_record.partition, "offset": place_of_record.offset}
         if row is not None:
-            told["value"] = _text(row.value)
-        return told
+            cell["value"] = _text(row.value)
+        return cell
 
     return {
         "what": one.what,

@@ -118,8 +118,8 @@ def _merged(kept: tuple[dict[int, Row], dict[int, Row]], horizon: int) -> Iterat
     """The differences before an offset; what was compared is forgotten."""
     for offset in sorted({at for rows in kept for at in rows if at < horizon}):
         here, there = kept[0].pop(offset, None), kept[1].pop(offset, None)
-        found = here or there
-        assert found is not None
+        row = here or there
+        assert row is not None
         if here is None:
             what = "missing here"
         elif there is None:
@@ -129,7 +129,7 @@ def _merged(kept: tuple[dict[int, Row], dict[int, Row]], horizon: int) -> Iterat
             if differs is None:
                 continue
             what = differs
-        yield Difference(what, found.key, _place(here), _place(there), (here, there))
+        yield Difference(what, row.key, _place(here), _place(there), (here, there))
 
 
 def _place(row: Row | None) -> Place | None:

@@ -43,18 +43,18 @@ TASK_MAX: Final = 100_000
 
 async def read(ask: Ask) -> Data:
     """The connectors with their states, tasks, lag, rates and last errors"""
-    found = await call(ask, "GET", "/connectors?expand=info&expand=status")
-    names = [name for name in sorted(found) if ask.sees(name)]
-    progress = await progress_of(ask, {name: found[name].get("info") or {} for name in names})
+    connectors = await call(ask, "GET", "/connectors?expand=info&expand=status")
+    names = [name for name in sorted(connectors) if ask.sees(name)]
+    progress = await progress_of(ask, {name: connectors[name].get("info") or {} for name in names})
     return {
-        "connectors": [_row(name, found[name], progress[name]) for name in names],
+        "connectors": [_row(name, connectors[name], progress[name]) for name in names],
         "states": STATES,
         "commands": [shell(ask, "list")],
     }
 
 
-def _row(name: str, found: Mapping[str, Any], progress: Mapping[str, Any]) -> dict[str, Any]:
-    status, info = found.get("status") or {}, found.get("info") or {}
+def _row(name: str, connector: Mapping[str, Any], progress: Mapping[str, Any]) -> dict[str, Any]:
+    status, info = connector.get("status") or {}, connector.get("info") or {}
     config = info.get("config") or {}
     tasks = status.get("tasks") or []
     parts = [status.get("connector") or {}, *tasks]
@@ -90,7 +90,7 @@ async def read_one(ask: Ask) -> Data:
     return {
         "connector": name,
         "summary": row,
-        "parts": [_part(what, number, found) for what, number, found in parts],
+        "parts": [_part(what, number, state) for what, number, state in parts],
         "partitions": await partitions_of(ask, (offsets or {}).get("offsets", []), info),
         "offsets": [
             {"partition": _compact(one["partition"]), "offset": _compact(one["offset"])}
@@ -107,13 +107,13 @@ async def read_one(ask: Ask) -> Data:
     }
 
 
-def _part(what: str, number: int | None, found: Mapping[str, Any]) -> dict[str, Any]:
-    trace = found.get("trace")
+def _part(what: str, number: int | None, state: Mapping[str, Any]) -> dict[str, Any]:
+    trace = state.get("trace")
     return {
         "what": what,
         "task": number,
-        "state": found["state"],
-        "worker": found.get("worker_id"),
+        "state": state["state"],
+        "worker": state.get("worker_id"),
         "error": first_line(trace),
         "trace": trace,
         "advice": advice_of(trace) if trace else None,
@@ -183,16 +183,16 @@ async def move(ask: Ask) -> Done:
     if ask.flag("reset"):
         if ask.text("confirm", name) != name:
             raise Refused(400, said("What was typed is not the name {name}", name=name))
-        told = await call(ask, "DELETE", at(name, "offsets"))
+        answer = await call(ask, "DELETE", at(name, "offsets"))
         words: tuple[str, ...] = ("offsets", name, "--reset")
         moved: dict[str, Any] = {"reset": True}
     else:
         entry = {"partition": _json(ask, "partition"), "offset": _json(ask, "offset")}
-        told = await call(ask, "PATCH", at(name, "offsets"), {"offsets": [entry]})
+        answer = await call(ask, "PATCH", at(name, "offsets"), {"offsets": [entry]})
         words = ("offsets", name, "--set", _compact(entry["partition"]), _compact(entry["offset"]))
         moved = entry
     return Done(
-        said("{reason}", reason=told["message"]),
+        said("{reason}", reason=answer["message"]),
         f"/connectors/{encoded(name)}",
         {"connector": name, **moved},
         (shell(ask, *words),),
@@ -200,9 +200,9 @@ async def move(ask: Ask) -> Done:
 
 
 def _json(ask: Ask, field: str) -> Any:
-    given = ask.fields.get(field)
-    if isinstance(given, dict):
-        return given
+    document = ask.fields.get(field)
+    if isinstance(document, dict):
+        return document
     try:
         return json.loads(ask.required(field))
     except ValueError:

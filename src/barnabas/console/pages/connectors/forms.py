@@ -34,8 +34,8 @@ STATES: Final = ("RUNNING", "PAUSED", "STOPPED")
 
 async def read_plugins(ask: Ask) -> Data:
     """The connectors that the worker can run"""
-    found = await call(ask, "GET", "/connector-plugins")
-    rows = [row for row in found if row.get("type") in ("source", "sink")]
+    plugins = await call(ask, "GET", "/connector-plugins")
+    rows = [row for row in plugins if row.get("type") in ("source", "sink")]
     return {
         "plugins": sorted(rows, key=lambda row: (row["type"], row["class"].rpartition(".")[2])),
         "commands": [shell(ask, "plugins")],
@@ -45,10 +45,10 @@ async def read_plugins(ask: Ask) -> Data:
 async def read_create(ask: Ask) -> Data:
     """The options of a new connector, as its plug-in declares them"""
     plugin = ask.path["plugin"]
-    found = await _validated(ask, plugin, {CLASS: plugin})
+    validation = await _validated(ask, plugin, {CLASS: plugin})
     return {
         "plugin": plugin,
-        "groups": _groups(found, {}),
+        "groups": _groups(validation, {}),
         "given": {},
         "more": "",
         "commands": [
@@ -62,13 +62,13 @@ async def read_change(ask: Ask) -> Data:
     """A connector's options, to be changed"""
     name = ask.path["connector"]
     config = await call(ask, "GET", at(name, "config"))
-    found = await _validated(ask, config.get(CLASS, ""), config)
-    shown = _without_secrets(config, _secrets(found))
-    declared = {row["definition"]["name"] for row in found["configs"] if row.get("definition")}
+    validation = await _validated(ask, config.get(CLASS, ""), config)
+    shown = _without_secrets(config, _secrets(validation))
+    declared = {row["definition"]["name"] for row in validation["configs"] if row.get("definition")}
     return {
         "connector": name,
         "plugin": config.get(CLASS, ""),
-        "groups": _groups(found, shown),
+        "groups": _groups(validation, shown),
         "given": {option: value for option, value in shown.items() if option in declared},
         "more": "\n".join(f"{option}={value}" for option, value in shown.items() if option not in declared),
         "was": fingerprint(shown),
@@ -77,20 +77,20 @@ async def read_change(ask: Ask) -> Data:
 
 
 async def _validated(ask: Ask, plugin: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = await call(
+    validation: dict[str, Any] = await call(
         ask, "PUT", f"/connector-plugins/{encoded(plugin)}/config/validate", dict(config)
     )
-    return found
+    return validation
 
 
-def _groups(found: Mapping[str, Any], given: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _groups(validation: Mapping[str, Any], values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Options by their groups: first those of the plug-in itself, last those that every connector has.
 
     is_open: whether some of it needs to be filled in.
     """
     groups: dict[str, list[dict[str, Any]]] = {}
     number = 0
-    for row in found["configs"]:
+    for row in validation["configs"]:
         about, value = row.get("definition"), row["value"]
         if about is None or about["name"] in (CLASS, "name"):
             continue
@@ -116,15 +116,16 @@ def _groups(found: Mapping[str, Any], given: Mapping[str, Any]) -> list[dict[str
         {
             "title": group,
             "options": groups[group],
-            "is_open": place == 0 or any(one["is_required"] or one["name"] in given for one in groups[group]),
+            "is_open": place == 0
+            or any(one["is_required"] or one["name"] in values for one in groups[group]),
         }
         for place, group in enumerate(ordered)
     ]
 
 
-def _secrets(found: Mapping[str, Any]) -> frozenset[str]:
+def _secrets(validation: Mapping[str, Any]) -> frozenset[str]:
     """The options that their plug-in declares as passwords."""
-    rows = (row.get("definition") for row in found["configs"])
+    rows = (row.get("definition") for row in validation["configs"])
     return frozenset(row["name"] for row in rows if row and row["type"] == "PASSWORD")
 
 
@@ -140,8 +141,8 @@ def _without_secrets(config: Mapping[str, Any], secrets: frozenset[str]) -> dict
 async def shown_config(ask: Ask, config: Mapping[str, Any]) -> dict[str, str]:
     """A configuration as pages show it: what the plug-in declares as a password is hidden, and what is called like one."""
     try:
-        found = await call(ask, "GET", f"/connector-plugins/{encoded(str(config.get(CLASS, '')))}/config")
-        secrets = frozenset(row["name"] for row in found if row["type"] == "PASSWORD")
+        options = await call(ask, "GET", f"/connector-plugins/{encoded(str(config.get(CLASS, '')))}/config")
+        secrets = frozenset(row["name"] for row in options if row["type"] == "PASSWORD")
     except Refused:
         secrets = frozenset()
     shown = _without_secrets(config, secrets)
@@ -153,9 +154,9 @@ async def shown_config(ask: Ask, config: Mapping[str, Any]) -> dict[str, str]:
 
 def _sent(ask: Ask) -> dict[str, Any]:
     """The options of a form (fields that begin with `o.`, lines of `more`), or the object `config` of the API."""
-    given = ask.fields.get("config")
-    if isinstance(given, dict):
-        return {str(name): value for name, value in given.items()}
+    document = ask.fields.get("config")
+    if isinstance(document, dict):
+        return {str(name): value for name, value in document.items()}
     config: dict[str, Any] = {}
     for name in ask.fields:
         if name.startswith(PREFIX) and ask.text(name):
@@ -196,23 +197,23 @@ async def _whole(ask: Ask) -> tuple[str, dict[str, Any]]:
 async def check(ask: Ask) -> Done:
     """Check options without creating or changing anything: fields o.OPTION and more (lines), or config (an object)"""
     _, config = await _whole(ask)
-    found = await _validated(ask, str(config[CLASS]), config)
-    mistakes = _mistakes(found)
+    validation = await _validated(ask, str(config[CLASS]), config)
+    mistakes = _mistakes(validation)
     return Done(
         said("{count} mistakes", count=sum(len(one) for one in mistakes.values())),
         "",
         {"mistakes": mistakes},
-        (shell(ask, "validate", *_pairs(_shown_pairs(found, config))),),
+        (shell(ask, "validate", *_pairs(_shown_pairs(validation, config))),),
     )
 
 
-def _mistakes(found: Mapping[str, Any]) -> dict[str, list[str]]:
-    rows = (row["value"] for row in found["configs"])
+def _mistakes(validation: Mapping[str, Any]) -> dict[str, list[str]]:
+    rows = (row["value"] for row in validation["configs"])
     return {row["name"]: list(row["errors"]) for row in rows if row["errors"]}
 
 
-def _shown_pairs(found: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, str]:
-    return _without_secrets(config, _secrets(found))
+def _shown_pairs(validation: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, str]:
+    return _without_secrets(config, _secrets(validation))
 
 
 def _pairs(config: Mapping[str, str]) -> Sequence[str]:
@@ -224,7 +225,7 @@ async def create(ask: Ask) -> Done:
     if not ask.text("name"):
         raise Refused(400, said("{name} is missing", name="name"))
     name, config = await _whole(ask)
-    found = await _require_valid(ask, config)
+    validation = await _require_valid(ask, config)
     state = ask.text("state", STATES[0])
     if state not in STATES:
         raise Refused(400, said("{name} must be one of {choices}", name="state", choices=", ".join(STATES)))
@@ -238,29 +239,29 @@ async def create(ask: Ask) -> Done:
         said("{name} is created", name=name),
         f"/connectors/{encoded(name)}",
         {"connector": name},
-        (shell(ask, "create", name, *_pairs(_shown_pairs(found, config)), *words),),
+        (shell(ask, "create", name, *_pairs(_shown_pairs(validation, config)), *words),),
     )
 
 
 async def _require_valid(ask: Ask, config: Mapping[str, Any]) -> dict[str, Any]:
     """Raises Refused with the first mistakes."""
-    found = await _validated(ask, str(config[CLASS]), config)
-    mistakes = _mistakes(found)
+    validation = await _validated(ask, str(config[CLASS]), config)
+    mistakes = _mistakes(validation)
     if mistakes:
         lines = [f"{option}: {text}" for option, texts in mistakes.items() for text in texts]
         more = "" if len(lines) <= 3 else f" (+{len(lines) - 3})"
         raise Refused(400, said("Options are wrong: {mistakes}", mistakes="; ".join(lines[:3]) + more))
-    return found
+    return validation
 
 
 async def change(ask: Ask) -> Done:
     """Replace a connector's options: fields o.OPTION and more (lines), or config (an object); was (JSON, from the form)"""
     name, config = await _whole(ask)
-    found = await _require_valid(ask, config)
+    validation = await _require_valid(ask, config)
     was = ask.text("was")
     if was:
         before = await call(ask, "GET", at(name, "config"))
-        if was != fingerprint(_without_secrets(before, _secrets(found))):
+        if was != fingerprint(_without_secrets(before, _secrets(validation))):
             raise Refused(
                 409,
                 said("Somebody else has changed {name} in the meantime", name=name),
@@ -271,7 +272,7 @@ async def change(ask: Ask) -> Done:
         said("{name} is changed", name=name),
         f"/connectors/{encoded(name)}",
         {"connector": name},
-        (shell(ask, "create", name, *_pairs(_shown_pairs(found, config)), "--replace"),),
+        (shell(ask, "create", name, *_pairs(_shown_pairs(validation, config)), "--replace"),),
     )
 
 

@@ -40,8 +40,8 @@ async def progress_of(ask: Ask, infos: Mapping[str, Mapping[str, Any]]) -> dict[
             continue
         group = group_of(name, info)
         lags = [
-            max(bounds[key].end - max(found.offset, bounds[key].start), 0)
-            for key, found in commits.get(group, {}).items()
+            max(bounds[key].end - max(committed.offset, bounds[key].start), 0)
+            for key, committed in commits.get(group, {}).items()
             if key in bounds
         ]
         nothing[name] = {"lag": sum(lags) if lags else None, "per_second": speeds.get(group)}
@@ -50,10 +50,10 @@ async def progress_of(ask: Ask, infos: Mapping[str, Mapping[str, Any]]) -> dict[
 
 async def _topics(ask: Ask, name: str) -> list[str]:
     try:
-        found = await call(ask, "GET", at(name, "topics"))
+        topics_by_connector = await call(ask, "GET", at(name, "topics"))
     except Refused:
         return []
-    return list(found.get(name, {}).get("topics", []))
+    return list(topics_by_connector.get(name, {}).get("topics", []))
 
 
 async def partitions_of(

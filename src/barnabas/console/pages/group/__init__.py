@@ -39,7 +39,7 @@ async def read(ask: Ask) -> Data:
     readers = {key: member for member in group.members for key in member.assigned}
     unread = [key for key in readers if key not in offsets]
     times = await _times(ask, offsets, bounds)
-    rows = [_partition(key, found, bounds, readers, times) for key, found in sorted(offsets.items())]
+    rows = [_partition(key, committed, bounds, readers, times) for key, committed in sorted(offsets.items())]
     return {
         "group": name,
         "kind": kind_of(group.type, group.protocol_type),
@@ -89,25 +89,25 @@ def _member(member: Any) -> dict[str, Any]:
 
 def _partition(
     key: TopicPartition,
-    found: CommittedOffset,
+    committed: CommittedOffset,
     bounds: Mapping[TopicPartition, Bounds],
     readers: Mapping[TopicPartition, Any],
     times: Mapping[TopicPartition, float],
 ) -> dict[str, Any]:
     bound, member = bounds.get(key), readers.get(key)
-    lag = None if bound is None else max(bound.end - max(found.offset, bound.start), 0)
+    lag = None if bound is None else max(bound.end - max(committed.offset, bound.start), 0)
     return {
         "topic": key.topic,
         "partition": key.partition,
-        "committed": found.offset,
+        "committed": committed.offset,
         "start": None if bound is None else bound.start,
         "end": None if bound is None else bound.end,
         "lag": lag,
         "behind_s": 0.0 if lag == 0 else times.get(key),
-        "is_lost": bound is not None and found.offset < bound.start,
+        "is_lost": bound is not None and committed.offset < bound.start,
         "member": None if member is None else member.client,
         "host": None if member is None else member.host.removeprefix("/"),
-        "metadata": found.metadata,
+        "metadata": committed.metadata,
     }
 
 
@@ -115,9 +115,11 @@ async def _times(
     ask: Ask, offsets: Mapping[TopicPartition, CommittedOffset], bounds: Mapping[TopicPartition, Bounds]
 ) -> dict[TopicPartition, float]:
     """How old the next record of each partition is, in seconds; of as many as can be read in a moment."""
-    waiting = [key for key, found in offsets.items() if key in bounds and found.offset < bounds[key].end]
+    waiting = [
+        key for key, committed in offsets.items() if key in bounds and committed.offset < bounds[key].end
+    ]
     now_ms = time.time() * 1000
-    found: dict[TopicPartition, float] = {}
+    times: dict[TopicPartition, float] = {}
 
     async def one(key: TopicPartition) -> None:
         at = max(offsets[key].offset, bounds[key].start)
@@ -127,25 +129,25 @@ async def _times(
         except ClientError:
             return
         if isinstance(part, Columns) and part.rows:
-            found[key] = round(max(now_ms - part.times_us[0] / 1000, 0) / 1000, 1)
+            times[key] = round(max(now_ms - part.times_us[0] / 1000, 0) / 1000, 1)
 
     try:
         async with asyncio.timeout(TIMES_S):
             await asyncio.gather(*(one(key) for key in waiting[:TIMES_MAX]))
     except TimeoutError:
         pass
-    return found
+    return times
 
 
 async def _read_share(ask: Ask, group: Any) -> Data:
     offsets = await _or_none(ask.admin.share_groups.offsets([group.name]))
-    held = {} if offsets is None or group.name not in offsets.done else offsets.done[group.name]
+    places = {} if offsets is None or group.name not in offsets.done else offsets.done[group.name]
     rows = [
         {
-            "topic": key.topic, "partition": key.partition, "committed": found.start, "lag": found.lag, "start": None,
+            "topic": key.topic, "partition": key.partition, "committed": place.start, "lag": place.lag, "start": None,
             "end": None, "behind_s": None, "is_lost": False, "member": None, "host": None, "metadata": "",
         }
-        for key, found in sorted(held.items())
+        for key, place in sorted(places.items())
     ]  # fmt: skip
     lags = [row["lag"] for row in rows if row["lag"] is not None]
     return {

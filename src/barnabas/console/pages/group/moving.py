@@ -28,8 +28,8 @@ async def read_reset(ask: Ask) -> Data:
         "group": name,
         "topics": sorted({key.topic for key in offsets}),
         "offsets": [
-            {"topic": key.topic, "partition": key.partition, "offset": found.offset}
-            for key, found in sorted(offsets.items())
+            {"topic": key.topic, "partition": key.partition, "offset": committed.offset}
+            for key, committed in sorted(offsets.items())
         ],
         "members": 0 if described is None else len(described.members),
         "ways": WAYS,
@@ -42,7 +42,8 @@ async def preview(ask: Ask) -> Done:
     """What moving would do, per partition: to (beginning, end, offset, shift, time, list), value, topic; changes nothing"""
     name = ask.path["group"]
     committed = {
-        key: int(found.offset) for key, found in (await ask.admin.groups.offsets([name]))[name].items()
+        key: int(committed_offset.offset)
+        for key, committed_offset in (await ask.admin.groups.offsets([name]))[name].items()
     }
     way, value = ask.text("to", "beginning"), ask.text("value")
     if way == "list":
@@ -75,12 +76,15 @@ async def preview(ask: Ask) -> Done:
 async def apply(ask: Ask) -> Done:
     """Move a group's offsets: lines `TOPIC:PARTITION:OFFSET`; was: where they have to be, or nothing is done"""
     name = ask.path["group"]
-    given = ask.fields.get("lines")
-    text = "\n".join(map(str, given)) if isinstance(given, list) else ask.raw("lines") or ""
+    lines = ask.fields.get("lines")
+    text = "\n".join(map(str, lines)) if isinstance(lines, list) else ask.raw("lines") or ""
     targets = await _within(ask, parse_lines(text))
     if not targets:
         raise Refused(400, said("There is nothing to move"))
-    before = {key: int(found.offset) for key, found in (await ask.admin.groups.offsets([name]))[name].items()}
+    before = {
+        key: int(committed_offset.offset)
+        for key, committed_offset in (await ask.admin.groups.offsets([name]))[name].items()
+    }
     was = ask.raw("was")
     if was is not None and parse_lines(was) != {key: before[key] for key in targets if key in before}:
         raise Refused(
@@ -116,7 +120,7 @@ def lines_of(offsets: Mapping[TopicPartition, int]) -> str:
 
 def parse_lines(text: str) -> dict[TopicPartition, int]:
     """What `lines_of` wrote. Raises Refused."""
-    found: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, int] = {}
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) > LINES_MAX:
         raise Refused(400, said("At most {count} partitions can be moved at once", count=LINES_MAX))
@@ -124,8 +128,8 @@ def parse_lines(text: str) -> dict[TopicPartition, int]:
         parts = line.rsplit(":", 2)
         if len(parts) != 3 or not parts[1].isdecimal() or not parts[2].isdecimal() or not parts[0]:
             raise Refused(400, said("{line} is not TOPIC:PARTITION:OFFSET", line=line[:100]))
-        found[TopicPartition(parts[0], int(parts[1]))] = int(parts[2])
-    return found
+        offsets[TopicPartition(parts[0], int(parts[1]))] = int(parts[2])
+    return offsets
 
 
 async def _chosen(ask: Ask, committed: Mapping[TopicPartition, int]) -> list[TopicPartition]:
@@ -136,15 +140,15 @@ async def _chosen(ask: Ask, committed: Mapping[TopicPartition, int]) -> list[Top
     mine = [key for key in committed if key.topic == topic]
     if mine:
         return sorted(mine)
-    found = (await ask.admin.topics.describe([topic]))[topic]
-    return [TopicPartition(topic, partition.number) for partition in found.partitions]
+    description = (await ask.admin.topics.describe([topic]))[topic]
+    return [TopicPartition(topic, partition.number) for partition in description.partitions]
 
 
 async def _bounds(ask: Ask, keys: Sequence[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
-    found = await ask.admin.records.bounds(keys)
-    for error in found.failed.values():
+    answer = await ask.admin.records.bounds(keys)
+    for error in answer.failed.values():
         raise error
-    return found.done
+    return answer.done
 
 
 async def _targets(
@@ -166,10 +170,10 @@ async def _targets(
             if key in committed
         }
     if way == "time":
-        found = await ask.admin.records.offsets(dict.fromkeys(keys, _milliseconds(value)))
+        offsets = await ask.admin.records.offsets(dict.fromkeys(keys, _milliseconds(value)))
         return {
             key: int(bounds[key].end if place.offset is None else place.offset)
-            for key, place in found.done.items()
+            for key, place in offsets.done.items()
         }
     raise Refused(400, said("{name} must be one of {choices}", name="to", choices=", ".join(WAYS)))
 
@@ -178,12 +182,12 @@ def _milliseconds(value: str) -> int:
     try:
         if value.isdecimal():
             return int(value)
-        found = datetime.fromisoformat(value)
+        moment = datetime.fromisoformat(value)
     except ValueError:
         raise Refused(
             400, said("{value} is not a time like 2026-01-31T12:00 (UTC)", value=value[:60])
         ) from None
-    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 async def _within(ask: Ask, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -34,8 +34,8 @@ class Row:
 def lag_of(offsets: Mapping[TopicPartition, CommittedOffset], bounds: Mapping[TopicPartition, Bounds]) -> int:
     """Records that a group has still to read: none of those that were deleted before it came to them."""
     return sum(
-        max(bounds[key].end - max(found.offset, bounds[key].start), 0)
-        for key, found in offsets.items()
+        max(bounds[key].end - max(committed.offset, bounds[key].start), 0)
+        for key, committed in offsets.items()
         if key in bounds
     )
 
@@ -57,17 +57,17 @@ async def read(ask: Ask) -> Data:
         if isinstance(failure, BaseException) and not isinstance(failure, ClientError):
             raise failure
     rows = []
-    for found in listed.done.values():
-        for group in found:
+    for groups_of_broker in listed.done.values():
+        for group in groups_of_broker:
             if not ask.sees(group.name):
                 continue
-            held = None if isinstance(commits, BaseException) else commits.get(group.name)
-            known = held is not None and not isinstance(bounds, BaseException)
+            offsets = None if isinstance(commits, BaseException) else commits.get(group.name)
+            known = offsets is not None and not isinstance(bounds, BaseException)
             rows.append(
                 Row(
                     group.name, kind_of(group.type, group.protocol_type), (group.state or "unknown").lower(),
-                    None if held is None else len({key.topic for key in held}),
-                    lag_of(held, bounds) if known else None,  # type: ignore[arg-type]
+                    None if offsets is None else len({key.topic for key in offsets}),
+                    lag_of(offsets, bounds) if known else None,  # type: ignore[arg-type]
                     group.coordinator,
                 )
             )  # fmt: skip

@@ -56,9 +56,9 @@ def moment_of(ask: Ask, field: str, default: str) -> int | None:
     text = ask.text(field, default)
     if text in ("", "all"):
         return None
-    found = DURATION.fullmatch(text)
-    if found is not None:
-        return int(time.time() * 1000) - int(found[1]) * UNITS_MS[found[2]]
+    duration = DURATION.fullmatch(text)
+    if duration is not None:
+        return int(time.time() * 1000) - int(duration[1]) * UNITS_MS[duration[2]]
     at = int(text) if text.isdecimal() and len(text) <= 15 else milliseconds(text)
     if at is None:
         raise Refused(400, said("{name} is no time: {value}", name=field, value=text[:40]))

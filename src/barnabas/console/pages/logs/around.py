@@ -65,7 +65,7 @@ def _is_beside(row: Row, hit: Row) -> bool:
 
 
 async def _rows(ask: Ask, place: TopicPartition, begin: int, end: int) -> list[Row]:
-    found: list[Row] = []
+    all_rows: list[Row] = []
     at = begin
     while at < end:
         piece = await fetch(ask.cluster.reading, place, at)
@@ -74,9 +74,9 @@ async def _rows(ask: Ask, place: TopicPartition, begin: int, end: int) -> list[R
         rows = await asyncio.to_thread(_in_piece, piece, end)
         if not rows:
             break
-        found += rows
+        all_rows += rows
         at = rows[-1].offset + 1
-    return found
+    return all_rows
 
 
 def _in_piece(piece: Piece, end: int) -> list[Row]:

@@ -44,19 +44,19 @@ async def follow(ask: Ask) -> AsyncIterator[Mapping[str, Any]]:
         for key, end in (await _ends(ask, keys)).items():
             while at[key] < end and time.monotonic() - began_s < BEAT_S:
                 piece = await fetch(ask.cluster.reading, key, at[key])
-                found, after = await asyncio.to_thread(_matching, piece, end, node)
-                rows, at[key] = rows + found, max(after, at[key] + 1) if piece.records else end
+                matching, after = await asyncio.to_thread(_matching, piece, end, node)
+                rows, at[key] = rows + matching, max(after, at[key] + 1) if piece.records else end
         if rows:
             rows.sort(key=lambda row: (row.time, row.offset), reverse=True)
-            told: dict[str, Any] = {
+            event: dict[str, Any] = {
                 "event": "found",
                 "records": [line_of(row) for row in rows[:SHOWN_PER_TURN]],
             }
             if len(rows) > SHOWN_PER_TURN:
-                told["said"] = said(
+                event["said"] = said(
                     "{count} more records arrived than can be shown.", count=len(rows) - SHOWN_PER_TURN
                 )
-            yield told
+            yield event
             told_s = time.monotonic()
         elif time.monotonic() - told_s >= BEAT_S:
             told_s = time.monotonic()
@@ -65,25 +65,25 @@ async def follow(ask: Ask) -> AsyncIterator[Mapping[str, Any]]:
 
 
 async def _ends(ask: Ask, keys: list[TopicPartition]) -> dict[TopicPartition, int]:
-    found = await ask.admin.records.bounds(keys, read_committed=True)
-    if not found.done:
-        for error in found.failed.values():
+    bounds = await ask.admin.records.bounds(keys, read_committed=True)
+    if not bounds.done:
+        for error in bounds.failed.values():
             raise error
-    return {key: int(bound.end) for key, bound in found.done.items()}
+    return {key: int(bound.end) for key, bound in bounds.done.items()}
 
 
 def _matching(piece: Piece, end: int, node: Node) -> tuple[list[Row], int]:
     """(the lines of a piece that match, the offset after them)."""
-    found: list[Row] = []
+    matching: list[Row] = []
     after = piece.start
     try:
         for part in columns_of(piece, end):
             for row in rows_in(part):
                 after = row.offset + 1
                 if node.matches(row):
-                    found.append(row)
+                    matching.append(row)
             if isinstance(part, Columns):
                 after = max(after, part.next_offset)
     except Damaged:
         after = end
-    return found[-10 * SHOWN_PER_TURN :], after
+    return matching[-10 * SHOWN_PER_TURN :], after

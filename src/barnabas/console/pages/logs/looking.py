@@ -59,13 +59,13 @@ class Counts:
         if len(self.buckets) > BUCKETS_MAX:
             self.coarsen()
         for name, value in fields_of(row):
-            held = self.fields.get(name)
-            if held is None:
+            counter = self.fields.get(name)
+            if counter is None:
                 if len(self.fields) >= FIELDS_MAX:
                     continue
-                held = self.fields[name] = Counter()
-            if value in held or len(held) < VALUES_MAX:
-                held[value] += 1
+                counter = self.fields[name] = Counter()
+            if value in counter or len(counter) < VALUES_MAX:
+                counter[value] += 1
         self.patterns.add(row.message, row.time, row.level)
 
     def coarsen(self) -> None:
@@ -82,9 +82,9 @@ def fields_of(row: Row) -> Iterator[tuple[str, str]]:
     for name, value in (("level", row.level), ("host", row.host), ("path", row.path)):
         if value:
             yield name, value
-    for name, held in members_of(row).items():
-        if isinstance(held, (str, int, float, bool)) and len(str(held)) <= 100:
-            yield name, str(held)
+    for name, member in members_of(row).items():
+        if isinstance(member, (str, int, float, bool)) and len(str(member)) <= 100:
+            yield name, str(member)
 
 
 def members_of(row: Row) -> Mapping[str, Any]:
@@ -93,8 +93,8 @@ def members_of(row: Row) -> Mapping[str, Any]:
         return {}
     import json
 
-    found = json.loads(row.fields)
-    return found if isinstance(found, dict) else {}
+    members = json.loads(row.fields)
+    return members if isinstance(members, dict) else {}
 
 
 class Look:
@@ -171,9 +171,9 @@ class Look:
         at: int,
         lows: dict[int, int],
     ) -> None:
-        found = (await self.cluster.admin.records.offsets(dict.fromkeys(bounds, at))).done
+        offsets = (await self.cluster.admin.records.offsets(dict.fromkeys(bounds, at))).done
         last = dict(ends)
-        for key, place in found.items():
+        for key, place in offsets.items():
             offset = last[key.partition] if place.offset is None else int(place.offset)
             changed[key.partition] = max(min(offset, last[key.partition]), lows[key.partition])
 
@@ -244,9 +244,13 @@ def _now_ms() -> int:
 def rows_in(part: Columns | Rows) -> Iterator[Row]:
     """The records of a part as lines of a log."""
     if isinstance(part, Rows):
-        for held in part.held:
+        for record in part.held:
             yield row_of(
-                held.value or b"", held.timestamp_ms, _headers(held.headers), held.partition, held.offset
+                record.value or b"",
+                record.timestamp_ms,
+                _headers(record.headers),
+                record.partition,
+                record.offset,
             )
         return
     for index in range(part.rows):
@@ -259,8 +263,8 @@ def rows_in(part: Columns | Rows) -> Iterator[Row]:
         )
 
 
-def _headers(held: Any) -> list[tuple[str, bytes]]:
-    return [(name, value or b"") for name, value in held]
+def _headers(headers: Any) -> list[tuple[str, bytes]]:
+    return [(name, value or b"") for name, value in headers]
 
 
 def _opened(folder: str) -> Any:
@@ -281,15 +285,15 @@ def _offsets_in(folder: str) -> Mapping[int, int]:
     from barnabas.logs.errors import LogError
 
     try:
-        found: Mapping[int, int] = _opened(folder).offsets()
+        offsets: Mapping[int, int] = _opened(folder).offsets()
     except LogError as error:
         raise Refused(502, said("{reason}", reason=str(error))) from None
-    return found
+    return offsets
 
 
 def _table_rows(folder: str, look: Look) -> Iterator[list[Row]]:
     since = look.when.since
     if look.compares and since is not None:
         since -= max((look.when.until or _now_ms()) - since, 0)
-    found: Iterator[list[Row]] = _opened(folder).search(look.node, since, look.when.until)
-    return found
+    pieces: Iterator[list[Row]] = _opened(folder).search(look.node, since, look.when.until)
+    return pieces

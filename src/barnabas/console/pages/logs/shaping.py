@@ -31,10 +31,10 @@ def shaped(look: Look) -> dict[str, Any]:
         "fields": [
             {
                 "name": name,
-                "values": [{"value": value, "count": count} for value, count in held.most_common(VALUES_SHOWN)],
-                "different": len(held),
+                "values": [{"value": value, "count": count} for value, count in counter.most_common(VALUES_SHOWN)],
+                "different": len(counter),
             }
-            for name, held in look.counts.fields.items()
+            for name, counter in look.counts.fields.items()
         ],
         "patterns": [
             {

@@ -29,10 +29,10 @@ async def links_of(ask: Ask) -> Sequence[Link]:
 async def link_of(ask: Ask) -> Link:
     """The link of the path. Raises Refused."""
     name = ask.path["link"]
-    found = next((link for link in await links_of(ask) if link.name == name), None)
-    if found is None:
+    mirror = next((link for link in await links_of(ask) if link.name == name), None)
+    if mirror is None:
         raise Refused(404, said("There is no link {name}", name=name[:100]))
-    return found
+    return mirror
 
 
 def known(value: int) -> int | None:

@@ -92,15 +92,15 @@ async def bring_back(ask: Ask) -> Done:
     reach = {**client_lines(ask), "bootstrap.servers": ask.text("back_from") or ask.cluster.where}
     if move == "reverse":
         await _with_both(ask, link, move, lambda way: way.reverse(reach))
-        told, where = said("{source} becomes a copy of this cluster, by a link of the same name that is stored there",
+        message, where = said("{source} becomes a copy of this cluster, by a link of the same name that is stored there",
                            source=link.source), "/mirrors"  # fmt: skip
     else:
         await _with_both(ask, link, move, lambda way: way.fail_back(reach, WAIT_S))
-        told, where = (
+        message, where = (
             said("{source} can be written again, and is copied here", source=link.source),
             f"/mirrors/{encoded(link.name)}",
         )
-    return Done(told, where, {"link": link.name, "move": move}, (ask.command(*_words(ask, link, move)),))
+    return Done(message, where, {"link": link.name, "move": move}, (ask.command(*_words(ask, link, move)),))
 
 
 PAGE: Final = Page(

@@ -35,7 +35,7 @@ def source_options(ask: Ask, link: Link) -> ClientOptions:
 async def verify(ask: Ask) -> AsyncIterator[Mapping[str, Any]]:
     """Compare copies with their source, range by range, as events: found (records: ranges), done; topic: only this one"""
     name = ask.path["link"]
-    link = next((found for found in await ask.admin.links.describe() if found.name == name), None)
+    link = next((candidate for candidate in await ask.admin.links.describe() if candidate.name == name), None)
     if link is None:
         raise Refused(404, said("There is no link {name}", name=name[:100]))
     chosen = ask.text("topic")
@@ -108,11 +108,11 @@ async def _common(
             ),
             said("If it asks for a login, name it to the console with --also NAME=FILE."),
         ) from None
-    found = []
+    ranges = []
     for key in keys:
         if key in ours.done and key in theirs.done:
             first = max(ours.done[key].start, theirs.done[key].start)
             end = min(ours.done[key].end, theirs.done[key].end)
             if first < end:
-                found.append((key, int(first), int(end)))
-    return found
+                ranges.append((key, int(first), int(end)))
+    return ranges

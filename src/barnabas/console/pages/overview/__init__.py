@@ -54,7 +54,7 @@ async def read(ask: Ask) -> Data:
         "internal_topics": sum(topic.is_internal for topic in topics),
         "partitions": sum(len(topic.partitions) for topic in topics),
         "size_bytes": sum(row["size_bytes"] or 0 for row in sizes.values()) if sizes else None,
-        "groups": None if groups is None else sum(len(found) for found in groups.done.values()),
+        "groups": None if groups is None else sum(len(groups_of_broker) for groups_of_broker in groups.done.values()),
         "records_per_s": sum(rates.values()) if rates else None,
         "history": await graphs_of(ask, of_cluster(), cluster.history()),
         "clients": await _clients(ask, groups),
@@ -78,16 +78,16 @@ def _count(layout: Layout, holds: Any) -> int:
 
 
 def _sizes(dirs: Results[NodeId, Sequence[LogDir]] | None) -> dict[int, dict[str, int | None]]:
-    found: dict[int, dict[str, int | None]] = {}
+    sizes: dict[int, dict[str, int | None]] = {}
     for node, rows in (dirs.done if dirs is not None else {}).items():
         totals = [row.total_bytes for row in rows if row.total_bytes is not None]
         usable = [row.usable_bytes for row in rows if row.usable_bytes is not None]
-        found[node] = {
+        sizes[node] = {
             "size_bytes": sum(row.size_bytes for row in rows),
             "total_bytes": sum(totals) if totals else None,
             "usable_bytes": sum(usable) if totals else None,
         }
-    return found
+    return sizes
 
 
 async def _clients(ask: Ask, groups: Results[NodeId, Sequence[GroupListing]] | None) -> list[dict[str, Any]]:
@@ -96,8 +96,8 @@ async def _clients(ask: Ask, groups: Results[NodeId, Sequence[GroupListing]] | N
         return []
     names = [
         g.name
-        for found in groups.done.values()
-        for g in found
+        for groups_of_broker in groups.done.values()
+        for g in groups_of_broker
         if g.type.lower() != "share" and ask.sees(g.name)
     ]
     try:

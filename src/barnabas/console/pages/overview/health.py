@@ -24,9 +24,9 @@ def reasons_of(
     moving: Mapping[TopicPartition, Reassignment] | None,
 ) -> list[dict[str, Any]]:
     """One row per reason, the worst first: state (bad, warn), what, advice, link (below the cluster's address)."""
-    found = [*_of_partitions(layout), *_of_brokers(layout), *_of_disks(dirs)]
+    reasons = [*_of_partitions(layout), *_of_brokers(layout), *_of_disks(dirs)]
     if moving:
-        found.append(
+        reasons.append(
             _reason(
                 "warn",
                 said("{count} partitions are being moved", count=len(moving)),
@@ -34,7 +34,7 @@ def reasons_of(
                 "/brokers/reassignments",
             )
         )
-    return sorted(found, key=lambda row: row["state"])
+    return sorted(reasons, key=lambda row: row["state"])
 
 
 def _reason(state: str, what: Said, advice: Said, link: str = "") -> dict[str, Any]:
@@ -54,9 +54,9 @@ def _of_partitions(layout: Layout) -> list[dict[str, Any]]:
                 behind.append(name)
             elif partition.leader != partition.preferred_leader:
                 elsewhere += 1
-    found = []
+    reasons = []
     if offline:
-        found.append(
+        reasons.append(
             _reason(
                 "bad",
                 said("{count} partitions have no leader: {names}", count=len(offline), names=_few(offline)),
@@ -65,7 +65,7 @@ def _of_partitions(layout: Layout) -> list[dict[str, Any]]:
             )
         )
     if behind:
-        found.append(
+        reasons.append(
             _reason(
                 "warn",
                 said(
@@ -76,7 +76,7 @@ def _of_partitions(layout: Layout) -> list[dict[str, Any]]:
             )
         )
     if elsewhere:
-        found.append(
+        reasons.append(
             _reason(
                 "warn",
                 said("{count} partitions are led by another broker than the preferred one", count=elsewhere),
@@ -84,16 +84,16 @@ def _of_partitions(layout: Layout) -> list[dict[str, Any]]:
                 "/brokers",
             )
         )
-    return found
+    return reasons
 
 
 def _of_brokers(layout: Layout) -> list[dict[str, Any]]:
     live = {broker.id for broker in layout.view.brokers}
     wanted = {node for topic in layout.topics.values() for p in topic.partitions for node in _nodes(p)}
     missing = sorted(wanted - live)
-    found = []
+    reasons = []
     if missing:
-        found.append(
+        reasons.append(
             _reason(
                 "bad",
                 said(
@@ -104,7 +104,7 @@ def _of_brokers(layout: Layout) -> list[dict[str, Any]]:
             )
         )
     if layout.view.controller < 0:
-        found.append(
+        reasons.append(
             _reason(
                 "bad",
                 said("The cluster has no controller"),
@@ -112,15 +112,15 @@ def _of_brokers(layout: Layout) -> list[dict[str, Any]]:
                 "/brokers",
             )
         )
-    return found
+    return reasons
 
 
 def _of_disks(dirs: Results[NodeId, Sequence[LogDir]] | None) -> list[dict[str, Any]]:
-    found = []
+    reasons = []
     for node, rows in (dirs.done if dirs is not None else {}).items():
         for row in rows:
             if row.error is not None:
-                found.append(
+                reasons.append(
                     _reason(
                         "bad",
                         said(
@@ -139,7 +139,7 @@ def _of_disks(dirs: Results[NodeId, Sequence[LogDir]] | None) -> list[dict[str, 
                 and row.usable_bytes < (1 - FULL) * row.total_bytes
             ):
                 share = round(100 - 100 * row.usable_bytes / row.total_bytes)
-                found.append(
+                reasons.append(
                     _reason(
                         "warn",
                         said(
@@ -153,7 +153,7 @@ def _of_disks(dirs: Results[NodeId, Sequence[LogDir]] | None) -> list[dict[str, 
                     )
                 )
     for node, error in (dirs.failed if dirs is not None else {}).items():
-        found.append(
+        reasons.append(
             _reason(
                 "bad",
                 said(
@@ -163,7 +163,7 @@ def _of_disks(dirs: Results[NodeId, Sequence[LogDir]] | None) -> list[dict[str, 
                 "/brokers",
             )
         )
-    return found
+    return reasons
 
 
 def _nodes(partition: Partition) -> tuple[NodeId, ...]:

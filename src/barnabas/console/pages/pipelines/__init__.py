@@ -35,9 +35,9 @@ def _shell(ask: Ask, *words: str) -> str:
 
 async def read(ask: Ask) -> Data:
     """The pipelines with their states, rates and lag"""
-    found = await call(ask, "GET", "/pipelines")
+    pipelines = await call(ask, "GET", "/pipelines")
     return {
-        "pipelines": [_row(one) for one in found if ask.sees(one["name"])],
+        "pipelines": [_row(one) for one in pipelines if ask.sees(one["name"])],
         "states": STATES,
         "commands": [_shell(ask, "list")],
     }
@@ -82,10 +82,10 @@ async def read_one(ask: Ask) -> Data:
 async def _picture(ask: Ask, name: str) -> dict[str, Any] | None:
     """Nodes and arrows; None where the server is of a version that does not tell."""
     try:
-        found: dict[str, Any] = await call(ask, "GET", f"/pipelines/{name}/picture")
+        picture: dict[str, Any] = await call(ask, "GET", f"/pipelines/{name}/picture")
     except Refused:
         return None
-    return found
+    return picture
 
 
 def _notes(picture: dict[str, Any], status: dict[str, Any]) -> dict[str, str]:
@@ -152,20 +152,20 @@ async def read_file(ask: Ask) -> Data:
 async def check(ask: Ask) -> Done:
     """Look for mistakes in a pipeline file, without storing it: file (YAML)"""
     text = (ask.raw("file") or "").replace("\r\n", "\n")
-    found = await call(ask, "POST", "/check", raw=text.encode())
-    picture = found["picture"]
-    done = said("{count} mistakes", count=len(found["mistakes"]))
-    shown = {**found, "picture": picture and drawing(picture, {})}
+    verdict = await call(ask, "POST", "/check", raw=text.encode())
+    picture = verdict["picture"]
+    done = said("{count} mistakes", count=len(verdict["mistakes"]))
+    shown = {**verdict, "picture": picture and drawing(picture, {})}
     return Done(done, "", shown, (command("barnabas", "pipeline", "check", "FILE"),))
 
 
 async def _views(ask: Ask, name: str) -> list[dict[str, Any]]:
     """The views; none where the server is of a version without them."""
     try:
-        found: list[dict[str, Any]] = await call(ask, "GET", f"/pipelines/{name}/views")
+        views: list[dict[str, Any]] = await call(ask, "GET", f"/pipelines/{name}/views")
     except Refused:
         return []
-    return found
+    return views
 
 
 async def _dead_letters(ask: Ask, topic: str | None) -> dict[str, Any] | None:
@@ -247,13 +247,13 @@ async def read_view(ask: Ask) -> Data:
     about = next((one for one in views if one["name"] == view), None)
     if about is None:
         raise Refused(404, said("There is no view {name}", name=view[:100]))
-    found = await call(ask, "GET", f"{path}/{encoded(view)}?{urlencode(fields)}")
+    page = await call(ask, "GET", f"{path}/{encoded(view)}?{urlencode(fields)}")
     return {
         "pipeline": name,
         "view": about,
-        "as_of": found["as_of"],
-        "rows": found["rows"],
-        "next": found.get("next"),
+        "as_of": page["as_of"],
+        "rows": page["rows"],
+        "next": page.get("next"),
         "commands": [_shell(ask, "get", f"{name}/{view}", *[key for word, key in fields if word == "key"])],
     }
 

@@ -53,18 +53,20 @@ async def read(ask: Ask) -> Data:
 
 
 def _copied(record: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for part in ("key", "value"):
-        held = record[part]
-        has_schema = held["schema"] is not None and held["error"] is None and held["schema"].isdecimal()
-        kind = held["kind"] if held["kind"] in FORMATS else "json" if "document" in held else "text"
-        found |= {
-            part: held["text"],
+        content = record[part]
+        has_schema = (
+            content["schema"] is not None and content["error"] is None and content["schema"].isdecimal()
+        )
+        kind = content["kind"] if content["kind"] in FORMATS else "json" if "document" in content else "text"
+        fields |= {
+            part: content["text"],
             f"{part}_format": "json" if has_schema else kind,
-            f"{part}_schema": held["schema"] if has_schema else "",
+            f"{part}_schema": content["schema"] if has_schema else "",
         }
     lines = [f"{h['name']}: {h['value']}" for h in record["headers"] if h["value"] is not None]
-    return {**found, "headers": "\n".join(lines)}
+    return {**fields, "headers": "\n".join(lines)}
 
 
 async def write(ask: Ask) -> Done:
@@ -88,11 +90,11 @@ async def write(ask: Ask) -> Done:
 
 async def _content(ask: Ask, part: str) -> bytes | None:
     how, text = ask.text(f"{part}_format", "text"), ask.raw(part)
-    given = ask.fields.get(part)
+    content = ask.fields.get(part)
     if how == "null" or text is None or (part == "key" and text == ""):
         return None
-    if isinstance(given, (dict, list)):  # a JSON value in a request to the API
-        text, how = json.dumps(given, ensure_ascii=False), "json"
+    if isinstance(content, (dict, list)):  # a JSON value in a request to the API
+        text, how = json.dumps(content, ensure_ascii=False), "json"
     if ask.text(f"{part}_schema"):
         schema = ask.number(f"{part}_schema", 0, 0, (1 << 31) - 1)
         try:
@@ -112,20 +114,23 @@ async def _content(ask: Ask, part: str) -> bytes | None:
 
 
 def _headers(ask: Ask) -> Sequence[tuple[str, bytes | None]]:
-    given = ask.fields.get("headers")
-    if isinstance(given, dict):
-        return [(str(name), None if value is None else str(value).encode()) for name, value in given.items()]
-    found: list[tuple[str, bytes | None]] = []
+    headers_given = ask.fields.get("headers")
+    if isinstance(headers_given, dict):
+        return [
+            (str(name), None if value is None else str(value).encode())
+            for name, value in headers_given.items()
+        ]
+    headers: list[tuple[str, bytes | None]] = []
     for line in (ask.raw("headers") or "").splitlines():
         if not line.strip():
             continue
         name, colon, value = line.partition(":")
         if not colon or not name.strip():
             raise Refused(400, said("{line} is not a header like name: value", line=line[:100]))
-        found.append((name.strip(), value.strip().encode()))
-    if len(found) > HEADERS_MAX:
+        headers.append((name.strip(), value.strip().encode()))
+    if len(headers) > HEADERS_MAX:
         raise Refused(400, said("A record may have at most {count} headers here", count=HEADERS_MAX))
-    return found
+    return headers
 
 
 PAGES: Final = (

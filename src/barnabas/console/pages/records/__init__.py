@@ -121,16 +121,16 @@ async def search_stream(ask: Ask) -> AsyncIterator[Mapping[str, Any]]:
 
 
 def _progress(search: Search, *, is_over: bool) -> dict[str, Any]:
-    made = progress_of(search.progress, is_over)
+    fields = progress_of(search.progress, is_over)
     looked = said(
         "Looked at {count} records ({size}) in {seconds} s: {found} fit, {percent} % is done.",
-        count=rendering.number(made["scanned"]),
-        size=rendering.size(made["size_bytes"]), seconds=made["seconds"],
+        count=rendering.number(fields["scanned"]),
+        size=rendering.size(fields["size_bytes"]), seconds=fields["seconds"],
         found=rendering.number(search.found),
-        percent=int(made["share"] * 100),
+        percent=int(fields["share"] * 100),
     )  # fmt: skip
     following = None if search.is_over else cursor_text(search.cursor)
-    return {**made, "found": search.found, "next": following, "said": looked}
+    return {**fields, "found": search.found, "next": following, "said": looked}
 
 
 async def export_stream(ask: Ask) -> AsyncIterator[Mapping[str, Any]]:

@@ -69,12 +69,12 @@ async def question(ask: Ask, limit: int) -> Question:
             starts[number] = min(max(starts[number], offset), ends[number])
     elif place == "time":
         await _from_time(ask, topic.name, starts, ends)
-    ranges, told = await indexed(ask, topic.name, wanted, numbers)
+    ranges, sentences = await indexed(ask, topic.name, wanted, numbers)
     search = Search(
         ask.cluster.reading, ask.cluster.decoder, topic.name, wanted, starts, ends, limit, backward=backward,
         ranges=ranges,
     )  # fmt: skip
-    notes += told
+    notes += sentences
     return Question(search, wanted, how, count, numbers, notes)
 
 
@@ -139,21 +139,23 @@ async def indexed(
         answers = await ask.admin.records.find_key([(topic, number) for number in numbers], wanted.key)
     except ClientError:
         return {}, []
-    found = {place.partition: one for place, one in answers.done.items() if one is not None}
-    if not found:
+    hits_by_partition = {place.partition: one for place, one in answers.done.items() if one is not None}
+    if not hits_by_partition:
         return {}, []
-    told = said(
+    sentence = said(
         "The key index skipped {records} records ({size}) and {skipped} of {segments} segments.",
-        records=rendering.number(sum(one.records_skipped for one in found.values())),
-        size=rendering.size(sum(one.bytes_skipped for one in found.values())),
-        skipped=sum(one.segments_skipped for one in found.values()),
-        segments=sum(one.segments for one in found.values()),
+        records=rendering.number(sum(one.records_skipped for one in hits_by_partition.values())),
+        size=rendering.size(sum(one.bytes_skipped for one in hits_by_partition.values())),
+        skipped=sum(one.segments_skipped for one in hits_by_partition.values()),
+        segments=sum(one.segments for one in hits_by_partition.values()),
     )  # fmt: skip
-    notes = [told]
-    left = sum(one.bytes_unindexed for one in found.values())
+    notes = [sentence]
+    left = sum(one.bytes_unindexed for one in hits_by_partition.values())
     if left > UNINDEXED_MIN:
         notes.append(said("{size} are not indexed yet, and were searched.", size=rendering.size(left)))
-    ranges = {n: [(int(first), int(last)) for first, last in one.ranges] for n, one in found.items()}
+    ranges = {
+        n: [(int(first), int(last)) for first, last in one.ranges] for n, one in hits_by_partition.items()
+    }
     return ranges, notes
 
 
@@ -161,15 +163,15 @@ async def _bounds(
     ask: Ask, topic: str, numbers: list[int]
 ) -> tuple[dict[int, int], dict[int, int], list[Said]]:
     keys = [TopicPartition(topic, number) for number in numbers]
-    found = await ask.admin.records.bounds(keys, read_committed=True)
-    if not found.done:
-        for error in found.failed.values():
+    bounds = await ask.admin.records.bounds(keys, read_committed=True)
+    if not bounds.done:
+        for error in bounds.failed.values():
             raise error
-    starts = {key.partition: int(bound.start) for key, bound in found.done.items()}
-    ends = {key.partition: int(bound.end) for key, bound in found.done.items()}
+    starts = {key.partition: int(bound.start) for key, bound in bounds.done.items()}
+    ends = {key.partition: int(bound.end) for key, bound in bounds.done.items()}
     notes = [
         said("Partition {partition} was not searched: {reason}", partition=key.partition, reason=str(error))
-        for key, error in found.failed.items()
+        for key, error in bounds.failed.items()
     ]
     return starts, ends, notes
 
@@ -190,15 +192,15 @@ def _go_on(ask: Ask, starts: dict[int, int], ends: dict[int, int], *, backward: 
 
 
 async def _from_time(ask: Ask, topic: str, starts: dict[int, int], ends: Mapping[int, int]) -> None:
-    given = ask.required("time")
+    text = ask.required("time")
     try:
-        when_ms = int(given) if given.isdecimal() else _milliseconds(given)
+        when_ms = int(text) if text.isdecimal() else _milliseconds(text)
     except ValueError:
         raise Refused(
-            400, said("{value} is not a time like 2026-01-31T12:00 (UTC) or 1767225600000", value=given[:60])
+            400, said("{value} is not a time like 2026-01-31T12:00 (UTC) or 1767225600000", value=text[:60])
         ) from None
-    found = await ask.admin.records.offsets({TopicPartition(topic, number): when_ms for number in starts})
-    for key, place in found.done.items():
+    offsets = await ask.admin.records.offsets({TopicPartition(topic, number): when_ms for number in starts})
+    for key, place in offsets.done.items():
         number = key.partition
         starts[number] = (
             ends[number] if place.offset is None else min(max(place.offset, starts[number]), ends[number])
@@ -206,5 +208,5 @@ async def _from_time(ask: Ask, topic: str, starts: dict[int, int], ends: Mapping
 
 
 def _milliseconds(text: str) -> int:
-    found = datetime.fromisoformat(text)
-    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+    moment = datetime.fromisoformat(text)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

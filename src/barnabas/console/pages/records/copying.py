@@ -61,7 +61,7 @@ async def _write(ask: Ask, to: str, count: int, rows: Sequence[Row]) -> int:
     by_partition: dict[int, list[Record]] = {}
     for row in rows:
         number = row.partition % count if row.key is None else choose(row.key, count)
-        headers = tuple(held for held in row.headers if not (without and held[0].startswith(without)))
+        headers = tuple(header for header in row.headers if not (without and header[0].startswith(without)))
         by_partition.setdefault(number, []).append(Record(0, row.timestamp_ms, row.key, row.value, headers))
     copied = 0
     try:

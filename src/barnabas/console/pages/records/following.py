@@ -47,10 +47,10 @@ async def follow(
             at.update({n: ends[n] for n in fresh})
             if rows or left_out:
                 shown = await asyncio.to_thread(shown_rows, ask, rows, how)
-                told = {"event": "found", "records": shown, "left_out": left_out, "at": at}
+                event = {"event": "found", "records": shown, "left_out": left_out, "at": at}
                 if left_out:
-                    told["said"] = said("{count} more records arrived than can be shown.", count=left_out)
-                yield told
+                    event["said"] = said("{count} more records arrived than can be shown.", count=left_out)
+                yield event
                 told_s = time.monotonic()
         if time.monotonic() - told_s >= BEAT_S:
             told_s = time.monotonic()
@@ -69,11 +69,11 @@ def begin_of(ask: Ask) -> Mapping[int, int]:
 
 
 async def _bounds(ask: Ask, keys: list[TopicPartition]) -> Mapping[TopicPartition, Any]:
-    found = await ask.admin.records.bounds(keys, read_committed=True)
-    if not found.done:
-        for error in found.failed.values():
+    bounds = await ask.admin.records.bounds(keys, read_committed=True)
+    if not bounds.done:
+        for error in bounds.failed.values():
             raise error
-    return found.done
+    return bounds.done
 
 
 async def _read(
@@ -96,8 +96,8 @@ async def _read(
             left_out += starts[number] - start
     scan = Scan(cluster, ask.cluster.decoder, topic, wanted, starts, {n: ends[n] for n in fresh})
     rows: list[Row] = []
-    async for found in scan.steps(lambda: room * 20):
-        rows += found
+    async for step_rows in scan.steps(lambda: room * 20):
+        rows += step_rows
         if len(rows) > room:
             rows.sort(key=lambda row: (row.timestamp_ms, row.offset))
             left_out += len(rows) - room

@@ -47,7 +47,9 @@ def shown_row(ask: Ask, row: Row, how: tuple[str, str], length_max: int) -> dict
         "timestamp_type": "broker" if row.timestamp_type else "producer",
         "key": _cut(key, length_max),
         "value": _cut(value, length_max),
-        "headers": [{"name": name, **_header(held, length_max)} for name, held in headers[:HEADERS_MAX]],
+        "headers": [
+            {"name": name, **_header(content, length_max)} for name, content in headers[:HEADERS_MAX]
+        ],
         "headers_left_out": max(len(row.headers) - HEADERS_MAX, 0),
         "is_masked": any(map(masks.touches, ("key", "value", "headers"))),
         "command": ask.command(
@@ -56,19 +58,19 @@ def shown_row(ask: Ask, row: Row, how: tuple[str, str], length_max: int) -> dict
     }
 
 
-def _cut(found: Shown, length_max: int) -> dict[str, Any]:
-    is_cut = len(found.text) > length_max
-    made: dict[str, Any] = {
-        "kind": found.kind,
-        "text": found.text[:length_max],
-        "size_bytes": found.size_bytes,
+def _cut(content: Shown, length_max: int) -> dict[str, Any]:
+    is_cut = len(content.text) > length_max
+    fields: dict[str, Any] = {
+        "kind": content.kind,
+        "text": content.text[:length_max],
+        "size_bytes": content.size_bytes,
         "is_cut": is_cut,
-        "schema": found.schema,
-        "error": found.error,
+        "schema": content.schema,
+        "error": content.error,
     }
-    if found.document is not None and not is_cut:
-        made["document"] = found.document
-    return made
+    if content.document is not None and not is_cut:
+        fields["document"] = content.document
+    return fields
 
 
 def _header(data: bytes | None, length_max: int) -> dict[str, Any]:

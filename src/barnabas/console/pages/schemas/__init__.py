@@ -59,7 +59,7 @@ def _shell(ask: Ask, *words: str) -> str:
 
 async def read(ask: Ask) -> Data:
     """The subjects with their newest version, id and kind"""
-    found = await call(ask, "GET", "/schemas?latestOnly=true")
+    schemas = await call(ask, "GET", "/schemas?latestOnly=true")
     level = await call(ask, "GET", "/config")
     rows = [
         {
@@ -68,7 +68,7 @@ async def read(ask: Ask) -> Data:
             "id": row["id"],
             "kind": row.get("schemaType", "AVRO"),
         }
-        for row in found
+        for row in schemas
         if ask.sees(row["subject"])
     ]
     page, list_ = cut(
@@ -131,12 +131,12 @@ async def _level(ask: Ask) -> dict[str, Any]:
 
 async def _used_by(ask: Ask, version: int) -> list[int]:
     try:
-        found: list[int] = await call(
+        referrers: list[int] = await call(
             ask, "GET", f"/subjects/{_subject(ask)}/versions/{version}/referencedby"
         )
     except RegistryError:
         return []
-    return found
+    return referrers
 
 
 def pretty(text: str, kind: str) -> str:

@@ -35,10 +35,10 @@ QUERY_ID: Final = re.compile(r"[A-Za-z0-9_]{1,200}")
 
 async def read(ask: Ask) -> Data:
     """The streams, tables and queries, with rates and lag; names and functions for completion"""
-    found, statuses = await asyncio.gather(
+    answers, statuses = await asyncio.gather(
         call(ask, "POST", "/ksql", {"ksql": WHAT_THERE_IS, "streamsProperties": {}}), _statuses(ask)
     )
-    relations, queries, functions = _sorted_out(ask, found)
+    relations, queries, functions = _sorted_out(ask, answers)
     rows = [_query(query, statuses.get(query["id"])) for query in queries]
     return {
         "relations": relations,
@@ -54,17 +54,17 @@ async def read(ask: Ask) -> Data:
 async def _statuses(ask: Ask) -> dict[str, Any]:
     """States of the queries with rates and lag, by their ids; nothing where the server is not Barnabas's."""
     try:
-        found = await call(ask, "GET", "/pipelines")
+        pipelines = await call(ask, "GET", "/pipelines")
     except Refused as refused:
         if refused.status == 503:
             raise
         return {}
-    return {one["name"]: one for one in found}
+    return {one["name"]: one for one in pipelines}
 
 
-def _sorted_out(ask: Ask, found: list[dict[str, Any]]) -> tuple[list[Any], list[Any], list[str]]:
+def _sorted_out(ask: Ask, answers: list[dict[str, Any]]) -> tuple[list[Any], list[Any], list[str]]:
     relations, queries, functions = [], [], []
-    for answer in found:
+    for answer in answers:
         if "queries" in answer:
             queries = [one for one in answer["queries"] if all(map(ask.sees, one["sinkKafkaTopics"]))]
         if "sourceDescriptions" in answer:
@@ -129,8 +129,8 @@ async def run(ask: Ask) -> Done:
     else:
         if ask.role_for(None) < Role.ADMIN:
             raise Refused(403, said("Statements that change something need the role admin"))
-        found = await call(ask, "POST", "/ksql", {"ksql": text, "streamsProperties": properties})
-        tables = tables_of(found)
+        answers = await call(ask, "POST", "/ksql", {"ksql": text, "streamsProperties": properties})
+        tables = tables_of(answers)
     return Done(said("{count} answers", count=len(tables)), "", {"tables": tables}, (shell(ask, "-e", text),))
 
 
@@ -138,11 +138,11 @@ async def first_rows(ask: Ask, text: str) -> dict[str, Any]:
     """The rows of a query that come within some seconds, as a table."""
     columns: list[str] = []
     rows: list[list[Any]] = []
-    told = None
+    sentence = None
     async for event in follow(ask, seconds=10.0, count=100):
         columns = event.get("columns", columns)
         rows += event.get("rows", [])
-        told = event.get("said", told)
+        sentence = event.get("said", sentence)
     return {"message": None, "columns": columns, "rows": rows}
 
 

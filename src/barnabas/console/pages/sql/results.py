@@ -18,10 +18,10 @@ def tables_of(answers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _table(answer: Mapping[str, Any]) -> dict[str, Any]:
-    told = (answer.get("commandStatus") or {}).get("message")
+    message = (answer.get("commandStatus") or {}).get("message")
     warnings = [str(one["message"]) for one in answer.get("warnings", []) if one.get("message")]
-    if told is not None:
-        return {"message": " ".join([told, *warnings]), "columns": [], "rows": []}
+    if message is not None:
+        return {"message": " ".join([message, *warnings]), "columns": [], "rows": []}
     about = answer.get("sourceDescription")
     if about is not None:
         return {
@@ -32,25 +32,25 @@ def _table(answer: Mapping[str, Any]) -> dict[str, Any]:
     plan = answer.get("queryDescription")
     if plan is not None:
         return {"message": plan.get("executionPlan") or plan.get("statementText"), "columns": [], "rows": []}
-    held = next((answer[name] for name in LISTS if name in answer), None)
-    if isinstance(held, Mapping):
-        held = [{"name": name, "value": value} for name, value in held.items()]
-    if isinstance(held, list):
-        return _listed(held)
+    members = next((answer[name] for name in LISTS if name in answer), None)
+    if isinstance(members, Mapping):
+        members = [{"name": name, "value": value} for name, value in members.items()]
+    if isinstance(members, list):
+        return _listed(members)
     rest = {
         name: value for name, value in answer.items() if name not in ("@type", "statementText", "warnings")
     }
     return {"message": json.dumps(rest, ensure_ascii=False, indent=2), "columns": [], "rows": []}
 
 
-def _listed(held: list[Any]) -> dict[str, Any]:
-    if not held:
+def _listed(items: list[Any]) -> dict[str, Any]:
+    if not items:
         return {"message": None, "columns": ["name"], "rows": []}
-    if not isinstance(held[0], Mapping):
-        return {"message": None, "columns": ["name"], "rows": [[one] for one in held]}
-    columns = list(held[0])
+    if not isinstance(items[0], Mapping):
+        return {"message": None, "columns": ["name"], "rows": [[one] for one in items]}
+    columns = list(items[0])
     return {
         "message": None,
         "columns": columns,
-        "rows": [[one.get(name) for name in columns] for one in held],
+        "rows": [[one.get(name) for name in columns] for one in items],
     }

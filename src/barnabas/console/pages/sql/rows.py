@@ -55,9 +55,9 @@ class _Lines:
     def taken(self, count: int) -> list[bytes]:
         """The next lines, as far as they have come."""
         with self._lock:
-            found, self._lines = self._lines[:count], self._lines[count:]
+            lines, self._lines = self._lines[:count], self._lines[count:]
             self._lock.notify()
-        return found
+        return lines
 
     def close(self) -> None:
         """Nobody wants them: the connection is closed, which ends the query on the server."""
@@ -97,7 +97,7 @@ def _opened(ask: Ask, text: str) -> Stream:
     address = services.address_of(ask, SQL)
     body = json.dumps({"sql": text, "properties": stream_properties(ask)}).encode()
     try:
-        found = stream(
+        opened = stream(
             address, "POST", "/query-stream", body, {"Content-Type": "application/json"}, connect_s=10.0
         )
     except NoAnswer as error:
@@ -110,13 +110,13 @@ def _opened(ask: Ask, text: str) -> Stream:
             ),
             services.RUNS,
         ) from None
-    if found.status >= 400:
-        answer = found.whole()
+    if opened.status >= 400:
+        answer = opened.whole()
         raise Refused(
-            found.status if found.status < 500 else 502,
+            opened.status if opened.status < 500 else 502,
             said("{reason}", reason=services.reason_of(SQL, answer)),
         )
-    return found
+    return opened
 
 
 async def _events(

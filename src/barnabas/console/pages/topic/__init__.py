@@ -43,8 +43,8 @@ async def read(ask: Ask) -> Data:
         ask.admin.records.bounds(keys), _or_none(ask.cluster.dirs.get()), _or_none(ask.cluster.commits.get())
     )
     sizes: dict[tuple[int, int], int] = {}
-    for node, found in (dirs.done if dirs is not None else {}).items():
-        for directory in found:
+    for node, directories in (dirs.done if dirs is not None else {}).items():
+        for directory in directories:
             for replica in directory.replicas:
                 if replica.partition.topic == name and not replica.is_future:
                     sizes[node, replica.partition.partition] = replica.size_bytes
@@ -113,7 +113,9 @@ def _spread(topic: Topic, sizes: Mapping[tuple[int, int], int]) -> dict[str, Any
             "broker": node,
             "replicas": replicas[node],
             "leaders": leaders[node],
-            "size_bytes": sum(size for (held, _), size in sizes.items() if held == node) if sizes else None,
+            "size_bytes": sum(size for (holder, _), size in sizes.items() if holder == node)
+            if sizes
+            else None,
         }
         for node in sorted(replicas)
     ]
@@ -140,7 +142,7 @@ def _groups(
         return None
     rows = []
     for group, offsets in commits.items():
-        mine = {key: found.offset for key, found in offsets.items() if key.topic == name}
+        mine = {key: committed.offset for key, committed in offsets.items() if key.topic == name}
         if mine and ask.sees(group):
             lag = sum(
                 max(bounds[key].end - max(at, bounds[key].start), 0)
@@ -159,10 +161,10 @@ async def read_options(ask: Ask) -> Data:
     name = ask.path["topic"]
     await topic_of(ask)
     resource = ConfigResource(ConfigKind.TOPIC, name)
-    found = (await ask.admin.configs.describe([resource], synonyms=True, documentation=True))[resource]
+    options = (await ask.admin.configs.describe([resource], synonyms=True, documentation=True))[resource]
     q = ask.text("q").lower()
     only_set = ask.flag("set")
-    rows = [option_row(option) for option in found.values()]
+    rows = [option_row(option) for option in options.values()]
     return {
         "topic": name,
         "options": [

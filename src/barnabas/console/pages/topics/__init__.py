@@ -96,8 +96,8 @@ async def rows_of(ask: Ask) -> list[Row]:
     sizes: Counter[str] | None = None
     if not isinstance(dirs, BaseException):
         sizes = Counter()
-        for found in dirs.done.values():
-            for directory in found:
+        for directories in dirs.done.values():
+            for directory in directories:
                 for replica in directory.replicas:
                     sizes[replica.partition.topic] += replica.size_bytes
     records: Counter[str] | None = None
@@ -107,7 +107,7 @@ async def rows_of(ask: Ask) -> list[Row]:
             records[key.topic] += bound.end - bound.start
     readers: Counter[str] | None = None
     if not isinstance(commits, BaseException):
-        readers = Counter(topic for made in commits.values() for topic in {key.topic for key in made})
+        readers = Counter(topic for offsets in commits.values() for topic in {key.topic for key in offsets})
     for failure in (dirs, bounds, commits):
         if isinstance(failure, BaseException) and not isinstance(failure, ClientError):
             raise failure
@@ -176,9 +176,9 @@ async def create(ask: Ask) -> Done:
         for field in ask.fields
         if field.startswith("option.") and ask.text(field)
     }
-    given = ask.fields.get("options")
-    if isinstance(given, dict):
-        configs |= {str(option): str(value) for option, value in given.items()}
+    options = ask.fields.get("options")
+    if isinstance(options, dict):
+        configs |= {str(option): str(value) for option, value in options.items()}
     check = ask.flag("check")
     new = NewTopic(name, partitions, replication, configs)
     (await ask.admin.topics.create([new], validate_only=check)).require()

@@ -38,10 +38,10 @@ async def read(ask: Ask) -> Data:
     q = ask.text("q").lower()
     names = [name for name in names if q in name.lower()][:DESCRIBED_MAX]
     described = await ask.admin.transactions.describe(names) if names else None
-    found: Sequence[Transaction] = [] if described is None else list(described.done.values())
+    transactions: Sequence[Transaction] = [] if described is None else list(described.done.values())
     only_open = ask.flag("open")
     page, list_ = cut(
-        ask, [row for row in found if not only_open or row.state in OPEN], lambda row: row.transactional_id,
+        ask, [row for row in transactions if not only_open or row.state in OPEN], lambda row: row.transactional_id,
         {
             "name": lambda row: row.transactional_id,
             "state": lambda row: row.state,
@@ -60,18 +60,20 @@ async def read(ask: Ask) -> Data:
     }
 
 
-def _row(found: Transaction, now_ms: float) -> dict[str, Any]:
+def _row(transaction: Transaction, now_ms: float) -> dict[str, Any]:
     return {
-        "name": found.transactional_id,
-        "state": found.state,
-        "is_open": found.state in OPEN,
-        "producer_id": found.producer_id,
-        "producer_epoch": found.producer_epoch,
-        "coordinator": found.coordinator.id,
-        "timeout_ms": found.timeout_ms,
-        "since_ms": found.start_ms,
-        "open_for_s": None if found.start_ms is None else max(round((now_ms - found.start_ms) / 1000), 0),
-        "partitions": [str(partition) for partition in found.partitions],
+        "name": transaction.transactional_id,
+        "state": transaction.state,
+        "is_open": transaction.state in OPEN,
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.producer_epoch,
+        "coordinator": transaction.coordinator.id,
+        "timeout_ms": transaction.timeout_ms,
+        "since_ms": transaction.start_ms,
+        "open_for_s": None
+        if transaction.start_ms is None
+        else max(round((now_ms - transaction.start_ms) / 1000), 0),
+        "partitions": [str(partition) for partition in transaction.partitions],
     }
 
 
@@ -96,17 +98,17 @@ async def read_producers(ask: Ask) -> Data:
     """The producers that a topic's partitions remember, with their sequences and open transactions"""
     topic = await topic_of(ask)
     keys = [TopicPartition(topic.name, p.number) for p in topic.partitions if p.leader >= 0]
-    found = await ask.admin.transactions.producers(keys)
-    if keys and not found.done:
-        for error in found.failed.values():
+    producers = await ask.admin.transactions.producers(keys)
+    if keys and not producers.done:
+        for error in producers.failed.values():
             raise error
-    states = [(key.partition, state) for key, rows in sorted(found.done.items()) for state in rows]
+    states = [(key.partition, state) for key, rows in sorted(producers.done.items()) for state in rows]
     names = await _names(ask, {int(state.producer_id) for _, state in states[:PRODUCERS_MAX]})
     return {
         "topic": topic.name,
         "producers": [_producer(number, state, names) for number, state in states[:PRODUCERS_MAX]],
         "left_out": max(len(states) - PRODUCERS_MAX, 0),
-        "failed": [f"{key}: {error}" for key, error in found.failed.items()],
+        "failed": [f"{key}: {error}" for key, error in producers.failed.items()],
         "tab": "producers",
         "commands": [ask.command("txn", "find-hanging", "--topic", topic.name)],
     }

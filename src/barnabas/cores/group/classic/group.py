@@ -55,8 +55,8 @@ class ClassicMember:
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
     assignment: bytes = b""
-    join_token: Any = None
-    sync_token: Any = None
+    join_token: object = None
+    sync_token: object = None
     is_new: bool = False
 
     @property

@@ -96,12 +96,14 @@ def decide_matched(proposal: Proposal, event: TopicsMatched) -> None:
     group = proposal.edit(stored)
     topics, has_changed = proposal.state.topics, False
     for regex in in_use:
-        found, known = event.by_regex[regex], group.regexes.get(regex)
-        if known is None or known.topics != found or _is_old(proposal.state, known, proposal.now_ms):
+        topic_names, known = event.by_regex[regex], group.regexes.get(regex)
+        if known is None or known.topics != topic_names or _is_old(proposal.state, known, proposal.now_ms):
             # Topics that are deleted change nothing here: `refresh` has noticed or is about to.
             had = frozenset(name for name in known.topics if name in topics.by_name) if known else frozenset()
-            has_changed |= found != had
-            records.write_regex(proposal, group, regex, ResolvedRegex(found, topics.version, proposal.now_ms))
+            has_changed |= topic_names != had
+            records.write_regex(
+                proposal, group, regex, ResolvedRegex(topic_names, topics.version, proposal.now_ms)
+            )
     if event.among is topics.by_name:
         group.topics_matched = topics.version
     refresh(proposal, group, subscriptions_changed=has_changed)

@@ -273,11 +273,11 @@ class SharePartitionCore:
     def acknowledge(self, now_ms: int, member_id: str, acks: Sequence[AckBatch]) -> ShareChange:
         """Apply all acknowledgements or none. Raises INVALID_REQUEST, or INVALID_RECORD_STATE if a lock is not held."""
         change = ShareChange(self.start)
-        for offsets, found, ack in self._checked(member_id, acks):
-            if ack is Ack.ACCEPT and found.count(found[0]) == len(found):
-                self._accept(change, offsets, found)
+        for offsets, states, ack in self._checked(member_id, acks):
+            if ack is Ack.ACCEPT and states.count(states[0]) == len(states):
+                self._accept(change, offsets, states)
                 continue
-            for offset, before in zip(offsets, found, strict=True):
+            for offset, before in zip(offsets, states, strict=True):
                 match ack:
                     case Ack.ACCEPT:
                         after = Record(Delivery.ACKNOWLEDGED, before.delivery_count)
@@ -296,12 +296,12 @@ class SharePartitionCore:
         """Raises what `acknowledge` would raise."""
         self._checked(member_id, acks)
 
-    def _accept(self, change: ShareChange, offsets: range, found: list[Record]) -> None:
+    def _accept(self, change: ShareChange, offsets: range, before: list[Record]) -> None:
         """Finish records that are all in the same state, as nearly all are that are acknowledged."""
-        after = Record(Delivery.ACKNOWLEDGED, found[0].delivery_count)
+        after = Record(Delivery.ACKNOWLEDGED, before[0].delivery_count)
         for offset in offsets:
             del self.records[offset]
-        change.steps.append(Step(offsets, found, after))
+        change.steps.append(Step(offsets, before, after))
 
     def _checked(self, member_id: str, acks: Sequence[AckBatch]) -> list[tuple[range, list[Record], Ack]]:
         """The acknowledgements as runs of one type, with the records, which the member has locked."""

@@ -490,5 +490,5 @@ def _name(key: ShareKey) -> str:
     return f"group {key.group_id!r}, topic {key.topic_id}, partition {key.partition}"
 
 
-def _fenced(code: ErrorCode, key: ShareKey, current: int, given: int) -> ApiError:
-    return ApiError(code, f"{_name(key)} is at epoch {current}, not {given}")
+def _fenced(code: ErrorCode, key: ShareKey, current: int, epoch: int) -> ApiError:
+    return ApiError(code, f"{_name(key)} is at epoch {current}, not {epoch}")

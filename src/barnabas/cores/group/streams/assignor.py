@@ -137,18 +137,18 @@ class _Assignment:
     def _to_least_loaded(self, queue: list[tuple[float, str]], task: Task) -> bool:
         """Give a standby task to the least loaded process that does not have the task; False if there is none."""
         passed: list[tuple[float, str]] = []
-        found = False
-        while queue and not found:
+        is_placed = False
+        while queue and not is_placed:
             load, process = heappop(queue)
             if task in self._tasks_of[process]:
                 passed.append((load, process))
                 continue
             self._add_standby(self._least_busy(process), task)
             passed.append((self._load(process), process))
-            found = True
+            is_placed = True
         for entry in passed:
             heappush(queue, entry)
-        return found
+        return is_placed
 
     # --- members and processes
 

@@ -20,8 +20,8 @@ def endpoint_partitions(
     """
     if group.endpoints[:2] != (group.endpoint_epoch, version):
         group.endpoints = (group.endpoint_epoch, version, _all_of(group, topics))
-    found: tuple[EndpointPartitions, ...] = group.endpoints[2]
-    return found
+    partitions: tuple[EndpointPartitions, ...] = group.endpoints[2]
+    return partitions
 
 
 def _all_of(group: StreamsGroup, topics: Mapping[str, HasPartitions]) -> tuple[EndpointPartitions, ...]:

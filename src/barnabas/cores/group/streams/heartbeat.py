@@ -200,8 +200,8 @@ def _note_offsets(group: StreamsGroup, event: StreamsHeartbeat) -> None:
     tasks = group.configured.tasks if group.configured is not None else {}
 
     def known(rows: tuple[TaskOffset, ...]) -> tuple[TaskOffset, ...]:
-        found = {row[:2]: row for row in rows if 0 <= row.partition < tasks.get(row.subtopology, 0)}
-        return tuple(found.values())
+        by_task = {row[:2]: row for row in rows if 0 <= row.partition < tasks.get(row.subtopology, 0)}
+        return tuple(by_task.values())
 
     offsets, end_offsets = group.reported.get(event.member_id, ((), ()))
     group.reported[event.member_id] = (

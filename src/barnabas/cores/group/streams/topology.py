@@ -292,8 +292,8 @@ def _copartition(
 ) -> None:
     """Give the topics of a group equally many partitions: as many as those have whose number cannot be changed."""
     repartition = [part.repartition_sources[index].name for index in group.repartition_sources]
-    given = [part.sources[index] for index in group.sources]
-    pinned = {name: counts[name] for name in given} or {
+    topics = [part.sources[index] for index in group.sources]
+    pinned = {name: counts[name] for name in topics} or {
         name: fixed[name] for name in repartition if name in fixed
     }
     if len(set(pinned.values())) > 1:

@@ -66,11 +66,11 @@ def read_name(item: Item) -> str:
 
 def read_registry(item: Item, subject: str | None) -> RegistryPlace:
     """A subject of a schema registry. subject: the default; None if there is none. Raises PipelineError."""
-    found = REGISTRY.open(item)
-    named = found["subject"].text() if "subject" in found else subject
+    entry = REGISTRY.open(item)
+    named = entry["subject"].text() if "subject" in entry else subject
     if not named:
         item.fail("registry needs subject, the subject whose newest version is used")
-    return RegistryPlace(found["url"].text(), named)
+    return RegistryPlace(entry["url"].text(), named)
 
 
 def read_duration(item: Item) -> str:
@@ -107,10 +107,10 @@ def _emit(text: str) -> Literal["", "changes", "final"]:
 
 def read_aggregate(item: Item) -> Aggregate:
     """An aggregate. Raises PipelineError."""
-    found = AGGREGATE.open(item)
+    entry_parts = AGGREGATE.open(item)
     window = None
-    if "window" in found:
-        entry = found["window"].mapping()
+    if "window" in entry_parts:
+        entry = entry_parts["window"].mapping()
         window = Window(
             of=read_expression(entry["of"]) if "of" in entry else None,
             every=entry["every"].text() if "every" in entry else None,
@@ -121,18 +121,18 @@ def read_aggregate(item: Item) -> Aggregate:
         )
         if window.name == window.end:
             entry["end"].fail(f"end is {window.end!r}, but that is the field for the start")
-        if window.gap is not None and "by" not in found:
-            found["window"].fail("sessions need by: Spark keeps sessions for each group")
-    late = found["late"].text() if "late" in found else None
-    compute = read_expressions(found["compute"])
+        if window.gap is not None and "by" not in entry_parts:
+            entry_parts["window"].fail("sessions need by: Spark keeps sessions for each group")
+    late = entry_parts["late"].text() if "late" in entry_parts else None
+    compute = read_expressions(entry_parts["compute"])
     if not compute:
-        found["compute"].fail("compute is empty: name at least one aggregate, like requests: count(*)")
+        entry_parts["compute"].fail("compute is empty: name at least one aggregate, like requests: count(*)")
     return Aggregate(
         window=window,
-        by=tuple(read_expression(by) for by in found["by"].items()) if "by" in found else (),
+        by=tuple(read_expression(by) for by in entry_parts["by"].items()) if "by" in entry_parts else (),
         compute=compute,
         late=late,
-        emit=_emit(found["emit"].text() if "emit" in found else ""),
+        emit=_emit(entry_parts["emit"].text() if "emit" in entry_parts else ""),
         label="aggregate",
         where=item.where,
     )

@@ -108,12 +108,12 @@ RELATIONS_SHAPE: Final = Named(RELATION, "relations that are made from the sourc
 
 def read_relations(sources: Mapping[str, Item], relations: Mapping[str, Item]) -> tuple[Relation, ...]:
     """Sources and relations. Raises PipelineError with the line of the mistake."""
-    found = [_source(_named(name, item), item) for name, item in sources.items()]
+    relations_read = [_source(_named(name, item), item) for name, item in sources.items()]
     for name, item in relations.items():
         if name in sources:
             item.fail(f"there is also a source {name!r}: use another name")
-        found.append(_relation(_named(name, item), item))
-    return tuple(found)
+        relations_read.append(_relation(_named(name, item), item))
+    return tuple(relations_read)
 
 
 def _named(name: str, item: Item) -> str:
@@ -121,47 +121,47 @@ def _named(name: str, item: Item) -> str:
 
 
 def _source(name: str, item: Item) -> Relation:
-    found = SOURCE.open(item)
-    kind = next(kind for kind in SOURCES.values() if any(entry in found for entry in kind.given))
-    own = {entry: value for entry, value in found.items() if entry not in WORK}
+    entries = SOURCE.open(item)
+    kind = next(kind for kind in SOURCES.values() if any(entry in entries for entry in kind.given))
+    own = {entry: value for entry, value in entries.items() if entry not in WORK}
     for entry, value in own.items():
         if entry not in kind.shape.entries:
             value.fail(f"{entry} is not allowed for {kind.name}: {kind.doc}")
-    return _made(name, item, Scan(kind.check(item, own), kind.table), found, {})
+    return _made(name, item, Scan(kind.check(item, own), kind.table), entries, {})
 
 
 def _made(
-    name: str, item: Item, origin: Origin, found: Mapping[str, Item], places: Mapping[str, str]
+    name: str, item: Item, origin: Origin, entries: Mapping[str, Item], places: Mapping[str, str]
 ) -> Relation:
     """A relation with the steps, event time and aggregate among its entries."""
-    operators: tuple[Operator, ...] = read_steps(found["steps"], name) if "steps" in found else ()
+    operators: tuple[Operator, ...] = read_steps(entries["steps"], name) if "steps" in entries else ()
     time: EventTime | None = None
-    if "time" in found:
-        entry = found["time"].mapping()
-        time = EventTime(entry["of"].text(), entry["late"].text(), found["time"].where)
-    aggregate: Aggregate | None = read_aggregate(found["aggregate"]) if "aggregate" in found else None
-    where = {"": item.where, "origin": item.where, **{entry: value.where for entry, value in found.items()}}
-    changelog = topic_name(found["changelog"]) if "changelog" in found else ""
+    if "time" in entries:
+        entry = entries["time"].mapping()
+        time = EventTime(entry["of"].text(), entry["late"].text(), entries["time"].where)
+    aggregate: Aggregate | None = read_aggregate(entries["aggregate"]) if "aggregate" in entries else None
+    where = {"": item.where, "origin": item.where, **{entry: value.where for entry, value in entries.items()}}
+    changelog = topic_name(entries["changelog"]) if "changelog" in entries else ""
     return Relation(name, origin, operators, time, aggregate, {**where, **places}, changelog=changelog)
 
 
 def _relation(name: str, item: Item) -> Relation:
-    found = RELATION.open(item)
-    if "from" in found:
-        origin: Origin = Derived(found["from"].text())
-        return _made(name, item, origin, found, {"origin": found["from"].where})
-    if "union" in found:
-        names = found["union"].texts()
+    parts = RELATION.open(item)
+    if "from" in parts:
+        origin: Origin = Derived(parts["from"].text())
+        return _made(name, item, origin, parts, {"origin": parts["from"].where})
+    if "union" in parts:
+        names = parts["union"].texts()
         if len(names) < 2:
-            found["union"].fail(f"{found['union'].what} needs two relations or more")
-        return _made(name, item, Union(names), found, {"origin": found["union"].where})
-    entries = {entry: value.where for entry, value in found["join"].mapping().items()}
-    return _made(name, item, _join(found["join"]), found, {"origin": found["join"].where, **entries})
+            parts["union"].fail(f"{parts['union'].what} needs two relations or more")
+        return _made(name, item, Union(names), parts, {"origin": parts["union"].where})
+    entries = {entry: value.where for entry, value in parts["join"].mapping().items()}
+    return _made(name, item, _join(parts["join"]), parts, {"origin": parts["join"].where, **entries})
 
 
 def _join(item: Item) -> Join:
-    found = item.mapping()
-    by = found["by"]
+    entries = item.mapping()
+    by = entries["by"]
     pairs = (
         {ours: theirs.text() for ours, theirs in by.mapping().items()}
         if isinstance(by.value, dict)
@@ -170,20 +170,20 @@ def _join(item: Item) -> Join:
     if not pairs:
         by.fail(f"{by.what} is empty: name at least one field")
     within = None
-    if "within" in found:
-        entry = found["within"]
+    if "within" in entries:
+        entry = entries["within"]
         if isinstance(entry.value, dict):
             ends = entry.mapping()
             within = Bounds(ends["before"].text(), ends["after"].text())
         else:
             within = Bounds(entry.text(), entry.text())
     return Join(
-        found["left"].text(),
-        found["right"].text(),
+        entries["left"].text(),
+        entries["right"].text(),
         pairs,
-        found["kind"].text() if "kind" in found else "inner",
+        entries["kind"].text() if "kind" in entries else "inner",
         within,
-        found["prefix"].text() if "prefix" in found else "",
-        found["as_of"].text() if "as_of" in found else "",
-        duration_seconds(found["history"].text()) if "history" in found else 0.0,
+        entries["prefix"].text() if "prefix" in entries else "",
+        entries["as_of"].text() if "as_of" in entries else "",
+        duration_seconds(entries["history"].text()) if "history" in entries else 0.0,
     )

@@ -91,11 +91,11 @@ class Cursor:
         for word in words:
             if self.take(word):
                 return word
-        said = "" if self.ended else _word(self.token)
-        near = difflib.get_close_matches(said, words, 1, 0.6)
-        said = "the end of the statement" if self.ended else repr(self.token.text)
+        token_text = "" if self.ended else _word(self.token)
+        near = difflib.get_close_matches(token_text, words, 1, 0.6)
+        token_text = "the end of the statement" if self.ended else repr(self.token.text)
         hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(words)}"
-        raise SqlError(f"{what} is expected, not {said}; {hint}", self.spot)
+        raise SqlError(f"{what} is expected, not {token_text}; {hint}", self.spot)
 
     def name(self, what: str = "a name") -> str:
         """Reads a name: in capitals unless it is in quotes. Raises SqlError."""

@@ -52,19 +52,19 @@ def tokens_of(text: str) -> list[Token]:
         raise SqlError(f"the text cannot be read: {str(error).splitlines()[0]}") from None
 
 
-def read_expression(found: list[Token], text: str) -> exp.Expr:
+def read_expression(expression_tokens: list[Token], text: str) -> exp.Expr:
     """The expression that these tokens are. Raises SqlError."""
-    where = spot_of(found[0])
+    where = spot_of(expression_tokens[0])
     try:
-        made = KsqlDialect.Parser(dialect=DIALECT).parse_into(exp.Condition, found, text)
+        trees = KsqlDialect.Parser(dialect=DIALECT).parse_into(exp.Condition, expression_tokens, text)
     except SqlglotError as error:
         details = getattr(error, "errors", [])
         if details and details[0].get("line"):
             first = details[0]
             word = first.get("highlight") or " "
             where = Spot(first["line"], max(first["col"] - len(word) + 1, 1), len(word))
-        said = details[0]["description"] if details and details[0].get("description") else str(error)
-        raise SqlError(f"this is not an expression: {said.rstrip('.')}", where) from None
-    if len(made) != 1 or made[0] is None:
+        reason = details[0]["description"] if details and details[0].get("description") else str(error)
+        raise SqlError(f"this is not an expression: {reason.rstrip('.')}", where) from None
+    if len(trees) != 1 or trees[0] is None:
         raise SqlError("an expression is missing here", where)
-    return made[0]
+    return trees[0]

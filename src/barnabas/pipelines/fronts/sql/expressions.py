@@ -105,18 +105,18 @@ class Translator:
         """The expression in Spark's language. Raises SqlError."""
         for kind, translate in TRANSLATORS.items():
             if isinstance(node, kind):
-                made = translate(self, node)
-                if self.aggregates and not made.aggregates and _calls_aggregate(node):
-                    made = replace(made, aggregates=True)
-                return made
+                typed = translate(self, node)
+                if self.aggregates and not typed.aggregates and _calls_aggregate(node):
+                    typed = replace(typed, aggregates=True)
+                return typed
         raise SqlError(f"{_shown(node)}: expressions of this kind are not understood")
 
     def condition(self, node: exp.Expr) -> Typed:
         """An expression that is true or false. Raises SqlError."""
-        made = self.translate(node)
-        if made.type != BOOLEAN:
-            raise SqlError(f"{_shown(node)} is {made.type}, but a condition is BOOLEAN")
-        return made
+        typed = self.translate(node)
+        if typed.type != BOOLEAN:
+            raise SqlError(f"{_shown(node)} is {typed.type}, but a condition is BOOLEAN")
+        return typed
 
     # --- names and literals ------------------------------------------------------------------------
 
@@ -156,13 +156,13 @@ class Translator:
     # --- operators ---------------------------------------------------------------------------------
 
     def paren(self, node: exp.Paren) -> Typed:
-        made = self.translate(node.this)
-        return Typed(f"({made.text})", made.type, made.aggregates)
+        typed = self.translate(node.this)
+        return Typed(f"({typed.text})", typed.type, typed.aggregates)
 
     def negative(self, node: exp.Neg) -> Typed:
-        made = self.translate(node.this)
-        self._need_number(made, node)
-        return Typed(f"(- {made.text})", made.type, made.aggregates)
+        typed = self.translate(node.this)
+        self._need_number(typed, node)
+        return Typed(f"(- {typed.text})", typed.type, typed.aggregates)
 
     def calculated(self, node: exp.Binary) -> Typed:
         left, right = self.translate(node.left), self.translate(node.right)
@@ -233,13 +233,13 @@ class Translator:
         return Typed(f"({left.text} {word} {right.text})", BOOLEAN, left.aggregates or right.aggregates)
 
     def negated(self, node: exp.Not) -> Typed:
-        made = self.condition(node.this)
-        return Typed(f"(NOT {made.text})", BOOLEAN, made.aggregates)
+        typed = self.condition(node.this)
+        return Typed(f"(NOT {typed.text})", BOOLEAN, typed.aggregates)
 
     def is_(self, node: exp.Is) -> Typed:
-        made = self.translate(node.this)
+        typed = self.translate(node.this)
         what = "NULL" if isinstance(node.expression, exp.Null) else str(node.expression.this).upper()
-        return Typed(f"({made.text} IS {what})", BOOLEAN, made.aggregates)
+        return Typed(f"({typed.text} IS {what})", BOOLEAN, typed.aggregates)
 
     def distinct_from(self, node: exp.Binary) -> Typed:
         left, right = self.translate(node.left), self.translate(node.right)
@@ -258,14 +258,14 @@ class Translator:
         return Typed(f"({left.text} {word} {right.text}{escape})", BOOLEAN, left.aggregates)
 
     def in_(self, node: exp.In) -> Typed:
-        made = self.translate(node.this)
+        typed = self.translate(node.this)
         items = [self.translate(item) for item in node.expressions]
         for item, source in zip(items, node.expressions, strict=True):
-            if common_type([made.type, item.type]) is None and not isinstance(source, exp.Null):
+            if common_type([typed.type, item.type]) is None and not isinstance(source, exp.Null):
                 raise SqlError(
-                    f"{_shown(node)}: {made.type} and {item.type} cannot be compared: CAST one of them"
+                    f"{_shown(node)}: {typed.type} and {item.type} cannot be compared: CAST one of them"
                 )
-        return Typed(f"({made.text} IN ({', '.join(i.text for i in items)}))", BOOLEAN, made.aggregates)
+        return Typed(f"({typed.text} IN ({', '.join(i.text for i in items)}))", BOOLEAN, typed.aggregates)
 
     def between(self, node: exp.Between) -> Typed:
         low = self.compared(exp.GTE(this=node.this, expression=node.args["low"]))
@@ -291,20 +291,20 @@ class Translator:
     # --- nested values -----------------------------------------------------------------------------
 
     def field_of(self, node: exp.Dot) -> Typed:
-        made = self.translate(node.this)
+        typed = self.translate(node.this)
         name = name_of(node.expression)
-        kind = made.type.field(name) if made.type.name == "STRUCT" else None
+        kind = typed.type.field(name) if typed.type.name == "STRUCT" else None
         if kind is None:
-            has = f"has {', '.join(made.type.fields)}" if made.type.name == "STRUCT" else f"is {made.type}"
+            has = f"has {', '.join(typed.type.fields)}" if typed.type.name == "STRUCT" else f"is {typed.type}"
             raise SqlError(f"{_shown(node)}: there is no field {name}; {_shown(node.this)} {has}")
-        return Typed(f"{made.text}.{quoted(name)}", kind, made.aggregates)
+        return Typed(f"{typed.text}.{quoted(name)}", kind, typed.aggregates)
 
     def element(self, node: exp.Bracket) -> Typed:
-        made = self.translate(node.this)
+        typed = self.translate(node.this)
         place = self.translate(node.expressions[0])
-        if made.type.name not in ("ARRAY", "MAP"):
-            raise SqlError(f"{_shown(node)}: [ ] is for arrays and maps, not for {made.type}")
-        return Typed(f"try_element_at({made.text}, {place.text})", made.type.items[-1], made.aggregates)
+        if typed.type.name not in ("ARRAY", "MAP"):
+            raise SqlError(f"{_shown(node)}: [ ] is for arrays and maps, not for {typed.type}")
+        return Typed(f"try_element_at({typed.text}, {place.text})", typed.type.items[-1], typed.aggregates)
 
     def array(self, node: exp.Array) -> Typed:
         items = [self.translate(item) for item in node.expressions]
@@ -314,14 +314,14 @@ class Translator:
         return Typed(f"array({', '.join(item.text for item in items)})", array_of(kind))
 
     def cast(self, node: exp.Cast) -> Typed:
-        made, kind = self.translate(node.this), _type_of(node.args["to"])
-        if kind == STRING and made.type.items:
-            raise SqlError(f"{_shown(node)}: {made.type} cannot become text: use TO_JSON_STRING")
-        if TIME in (made.type, kind):
-            return _cast_time(made, kind, node)
-        if made.type == BOOLEAN and kind == STRING:
-            return Typed(f"cast({made.text} as string)", STRING, made.aggregates)
-        return Typed(f"try_cast({made.text} as {kind.spark})", kind, made.aggregates)
+        typed, kind = self.translate(node.this), _type_of(node.args["to"])
+        if kind == STRING and typed.type.items:
+            raise SqlError(f"{_shown(node)}: {typed.type} cannot become text: use TO_JSON_STRING")
+        if TIME in (typed.type, kind):
+            return _cast_time(typed, kind, node)
+        if typed.type == BOOLEAN and kind == STRING:
+            return Typed(f"cast({typed.text} as string)", STRING, typed.aggregates)
+        return Typed(f"try_cast({typed.text} as {kind.spark})", kind, typed.aggregates)
 
     # --- functions ---------------------------------------------------------------------------------
 
@@ -338,32 +338,33 @@ class Translator:
         return self._called(function, node)
 
     def _called(self, function: Function, node: exp.Anonymous) -> Typed:
-        given = list(node.expressions)
+        arguments = list(node.expressions)
         if function.aggregate and not self.aggregates:
             raise SqlError(
                 f"{function.name} is for groups of rows: it needs GROUP BY, and is not allowed in WHERE"
             )
-        template = function.template(len(given))
+        template = function.template(len(arguments))
         if template is None:
-            raise SqlError(f"{function.name} takes {function.counts} arguments, not {len(given)}")
+            raise SqlError(f"{function.name} takes {function.counts} arguments, not {len(arguments)}")
         unit = ""
         if function.name in UNIT_ARGUMENTS:
-            unit = _unit(given[0])
-            given[0] = exp.Null()
-        if function.name == "COUNT" and isinstance(given[0], exp.Star):
+            unit = _unit(arguments[0])
+            arguments[0] = exp.Null()
+        if function.name == "COUNT" and isinstance(arguments[0], exp.Star):
             return Typed("count(*)", BIGINT, aggregates=True)
         inner = Translator(
             self.scope, aggregates=self.aggregates and not function.aggregate, _locals=self._locals
         )
-        made = [inner.translate(one) for one in given]
-        kinds = [one.type for one in made]
+        typed_arguments = [inner.translate(one) for one in arguments]
+        kinds = [one.type for one in typed_arguments]
         wanted = [
-            t if isinstance(g, exp.Null) else k for g, k, t in zip(given, kinds, function.takes, strict=False)
+            t if isinstance(g, exp.Null) else k
+            for g, k, t in zip(arguments, kinds, function.takes, strict=False)
         ]
         if (problem := function.misfit(wanted)) is not None:
             raise SqlError(problem)
         result = function.kind(kinds) if kinds else function.kind(())
-        texts = [one.text for one in made]
+        texts = [one.text for one in typed_arguments]
         values = {
             "{all}": ", ".join(texts),
             "{rest}": ", ".join(texts[1:]),
@@ -372,20 +373,20 @@ class Translator:
         }
         if "{offset}" in template:
             values["{offset}"] = self.scope.column("", "ROWOFFSET").text
-        for number, one in enumerate(made):
+        for number, one in enumerate(typed_arguments):
             values |= {f"{{{number}}}": one.text, f"{{t{number}}}": one.type.spark}
         # All at once: a text in an argument may look like a placeholder.
-        text = PLACEHOLDER.sub(lambda found: values[found[0]], template)
-        return Typed(text, result, function.aggregate or any(one.aggregates for one in made))
+        text = PLACEHOLDER.sub(lambda match: values[match[0]], template)
+        return Typed(text, result, function.aggregate or any(one.aggregates for one in typed_arguments))
 
     def with_locals(self, names: Sequence[str], kinds: Sequence[SqlType]) -> Translator:
         """A translator for the body of a function with these parameters."""
         inside = {**self._locals, **dict(zip(names, kinds, strict=True))}
         return Translator(self.scope, self.aggregates, _locals=inside)
 
-    def _need_number(self, made: Typed, node: exp.Expr) -> None:
-        if not made.type.is_number:
-            raise SqlError(f"{_shown(node)}: {made.type} is not a number")
+    def _need_number(self, typed: Typed, node: exp.Expr) -> None:
+        if not typed.type.is_number:
+            raise SqlError(f"{_shown(node)}: {typed.type} is not a number")
 
 
 PLACEHOLDER: Final = re.compile(r"\{(?:all|rest|r|offset|u0|t?\d)\}")
@@ -401,21 +402,23 @@ def _as_time(text: str) -> str:
     return f"CASE WHEN {text} RLIKE {DAY_TIME} THEN cast(unix_millis({moment}) as int) END"
 
 
-def _cast_time(made: Typed, kind: SqlType, node: exp.Cast) -> Typed:
+def _cast_time(typed: Typed, kind: SqlType, node: exp.Cast) -> Typed:
     """A cast from or to TIME. Raises SqlError."""
-    if made.type == kind:
-        return made
-    if made.type == STRING:
-        return Typed(_as_time(made.text), TIME, made.aggregates)
+    if typed.type == kind:
+        return typed
+    if typed.type == STRING:
+        return Typed(_as_time(typed.text), TIME, typed.aggregates)
     if kind == STRING:
-        shown = f"date_format(timestamp_millis({made.text}), 'HH:mm:ss')"
-        return Typed(f"regexp_replace({shown}, ':00$', '')", STRING, made.aggregates)
-    if made.type == TIMESTAMP:
+        shown = f"date_format(timestamp_millis({typed.text}), 'HH:mm:ss')"
+        return Typed(f"regexp_replace({shown}, ':00$', '')", STRING, typed.aggregates)
+    if typed.type == TIMESTAMP:
         return Typed(
-            f"cast((unix_millis({made.text}) % {DAY_MS} + {DAY_MS}) % {DAY_MS} as int)", TIME, made.aggregates
+            f"cast((unix_millis({typed.text}) % {DAY_MS} + {DAY_MS}) % {DAY_MS} as int)",
+            TIME,
+            typed.aggregates,
         )
     raise SqlError(
-        f"{_shown(node)}: {made.type} cannot become {kind}; TIME is made of text and of timestamps"
+        f"{_shown(node)}: {typed.type} cannot become {kind}; TIME is made of text and of timestamps"
     )
 
 
@@ -470,10 +473,10 @@ def _body(translator: Translator, node: exp.Expr, kinds: Sequence[SqlType], call
     names = [name_of(one) for one in node.expressions]
     if len(names) != len(kinds):
         raise SqlError(f"{called} needs a function of {len(kinds)} arguments, not of {len(names)}")
-    made = translator.with_locals(names, kinds).translate(node.this)
+    typed = translator.with_locals(names, kinds).translate(node.this)
     shown = ", ".join(map(quoted, names))
     # Spark takes a single parameter without parentheses only.
-    return f"{shown if len(names) == 1 else f'({shown})'} -> {made.text}", made
+    return f"{shown if len(names) == 1 else f'({shown})'} -> {typed.text}", typed
 
 
 def _transform(translator: Translator, node: exp.Anonymous) -> Typed:
@@ -513,14 +516,14 @@ def _reduce(translator: Translator, node: exp.Anonymous) -> Typed:
 
 
 def _struct(translator: Translator, node: exp.Anonymous) -> Typed:
-    names, made = [], []
+    names, typed = [], []
     for one in node.expressions:
         if not isinstance(one, exp.PropertyEQ):
             raise SqlError("STRUCT is written like STRUCT(a := 1, b := 'x')")
         names.append(name_of(one.this))
-        made.append(translator.translate(one.expression))
-    inner = ", ".join(f"{text_literal(n)}, {m.text}" for n, m in zip(names, made, strict=True))
-    return Typed(f"named_struct({inner})", SqlType("STRUCT", tuple(m.type for m in made), tuple(names)))
+        typed.append(translator.translate(one.expression))
+    inner = ", ".join(f"{text_literal(n)}, {m.text}" for n, m in zip(names, typed, strict=True))
+    return Typed(f"named_struct({inner})", SqlType("STRUCT", tuple(m.type for m in typed), tuple(names)))
 
 
 def _map(translator: Translator, node: exp.Anonymous) -> Typed:

@@ -47,9 +47,9 @@ class Function:
 
     def misfit(self, kinds: Kinds) -> str | None:
         """What is wrong with arguments of these types."""
-        for number, (given, wanted) in enumerate(zip(kinds, self.takes, strict=False), 1):
-            if given != wanted and wider(given, wanted) != wanted:
-                return f"argument {number} of {self.name} is {given}, not {wanted}: CAST it"
+        for number, (kind, wanted) in enumerate(zip(kinds, self.takes, strict=False), 1):
+            if kind != wanted and wider(kind, wanted) != wanted:
+                return f"argument {number} of {self.name} is {kind}, not {wanted}: CAST it"
         return None
 
     def kind(self, kinds: Kinds) -> SqlType:
@@ -351,7 +351,7 @@ def _json() -> None:
     )
 
 
-def _collections() -> None:
+def _arrays() -> None:
     number = "sequence(0, cast(pow(2, size({0})) as smallint) - 1)"  # an error for more than 14 elements
     chosen = "(i div cast(pow(2, size({0}) - 1 - j) as int)) % 2 = 1"
     _add(
@@ -363,8 +363,7 @@ def _collections() -> None:
     )
     _add("how many elements it has", INTEGER, "array_size({0})", name="ARRAY_LENGTH")
     _add("whether an element is in it", BOOLEAN, "array_contains({0}, {1})", name="ARRAY_CONTAINS")
-    for name in ["DISTINCT"]:
-        _add("each element once", _first, "array_distinct({0})", name=f"ARRAY_{name}")
+    _add("each element once", _first, "array_distinct({0})", name="ARRAY_DISTINCT")
     _add(
         "the elements of the first without those of the second",
         _first,
@@ -406,13 +405,15 @@ def _collections() -> None:
         "sequence({0}, {1}, {2})",
         name="GENERATE_SERIES",
     )
+
+
+def _maps() -> None:
     _add(
         "a map of two arrays",
         lambda kinds: map_of(kinds[0].items[0], kinds[1].items[0]),
         "map_from_arrays({0}, {1})",
         name="AS_MAP",
     )
-    _add("a column of the key as one of the value", _first, "{0}", name="AS_VALUE")
     _add("the keys of a map", lambda kinds: array_of(kinds[0].items[0]), "map_keys({0})", name="MAP_KEYS")
     _add(
         "the values of a map", lambda kinds: array_of(kinds[0].items[1]), "map_values({0})", name="MAP_VALUES"
@@ -430,6 +431,10 @@ def _collections() -> None:
         f"CASE WHEN {{1}} THEN array_sort({entries}) ELSE {entries} END",
         name="ENTRIES",
     )
+
+
+def _choices() -> None:
+    _add("a column of the key as one of the value", _first, "{0}", name="AS_VALUE")
     _add("the first value that is not null", _common, "coalesce({all})", name="COALESCE")
     _add("the second value if the first is null", _common, "coalesce({0}, {1})", name="IFNULL")
     _add("null if both are equal", _first, "nullif({0}, {1})", name="NULLIF")
@@ -543,7 +548,21 @@ def _aggregates() -> None:
     add("the correlation of two columns", DOUBLE, "corr({0}, {1})", name="CORRELATION")
 
 
-for _part in (_numbers, _texts, _patterns, _masks, _bytes, _urls, _json, _collections, _times, _aggregates):
+_PARTS = (
+    _numbers,
+    _texts,
+    _patterns,
+    _masks,
+    _bytes,
+    _urls,
+    _json,
+    _arrays,
+    _maps,
+    _choices,
+    _times,
+    _aggregates,
+)
+for _part in _PARTS:
     _part()
 
 _FUNCTIONS: Final = dict(sorted(_ALL.items()))

@@ -48,7 +48,7 @@ def read_statements(
 
 def without_backslashes(text: str) -> str:
     """The text without backslashes at the ends of its lines."""
-    return LINE_ENDS.sub(lambda found: (found[1] or "") + " ", text)
+    return LINE_ENDS.sub(lambda match: (match[1] or "") + " ", text)
 
 
 def _filled(
@@ -60,16 +60,16 @@ def _filled(
     if "${" not in piece:
         return _read(tokens, text, types)
 
-    def value(found: re.Match[str]) -> str:
-        name = found[1]
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
         if name not in variables:
             known = ", ".join(sorted(variables)) or "none is"
             raise SqlError(f"the variable {name} is not defined ({known}): write DEFINE {name} = 'value';")
         return variables[name]
 
     before = re.sub(r"[^\n]", " ", text[: tokens[0].start])
-    made = before + VARIABLE.sub(value, piece)
-    return _read(tokens_of(made), made, types)
+    filled = before + VARIABLE.sub(value, piece)
+    return _read(tokens_of(filled), filled, types)
 
 
 def is_complete(text: str) -> bool:
@@ -91,12 +91,12 @@ def _read(tokens: list[Token], text: str, types: Mapping[str, SqlType] | None) -
     if not cursor.take(word):
         cursor.fail("a statement is expected")
     try:
-        made = reader(cursor)
+        statement = reader(cursor)
     except RecursionError:
         raise SqlError(TOO_DEEP, spot_of(tokens[0])) from None
     if not cursor.ended:
         cursor.fail("the end of the statement is expected")
-    return replace(made, text=text[tokens[0].start : tokens[-1].end + 1])
+    return replace(statement, text=text[tokens[0].start : tokens[-1].end + 1])
 
 
 # --- create -------------------------------------------------------------------------------------------
@@ -153,17 +153,17 @@ def _create_type(cursor: Cursor) -> s.Statement:
 
 def _columns(cursor: Cursor) -> tuple[s.ColumnDef, ...]:
     cursor.need("(")
-    found: list[s.ColumnDef] = []
+    columns: list[s.ColumnDef] = []
     while True:
         where = cursor.spot
         name, typed = cursor.typed_name("the name of a column")
-        if name in {column.name for column in found}:
+        if name in {column.name for column in columns}:
             raise SqlError(f"the column {name} is declared twice", where)
-        found.append(s.ColumnDef(name, typed, cursor.type(), _role(cursor)))
+        columns.append(s.ColumnDef(name, typed, cursor.type(), _role(cursor)))
         if not cursor.take(","):
             break
     cursor.need(")")
-    return tuple(found)
+    return tuple(columns)
 
 
 def _role(cursor: Cursor) -> str:
@@ -183,22 +183,22 @@ def _role(cursor: Cursor) -> str:
 
 def _with(cursor: Cursor, *, as_typed: bool = False) -> dict[str, Any]:
     """The properties of WITH, by names in capitals. as_typed: by names as they were typed."""
-    found: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
     if not cursor.take("WITH"):
-        return found
+        return properties
     cursor.need("(")
     while not cursor.take(")"):
         where = cursor.spot
         is_text = cursor.token.token_type is TokenType.STRING
         name = cursor.string() if is_text else cursor.typed_name("the name of a property")[1]
         name = name if as_typed else name.upper()
-        if name in found:
+        if name in properties:
             raise SqlError(f"{name} is given twice", where)
         cursor.need("=")
-        found[name] = cursor.literal()
+        properties[name] = cursor.literal()
         if not cursor.sees(")"):
             cursor.need(",")
-    return found
+    return properties
 
 
 def _insert(cursor: Cursor) -> s.Statement:
@@ -223,10 +223,10 @@ def _insert(cursor: Cursor) -> s.Statement:
 
 
 def _listed(cursor: Cursor, read: Callable[[], Any]) -> list[Any]:
-    found = [read()]
+    items = [read()]
     while cursor.take(","):
-        found.append(read())
-    return found
+        items.append(read())
+    return items
 
 
 def _select(cursor: Cursor) -> s.Statement:
@@ -278,9 +278,9 @@ def _describe(cursor: Cursor) -> s.Statement:
 def _explain(cursor: Cursor) -> s.Statement:
     word = cursor.token.text.upper()
     if word in ("CREATE", "SELECT", "INSERT"):
-        made = READERS[word]
+        read = READERS[word]
         cursor.take(word)
-        return s.Explain(statement=made(cursor))
+        return s.Explain(statement=read(cursor))
     return s.Explain(query=cursor.dashed_name("the id of a query"))
 
 

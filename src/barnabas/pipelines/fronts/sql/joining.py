@@ -28,11 +28,11 @@ class Joins:
 
 
 def joined(query: OpenQuery) -> Joins:
-    made = Joins()
+    joins = Joins()
     left, left_sides = query.sides[0].alias, [query.sides[0]]
     for number, join in enumerate(query.select.joins, 1):
         side = query.sides[number]
-        pair = _pair(query, join, left_sides, side, number, made)
+        pair = _pair(query, join, left_sides, side, number, joins)
         entry: dict[str, Any] = {"left": left, "right": side.alias, "by": pair, "kind": join.kind}
         of_streams = side.relation.kind == "STREAM"
         if of_streams:
@@ -43,17 +43,17 @@ def joined(query: OpenQuery) -> Joins:
             entry["within"] = {"before": join.within[0], "after": join.within[1]}
             for one in (*left_sides, side):
                 one.pseudo.add(TIME)
-                made.timed[one.alias] = join.grace or GRACE
+                joins.timed[one.alias] = join.grace or GRACE
         elif join.within is not None:
             raise SqlError(f"WITHIN is for two streams; {side.alias} is a table", join.source.spot)
         left = f"{left}-{side.alias}"
-        made.relations[left] = {"join": entry}
+        joins.relations[left] = {"join": entry}
         left_sides.append(side)
-    return made
+    return joins
 
 
 def _pair(
-    query: OpenQuery, join: JoinRef, left: list[Side], right: Side, number: int, made: Joins
+    query: OpenQuery, join: JoinRef, left: list[Side], right: Side, number: int, joins: Joins
 ) -> dict[str, str]:
     """The fields that are equal, as the pipeline's join wants them. Raises SqlError."""
     on = equation(join)
@@ -74,7 +74,7 @@ def _pair(
             continue
         owner = next(side for side in allowed if side.alias in owners)
         called = f"{owner.alias}_join {number}"
-        made.steps.setdefault(owner.alias, []).append({"set": {called: typed.text}})
+        joins.steps.setdefault(owner.alias, []).append({"set": {called: typed.text}})
         names.append(called)
     return {names[0]: names[1]}
 

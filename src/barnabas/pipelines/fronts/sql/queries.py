@@ -75,12 +75,12 @@ def _by(cursor: Cursor, word: str) -> bool:
 
 def _several(cursor: Cursor) -> tuple[exp.Expr, ...]:
     """Expressions between commas, perhaps in parentheses."""
-    found = [cursor.expression(CLAUSES)]
+    expressions = [cursor.expression(CLAUSES)]
     while cursor.take(","):
-        found.append(cursor.expression(CLAUSES))
-    if len(found) == 1 and isinstance(found[0], exp.Tuple):
-        return tuple(found[0].expressions)
-    return tuple(one.this if isinstance(one, exp.Paren) else one for one in found)
+        expressions.append(cursor.expression(CLAUSES))
+    if len(expressions) == 1 and isinstance(expressions[0], exp.Tuple):
+        return tuple(expressions[0].expressions)
+    return tuple(one.this if isinstance(one, exp.Paren) else one for one in expressions)
 
 
 def _item(cursor: Cursor) -> Item:
@@ -99,16 +99,16 @@ def _item(cursor: Cursor) -> Item:
         ):
             break
         cursor.at += 1
-    found = cursor.tokens[begin : cursor.at]
-    if not found:
+    tokens = cursor.tokens[begin : cursor.at]
+    if not tokens:
         cursor.fail("a column or an expression is expected")
     if cursor.take("AS"):
-        return Item(read_expression(found, cursor.text), cursor.name("the name of the column"), where)
-    if len(found) > 1 and found[-1].token_type in NAMES and found[-2].token_type in ENDS:
-        last = found[-1]
+        return Item(read_expression(tokens, cursor.text), cursor.name("the name of the column"), where)
+    if len(tokens) > 1 and tokens[-1].token_type in NAMES and tokens[-2].token_type in ENDS:
+        last = tokens[-1]
         alias = last.text if last.token_type is TokenType.IDENTIFIER else last.text.upper()
-        return Item(read_expression(found[:-1], cursor.text), alias, where)
-    return Item(read_expression(found, cursor.text), "", where)
+        return Item(read_expression(tokens[:-1], cursor.text), alias, where)
+    return Item(read_expression(tokens, cursor.text), "", where)
 
 
 def _source(cursor: Cursor) -> SourceRef:

@@ -102,12 +102,12 @@ def common_type(kinds: list[SqlType]) -> SqlType | None:
     """The type that all of these can become; None if there is none."""
     if not kinds:
         return None
-    found = kinds[0]
+    common = kinds[0]
     for kind in kinds[1:]:
-        if kind == found:
+        if kind == common:
             continue
-        made = wider(found, kind)
-        if made is None:
+        wider_type = wider(common, kind)
+        if wider_type is None:
             return None
-        found = made
-    return found
+        common = wider_type
+    return common

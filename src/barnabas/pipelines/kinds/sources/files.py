@@ -41,12 +41,12 @@ SHAPE: Final = Group(
 COLUMNS: Final = "value binary, topic string, timestamp timestamp"
 
 
-def _check(item: Item, found: Mapping[str, Item]) -> Source:
-    entries = found["files"].mapping()
+def _check(item: Item, entries_: Mapping[str, Item]) -> Source:
+    entries = entries_["files"].mapping()
     limit = entries["files_per_trigger"].number() if "files_per_trigger" in entries else 1000
     return Source(
-        encoding=encoding_name(found["encoding"]) if "encoding" in found else None,
-        where=found["files"].where,
+        encoding=encoding_name(entries_["encoding"]) if "encoding" in entries_ else None,
+        where=entries_["files"].where,
         kind="files",
         settings={"path": entries["path"].text(), "files_per_trigger": limit},
     )

@@ -97,27 +97,27 @@ def topic_name(item: Item) -> str:
     return name
 
 
-def _check(item: Item, found: Mapping[str, Item]) -> Source:
+def _check(item: Item, entries: Mapping[str, Item]) -> Source:
     topics = tuple(
-        topic_name(t) for name in ("topic", "topics") if name in found for t in found[name].items()
+        topic_name(t) for name in ("topic", "topics") if name in entries for t in entries[name].items()
     )
-    pattern = found["pattern"].text() if "pattern" in found else None
+    pattern = entries["pattern"].text() if "pattern" in entries else None
     try:
         java_pattern(pattern or "")
     except PatternError as error:
-        found["pattern"].fail(f"{found['pattern'].what}: {error}")
-    start, starting = _start(found["start"]) if "start" in found else ("earliest", {})
-    options = checked_options(found["options"], SOURCE_NAMES) if "options" in found else {}
+        entries["pattern"].fail(f"{entries['pattern'].what}: {error}")
+    start, starting = _start(entries["start"]) if "start" in entries else ("earliest", {})
+    options = checked_options(entries["options"], SOURCE_NAMES) if "options" in entries else {}
     return Source(
         topics=topics,
         pattern=pattern,
         start=start,
-        encoding=encoding_name(found["encoding"]) if "encoding" in found else None,
+        encoding=encoding_name(entries["encoding"]) if "encoding" in entries else None,
         options={**starting, **options},
-        where=found.get("options", item).where,
-        deletes="tombstones" in found and found["tombstones"].text() == "deletes",
-        connector=checked_connector(found["connector"], lambda known: known.check_source)
-        if "connector" in found
+        where=entries.get("options", item).where,
+        deletes="tombstones" in entries and entries["tombstones"].text() == "deletes",
+        connector=checked_connector(entries["connector"], lambda known: known.check_source)
+        if "connector" in entries
         else {},
     )
 
@@ -126,12 +126,12 @@ def _start(item: Item) -> tuple[str, dict[str, str]]:
     """Where a new pipeline begins: earliest or latest, and the source options for `{at: time}` or `{group: name}`."""
     if not isinstance(item.value, dict):
         return item.choice(("earliest", "latest")), {}
-    found = START.open(item)
-    if "group" in found:
-        word = found["otherwise"].text() if "otherwise" in found else "earliest"
-        return word, {"startingGroup": found["group"].text()}
+    entries = START.open(item)
+    if "group" in entries:
+        word = entries["otherwise"].text() if "otherwise" in entries else "earliest"
+        return word, {"startingGroup": entries["group"].text()}
     return "latest", {
-        "startingTimestamp": str(_time_ms(found["at"])),
+        "startingTimestamp": str(_time_ms(entries["at"])),
         "startingOffsetsByTimestampStrategy": "latest",
     }
 
@@ -175,10 +175,10 @@ def checked_options(item: Item, known: Mapping[str, Option]) -> dict[str, str]:
     return item.text_map()
 
 
-def _check_table(item: Item, found: Mapping[str, Item]) -> Source:
+def _check_table(item: Item, entries: Mapping[str, Item]) -> Source:
     return replace(
-        _check(item, {name: entry for name, entry in found.items() if name != "table"}),
-        topics=(topic_name(found["table"]),),
+        _check(item, {name: entry for name, entry in entries.items() if name != "table"}),
+        topics=(topic_name(entries["table"]),),
         kind="table",
     )
 

@@ -62,6 +62,6 @@ class StepList:
         return {"anyOf": [{"type": "array", "items": step}, step]}
 
 
-def rules(*made: StepRule) -> dict[str, StepRule]:
+def rules(*step_rules: StepRule) -> dict[str, StepRule]:
     """The rules by their names."""
-    return {rule.name: rule for rule in made}
+    return {rule.name: rule for rule in step_rules}

@@ -49,11 +49,11 @@ def doubtful(kinds: Iterable[str]) -> str:
 def changeable(text: Column, parsed: Column, texts: Collection[str], inexact: Mapping[str, str]) -> Column:
     """Whether a JSON text may have a number that Spark writes differently as text, or rounds. texts: fields of type string.
     Few records do, and reading them again takes longer than all the rest."""
-    found = [text.rlike(doubtful(inexact.values()))] if inexact else []
+    doubts = [text.rlike(doubtful(inexact.values()))] if inexact else []
     if texts:
         from_fraction = reduce(or_, (F.coalesce(parsed[n].rlike(FROM_FRACTION), F.lit(False)) for n in texts))
-        found += [text.rlike(FRACTION) & from_fraction, text.rlike(MINUS_ZERO)]
-    return reduce(or_, found)
+        doubts += [text.rlike(FRACTION) & from_fraction, text.rlike(MINUS_ZERO)]
+    return reduce(or_, doubts)
 
 
 def is_kept(text: Column, number: Column, kind: str) -> Column:
@@ -73,8 +73,8 @@ def is_kept(text: Column, number: Column, kind: str) -> Column:
 
 def whole_number(value: Column, kind: str) -> Column:
     """A number of another type as a whole number; null if it has a fraction or does not fit."""
-    found = value.try_cast(kind)
-    return F.when(found == value, found)
+    number = value.try_cast(kind)
+    return F.when(number == value, number)
 
 
 def _significant(text: Column) -> Column:

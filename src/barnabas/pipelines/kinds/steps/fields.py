@@ -201,10 +201,10 @@ def _type(item: Item) -> str:
 
 
 def _check_convert(item: Item) -> Operator:
-    found = CONVERT.open(item)
-    if not found:
+    entries = CONVERT.open(item)
+    if not entries:
         item.fail("convert is empty: name fields with their new types, like status: int")
-    return Convert(types={name: _type(entry) for name, entry in found.items()})
+    return Convert(types={name: _type(entry) for name, entry in entries.items()})
 
 
 def _apply_convert(frame: Frame, step: Convert) -> Frame:
@@ -242,26 +242,28 @@ def _converted(frame: Frame, old: Column, kind: str) -> Column:
     if current not in ("string", "variant", *WHOLE) and not is_inexact(current):
         return old.try_cast(kind)
     text = F.trim(old.cast("string"))
-    found = text.try_cast(kind)
+    converted = text.try_cast(kind)
     if kind in WHOLE:
         if current == "variant":  # a number like 3.0 or 1e3 is whole, too
-            found = F.coalesce(found, whole_number(old.try_cast("double"), kind))
-            found = F.when(F.schema_of_variant(old) != "BOOLEAN", found)
-        return found
+            converted = F.coalesce(converted, whole_number(old.try_cast("double"), kind))
+            converted = F.when(F.schema_of_variant(old) != "BOOLEAN", converted)
+        return converted
     if current == "variant":
-        found = F.when(F.schema_of_variant(old) != "BOOLEAN", found)
-    return F.when(is_kept(text, found, kind), found)
+        converted = F.when(F.schema_of_variant(old) != "BOOLEAN", converted)
+    return F.when(is_kept(text, converted, kind), converted)
 
 
 def _check_time(item: Item) -> Operator:
-    found = TIME.open(item)
-    name = found["field"].text()
-    formats = tuple(check_layout(i.text(), i) for i in found["format"].items()) if "format" in found else ()
+    entries = TIME.open(item)
+    name = entries["field"].text()
+    formats = (
+        tuple(check_layout(i.text(), i) for i in entries["format"].items()) if "format" in entries else ()
+    )
     return ReadTime(
         field=name,
         formats=formats,
-        to=check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
-        zone=found["zone"].text() if "zone" in found else None,
+        to=check_new_name(entries["to"].text(), entries["to"]) if "to" in entries else name,
+        zone=entries["zone"].text() if "zone" in entries else None,
     )
 
 
@@ -331,13 +333,13 @@ def _check_zone(frame: Frame, zone: str, step: Place) -> None:
 
 
 def _check_format_time(item: Item) -> Operator:
-    found = FORMAT_TIME.open(item)
-    name = found["field"].text()
+    entries = FORMAT_TIME.open(item)
+    name = entries["field"].text()
     return WriteTime(
         field=name,
-        format=check_layout(found["format"].text(), found["format"]),
-        to=check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
-        zone=found["zone"].text() if "zone" in found else None,
+        format=check_layout(entries["format"].text(), entries["format"]),
+        to=check_new_name(entries["to"].text(), entries["to"]) if "to" in entries else name,
+        zone=entries["zone"].text() if "zone" in entries else None,
     )
 
 
@@ -393,10 +395,10 @@ def _apply_rename(frame: Frame, step: Rename) -> Frame:
 
 
 def _check_set(item: Item) -> Operator:
-    found = item.mapping()
-    for name in found:
+    entries = item.mapping()
+    for name in entries:
         check_new_name(name, item)
-    return Compute(fields={name: read_expression(entry) for name, entry in found.items()})
+    return Compute(fields={name: read_expression(entry) for name, entry in entries.items()})
 
 
 def _apply_set(frame: Frame, step: Compute) -> Frame:
@@ -406,12 +408,12 @@ def _apply_set(frame: Frame, step: Compute) -> Frame:
 
 
 def _check_constant(item: Item) -> Operator:
-    found = item.mapping()
-    for name, entry in found.items():
+    entries = item.mapping()
+    for name, entry in entries.items():
         check_new_name(name, entry)
         if isinstance(entry.value, (dict, list)):
             entry.fail(f"{name} is not one value")
-    return Constant(fields={name: entry.value for name, entry in found.items()})
+    return Constant(fields={name: entry.value for name, entry in entries.items()})
 
 
 def _apply_constant(frame: Frame, step: Constant) -> Frame:
@@ -419,16 +421,16 @@ def _apply_constant(frame: Frame, step: Constant) -> Frame:
 
 
 def _check_metadata(item: Item) -> Operator:
-    found = RECORD_PARTS.open(item)
-    for name, entry in found.items():
+    entries = RECORD_PARTS.open(item)
+    for name, entry in entries.items():
         check_new_name(name, entry)
-    return ShowRecord(fields={name: entry.text() for name, entry in found.items()})
+    return ShowRecord(fields={name: entry.text() for name, entry in entries.items()})
 
 
 def _apply_metadata(frame: Frame, step: ShowRecord) -> Frame:
     def reason(new: Mapping[str, Column]) -> Column | None:
-        found = [NOT_UTF8[part] for part in step.fields.values() if part in NOT_UTF8]
-        return first_of(F.when(F.expr(sql), F.lit(message)) for sql, message in found)
+        problems = [NOT_UTF8[part] for part in step.fields.values() if part in NOT_UTF8]
+        return first_of(F.when(F.expr(sql), F.lit(message)) for sql, message in problems)
 
     return frame.put({name: F.expr(METADATA[part]) for name, part in step.fields.items()}, step, reason)
 
@@ -450,11 +452,11 @@ def _apply_filter(frame: Frame, step: Filter) -> Frame:
 
 
 def _check_deduplicate(item: Item) -> Operator:
-    found = DEDUPLICATE.open(item)
+    entries = DEDUPLICATE.open(item)
     return Deduplicate(
-        names=check_names(found["by"]),
-        within=found["within"].text(),
-        null_fails="without" in found and found["without"].choice(WITHOUT) == "fail",
+        names=check_names(entries["by"]),
+        within=entries["within"].text(),
+        null_fails="without" in entries and entries["without"].choice(WITHOUT) == "fail",
     )
 
 
@@ -489,15 +491,15 @@ def _apply_deduplicate(frame: Frame, step: Deduplicate) -> Frame:
 
 
 def _check_headers(item: Item) -> Operator:
-    found = HEADERS.open(item)
-    if not found or ("drop" in found and "keep" in found):
+    entries = HEADERS.open(item)
+    if not entries or ("drop" in entries and "keep" in entries):
         item.fail(
             "headers needs set, drop or keep, but not drop and keep, like {set: {shop: \"'north'\"}, drop: [trace]}"
         )
     return Headers(
-        set=read_expressions(found["set"]) if "set" in found else {},
-        drop=check_names(found["drop"]) if "drop" in found else (),
-        keep=check_names(found["keep"]) if "keep" in found else None,
+        set=read_expressions(entries["set"]) if "set" in entries else {},
+        drop=check_names(entries["drop"]) if "drop" in entries else (),
+        keep=check_names(entries["keep"]) if "keep" in entries else None,
     )
 
 

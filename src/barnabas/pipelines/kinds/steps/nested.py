@@ -73,18 +73,18 @@ def java_path(path: str) -> str | None:
 
 
 def _check_extract(item: Item) -> Operator:
-    found = EXTRACT.open(item)
+    entries = EXTRACT.open(item)
     fields = {}
-    for name, entry in found["fields"].mapping().items():
+    for name, entry in entries["fields"].mapping().items():
         check_new_name(name, entry)
         path = java_path(entry.text())
         if path is None:
             entry.fail(f"{entry.text()!r} is not a JSONPath like $.user.id or $.['key.with.dots'][0]")
         fields[name] = path
     return Extract(
-        source=found["from"].text() if "from" in found else None,
+        source=entries["from"].text() if "from" in entries else None,
         paths=fields,
-        required=found["required"].flag() if "required" in found else False,
+        required=entries["required"].flag() if "required" in entries else False,
     )
 
 
@@ -109,12 +109,12 @@ def _apply_extract(frame: Frame, step: Extract) -> Frame:
 
 
 def _check_flatten(item: Item) -> Operator:
-    found = FLATTEN.open(item)
+    entries = FLATTEN.open(item)
     return Flatten(
-        names=check_names(found["fields"]) if "fields" in found else None,
-        separator=found["separator"].text() if "separator" in found else ".",
-        depth=_depth(found["depth"]) if "depth" in found else DEPTH_MAX,
-        prefix=found["prefix"].flag() if "prefix" in found else True,
+        names=check_names(entries["fields"]) if "fields" in entries else None,
+        separator=entries["separator"].text() if "separator" in entries else ".",
+        depth=_depth(entries["depth"]) if "depth" in entries else DEPTH_MAX,
+        prefix=entries["prefix"].flag() if "prefix" in entries else True,
     )
 
 
@@ -160,15 +160,15 @@ def _flatten_declared(frame: Frame, name: str, step: Flatten, asked: bool) -> Fr
 def _leaves(
     kind: StructType, column: Column, prefix: str, step: Flatten, depth: int = 1
 ) -> list[tuple[str, Column]]:
-    found: list[tuple[str, Column]] = []
+    leaves: list[tuple[str, Column]] = []
     for field in kind.fields:
         name = f"{prefix}{step.separator}{field.name}" if prefix else field.name
         value = column.getField(field.name)
         if isinstance(field.dataType, StructType) and depth < step.depth:
-            found += _leaves(field.dataType, value, name, step, depth + 1)
+            leaves += _leaves(field.dataType, value, name, step, depth + 1)
         else:
-            found.append((name, value))
-    return found
+            leaves.append((name, value))
+    return leaves
 
 
 def _flatten_open(frame: Frame, step: Flatten, name: str | None) -> Frame:
@@ -205,10 +205,10 @@ def _opener(separator: str, chosen: str | None, level: int, prefix: bool) -> Any
 
 
 def _check_unflatten(item: Item) -> Operator:
-    found = UNFLATTEN.open(item)
+    entries = UNFLATTEN.open(item)
     return Unflatten(
-        separator=found["separator"].text() if "separator" in found else ".",
-        names=check_names(found["fields"]) if "fields" in found else None,
+        separator=entries["separator"].text() if "separator" in entries else ".",
+        names=check_names(entries["fields"]) if "fields" in entries else None,
     )
 
 
@@ -243,12 +243,12 @@ def _object(node: Any) -> Column:
 
 
 def _check_explode(item: Item) -> Operator:
-    found = EXPLODE.open(item)
-    name = found["field"].text()
+    entries = EXPLODE.open(item)
+    name = entries["field"].text()
     return Explode(
         field=name,
-        to=check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
-        index=check_new_name(found["index"].text(), found["index"]) if "index" in found else None,
+        to=check_new_name(entries["to"].text(), entries["to"]) if "to" in entries else name,
+        index=check_new_name(entries["index"].text(), entries["index"]) if "index" in entries else None,
     )
 
 

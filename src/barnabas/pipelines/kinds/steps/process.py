@@ -97,45 +97,49 @@ PROCESS: Final = Group(
 
 
 def _check(item: Item) -> Operator:
-    found = PROCESS.open(item)
+    entries = PROCESS.open(item)
     states = (
-        {name: _state(name, entry) for name, entry in found["state"].mapping().items()}
-        if "state" in found
+        {name: _state(name, entry) for name, entry in entries["state"].mapping().items()}
+        if "state" in entries
         else {}
     )
     returns = (
-        _fields({name: kind.text() for name, kind in found["returns"].mapping().items()}, found["returns"])
-        if "returns" in found
+        _fields(
+            {name: kind.text() for name, kind in entries["returns"].mapping().items()}, entries["returns"]
+        )
+        if "returns" in entries
         else {}
     )
-    called, given = _given(found["with"])
-    if isinstance(given, type) and issubclass(given, Aggregator):
-        return _aggregate(called, given, item, found)
-    if "window" in found:
-        found["window"].fail(f"{called} is not derived from Aggregator, so it has no windows")
-    if isinstance(given, type) and issubclass(given, Processor):
+    called, processor = _given(entries["with"])
+    if isinstance(processor, type) and issubclass(processor, Aggregator):
+        return _aggregate(called, processor, item, entries)
+    if "window" in entries:
+        entries["window"].fail(f"{called} is not derived from Aggregator, so it has no windows")
+    if isinstance(processor, type) and issubclass(processor, Processor):
         if states:
-            found["state"].fail(f"{called} is a class, which declares its states itself")
-        if returns and given.returns:
-            found["returns"].fail(f"{called} declares itself what it returns")
-        code = given
-        states, returns = declared_states(given), returns or _fields(given.returns, found["with"])
-    elif callable(given) and not isinstance(given, type):
-        _check_parameters(given, called, found["with"])
-        code = from_function(given, states, returns)
+            entries["state"].fail(f"{called} is a class, which declares its states itself")
+        if returns and processor.returns:
+            entries["returns"].fail(f"{called} declares itself what it returns")
+        code = processor
+        states, returns = declared_states(processor), returns or _fields(processor.returns, entries["with"])
+    elif callable(processor) and not isinstance(processor, type):
+        _check_parameters(processor, called, entries["with"])
+        code = from_function(processor, states, returns)
     else:
-        found["with"].fail(f"{called} is neither a function nor a class derived from Processor")
+        entries["with"].fail(f"{called} is neither a function nor a class derived from Processor")
     if not returns:
-        found["with"].fail(f"{called} needs returns, the fields of the rows that it makes, with their types")
-    time = found["time"].choice(TIMES) if "time" in found else "none"
+        entries["with"].fail(
+            f"{called} needs returns, the fields of the rows that it makes, with their types"
+        )
+    time = entries["time"].choice(TIMES) if "time" in entries else "none"
     with_ttl = [name for name, state in states.items() if state.ttl_ms is not None]
     if with_ttl and time == "event":
-        found["time"].fail(
+        entries["time"].fail(
             f"{with_ttl[0]} has a ttl, which goes by the clock: use time: clock, or a timer that removes the state"
         )
     return Process(
         called=called,
-        key=tuple(read_expression(key) for key in found["key"].items()),
+        key=tuple(read_expression(key) for key in entries["key"].items()),
         states=states,
         returns=returns,
         time="clock" if with_ttl else time,  # type: ignore[arg-type]
@@ -143,29 +147,33 @@ def _check(item: Item) -> Operator:
     )
 
 
-def _aggregate(called: str, given: type[Aggregator], item: Item, found: Mapping[str, Item]) -> Process:
+def _aggregate(
+    called: str, code_class: type[Aggregator], item: Item, entries_of_item: Mapping[str, Item]
+) -> Process:
     """The step of a class that aggregates."""
     for name in ("state", "returns"):
-        if name in found:
-            found[name].fail(f"{called} is a class, which declares its {name} itself")
-    if "window" not in found:
+        if name in entries_of_item:
+            entries_of_item[name].fail(f"{called} is a class, which declares its {name} itself")
+    if "window" not in entries_of_item:
         item.fail(f"{called} aggregates, which needs a window, like window: {{every: 1 hour}}")
-    if "time" in found and found["time"].choice(TIMES) != "event":
-        found["time"].fail("windows go by event time")
-    entries = {name: entry.text() for name, entry in found["window"].mapping().items()}
+    if "time" in entries_of_item and entries_of_item["time"].choice(TIMES) != "event":
+        entries_of_item["time"].fail("windows go by event time")
+    entries = {name: entry.text() for name, entry in entries_of_item["window"].mapping().items()}
     needed = {"session": "merge", "sliding": "takes"}
     for kind, member in needed.items():
-        if kind in entries and getattr(given, member) is getattr(Aggregator, member):
-            found["window"].fail(f"{called} needs {member} for windows of this kind")
-    keys = tuple(read_expression(key) for key in found["key"].items())
+        if kind in entries and getattr(code_class, member) is getattr(Aggregator, member):
+            entries_of_item["window"].fail(f"{called} needs {member} for windows of this kind")
+    keys = tuple(read_expression(key) for key in entries_of_item["key"].items())
     try:
-        windows = windows_in(entries, found["emit"].text() if "emit" in found else "final")
-        code = windowed(given, windows, tuple(key.text for key in keys))
+        windows = windows_in(
+            entries, entries_of_item["emit"].text() if "emit" in entries_of_item else "final"
+        )
+        code = windowed(code_class, windows, tuple(key.text for key in keys))
     except ValueError as error:  # BadType is one
-        found["window"].fail(f"{called}: {error}")
-    returns = _fields(given.returns, found["with"])
+        entries_of_item["window"].fail(f"{called}: {error}")
+    returns = _fields(code_class.returns, entries_of_item["with"])
     if not returns:
-        found["with"].fail(f"{called} needs returns, the fields of its results, with their types")
+        entries_of_item["with"].fail(f"{called} needs returns, the fields of its results, with their types")
     states = declared_states(code)
     return Process(
         called=called, key=keys, states=states, returns=returns, time="event", windows=windows, code=code
@@ -194,8 +202,8 @@ def _check_parameters(function: Any, called: str, item: Item) -> None:
 
 
 def _state(name: str, item: Item) -> State:
-    found = item.mapping()
-    ttl = milliseconds(found["ttl"].text()) if "ttl" in found else None
+    entries = item.mapping()
+    ttl = milliseconds(entries["ttl"].text()) if "ttl" in entries else None
     if (
         not name.isidentifier()
         or name.startswith("_")
@@ -203,16 +211,16 @@ def _state(name: str, item: Item) -> State:
         or name in ("cells", "timers", "key")
     ):
         item.fail(f"a state cannot be called {name!r}: it becomes an attribute of what the function gets")
-    if "map" in found:
-        pairs = found["map"].mapping()
+    if "map" in entries:
+        pairs = entries["map"].mapping()
         if len(pairs) != 1:
-            found["map"].fail(
+            entries["map"].fail(
                 "a map has one pair: the type of its keys, and that of its values, like {string: bigint}"
             )
         ((key, value),) = pairs.items()
         return State("map", _type(value.text(), value), _type(key, value), ttl)
-    kind = "value" if "value" in found else "list"
-    return State(kind, _type(found[kind].text(), found[kind]), None, ttl)  # type: ignore[arg-type]
+    kind = "value" if "value" in entries else "list"
+    return State(kind, _type(entries[kind].text(), entries[kind]), None, ttl)  # type: ignore[arg-type]
 
 
 def _type(name: str, item: Item) -> str:

@@ -110,14 +110,14 @@ def _apply_url_decode(frame: Frame, step: UrlDecode) -> Frame:
 
 
 def _check_replace(item: Item) -> Operator:
-    found = REPLACE.open(item)
-    how = "find" if "find" in found else "regex"
-    if not found[how].text():
-        found[how].fail(f"{how} is empty: name the text to replace")
+    entries = REPLACE.open(item)
+    how = "find" if "find" in entries else "regex"
+    if not entries[how].text():
+        entries[how].fail(f"{how} is empty: name the text to replace")
     return Replace(
-        field=found["field"].text(),
-        find=found[how].text(),
-        replacement=found["with"].text(),
+        field=entries["field"].text(),
+        find=entries[how].text(),
+        replacement=entries["with"].text(),
         by_regex=how == "regex",
     )
 
@@ -146,16 +146,16 @@ def _try_replacement(frame: Frame, regex: str, replacement: str, step: Place) ->
 
 
 def _check_substring(item: Item) -> Operator:
-    found = SUBSTRING.open(item)
-    start = int(found["start"].text())
+    entries = SUBSTRING.open(item)
+    start = int(entries["start"].text())
     if start == 0:
-        found["start"].fail("start is 0; it counts from 1, or from the end with -1")
-    name = found["field"].text()
+        entries["start"].fail("start is 0; it counts from 1, or from the end with -1")
+    name = entries["field"].text()
     return Substring(
         field=name,
         start=start,
-        length=found["length"].number() if "length" in found else ALL,
-        to=check_new_name(found["to"].text(), found["to"]) if "to" in found else name,
+        length=entries["length"].number() if "length" in entries else ALL,
+        to=check_new_name(entries["to"].text(), entries["to"]) if "to" in entries else name,
     )
 
 
@@ -165,14 +165,14 @@ def _apply_substring(frame: Frame, step: Substring) -> Frame:
 
 
 def _check_mask(item: Item) -> Operator:
-    found = MASK.open(item)
-    char = found["with"].text() if "with" in found else "*"
+    entries = MASK.open(item)
+    char = entries["with"].text() if "with" in entries else "*"
     if len(char) != 1:
-        found["with"].fail(f"with is {char!r}, not one character")
+        entries["with"].fail(f"with is {char!r}, not one character")
     return Mask(
-        names=check_names(found["fields"]),
-        left=found["left"].number(0) if "left" in found else 0,
-        right=found["right"].number(0) if "right" in found else 0,
+        names=check_names(entries["fields"]),
+        left=entries["left"].number(0) if "left" in entries else 0,
+        right=entries["right"].number(0) if "right" in entries else 0,
         character=char,
     )
 
@@ -191,11 +191,11 @@ def _apply_mask(frame: Frame, step: Mask) -> Frame:
 
 
 def _check_hash(item: Item) -> Operator:
-    found = HASH.open(item)
+    entries = HASH.open(item)
     return Hash(
-        names=check_names(found["fields"]),
-        algorithm=found["algorithm"].choice(ALGORITHMS) if "algorithm" in found else "sha256",
-        salt=found["salt"].text() if "salt" in found else "",
+        names=check_names(entries["fields"]),
+        algorithm=entries["algorithm"].choice(ALGORITHMS) if "algorithm" in entries else "sha256",
+        salt=entries["salt"].text() if "salt" in entries else "",
     )
 
 

@@ -28,12 +28,12 @@ def _read(frame: Frame, step: WholeRecord) -> Frame:
 
 
 def _send(frame: Frame, step: SendHeaders) -> Frame:
-    made = F.expr(
+    headers = F.expr(
         f"transform(from_json(`{step.of}`, 'array<array<string>>'), "
         "h -> named_struct('key', h[0], 'value', unbase64(h[1])))"
     )
     return Frame(
-        frame.data.withColumn(SENT, made.cast(HEADERS_TYPE)), frame.fields, frame.open, frame.sparing
+        frame.data.withColumn(SENT, headers.cast(HEADERS_TYPE)), frame.fields, frame.open, frame.sparing
     )
 
 

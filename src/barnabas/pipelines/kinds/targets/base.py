@@ -147,11 +147,11 @@ def deliver_batch(
 def topic_ids(folder: Folder, batch_id: int) -> dict[str, str]:
     """The ids of the topics of a micro-batch, by name, from a query's checkpoint."""
     lines = folder.read(f"offsets/{batch_id}").decode().splitlines()[2:]
-    found: dict[str, str] = {}
+    ids: dict[str, str] = {}
     for line in lines:
         offsets = json.loads(line) if line.startswith("{") else {}
-        found |= {t: entry["id"] for t, entry in offsets.items() if isinstance(entry, dict) and "id" in entry}
-    return found
+        ids |= {t: entry["id"] for t, entry in offsets.items() if isinstance(entry, dict) and "id" in entry}
+    return ids
 
 
 def placed(rows: DataFrame, ids: Mapping[str, str]) -> DataFrame:
@@ -244,16 +244,16 @@ def _good(rows: DataFrame) -> DataFrame:
 def result_columns(rows: DataFrame) -> list[Any]:
     """The record's columns and the error. Rows of an aggregate have no record; their document becomes the value."""
     there = set(rows.columns)
-    found = []
+    columns = []
     for name in RECORD_COLUMNS:
         if name in there:
-            found.append(F.col(name))
+            columns.append(F.col(name))
         elif name == "_value":
-            found.append(F.col(DOCUMENT).cast("binary").alias(name))
+            columns.append(F.col(DOCUMENT).cast("binary").alias(name))
         else:
-            found.append(F.lit(None).cast(DDL_TYPES[name[1:]]).alias(name))
+            columns.append(F.lit(None).cast(DDL_TYPES[name[1:]]).alias(name))
     error = F.col("_error") if "_error" in there else F.lit(None).cast(ERROR_TYPE).alias("_error")
-    return [*found, error]
+    return [*columns, error]
 
 
 NESTED: Final = ("struct", "map", "array")
@@ -331,21 +331,21 @@ def _marked(batch: pa.RecordBatch, refused: list[Refused], step: str, output: st
     rows = batch.take(pa.array([r.row for r in refused], pa.int64())).select(range(len(RECORD_COLUMNS) + 1))
     names = rows.schema.names
     at = names.index("_error")
-    made = [{"step": step, "reason": r.reason, "output": output} for r in refused]
-    errors = pa.array(made, rows.schema.field(at).type)
+    error_rows = [{"step": step, "reason": r.reason, "output": output} for r in refused]
+    errors = pa.array(error_rows, rows.schema.field(at).type)
     return rows.set_column(at, rows.schema.field(at), errors)
 
 
 def documents(batch: pa.RecordBatch) -> list[str]:
     """The JSON documents of a batch."""
-    found: list[str] = batch.column(batch.schema.get_field_index(DOCUMENT)).to_pylist()
-    return found
+    texts: list[str] = batch.column(batch.schema.get_field_index(DOCUMENT)).to_pylist()
+    return texts
 
 
 def identities(batch: pa.RecordBatch) -> list[str | None]:
     """The ids of a batch's documents."""
-    found: list[str | None] = batch.column(batch.schema.get_field_index(IDENTITY)).to_pylist()
-    return found
+    ids: list[str | None] = batch.column(batch.schema.get_field_index(IDENTITY)).to_pylist()
+    return ids
 
 
 def field_names(batch: pa.RecordBatch) -> list[str]:

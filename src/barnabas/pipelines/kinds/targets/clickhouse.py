@@ -49,15 +49,15 @@ REFUSED_ROWS_MAX: Final = 1000
 
 
 def _check(item: Item) -> Mapping[str, Any]:
-    found = SHAPE.open(item)
-    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", found["table"].text()):
-        found["table"].fail(f"table is {found['table'].text()!r}, not a name like access or db.access")
-    options: dict[str, Any] = {name: entry.text() for name, entry in found.items()}
-    options["deadline_s"] = found["deadline_s"].number() if "deadline_s" in found else 120
+    entries = SHAPE.open(item)
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", entries["table"].text()):
+        entries["table"].fail(f"table is {entries['table'].text()!r}, not a name like access or db.access")
+    options: dict[str, Any] = {name: entry.text() for name, entry in entries.items()}
+    options["deadline_s"] = entries["deadline_s"].number() if "deadline_s" in entries else 120
     try:
         HttpTarget(options["url"], ca_file=options.get("ca_file"))
     except (DeliveryError, OSError) as error:
-        found["url"].fail(str(error))
+        entries["url"].fail(str(error))
     return options
 
 

@@ -29,7 +29,7 @@ SHAPE: Final = connector_shape("sink")
 
 
 def _check(item: Item) -> Mapping[str, Any]:
-    return {"config": checked_connector(item, lambda found: found.check_sink)}
+    return {"config": checked_connector(item, lambda kind: kind.check_sink)}
 
 
 def _reach(options: Mapping[str, Any]) -> None:

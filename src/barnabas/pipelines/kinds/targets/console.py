@@ -19,8 +19,8 @@ SHAPE: Final = Group(
 
 
 def _check(item: Item) -> Mapping[str, Any]:
-    found = SHAPE.open(item)
-    return {"rows": found["rows"].number() if "rows" in found else 20}
+    entries = SHAPE.open(item)
+    return {"rows": entries["rows"].number() if "rows" in entries else 20}
 
 
 def _reach(options: Mapping[str, Any]) -> None:
@@ -29,10 +29,10 @@ def _reach(options: Mapping[str, Any]) -> None:
 
 def _write(options: Mapping[str, Any], delivery: Delivery, frame: Frame) -> None:
     limit = options["rows"]
-    found = frame.data.select(F.col("_document").alias("text")).limit(limit + 1).collect()
-    for row in found[:limit]:
+    rows = frame.data.select(F.col("_document").alias("text")).limit(limit + 1).collect()
+    for row in rows[:limit]:
         print(row["text"])
-    if len(found) > limit:
+    if len(rows) > limit:
         print(f"... more in batch {delivery.batch_id} of {delivery.query}")
     sys.stdout.flush()
 

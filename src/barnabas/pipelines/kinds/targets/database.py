@@ -89,31 +89,31 @@ SHAPE: Final = Group(
 
 
 def _check(item: Item) -> Mapping[str, Any]:
-    found = SHAPE.open(item)
+    entries = SHAPE.open(item)
     options: dict[str, Any] = {
-        "table": found["table"].text(),
-        "key": list(found["key"].texts()) if "key" in found else [],
-        "columns": found["columns"].text_map() if "columns" in found else {},
-        "others": found["others"].choice(("refuse", "ignore")) if "others" in found else "refuse",
-        "connect": {name: entry.value for name, entry in found["connect"].mapping().items()}
-        if "connect" in found
+        "table": entries["table"].text(),
+        "key": list(entries["key"].texts()) if "key" in entries else [],
+        "columns": entries["columns"].text_map() if "columns" in entries else {},
+        "others": entries["others"].choice(("refuse", "ignore")) if "others" in entries else "refuse",
+        "connect": {name: entry.value for name, entry in entries["connect"].mapping().items()}
+        if "connect" in entries
         else {},
     }
-    if "jdbc" in found:
+    if "jdbc" in entries:
         if options["key"]:
-            found["key"].fail(
+            entries["key"].fail(
                 "key does not go with jdbc: Spark's JDBC writer only adds rows; use url or driver"
             )
         return options | {
-            "jdbc": found["jdbc"].text(),
-            "properties": found["properties"].text_map() if "properties" in found else {},
+            "jdbc": entries["jdbc"].text(),
+            "properties": entries["properties"].text_map() if "properties" in entries else {},
         }
-    chosen = "url" if "url" in found else "driver"
-    options[chosen] = found[chosen].text()
+    chosen = "url" if "url" in entries else "driver"
+    options[chosen] = entries[chosen].text()
     try:
         _engine(options)
     except (DeliveryError, sa.exc.SQLAlchemyError, ImportError) as error:
-        found[chosen].fail(said(error))
+        entries[chosen].fail(said(error))
     return options
 
 
@@ -190,23 +190,23 @@ def _shape(connection: sa.Connection, name: str) -> Shape:
         try:
             existing = inspector.get_table_names(schema) + inspector.get_view_names(schema)
             if (there := named(existing, table)) is not None:
-                found = inspector.get_columns(there, schema)
-                return Shape(schema, there, {column["name"]: column["type"] for column in found})
+                columns = inspector.get_columns(there, schema)
+                return Shape(schema, there, {column["name"]: column["type"] for column in columns})
         except sa.exc.NoSuchTableError:
             continue
     raise DeliveryError(f"no such table: {name}")
 
 
 def _keys(shape: Shape, options: Mapping[str, Any]) -> list[str]:
-    found = []
+    keys = []
     for name in options["key"]:
         column = shape.column(options["columns"].get(name, name))
         if column is None:
             raise DeliveryError(
                 f"table {options['table']} has no column {name!r}; {suggestion(name, shape.columns)}"
             )
-        found.append(column)
-    return found
+        keys.append(column)
+    return keys
 
 
 def _reach(options: Mapping[str, Any]) -> None:
@@ -259,15 +259,15 @@ def _store_all(options: Mapping[str, Any], task: Task, batches: Iterator[pa.Reco
             if ledger is None:
                 results.append((batch, _stored(options, task, shape, store, batch)))
                 continue
-            found = ledger.sort(batch)
-            whole = len(found.fresh) == batch.num_rows
-            fresh = batch if whole else batch.take(pa.array(found.fresh, pa.int64()))
+            sorted_rows = ledger.sort(batch)
+            whole = len(sorted_rows.fresh) == batch.num_rows
+            fresh = batch if whole else batch.take(pa.array(sorted_rows.fresh, pa.int64()))
             refused = [
-                Refused(found.fresh[row.row], row.reason)
+                Refused(sorted_rows.fresh[row.row], row.reason)
                 for row in _stored(options, task, shape, store, fresh)
             ]
-            ledger.note_refused(found, refused)
-            results.append((batch, sorted(found.refused + refused, key=lambda row: row.row)))
+            ledger.note_refused(sorted_rows, refused)
+            results.append((batch, sorted(sorted_rows.refused + refused, key=lambda row: row.row)))
         if ledger is not None:
             ledger.close()
     return results
@@ -309,11 +309,11 @@ def _declared_rows(options: Mapping[str, Any], shape: Shape, dialect: str, batch
                 f"{suggestion(name, shape.columns)}; drop the field, or name its column in `columns`"
             )
         columns.append(column)
-    found = [python_values(batch.column(batch.schema.get_field_index(field))) for field in fields]
+    converted = [python_values(batch.column(batch.schema.get_field_index(field))) for field in fields]
     reasons = {
-        row: f"{field}: {OUTSIDE}" for field, (_, bad) in zip(fields, found, strict=True) for row in bad
+        row: f"{field}: {OUTSIDE}" for field, (_, bad) in zip(fields, converted, strict=True) for row in bad
     }
-    rows = zip(*[values for values, _ in found], strict=True)
+    rows = zip(*[values for values, _ in converted], strict=True)
     ready: list[tuple[int, Sequence[Any]]] = [
         (place, tuple(bound(value, dialect) for value in row))
         for place, row in enumerate(rows)

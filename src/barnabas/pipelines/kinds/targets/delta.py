@@ -124,11 +124,11 @@ def commit(
 
 def _values(by: list[str], name: str) -> dict[str, str | None]:
     """The values of the partitioning fields, from the names of a file's folders (`day=2024-05-01/...`)."""
-    found: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
     for field, part in zip(by, posixpath.dirname(name).split("/"), strict=False):
         value = unquote(part.partition("=")[2])
-        found[field] = None if value == NULL_PARTITION else value
-    return found
+        values[field] = None if value == NULL_PARTITION else value
+    return values
 
 
 def row_counts(

@@ -48,15 +48,15 @@ SHAPE: Final = Group(
 
 
 def _check(item: Item) -> Mapping[str, Any]:
-    found = SHAPE.open(item)
-    index = found["index"].text()
+    entries = SHAPE.open(item)
+    index = entries["index"].text()
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,254}", index):
-        found["index"].fail(
+        entries["index"].fail(
             f"index is {index!r}; an index name is lower case letters, digits, dots, dashes and underscores"
         )
-    options: dict[str, Any] = {name: entry.text() for name, entry in found.items()}
-    options["deadline_s"] = found["deadline_s"].number() if "deadline_s" in found else 120
-    _server_or_fail(options, found["url"])
+    options: dict[str, Any] = {name: entry.text() for name, entry in entries.items()}
+    options["deadline_s"] = entries["deadline_s"].number() if "deadline_s" in entries else 120
+    _server_or_fail(options, entries["url"])
     return options
 
 

@@ -64,28 +64,28 @@ SHAPE: Final = Group(
 
 
 def _check(item: Item) -> Mapping[str, Any]:
-    found = SHAPE.open(item)
+    entries = SHAPE.open(item)
     options: dict[str, Any] = {
-        "path": found["path"].text().rstrip("/") or "/",
-        "format": found["format"].choice(FORMATS) if "format" in found else "delta",
-        "partition_by": list(found["partition_by"].texts()) if "partition_by" in found else [],
-        "compression": found["compression"].text() if "compression" in found else None,
-        "header": found["header"].flag() if "header" in found else True,
-        "rows_per_file": found["rows_per_file"].number() if "rows_per_file" in found else 1_000_000,
-        "storage": found["storage"].text_map() if "storage" in found else {},
+        "path": entries["path"].text().rstrip("/") or "/",
+        "format": entries["format"].choice(FORMATS) if "format" in entries else "delta",
+        "partition_by": list(entries["partition_by"].texts()) if "partition_by" in entries else [],
+        "compression": entries["compression"].text() if "compression" in entries else None,
+        "header": entries["header"].flag() if "header" in entries else True,
+        "rows_per_file": entries["rows_per_file"].number() if "rows_per_file" in entries else 1_000_000,
+        "storage": entries["storage"].text_map() if "storage" in entries else {},
         "merge": None,
     }
     if options["storage"] and options["format"] != "delta":
-        found["storage"].fail(
+        entries["storage"].fail(
             "storage is only for format: delta; it tells deltalake how to reach the table's bucket"
         )
     if options["format"] == "delta":
         options["merge"] = {"files": 20, "below_bytes": 64 << 20}
-    if "merge" in found:
-        given = found["merge"].mapping()
+    if "merge" in entries:
+        merge_entries = entries["merge"].mapping()
         options["merge"] = {
-            "files": given["files"].number(2) if "files" in given else 20,
-            "below_bytes": (given["below_mb"].number() if "below_mb" in given else 64) << 20,
+            "files": merge_entries["files"].number(2) if "files" in merge_entries else 20,
+            "below_bytes": (merge_entries["below_mb"].number() if "below_mb" in merge_entries else 64) << 20,
         }
     return options
 
@@ -147,13 +147,13 @@ def _rows(options: Mapping[str, Any], frame: Frame) -> DataFrame:
         by = [columns[name].alias(name) for name in options["partition_by"]]
         return frame.data.select(DOCUMENT, *by)
     names = frame.data.select(F.explode(F.map_keys(OPEN)).alias("name")).distinct().limit(COLUMNS_MAX + 1)
-    found = sorted(row.name for row in names.collect())
-    if len(found) > COLUMNS_MAX:
+    names_present = sorted(row.name for row in names.collect())
+    if len(names_present) > COLUMNS_MAX:
         raise DeliveryError(
             f"the records have more than {COLUMNS_MAX} different fields: name those to keep in a keep step, or use "
             "format: json"
         )
-    columns |= {name: F.col(OPEN)[name].cast("string") for name in found}
+    columns |= {name: F.col(OPEN)[name].cast("string") for name in names_present}
     return frame.data.select(*[column.alias(name) for name, column in columns.items()])
 
 

@@ -70,10 +70,10 @@ def has_older_notes(connection: sa.Connection, database: str) -> bool:
     any more, and the question takes longer than the rest of a small task. database: a text that identifies it."""
     if database in _without_older:
         return False
-    found = sa.inspect(connection).has_table(BEFORE)
-    if not found:
+    is_there = sa.inspect(connection).has_table(BEFORE)
+    if not is_there:
         _without_older.add(database)
-    return found
+    return is_there
 
 
 @dataclass(slots=True)
@@ -188,9 +188,9 @@ class Ledger:
             return self._stored_rows is not None
         return any(first <= offset <= last for first, last in self._stored.get((topic, partition), ()))
 
-    def note_refused(self, found: Sorted, refused: list[Refused]) -> None:
+    def note_refused(self, sorted_rows: Sorted, refused: list[Refused]) -> None:
         """Notes rows that the database refused now, in case the micro-batch is repeated."""
-        self._refusals += [(found.ids[row.row], row.reason) for row in refused]
+        self._refusals += [(sorted_rows.ids[row.row], row.reason) for row in refused]
 
     def close(self) -> None:
         """Writes the notes, after the last batch. Raises DeliveryError if another number of rows was stored before."""

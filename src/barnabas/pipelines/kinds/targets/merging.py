@@ -35,9 +35,9 @@ def merge(options: Mapping[str, Any], spark: SparkSession, folder: Folder, deliv
     ours = batch_in_name(delivery.identity)
     small: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for name, size in folder.files():
-        found = ours.match(posixpath.basename(name))
-        if found and int(found[1]) < delivery.batch_id and size < options["merge"]["below_bytes"]:
-            small[posixpath.dirname(name)].append((int(found[1]), name))
+        match = ours.match(posixpath.basename(name))
+        if match and int(match[1]) < delivery.batch_id and size < options["merge"]["below_bytes"]:
+            small[posixpath.dirname(name)].append((int(match[1]), name))
     for place, files in sorted(small.items()):
         if len(files) >= options["merge"]["files"]:
             for kind, same in _alike(options, spark, folder, sorted(files)).items():
@@ -49,7 +49,7 @@ def _alike(
     options: Mapping[str, Any], spark: SparkSession, folder: Folder, files: list[tuple[int, str]]
 ) -> dict[Any, list[tuple[int, str]]]:
     """Groups files by what they must have in common: the ending, and the header or the schema."""
-    found: dict[Any, list[tuple[int, str]]] = defaultdict(list)
+    alike: dict[Any, list[tuple[int, str]]] = defaultdict(list)
     for batch, name in files:
         common: Any = None
         if options["format"] == "csv" and options["header"]:
@@ -58,8 +58,8 @@ def _alike(
                 continue  # no complete header within HEADER_BYTES_MAX
         elif options["format"] in ("parquet", "orc"):
             common = spark.read.format(options["format"]).load(f"{options['path']}/{name}").schema.json()
-        found[_ending(name), common].append((batch, name))
-    return found
+        alike[_ending(name), common].append((batch, name))
+    return alike
 
 
 def _ending(name: str) -> str:

@@ -76,16 +76,16 @@ SHAPE: Final = Group(
 
 
 def _check(item: Item) -> Mapping[str, Any]:
-    found = SHAPE.open(item) if item.value is not None else {}
-    key = list(found["key"].texts()) if "key" in found else []
+    entries = SHAPE.open(item) if item.value is not None else {}
+    key = list(entries["key"].texts()) if "key" in entries else []
     if len(set(key)) < len(key):
-        found["key"].fail(f"key names a field twice: {', '.join(key)}")
+        entries["key"].fail(f"key names a field twice: {', '.join(key)}")
     return {
         "key": key,
-        "window": found["window"].text() if "window" in found else None,
-        "keep": found["keep"].text() if "keep" in found else None,
-        "changelog": topic_name(found["changelog"]) if "changelog" in found else None,
-        "folder": found["folder"].text() if "folder" in found else None,
+        "window": entries["window"].text() if "window" in entries else None,
+        "keep": entries["keep"].text() if "keep" in entries else None,
+        "changelog": topic_name(entries["changelog"]) if "changelog" in entries else None,
+        "folder": entries["folder"].text() if "folder" in entries else None,
     }
 
 
@@ -180,17 +180,17 @@ def _key(
 ) -> list[str]:
     """The fields of the key without the window's start."""
     assert output.target is not None
-    given = [name for name in output.target.options["key"] if name != window]
+    key_names = [name for name in output.target.options["key"] if name != window]
     groups = [name for name in aggregate.groups if name != window] if aggregate is not None else []
-    if given and output.aggregate is not None and set(given) != set(groups):
+    if key_names and output.aggregate is not None and set(key_names) != set(groups):
         fail(
             _place(output),
-            f"the key is {', '.join(given)}, but the aggregate's groups are {', '.join(groups)}: rows of several groups "
+            f"the key is {', '.join(key_names)}, but the aggregate's groups are {', '.join(groups)}: rows of several groups "
             "would replace each other",
         )
     plan_key = spec.plan[output.relation].key
     named = list(plan_key.fields) if plan_key is not None and not aggregate else []
-    key = given or [name for name in groups if name in kinds] or [name for name in named if name in kinds]
+    key = key_names or [name for name in groups if name in kinds] or [name for name in named if name in kinds]
     if not key and window is None:
         fail(_place(output), "the view needs key, the fields that identify a row, like key: [customer]")
     return key
@@ -271,14 +271,14 @@ def _now_ms() -> int:
 
 def source_offsets(folder: Folder, batch_id: int) -> dict[str, dict[str, int]]:
     """Where the micro-batch after this one begins in each partition, from a query's checkpoint."""
-    found: dict[str, dict[str, int]] = {}
+    offsets: dict[str, dict[str, int]] = {}
     for line in folder.read(f"offsets/{batch_id}").decode().splitlines()[2:]:
         offset = json.loads(line) if line.startswith("{") else {}
         if not all(isinstance(entry, dict) for entry in offset.values()):
             continue  # of files: it says nothing about topics
         for (topic, partition), position in parse_offset(offset)[0].items():
-            found.setdefault(topic, {})[str(partition)] = position
-    return found
+            offsets.setdefault(topic, {})[str(partition)] = position
+    return offsets
 
 
 def _collected(

@@ -91,7 +91,7 @@ class Changelog:
                 "value": pa.array(records.values(), pa.string()),
             }
         )
-        told = {
+        header_texts = {
             "barnabas.view": self.shape.label,
             "barnabas.checkpoint": self.shape.identity,
             "barnabas.batch": str(note.batch),
@@ -99,7 +99,7 @@ class Changelog:
         headers = F.array(
             *[
                 F.struct(F.lit(name).alias("key"), F.lit(value).cast("binary").alias("value"))
-                for name, value in told.items()
+                for name, value in header_texts.items()
             ]
         )
         rows = self.spark.createDataFrame(table).withColumn("headers", headers)
@@ -108,14 +108,14 @@ class Changelog:
 
     def read(self) -> Iterator[Changes]:
         """The view's rows, as changes in the topic's order. Raises ViewError if there are none of this checkpoint."""
-        found = 0
+        count = 0
         for table in self._tables():
             last: dict[tuple[Stored, ...], Row | None] = {}
             for key, value, headers in _records(table):
                 self._require_own(headers)
                 if headers.get("barnabas.checkpoint") != self.shape.identity:
                     continue
-                found += 1
+                count += 1
                 stored = _stored(self.shape, json_fragments(key))
                 last[stored] = None if value is None else self._row(value)
             yield Changes(
@@ -123,17 +123,17 @@ class Changelog:
                 puts=[row for row in last.values() if row is not None],
                 gone=[k for k, row in last.items() if row is None],
             )
-        if not found:
+        if not count:
             raise ViewError(
                 f"view {self.shape.label} is lost, and its changelog topic {self.topic} has no rows of this checkpoint: "
                 "begin anew with `restart --from earliest`"
             )
 
     def _row(self, value: str) -> Row:
-        found = json_fragments(value)
+        fragments = json_fragments(value)
         # A column that was added later is in no earlier record.
         return [
-            column.from_fragment(found[column.name]) if column.name in found else column.null
+            column.from_fragment(fragments[column.name]) if column.name in fragments else column.null
             for column in self.shape.columns
         ]
 
@@ -162,9 +162,9 @@ def _records(table: pa.Table) -> Iterator[tuple[str, str | None, dict[str, str]]
     """Key, value and headers of records."""
     columns = (table.column(name).to_pylist() for name in ("key", "value", "headers"))
     for key, value, headers in zip(*columns, strict=True):
-        told = {h["key"]: (h["value"] or b"").decode(errors="replace") for h in headers or ()}
+        header_texts = {h["key"]: (h["value"] or b"").decode(errors="replace") for h in headers or ()}
         text = None if value is None else value.decode(errors="replace")
-        yield (key or b"").decode(errors="replace"), text, told
+        yield (key or b"").decode(errors="replace"), text, header_texts
 
 
 def _stored(shape: ViewShape, fragments: Mapping[str, str]) -> tuple[Stored, ...]:
@@ -174,12 +174,12 @@ def _stored(shape: ViewShape, fragments: Mapping[str, str]) -> tuple[Stored, ...
 def json_fragments(text: str) -> dict[str, str]:
     """The values of a JSON object as they are written, by name: numbers keep all their digits."""
     decoder: Any = json.JSONDecoder()
-    found: dict[str, str] = {}
+    fragments: dict[str, str] = {}
     at = 1
     while at < len(text) and text[at] != "}":
         name, at = decoder.raw_decode(text, at)
         start = at + 1  # after the colon; there is no white space, see `row_json`
         _, at = decoder.raw_decode(text, start)
-        found[name] = text[start:at]
+        fragments[name] = text[start:at]
         at += 1 if at < len(text) and text[at] == "," else 0
-    return found
+    return fragments

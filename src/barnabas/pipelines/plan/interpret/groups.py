@@ -34,24 +34,24 @@ def grouped(aggregate: Aggregate, rows: Iterable[Mapping[str, Any]]) -> list[dic
         for window in windows(aggregate.window, row):
             key = {**window, **by}
             groups.setdefault(repr(key), (key, []))[1].append(row)
-    found = []
+    group_rows = []
     for key, members in groups.values():
         try:
-            found.append({**key, **_results(aggregate, key, members)})
+            group_rows.append({**key, **_results(aggregate, key, members)})
         except Failed:
             continue
-    return found
+    return group_rows
 
 
 def _results(
     aggregate: Aggregate, key: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, expression in aggregate.compute.items():
         parts = divided(expression.text)
         results = {f"{RESULT}{number}": _result(call, rows) for number, call in enumerate(parts.calls)}
-        found[name] = evaluated(parts.rest, {**key, **results})
-    return found
+        values[name] = evaluated(parts.rest, {**key, **results})
+    return values
 
 
 def _result(call: AggregateCall, rows: Sequence[Mapping[str, Any]]) -> Any:

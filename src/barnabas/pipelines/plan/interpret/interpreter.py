@@ -103,8 +103,8 @@ class Interpreter:
 
     def _on(self, relation: Relation, rows: Iterable[Fields], record: Record) -> None:
         """Rows that have passed the steps of a stream go on to those that read it."""
-        for made in rows:
-            row = plain(made)
+        for fields in rows:
+            row = plain(fields)
             self.stream(relation.name).append(row)
             if relation.aggregate is not None:
                 if relation.aggregate.emit == "final":
@@ -119,13 +119,13 @@ class Interpreter:
     ) -> list[dict[str, Any]]:
         """What the operators of a stream, from one on, make of rows that came of the same record."""
         for operator in relation.operators[begin:]:
-            found: list[dict[str, Any]] = []
+            rows_after: list[dict[str, Any]] = []
             for row in rows:
                 try:
-                    found += self._step(operator, row, record)
+                    rows_after += self._step(operator, row, record)
                 except Failed as error:
                     self.letters.append(Letter(relation.name, str(error), record))
-            rows = found
+            rows = rows_after
         return rows
 
     def _step(self, operator: Operator, fields: dict[str, Any], record: Record) -> list[dict[str, Any]]:
@@ -212,20 +212,20 @@ class Interpreter:
         if relation.aggregate is None:
             return rows
         groups = relation.aggregate.groups
-        found = grouped(relation.aggregate, rows.values())
-        return {repr([group[name] for name in groups]): group for group in found}
+        groups_now = grouped(relation.aggregate, rows.values())
+        return {repr([group[name] for name in groups]): group for group in groups_now}
 
     @staticmethod
     def _steps(relation: Relation, rows: Mapping[str, Fields]) -> dict[str, Fields]:
-        found: dict[str, Fields] = {}
+        rows_by_id: dict[str, Fields] = {}
         for id, row in rows.items():
             try:
-                made = worked(relation.operators, dict(row))
+                fields = worked(relation.operators, dict(row))
             except Failed:
                 continue
-            if made is not None:
-                found[id] = plain(made)
-        return found
+            if fields is not None:
+                rows_by_id[id] = plain(fields)
+        return rows_by_id
 
     def _names(self, name: str) -> tuple[str, ...]:
         schema = self.plan[name].schema
@@ -243,7 +243,7 @@ def _pairs(
 ) -> dict[str, Fields]:
     """Pairs of rows whose fields are equal; a null equals nothing."""
     both = {ours for ours, theirs in join.on.items() if ours == theirs and not join.prefix}
-    found: dict[str, Fields] = {}
+    pairs: dict[str, Fields] = {}
     met: set[str] = set()
 
     def others(row: Fields | None) -> dict[str, Any]:
@@ -259,12 +259,12 @@ def _pairs(
         }
         met |= set(partners)
         for other, fields in partners.items():
-            found[f"{id}|{other}"] = {**row, **others(fields)}
+            pairs[f"{id}|{other}"] = {**row, **others(fields)}
         if not partners and join.kind in ("left", "full"):
-            found[f"{id}|"] = {**row, **others(None)}
+            pairs[f"{id}|"] = {**row, **others(None)}
     if join.kind in ("right", "full"):
         for other, fields in right.items():
             if other not in met:
                 own = {name: fields[name] if name in both else None for name in left_names}
-                found[f"|{other}"] = {**own, **others(fields)}
-    return found
+                pairs[f"|{other}"] = {**own, **others(fields)}
+    return pairs

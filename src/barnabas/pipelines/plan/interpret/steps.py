@@ -48,10 +48,10 @@ def plain(fields: Mapping[str, Any]) -> Fields:
 def worked(steps: Iterable[operators.Operator], fields: Fields) -> Fields | None:
     """The fields after these steps; None if one has filtered the row out. Raises Failed and NotInterpreted."""
     for step in steps:
-        found: Fields | None = one_step(step, fields)
-        if found is None:
+        row: Fields | None = one_step(step, fields)
+        if row is None:
             return None
-        fields = found
+        fields = row
     return fields
 
 
@@ -60,22 +60,22 @@ def several(steps: Iterable[operators.Operator], fields: Fields) -> list[Fields]
     rows = [fields]
     for step in steps:
         if isinstance(step, operators.Explode):
-            rows = [made for row in rows for made in _exploded(step, row)]
+            rows = [exploded for row in rows for exploded in _exploded(step, row)]
         else:
-            rows = [made for row in rows if (made := one_step(step, row)) is not None]
+            rows = [worked_row for row in rows if (worked_row := one_step(step, row)) is not None]
     return rows
 
 
 def _exploded(step: operators.Explode, fields: Fields) -> list[Fields]:
     """A row for each element of an array; one with null for an array without elements, or null."""
-    found = fields[step.field]
-    if found is not None and not isinstance(found, list):
-        raise NotInterpreted(f"the elements of {type(found).__name__}")
+    elements = fields[step.field]
+    if elements is not None and not isinstance(elements, list):
+        raise NotInterpreted(f"the elements of {type(elements).__name__}")
     rest = {name: value for name, value in fields.items() if name != step.field}
-    made = []
-    for at, value in enumerate(found) if found else [(None, None)]:
-        made.append({**rest, step.to: value, **({} if step.index is None else {step.index: at})})
-    return made
+    rows = []
+    for at, value in enumerate(elements) if elements else [(None, None)]:
+        rows.append({**rest, step.to: value, **({} if step.index is None else {step.index: at})})
+    return rows
 
 
 @singledispatch
@@ -95,8 +95,8 @@ def _(step: operators.ParseJson, fields: Fields) -> Fields | None:
         raise Failed("no JSON") from error
     if not isinstance(value, dict):
         raise Failed("no JSON object")
-    made = {step.prefix + name: _typed(value.get(name), kind) for name, kind in step.fields.items()}
-    return {**fields, **made}
+    shown = {step.prefix + name: _typed(value.get(name), kind) for name, kind in step.fields.items()}
+    return {**fields, **shown}
 
 
 @one_step.register
@@ -111,18 +111,18 @@ def _(step: operators.ParseCsv, fields: Fields) -> Fields | None:
         raise Failed(f"no line of values: {error}") from error
     if len(cells) != len(step.fields):
         raise Failed(f"{len(cells)} values, but {len(step.fields)} fields")
-    found = [None if cell == "" and step.empty_is_null else cell for cell in cells]
+    values = [None if cell == "" and step.empty_is_null else cell for cell in cells]
     kinds = step.fields.items()
-    return {**fields, **{name: _typed(cell, kind) for (name, kind), cell in zip(kinds, found, strict=True)}}
+    return {**fields, **{name: _typed(cell, kind) for (name, kind), cell in zip(kinds, values, strict=True)}}
 
 
 @one_step.register
 def _(step: operators.ShowRecord, fields: Fields) -> Fields | None:
-    made = {}
+    shown = {}
     for name, part in step.fields.items():
         value = fields[f"_{part}"]
-        made[name] = value.decode() if isinstance(value, bytes) else value
-    return {**fields, **made}
+        shown[name] = value.decode() if isinstance(value, bytes) else value
+    return {**fields, **shown}
 
 
 @one_step.register
@@ -178,10 +178,10 @@ def _typed(value: Any, kind: str) -> Any:
 
 def _converted(value: Any, kind: str) -> Any:
     """A value of a type that has no rules of its own. Raises Failed."""
-    made = from_json(value, kind)
-    if made is None:
+    value_of_kind = from_json(value, kind)
+    if value_of_kind is None:
         raise Failed(f"{value!r} is no {kind}")
-    return made
+    return value_of_kind
 
 
 def _whole(value: Any) -> int:
@@ -191,10 +191,10 @@ def _whole(value: Any) -> int:
 
 
 def _truth(value: Any) -> bool:
-    found = {"true": True, "false": False}.get(str(value).lower())
-    if found is None:
+    truth = {"true": True, "false": False}.get(str(value).lower())
+    if truth is None:
         raise ValueError(value)
-    return found
+    return truth
 
 
 def _time(value: Any) -> datetime.datetime:

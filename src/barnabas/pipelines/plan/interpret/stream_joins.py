@@ -63,11 +63,11 @@ class StreamJoin:
     def _pair(self, left: Fields | None, right: Fields | None) -> dict[str, Any]:
         join, (ours, theirs) = self.join, self.names
         both = {name for name, other in join.on.items() if name == other and not join.prefix}
-        made = {name: None if left is None else left[name] for name in ours}
+        fields = {name: None if left is None else left[name] for name in ours}
         if left is None and right is not None:
-            made |= {name: right[name] for name in both}
+            fields |= {name: right[name] for name in both}
         rest = [name for name in theirs if name not in both]
-        return made | {join.prefix + name: None if right is None else right[name] for name in rest}
+        return fields | {join.prefix + name: None if right is None else right[name] for name in rest}
 
     def _lonely(self) -> Iterator[dict[str, Any]]:
         assert self._latest is not None

@@ -23,11 +23,11 @@ Values = list[Any]
 
 def results_in_order(aggregate: Aggregate, key: Fields, rows: Sequence[Fields]) -> dict[str, Any]:
     """The results of a group. key: what identifies it. Raises NotInterpreted and Failed."""
-    found = {}
+    results = {}
     for name, expression in aggregate.compute.items():
         rest, calls = _divided(expression.text)
-        found[name] = rest({**key, **{f"{RESULT}{at}": call(rows) for at, call in enumerate(calls)}})
-    return found
+        results[name] = rest({**key, **{f"{RESULT}{at}": call(rows) for at, call in enumerate(calls)}})
+    return results
 
 
 @lru_cache(maxsize=1024)

@@ -33,11 +33,11 @@ async def handle(context: Context, request: FindCoordinatorRequest) -> FindCoord
     again.
     """
     if context.version >= MANY_FROM:
-        pace, found = Pace(context.services.clock), []
+        pace, coordinators = Pace(context.services.clock), []
         for key in request.coordinator_keys:
-            found.append(await _find(context, request.key_type, key))
+            coordinators.append(await _find(context, request.key_type, key))
             await pace.rest()
-        return FindCoordinatorResponse(coordinators=found)
+        return FindCoordinatorResponse(coordinators=coordinators)
     coordinator = await _find(context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=coordinator.error_code,

@@ -64,10 +64,10 @@ def _refused(code: ErrorCode, message: str | None) -> wire.StreamsGroupHeartbeat
 # --- the request
 
 
-def _topology(context: Context, given: wire.Topology) -> Topology:
+def _topology(context: Context, declared: wire.Topology) -> Topology:
     """Raises ApiError for names that no topic may have, and for topics that the member may not see."""
-    require_small(given.subtopologies)
-    topology = topology_of(given.epoch, given.subtopologies)
+    require_small(declared.subtopologies)
+    topology = topology_of(declared.epoch, declared.subtopologies)
     names = sorted(topology.named_topics())
     internal = [name for name in names if name in INTERNAL_TOPICS]
     if internal:

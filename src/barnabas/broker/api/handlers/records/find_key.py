@@ -18,7 +18,7 @@ async def handle(context: Context, request: FindKeyRequest) -> FindKeyResponse:
         log = partition.log
         if not log.config.barnabas_key_index:
             return FindKeyResponse()
-        found = await services.loop.run_in_executor(
+        ranges = await services.loop.run_in_executor(
             None, search, log.segments, log.log_end_offset, request.search_key
         )
     except ApiError as error:
@@ -27,10 +27,10 @@ async def handle(context: Context, request: FindKeyRequest) -> FindKeyResponse:
         return FindKeyResponse(error_code=ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(error))
     return FindKeyResponse(
         is_indexed=True,
-        ranges=[KeyRange(first_offset=first, last_offset=last) for first, last in found.ranges],
-        segments=found.segments,
-        segments_skipped=found.segments_skipped,
-        records_skipped=found.records_skipped,
-        bytes_skipped=found.bytes_skipped,
-        bytes_unindexed=found.bytes_unindexed,
+        ranges=[KeyRange(first_offset=first, last_offset=last) for first, last in ranges.ranges],
+        segments=ranges.segments,
+        segments_skipped=ranges.segments_skipped,
+        records_skipped=ranges.records_skipped,
+        bytes_skipped=ranges.bytes_skipped,
+        bytes_unindexed=ranges.bytes_unindexed,
     )

@@ -185,9 +185,12 @@ def _found(
 
 
 def _put(
-    context: Context, row: ListOffsetsPartitionResponse, partition: Partition, found: tuple[int, int]
+    context: Context,
+    row: ListOffsetsPartitionResponse,
+    partition: Partition,
+    time_and_offset: tuple[int, int],
 ) -> None:
-    row.timestamp, row.offset = found
+    row.timestamp, row.offset = time_and_offset
     if row.offset >= 0 and context.version >= 4:  # the field came with version 4
         row.leader_epoch = partition.epoch_at(Offset(row.offset))
 
@@ -232,7 +235,9 @@ def _search(partition: Partition, timestamp_ms: int) -> Search:
     )
 
 
-def _readable(partition: Partition, found: tuple[int, int] | None, read_committed: bool) -> tuple[int, int]:
+def _readable(
+    partition: Partition, time_and_offset: tuple[int, int] | None, read_committed: bool
+) -> tuple[int, int]:
     """What was found, if consumers may see it."""
     readable_to = partition.last_stable_offset if read_committed else partition.high_watermark
-    return found if found is not None and found[1] < readable_to else NOWHERE
+    return time_and_offset if time_and_offset is not None and time_and_offset[1] < readable_to else NOWHERE

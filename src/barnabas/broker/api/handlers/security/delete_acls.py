@@ -63,8 +63,8 @@ async def _delete(context: Context, pace: Pace, wanted: Filter) -> Found:
     """Delete the rules that a filter matches, those of some hundred resources in one change, and return them. Raises
     ApiError."""
     deleted: Found = []
-    found = await matching_in_turns(pace, context.services.image.acls, wanted)
-    async for resources in pace.pieces(found):
+    rules_by_resource = await matching_in_turns(pace, context.services.image.acls, wanted)
+    async for resources in pace.pieces(rules_by_resource):
         matched: dict[Resource, list[Rule]] = {}
 
         def without(

@@ -41,8 +41,8 @@ async def handle(context: Context, request: DescribeAclsRequest) -> DescribeAcls
     except ApiError as error:
         return DescribeAclsResponse(error_code=error.code, error_message=error.message)
     pace, answer = Pace(context.services.clock), DescribeAclsResponse(error_message=None)
-    found = await matching_in_turns(pace, context.services.image.acls, wanted)
-    for resource, rules in found.items():
+    rules_by_resource = await matching_in_turns(pace, context.services.image.acls, wanted)
+    for resource, rules in rules_by_resource.items():
         if context.version > 0 or resource.pattern is Pattern.LITERAL:
             row = DescribeAclsResource(
                 resource_type=resource.type,
@@ -56,10 +56,10 @@ async def handle(context: Context, request: DescribeAclsRequest) -> DescribeAcls
 
 async def matching_in_turns(pace: Pace, rules: Rules, wanted: Filter) -> Mapping[Resource, list[Rule]]:
     """What `matching` finds, with rests in between, in which rules may change."""
-    found: dict[Resource, list[Rule]] = {}
+    rules_by_resource: dict[Resource, list[Rule]] = {}
     async for piece in pace.pieces(sorted(rules)):
-        found.update(matching(part_of(rules, piece), wanted))
-    return found
+        rules_by_resource.update(matching(part_of(rules, piece), wanted))
+    return rules_by_resource
 
 
 def part_of(rules: Rules, resources: Iterable[Resource]) -> Rules:

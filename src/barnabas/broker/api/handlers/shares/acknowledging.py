@@ -76,9 +76,10 @@ def acknowledge(context: Context, key: SessionKey, acks: Acks) -> Acked:
 
 def is_much(acks: Acks) -> bool:
     """Whether acknowledgements would take too long for one turn of the loop."""
-    batches = sum(len(found) for found in acks.values())
+    batches = sum(len(batches_of_partition) for batches_of_partition in acks.values())
     return batches > AT_ONCE_MAX or (
-        batches + sum(len(batch.types) - 1 for found in acks.values() for batch in found) > AT_ONCE_MAX
+        batches + sum(len(batch.types) - 1 for partition_acks in acks.values() for batch in partition_acks)
+        > AT_ONCE_MAX
     )
 
 

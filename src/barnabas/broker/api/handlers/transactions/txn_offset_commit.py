@@ -68,8 +68,8 @@ async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffset
 
     answer = TxnOffsetCommitResponse()
     for topic, rows in asked:
-        made = await pace.made(partial(row_of, topic.name), rows)
-        answer.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=made))
+        rows_made = await pace.made(partial(row_of, topic.name), rows)
+        answer.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=rows_made))
     return answer
 
 

@@ -21,10 +21,10 @@ def _key(value: Value) -> Any:
 
 
 def distinct(values: Sequence[Value]) -> list[Value]:
-    found: dict[Any, Value] = {}
+    by_key: dict[Any, Value] = {}
     for value in values:
-        found.setdefault(_key(value), value)
-    return list(found.values())
+        by_key.setdefault(_key(value), value)
+    return list(by_key.values())
 
 
 def _order(value: Value) -> Any:
@@ -197,8 +197,8 @@ def _map_zip_with(values: list[Value], bodies: list[Body]) -> Value:
 
 
 def _exists(values: list[Value], bodies: list[Body]) -> Value:
-    found = [bodies[0][1](value) for value in values[0]]
-    return True if True in found else None if None in found else False
+    verdicts = [bodies[0][1](value) for value in values[0]]
+    return True if True in verdicts else None if None in verdicts else False
 
 
 WITH_BODIES: Final[Mapping[str, Callable[[list[Value], list[Body]], Value]]] = {

@@ -170,8 +170,8 @@ def _divided(one: Value, other: Value) -> Value:
 def _whole_division(one: Value, other: Value) -> Value:
     if other == 0:
         raise Failed("division by zero")
-    found = abs(one) // abs(other)
-    return int(found if (one < 0) == (other < 0) else -found)
+    quotient = abs(one) // abs(other)
+    return int(quotient if (one < 0) == (other < 0) else -quotient)
 
 
 def _rest(one: Value, other: Value) -> Value:
@@ -230,8 +230,8 @@ def _same(node: exp.Binary) -> Computed:
 
     def work(fields: Fields) -> Value:
         one, other = left(fields), right(fields)
-        found = one is other if one is None or other is None else operator.eq(*_alike(one, other))
-        return found is not negated
+        is_same = one is other if one is None or other is None else operator.eq(*_alike(one, other))
+        return is_same is not negated
 
     return work
 
@@ -244,9 +244,9 @@ def _in(node: exp.In) -> Computed:
         if value is None:
             return None
         for other in others:
-            found = other(fields)
-            unknown |= found is None
-            if found is not None and operator.eq(*_alike(value, found)):
+            member = other(fields)
+            unknown |= member is None
+            if member is not None and operator.eq(*_alike(value, member)):
                 return True
         return None if unknown else False
 
@@ -261,16 +261,16 @@ def _between(node: exp.Between) -> Computed:
 
 def like_pattern(text: str, escape: str = "\\") -> re.Pattern[str]:
     """A pattern of LIKE as a regular expression."""
-    found, escaped = [], False
+    parts, escaped = [], False
     for char in text:
         if escaped or char not in (escape, "%", "_"):
-            found.append(re.escape(char))
+            parts.append(re.escape(char))
             escaped = False
         elif char == escape:
             escaped = True
         else:
-            found.append(".*" if char == "%" else ".")
-    return re.compile("".join(found), re.DOTALL)
+            parts.append(".*" if char == "%" else ".")
+    return re.compile("".join(parts), re.DOTALL)
 
 
 def _like(node: exp.Expr) -> Computed:

@@ -145,7 +145,7 @@ def _mask(text: str, upper: str, lower: str, digit: str, other: str) -> str:
 
 def _pattern(text: str) -> re.Pattern[str]:
     """A regular expression of Java, as far as Python's are the same; \\Q...\\E is a text."""
-    quoted = re.sub(r"\\Q(.*?)(?:\\E|$)", lambda found: re.escape(found[1]), text, flags=re.DOTALL)
+    quoted = re.sub(r"\\Q(.*?)(?:\\E|$)", lambda match: re.escape(match[1]), text, flags=re.DOTALL)
     try:
         return re.compile(quoted)
     except re.error:
@@ -153,18 +153,18 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _extract(text: str, pattern: str, group: int = 1) -> str:
-    found = _pattern(pattern).search(text)
-    return "" if found is None else _group(found, group)
+    match = _pattern(pattern).search(text)
+    return "" if match is None else _group(match, group)
 
 
-def _group(found: re.Match[str], number: int) -> str:
-    if not 0 <= number <= (found.re.groups or 0):
+def _group(match: re.Match[str], number: int) -> str:
+    if not 0 <= number <= (match.re.groups or 0):
         raise Failed(f"the pattern has no group {number}")
-    return found[number] or ""
+    return match[number] or ""
 
 
 def _extract_all(text: str, pattern: str, group: int = 1) -> list[str]:
-    return [_group(found, group) for found in _pattern(pattern).finditer(text)]
+    return [_group(match, group) for match in _pattern(pattern).finditer(text)]
 
 
 def _replaced(text: str, pattern: str, by: str) -> str:
@@ -178,11 +178,11 @@ def _split(text: str, pattern: str, limit: int = -1) -> list[str]:
 
 
 def _split_to_map(text: str, pairs: str, equals: str) -> Value:
-    found: dict[str, Value] = {}
+    by_name: dict[str, Value] = {}
     for part in _pattern(pairs).split(text):
         name, *rest = _pattern(equals).split(part, 1)
-        found[name] = rest[0] if rest else None
-    return found
+        by_name[name] = rest[0] if rest else None
+    return by_name
 
 
 def _initcap(text: str) -> str:
@@ -225,13 +225,13 @@ UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvw
 
 
 def _url(text: str, part: str, key: str | None = None) -> Value:
-    found = URL.fullmatch(text)
-    if found is None:
+    match = URL.fullmatch(text)
+    if match is None:
         return None
     if part == "QUERY" and key is not None:
-        named = re.search(f"(?:^|&){re.escape(key)}=([^&]*)", found["QUERY"] or "")
+        named = re.search(f"(?:^|&){re.escape(key)}=([^&]*)", match["QUERY"] or "")
         return None if named is None else named[1]
-    return found[part]
+    return match[part]
 
 
 def _url_encoded(text: str) -> str:
@@ -245,7 +245,7 @@ def _url_encoded(text: str) -> str:
 
 def _url_decoded(text: str) -> str:
     raw = re.sub(
-        rb"%([0-9A-Fa-f]{2})", lambda found: bytes.fromhex(found[1].decode()), text.replace("+", " ").encode()
+        rb"%([0-9A-Fa-f]{2})", lambda match: bytes.fromhex(match[1].decode()), text.replace("+", " ").encode()
     )
     return raw.decode("utf-8", "replace")
 
@@ -276,36 +276,36 @@ def _json_path(text: str, path: str) -> Value:
 
 def _json_array_length(text: str) -> Value:
     try:
-        found = _parsed(text)
+        document = _parsed(text)
     except ValueError:
         return None
-    return len(found) if isinstance(found, list) else None
+    return len(document) if isinstance(document, list) else None
 
 
 def _json_keys(text: str) -> Value:
     try:
-        found = _parsed(text)
+        document = _parsed(text)
     except ValueError:
         return None
-    return list(found) if isinstance(found, dict) else None
+    return list(document) if isinstance(document, dict) else None
 
 
 def _try_parse_json(text: str) -> Value:
     try:
-        found = _parsed(text)
+        document = _parsed(text)
     except ValueError:
         return None
-    return "null" if found is None else found
+    return "null" if document is None else document
 
 
 def _from_json(text: str, kind: str) -> Value:
     try:
-        found = _parsed(text)
+        document = _parsed(text)
     except ValueError:
         return None
     if "<" not in kind.split(" ")[0]:
         kind = f"struct<{kind}>"
-    return from_json(found, kind)
+    return from_json(document, kind)
 
 
 def _from_csv(text: str, kinds: str) -> Value:

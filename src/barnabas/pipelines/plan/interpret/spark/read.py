@@ -40,7 +40,9 @@ class _SparkDialect(Dialect):
             name: parser.Parser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST")
         }
         COLUMN_OPERATORS = {  # noqa: RUF012
-            kind: made for kind, made in parser.Parser.COLUMN_OPERATORS.items() if kind is not TokenType.ARROW
+            kind: build
+            for kind, build in parser.Parser.COLUMN_OPERATORS.items()
+            if kind is not TokenType.ARROW
         }
         LAMBDAS = {TokenType.ARROW: parser.Parser.LAMBDAS[TokenType.ARROW]}  # noqa: RUF012
 
@@ -51,9 +53,9 @@ DIALECT = _SparkDialect()
 def tree_of(text: str) -> exp.Expr:
     """The tree of an expression. Raises NotInterpreted."""
     try:
-        found = _SparkDialect.Parser(dialect=DIALECT).parse_into(exp.Condition, DIALECT.tokenize(text), text)
+        trees = _SparkDialect.Parser(dialect=DIALECT).parse_into(exp.Condition, DIALECT.tokenize(text), text)
     except (SqlglotError, RecursionError):
         raise NotInterpreted(f"the expression {text!r}") from None
-    if len(found) != 1 or found[0] is None:
+    if len(trees) != 1 or trees[0] is None:
         raise NotInterpreted(f"the expression {text!r}")
-    return found[0]
+    return trees[0]

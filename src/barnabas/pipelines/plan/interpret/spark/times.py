@@ -28,9 +28,9 @@ MICRO: Final = datetime.timedelta(microseconds=1)
 
 @lru_cache(maxsize=256)
 def _zone(name: str) -> datetime.tzinfo:
-    if found := re.fullmatch(r"(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?", name):
-        minutes = int(found[2]) * 60 + int(found[3] or 0)
-        return datetime.timezone(datetime.timedelta(minutes=minutes if found[1] == "+" else -minutes))
+    if match := re.fullmatch(r"(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?", name):
+        minutes = int(match[2]) * 60 + int(match[3] or 0)
+        return datetime.timezone(datetime.timedelta(minutes=minutes if match[1] == "+" else -minutes))
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -39,15 +39,15 @@ def _zone(name: str) -> datetime.tzinfo:
 
 def _tokens(pattern: str) -> list[tuple[str, str]]:
     """The parts of a pattern: `text` with what stands there, or a letter with all of it."""
-    found = []
+    tokens = []
     for match in TOKEN.finditer(pattern):
         if match[1] is not None:
-            found.append(("text", match[1].replace("''", "'") or "'"))
+            tokens.append(("text", match[1].replace("''", "'") or "'"))
         elif match[3] is not None:
-            found.append(("text", match[3]))
+            tokens.append(("text", match[3]))
         else:
-            found.append((match[2], match[0]))
-    return found
+            tokens.append((match[2], match[0]))
+    return tokens
 
 
 def _offset(time: datetime.datetime, colon: bool) -> str:
@@ -58,33 +58,33 @@ def _offset(time: datetime.datetime, colon: bool) -> str:
 
 def written(time: datetime.datetime, pattern: str) -> str:
     """A time as a pattern of Java's says."""
-    found = []
+    parts = []
     for letter, text in _tokens(pattern):
         size = len(text)
         if letter == "text":
-            found.append(text)
+            parts.append(text)
         elif letter in "yu":
-            found.append(f"{time.year % 100:02}" if size == 2 else str(time.year).zfill(size))
+            parts.append(f"{time.year % 100:02}" if size == 2 else str(time.year).zfill(size))
         elif letter in "ML" and size >= 3:
-            found.append(MONTHS[time.month - 1][: 3 if size == 3 else None])
+            parts.append(MONTHS[time.month - 1][: 3 if size == 3 else None])
         elif letter == "E":
-            found.append(DAYS[time.weekday()][: 3 if size < 4 else None])
+            parts.append(DAYS[time.weekday()][: 3 if size < 4 else None])
         elif letter == "S":
-            found.append(f"{time.microsecond:06}000"[:size])
+            parts.append(f"{time.microsecond:06}000"[:size])
         elif letter == "a":
-            found.append("AM" if time.hour < 12 else "PM")
+            parts.append("AM" if time.hour < 12 else "PM")
         elif letter in "Xx":
             zero = letter == "X" and not time.utcoffset()
-            found.append("Z" if zero else _offset(time, size in (3, 5))[: 3 if size == 1 else None])
+            parts.append("Z" if zero else _offset(time, size in (3, 5))[: 3 if size == 1 else None])
         elif letter == "Z":
-            found.append(_offset(time, size == 5))
+            parts.append(_offset(time, size == 5))
         elif letter in "zV":
-            found.append(str(time.tzinfo) if letter == "V" else time.tzname() or "")
+            parts.append(str(time.tzinfo) if letter == "V" else time.tzname() or "")
         elif letter in PARTS:
-            found.append(str(PARTS[letter](time)).zfill(size))
+            parts.append(str(PARTS[letter](time)).zfill(size))
         else:
             raise NotInterpreted(f"the letter {letter} in the pattern {pattern!r}")
-    return "".join(found)
+    return "".join(parts)
 
 
 PARTS: Final[Mapping[str, Callable[[datetime.datetime], int]]] = {
@@ -104,33 +104,33 @@ PARTS: Final[Mapping[str, Callable[[datetime.datetime], int]]] = {
 @lru_cache(maxsize=512)
 def _reader(pattern: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
     """A regular expression whose groups are the parts of a pattern, and their letters."""
-    made, letters = [], []
+    parts, letters = [], []
     for letter, text in _tokens(pattern):
         size = len(text)
         if letter == "text":
-            made.append(re.escape(text))
+            parts.append(re.escape(text))
             continue
         letters.append(letter)
         if letter in "yu":
-            made.append(r"(\d{2})" if size == 2 else r"(\d{4,})" if size >= 3 else r"(\d{1,})")
+            parts.append(r"(\d{2})" if size == 2 else r"(\d{4,})" if size >= 3 else r"(\d{1,})")
         elif letter in "ML" and size >= 3:
             names = MONTHS if size > 3 else [name[:3] for name in MONTHS]
-            made.append(f"({'|'.join(names)})")
+            parts.append(f"({'|'.join(names)})")
         elif letter == "E":
-            made.append(f"({'|'.join(DAYS if size > 3 else [name[:3] for name in DAYS])})")
+            parts.append(f"({'|'.join(DAYS if size > 3 else [name[:3] for name in DAYS])})")
         elif letter == "S":
-            made.append(rf"(\d{{{size}}})")
+            parts.append(rf"(\d{{{size}}})")
         elif letter == "a":
-            made.append("(AM|PM|am|pm)")
+            parts.append("(AM|PM|am|pm)")
         elif letter in "XxZ":
-            made.append(r"(Z|[+-]\d{2}(?::?\d{2})?)")
+            parts.append(r"(Z|[+-]\d{2}(?::?\d{2})?)")
         elif letter in "zV":
-            made.append(r"([A-Za-z_/+\-:0-9]+)")
+            parts.append(r"([A-Za-z_/+\-:0-9]+)")
         elif letter in PARTS:
-            made.append(rf"(\d{{{size}}})" if size > 1 else r"(\d{1,3})")
+            parts.append(rf"(\d{{{size}}})" if size > 1 else r"(\d{1,3})")
         else:
             raise NotInterpreted(f"the letter {letter} in the pattern {pattern!r}")
-    return re.compile("".join(made)), tuple(letters)
+    return re.compile("".join(parts)), tuple(letters)
 
 
 def read_time(text: str, pattern: str) -> datetime.datetime | None:
@@ -227,7 +227,7 @@ TIMES: Final[Mapping[str, Callable[..., Value]]] = {
 
 
 def _needed(text: str, pattern: str) -> datetime.datetime:
-    found = read_time(text, pattern)
-    if found is None:
+    time = read_time(text, pattern)
+    if time is None:
         raise Failed(f"{text!r} is no time like {pattern!r}")
-    return found
+    return time

@@ -77,18 +77,18 @@ def as_text(value: Value) -> str:
 def as_bool(value: Value) -> bool:
     """Raises Misfit."""
     if isinstance(value, str):
-        found = {"t": True, "true": True, "y": True, "yes": True, "1": True}.get(value.strip().lower())
-        if found is None and value.strip().lower() not in ("f", "false", "n", "no", "0"):
+        truth = {"t": True, "true": True, "y": True, "yes": True, "1": True}.get(value.strip().lower())
+        if truth is None and value.strip().lower() not in ("f", "false", "n", "no", "0"):
             raise Misfit(value)
-        return bool(found)
+        return bool(truth)
     return bool(value)
 
 
 def as_whole(value: Value, bits: int) -> int:
     """Raises Misfit."""
     if isinstance(value, str):
-        made = _decimal_of(value)
-        whole = int(made.to_integral_value(ROUND_DOWN))
+        number = _decimal_of(value)
+        whole = int(number.to_integral_value(ROUND_DOWN))
     elif isinstance(value, datetime.datetime):
         whole = math.floor((value - EPOCH).total_seconds())
     elif isinstance(value, float) and not math.isfinite(value):
@@ -102,12 +102,12 @@ def as_whole(value: Value, bits: int) -> int:
 
 def _decimal_of(text: str) -> Decimal:
     try:
-        made = Decimal(text.strip())
+        number = Decimal(text.strip())
     except InvalidOperation:
         raise Misfit(text) from None
-    if not made.is_finite():
+    if not number.is_finite():
         raise Misfit(text)
-    return made
+    return number
 
 
 def as_double(value: Value) -> float:
@@ -122,8 +122,8 @@ def as_decimal(value: Value, precision: int, scale: int) -> Decimal:
     """Raises Misfit if it has too many digits."""
     if isinstance(value, float):
         value = double_text(value)
-    made = _decimal_of(value) if isinstance(value, str) else Decimal(value)
-    rounded = made.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, EXACT)
+    number = _decimal_of(value) if isinstance(value, str) else Decimal(value)
+    rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, EXACT)
     if len(rounded.as_tuple().digits) + min(int(rounded.as_tuple().exponent) + scale, 0) > precision:
         raise Misfit(str(value))
     return rounded
@@ -160,9 +160,9 @@ def converter(kind: str) -> Callable[[Value], Value]:
     if kind.startswith("decimal"):
         digits = [int(part) for part in kind[8:-1].split(",")] if "(" in kind else [10, 0]
         return lambda value: as_decimal(value, digits[0], digits[1] if len(digits) > 1 else 0)
-    found = PLAIN.get(kind)
-    if found is not None:
-        return found
+    convert = PLAIN.get(kind)
+    if convert is not None:
+        return convert
     if "<" in kind:
         return lambda value: value
     raise NotInterpreted(f"the type {kind}")
@@ -183,15 +183,15 @@ PLAIN: Final[Mapping[str, Callable[[Value], Value]]] = {
 
 def parts_of(kind: str) -> list[str]:
     """What stands between the outermost angle brackets of a type, divided at its commas."""
-    inner, depth, found, quoted = kind[kind.index("<") + 1 : -1], 0, [""], False
+    inner, depth, parts, quoted = kind[kind.index("<") + 1 : -1], 0, [""], False
     for char in inner:
         quoted ^= char == "`"
         depth += (char in "<(") - (char in ">)") if not quoted else 0
         if char == "," and depth == 0 and not quoted:
-            found.append("")
+            parts.append("")
         else:
-            found[-1] += char
-    return [part.strip() for part in found]
+            parts[-1] += char
+    return [part.strip() for part in parts]
 
 
 def field_of(text: str) -> tuple[str, str]:
@@ -258,10 +258,10 @@ def _json_parts(value: Value, nulls: bool) -> list[str]:
         return ["null"]
     if isinstance(value, dict):
         shown = [(name, one) for name, one in value.items() if nulls or one is not None]
-        made = [
+        members = [
             f"{json.dumps(as_text(name), ensure_ascii=False)}:{json_text(one, nulls)}" for name, one in shown
         ]
-        return ["{", ",".join(made), "}"]
+        return ["{", ",".join(members), "}"]
     if isinstance(value, list):
         return ["[", ",".join(json_text(one, nulls) for one in value), "]"]
     if isinstance(value, bytes):
