@@ -21,7 +21,9 @@ from tests.support.zookeeper import zookeeper_jars
 TIMEOUT_S = 120
 FILES = [
     "server.properties", "server-1.properties", "server-2.properties", "kraft/server.properties",
-    "zookeeper.properties", "producer.properties", "consumer.properties",
+    "zookeeper.properties", "producer.properties", "consumer.properties", "connect-standalone.properties",
+    "connect-distributed.properties", "connect-file-source.properties", "connect-file-sink.properties",
+    "schema-registry.properties",
 ]  # fmt: skip
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -133,3 +135,27 @@ def test_nothing_is_overwritten_unless_that_is_asked_for(tmp_path: Path) -> None
     cli("config", "samples", str(tmp_path), "--force")
     assert "broker.id=0\n" in changed.read_text()
     assert "localhost:9092" in changed.read_text()
+
+
+def test_a_folder_like_that_of_an_unpacked_kafka(tmp_path: Path) -> None:
+    cli, home = Cli(""), tmp_path / "kafka"
+    cli.out("config", "samples", "--home", str(home))
+    assert {str(path.relative_to(home / "config")) for path in home.rglob("*.properties")} == set(FILES)
+    done = subprocess.run(
+        ["bash", "-c", "bin/kafka-topics.sh --version && ls bin"],
+        cwd=home, capture_output=True, text=True, timeout=TIMEOUT_S, check=True,
+    )  # fmt: skip
+    names = done.stdout.split()
+    assert {
+        "kafka-server-start.sh",
+        "zookeeper-shell.sh",
+        "connect-distributed.sh",
+        "schema-registry-start",
+    } < {*names}
+    assert "barnabas" not in names
+    assert "kafka-python" not in names
+    (home / "bin" / "zkCli.sh").unlink()
+    (home / "bin" / "zkCli.sh").write_text("mine")
+    assert (
+        "bin/zkCli.sh: there already" in cli("config", "samples", "--home", str(home), code=1).stderr.decode()
+    )

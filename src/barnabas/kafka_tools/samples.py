@@ -91,9 +91,65 @@ group.id=test-consumer-group
 #auto.offset.reset=earliest
 """
 
+CONNECT: Final = """\
+# The brokers whose topics keep the worker's state and which its connectors read and write.
+bootstrap.servers=localhost:{port}
+{own}
+# How keys and values become records: JSON with its schema beside it, unless schemas.enable is false.
+key.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter=org.apache.kafka.connect.json.JsonConverter
+key.converter.schemas.enable=true
+value.converter.schemas.enable=true
+
+# Where Kafka Connect's REST API is served; curl -d @file http://localhost:8083/connectors makes a connector.
+#listeners=http://localhost:8083
+"""
+DISTRIBUTED: Final = """
+# Workers with the same group share the connectors. Their state is in three topics, which are made if they are missing.
+group.id=connect-cluster
+config.storage.topic=connect-configs
+offset.storage.topic=connect-offsets
+status.storage.topic=connect-status
+config.storage.replication.factor=1
+offset.storage.replication.factor=1
+status.storage.replication.factor=1
+"""
+STANDALONE: Final = """
+# Its connectors are the files on the command line. The name of this file tells this worker's offsets from others'; they
+# are kept in a topic.
+offset.storage.file.filename={data}/connect.offsets
+"""
+FILE_SOURCE: Final = """\
+name=local-file-source
+connector.class=FileStreamSource
+tasks.max=1
+file=test.txt
+topic=connect-test
+"""
+FILE_SINK: Final = """\
+name=local-file-sink
+connector.class=FileStreamSink
+tasks.max=1
+file=test.sink.txt
+topics=connect-test
+"""
+REGISTRY: Final = """\
+# Where the registry is served.
+listeners=http://localhost:8081
+
+# The brokers whose topic keeps the schemas.
+kafkastore.bootstrap.servers=PLAINTEXT://localhost:{port}
+kafkastore.topic=_schemas
+"""
 
 FIRST, SECOND, THIRD = "server.properties", "server-1.properties", "server-2.properties"
 ALONE_FILE: Final = "kraft/server.properties"
+STANDALONE_FILE, DISTRIBUTED_FILE = "connect-standalone.properties", "connect-distributed.properties"
+SOURCE_FILE, SINK_FILE = "connect-file-source.properties", "connect-file-sink.properties"
+REGISTRY_FILE: Final = "schema-registry.properties"
+_ALONE_COMMAND: Final = (
+    f"connect-standalone {{folder}}/{STANDALONE_FILE} {{folder}}/{SOURCE_FILE} {{folder}}/{SINK_FILE}"
+)
 WHAT: Final = {
     FIRST: "The first broker of a cluster, which may stay the only one. Start ZooKeeper first, then:",
     SECOND: "A second broker for the same cluster:",
@@ -102,6 +158,11 @@ WHAT: Final = {
     "zookeeper.properties": "A ZooKeeper for the brokers of this machine:",
     "producer.properties": "What a producer needs to know:",
     "consumer.properties": "What a consumer needs to know:",
+    STANDALONE_FILE: "A Kafka Connect worker that runs the connectors of its command line:",
+    DISTRIBUTED_FILE: "A Kafka Connect worker whose connectors are made by its REST API:",
+    SOURCE_FILE: "A connector that sends each line of a file to a topic:",
+    SINK_FILE: "A connector that writes each record of a topic to a file:",
+    REGISTRY_FILE: "A schema registry:",
 }
 COMMANDS: Final = {
     FIRST: "kafka-server-start {file}",
@@ -112,6 +173,11 @@ COMMANDS: Final = {
     "producer.properties": "kafka-console-producer --broker-list localhost:{port} --topic test --producer.config {file}",
     "consumer.properties": "kafka-console-consumer --bootstrap-server localhost:{port} --topic test "
     "--consumer.config {file}",
+    STANDALONE_FILE: _ALONE_COMMAND,
+    DISTRIBUTED_FILE: "connect-distributed {file}",
+    SOURCE_FILE: _ALONE_COMMAND,
+    SINK_FILE: _ALONE_COMMAND,
+    REGISTRY_FILE: "schema-registry-start {file}",
 }
 TEXTS: Final = {
     FIRST: SERVER,
@@ -121,6 +187,11 @@ TEXTS: Final = {
     "zookeeper.properties": ZOOKEEPER,
     "producer.properties": PRODUCER,
     "consumer.properties": CONSUMER,
+    STANDALONE_FILE: CONNECT.replace("{own}", STANDALONE),
+    DISTRIBUTED_FILE: CONNECT.replace("{own}", DISTRIBUTED),
+    SOURCE_FILE: FILE_SOURCE,
+    SINK_FILE: FILE_SINK,
+    REGISTRY_FILE: REGISTRY,
 }
 LOG_DIRS: Final = {
     FIRST: "kafka-logs",
@@ -143,7 +214,7 @@ def samples(place: Place, folder: str) -> Iterator[tuple[str, str]]:
     for name, text in TEXTS.items():
         broker_id = {SECOND: 1, THIRD: 2}.get(name, 0)
         port = place.port + broker_id
-        command = COMMANDS[name].format(file=f"{folder}/{name}", port=port)
+        command = COMMANDS[name].format(file=f"{folder}/{name}", folder=folder, port=port)
         yield (
             name,
             HEAD.format(what=WHAT[name], command=command)

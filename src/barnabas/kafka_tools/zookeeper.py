@@ -48,7 +48,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
         print(TEXT.format(name=name), end="")
         return EXIT_OK
     if not config.is_file():
-        print(f"{name}: there is no file {config}", file=sys.stderr)
+        print(f"{name}: there is no file {config} (`barnabas config samples DIR` writes it)", file=sys.stderr)
         return EXIT_FAILED
     try:
         command = servers.command_for(config.absolute())

@@ -146,7 +146,10 @@ def test_one_broker_needs_no_zookeeper(name: str) -> None:
 def test_a_missing_zookeeper_file_is_named() -> None:
     done = run_zookeeper_script("zookeeper-server-start.sh", "-daemon", "/none/zookeeper.properties")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "zookeeper-server-start: there is no file /none/zookeeper.properties\n"
+    assert (
+        done.stderr
+        == "zookeeper-server-start: there is no file /none/zookeeper.properties (`barnabas config samples DIR` writes it)\n"
+    )
 
 
 def run_zookeeper_script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:

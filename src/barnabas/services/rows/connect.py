@@ -88,19 +88,24 @@ def http_of(worker: Mapping[str, str]) -> HttpOptions:
     from barnabas.services.command import http_options
 
     return http_options(
-        _listener(worker), CONNECT.body_mb, CONNECT.timeout_s, Access(is_open=True), requests=CONNECT.requests
+        listener_of(worker, CONNECT.port, "barnabas connect start --config FILE --tls-cert FILE"),
+        CONNECT.body_mb,
+        CONNECT.timeout_s,
+        Access(is_open=True),
+        requests=CONNECT.requests,
     )
 
 
-def _listener(worker: Mapping[str, str]) -> str:
-    """HOST:PORT of `listeners`, or of the options of Kafka before 3.0. Raises CliError."""
-    listeners = worker.get("listeners", "").split(",")[0].strip()
+def listener_of(properties: Mapping[str, str], port: int, with_tls: str) -> str:
+    """HOST:PORT of `listeners`, or of the options of Kafka before 3.0. with_tls: the command that serves HTTPS.
+
+    Raises CliError.
+    """
+    listeners = properties.get("listeners", "").split(",")[0].strip()
     if not listeners:
-        return f"{worker.get('rest.host.name') or '127.0.0.1'}:{worker.get('rest.port') or CONNECT.port}"
+        return f"{properties.get('rest.host.name') or '127.0.0.1'}:{properties.get('rest.port') or port}"
     scheme, _, place = listeners.partition("://")
     if scheme.lower() != "http":
-        raise CliError(
-            f"listeners={listeners}: for HTTPS, use `barnabas connect start --config FILE --tls-cert FILE`"
-        )
-    host, _, port = place.rpartition(":")
-    return f"{host or '0.0.0.0'}:{port}"
+        raise CliError(f"listeners={listeners}: for HTTPS, use `{with_tls}`")
+    host, _, number = place.rpartition(":")
+    return f"{host or '0.0.0.0'}:{number}"
