@@ -80,8 +80,8 @@ sim: $(READY) ## simulate a whole broker and a whole cluster, with SEEDS=10000 s
 
 soak: $(READY) ## run the tests that take minutes: clusters in simulation, faults under real clients
 	$(PARALLEL) tests/sim/broker tests/sim/cluster tests/sim/links --seeds $(SEEDS) --cluster-seeds $(CLUSTER_SEEDS) --link-seeds $(LINK_SEEDS) --timeout 3600
-	BARNABAS_TEST_THOROUGH=1 $(PARALLEL) tests/unit tests/fuzz
-	$(PYTEST) -m soak --timeout 3600
+	BARNABAS_TEST_THOROUGH=1 $(PARALLEL) tests/unit tests/fuzz tests/clients
+	BARNABAS_TEST_THOROUGH=1 $(PYTEST) -m soak --timeout 3600
 
 bench: $(READY) ## measure Barnabas and its rivals; tables and plots go to bench/results
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'

@@ -33,10 +33,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="rewrite scenarios and sessions of documents with what is said now",
     )
     parser.addoption(
-        "--cluster-seeds", type=int, default=75, help="how many histories tests/sim/cluster runs"
+        "--cluster-seeds", type=int, default=50, help="how many histories tests/sim/cluster runs"
     )
     parser.addoption("--link-seeds", type=int, default=3, help="how many histories tests/sim/links runs")
-    parser.addoption("--seeds", type=int, default=100, help="how many histories tests/sim/broker runs")
+    parser.addoption("--seeds", type=int, default=75, help="how many histories tests/sim/broker runs")
     parser.addoption(
         "--fault-rounds", type=int, default=50, help="how many faults tests/soak/test_cluster.py brings"
     )

@@ -59,6 +59,7 @@ for table, count in (("whole", 2), ("cut", 3)):
 """
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_a_task_whose_input_is_cut_off_commits_nothing(tmp_path: Path) -> None:

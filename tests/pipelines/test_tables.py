@@ -133,7 +133,8 @@ def in_order(rows) -> list[dict]:
     return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 12))])
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1, 12))
 def test_a_history_of_tables(spark, bootstrap, client, new_topic, tmp_path, seed):
     t = new_topic()
     for name in ("visits", "customers", "orders"):

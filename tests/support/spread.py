@@ -1,8 +1,8 @@
 """How the tests are spread over the processes of pytest-xdist: `pytest -n 4`.
 
 Each test is handed out alone, except where tests share something costly: those that use one fixture of a module go
-to one process, and so do all that use one of `COSTLY`, wherever they are. What takes longest begins first, and the
-many small tests fill the gaps at the end.
+to one process, and so do all that use one of `COSTLY`, wherever they are. Files with Spark go to the first of `SPARKS`
+processes that has time. What takes longest begins first, and the many small tests fill the gaps at the end.
 
 The processes collect the tests and know their fixtures; the one that hands them out knows only their names. So each
 process leaves the groups in a file, and `Spread` reads them there. (xdist's own `--dist loadgroup` appends the group
@@ -16,7 +16,6 @@ import os
 import tempfile
 from pathlib import Path
 from typing import Any, Final
-from zlib import crc32
 
 import pytest
 
@@ -36,7 +35,7 @@ COSTLY: Final = {
 their group."""
 
 SPARKS: Final = 2
-"""How many processes have a Spark session; one alone would be what the whole run waits for. A file stays in one."""
+"""How many processes have a Spark session; one alone would be what the whole run waits for."""
 
 FIRST: Final = ("tests/pipelines/", "tests/clients/", "tests/cluster/", "tests/sim/", "tests/console/")
 """Where the tests are that take seconds; what is not below these comes last."""
@@ -50,7 +49,8 @@ def group_of(item: pytest.Item) -> str | None:
     chosen = getattr(item, "callspec", None)
     for name in [*getattr(item, "fixturenames", ()), *(chosen.params.values() if chosen else ())]:
         if isinstance(name, str) and name in COSTLY:
-            return _costly(COSTLY[name], item.nodeid.partition("::")[0])
+            group = COSTLY[name]
+            return f"{group} {item.nodeid.partition('::')[0]}" if group == COSTLY["spark"] else group
     definitions = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
     if any(
         definition[-1].scope in ("module", "package", "class")
@@ -59,10 +59,6 @@ def group_of(item: pytest.Item) -> str | None:
     ):
         return item.nodeid.partition("::")[0]
     return None
-
-
-def _costly(group: str, file: str) -> str:
-    return f"{group}-{crc32(file.encode()) % SPARKS}" if group == COSTLY["spark"] else group
 
 
 def joined(groups: dict[str, str]) -> dict[str, str]:
@@ -100,11 +96,32 @@ class Spread(LoadScopeScheduling):
         config.option.loadscopereorder = False
         super().__init__(config, log)
         self._groups: dict[str, str] | None = None
+        self._with_spark: set[Any] = set()
 
     def _split_scope(self, nodeid: str) -> str:
         if self._groups is None:
             self._groups = json.loads(groups_file(self.config).read_text())
         return self._groups.get(nodeid, nodeid)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        """The first that this process may have: no more than SPARKS of them get files with Spark."""
+        may_have_spark = node in self._with_spark or len(self._with_spark) < SPARKS
+        for scope in self.workqueue:
+            with_spark = scope.startswith(f"{COSTLY['spark']} ")
+            if may_have_spark or not with_spark:
+                break
+        else:
+            node.shutdown()
+            return
+        if with_spark:
+            self._with_spark.add(node)
+        self.workqueue.move_to_end(scope, last=False)
+        super()._assign_work_unit(node)
+
+    def remove_node(self, node: Any) -> str | None:
+        self._with_spark.discard(node)
+        crashed: str | None = super().remove_node(node)
+        return crashed
 
 
 _FILE: Final = pytest.StashKey[Path]()
