@@ -119,9 +119,7 @@ def test_keys_with_schemas(server: Schemed, new_topic) -> None:
         (None, b'{"N":4}'),
     }
     shown = server.shell("-e", f"PRINT '{orders}' FROM BEGINNING LIMIT 1;")
-    assert 'key: "ada", value: {"n": 1}' in shown.stdout or "key: ada" in shown.stdout, (
-        shown.stdout + shown.stderr
-    )
+    assert 'key: "ada", value: {"n": 1}' in shown.stdout, shown.stdout + shown.stderr
     assert "cannot have" in server.refused(
         f"CREATE STREAM bad (k MAP<STRING, INT> KEY, n INT) WITH (kafka_topic='{orders}', key_format='AVRO', "
         "value_format='JSON');"

@@ -61,7 +61,7 @@ def java(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Java]:
 
 @pytest.mark.parametrize("java", [HELPER], indirect=True)
 def test_a_helper_that_was_left_is_killed(java: Java, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java_end, "cut_connections", lambda port: None)
+    monkeypatch.setattr(java_end, "cut_connections", lambda port, own: None)
     watch(java.process, java.port, java.mark)
     java.process.kill()
     assert java.connection.recv(1) == b""
@@ -72,11 +72,15 @@ def test_a_helper_that_was_left_is_killed(java: Java, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("java", ["other"], indirect=True)
 def test_connections_end_though_another_process_holds_them(java: Java) -> None:
-    ended: list[int] = []
-    watch(java.process, java.port, java.mark, lambda: ended.append(java.port))
-    java.process.kill()
-    assert java.connection.recv(1) == b""
-    assert ended == [java.port]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)):  # as if Java had called this process
+            called, _ = server.accept()
+            with called:
+                called.settimeout(60)
+                watch(java.process, java.port, java.mark, lambda: [port])
+                java.process.kill()
+                assert java.connection.recv(1) == called.recv(1) == b""
     assert java.helper.is_running(), "what Java started on purpose goes on"
 
 

@@ -36,7 +36,7 @@ from barnabas.pipelines.entries.document import duration_seconds
 from barnabas.pipelines.entries.hiding import hide
 from barnabas.pipelines.plan.errors import BrokerAway, PipelineError, TargetAway, suggestion
 from barnabas.pipelines.plan.pipeline import PipelineSpec, Query
-from barnabas.pipelines.serving.engine import Engine
+from barnabas.pipelines.serving.engine import DEATH_SECONDS, Engine
 from barnabas.pipelines.serving.feeds import Feeds, has_feeds
 from barnabas.pipelines.serving.lags import Lags
 from barnabas.pipelines.serving.logs import Line, last_trouble
@@ -194,7 +194,7 @@ class Supervisor:
                 try:
                     self._tick(managed)
                 except Exception as error:
-                    if self.engine.death() is None:
+                    if self.engine.death(DEATH_SECONDS) is None:
                         self._give_up_later(managed, spark_reason(error))
                 finally:
                     managed.lock.release()

@@ -16,7 +16,7 @@ import socket
 import stat
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from subprocess import Popen
 from typing import Final
@@ -39,17 +39,19 @@ def marked() -> Iterator[str]:
         del os.environ[MARK]
 
 
-def watch(process: Popen[bytes], port: int, mark: str, ended: Callable[[], None] = lambda: None) -> None:
+def watch(
+    process: Popen[bytes], port: int, mark: str, ended: Callable[[], Collection[int]] = lambda: ()
+) -> None:
     """Waits for the end of a Java process, in a thread of its own; then kills its helpers, and cuts this process's
-    connections to its port. ended: called first."""
+    connections to its port. ended: called first; gives the ports of this process to which Java has connections."""
 
     def wait() -> None:
         process.wait()
-        ended()
+        own = ended()
         for pause_s in PAUSES_SECONDS:
             threading.Event().wait(pause_s)
             kill_helpers(mark)
-            cut_connections(port)
+            cut_connections(port, own)
 
     threading.Thread(target=wait, name="java-end", daemon=True).start()
 
@@ -64,14 +66,16 @@ def kill_helpers(mark: str) -> None:
                 os.kill(int(folder.name), signal.SIGKILL)
 
 
-def cut_connections(port: int) -> None:
-    """Ends this process's connections to a local port: whoever reads from one gets its end."""
+def cut_connections(port: int, own: Collection[int] = ()) -> None:
+    """Ends this process's connections to a local port, and those to its own ports: whoever reads from one gets its end."""
     for name in os.listdir("/dev/fd"):
         with contextlib.suppress(OSError), _own(os.dup(int(name))) as held:
             if not stat.S_ISSOCK(os.fstat(held).st_mode):
                 continue
             with socket.socket(fileno=os.dup(held)) as found:
-                if found.family == socket.AF_INET and found.getpeername() == ("127.0.0.1", port):
+                if found.family != socket.AF_INET:
+                    continue
+                if found.getpeername() == ("127.0.0.1", port) or found.getsockname()[1] in own:
                     found.shutdown(socket.SHUT_RDWR)
 
 

@@ -331,8 +331,11 @@ def launch_java(settings: Mapping[str, str], output: IO[bytes]) -> None:
     parameters = gateway.gateway_parameters
     port = parameters.port
 
-    def refuse() -> None:
+    def refuse() -> list[int]:
         parameters.port = 0  # no process listens there: no more connections can be made
+        # A call to Python may wait for an answer to one to Java, and its connection cannot be closed while it is read.
+        server = gateway.__dict__.get("_callback_server")
+        return [] if server is None else [server.get_listening_port()]
 
     if gateway.proc is not None:
         watch(gateway.proc, port, mark, refuse)
