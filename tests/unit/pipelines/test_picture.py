@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.console.pages.pipelines.drawing import WIDTH, drawing
+from barnabas.console.drawing import WIDTH, drawing
 from barnabas.console.pages.pipelines.previewing import shown
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
 from barnabas.pipelines.plan.picture import Picture, picture

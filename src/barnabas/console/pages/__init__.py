@@ -13,6 +13,7 @@ from barnabas.console.pages import (
     connectors,
     group,
     groups,
+    lineage,
     logs,
     mirrors,
     overview,
@@ -35,6 +36,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *produce.PAGES,
     *transactions.PAGES,
     *compare.PAGES,
+    *lineage.PAGES,
     *topic.PAGES,
     *groups.PAGES,
     *group.PAGES,
@@ -51,6 +53,7 @@ PAGES: Final[tuple[Page, ...]] = (
 SECTIONS: Final = (
     Section("overview", "Overview", ""),
     Section("topics", "Topics", "/topics"),
+    Section("lineage", "Lineage", "/lineage"),
     Section("groups", "Groups", "/groups"),
     Section("transactions", "Transactions", "/transactions"),
     Section("schemas", "Schemas", "/schemas"),

@@ -31,7 +31,9 @@ async def progress_of(ask: Ask, infos: Mapping[str, Mapping[str, Any]]) -> dict[
         return nothing
     speeds = ask.cluster.group_rates()
     sources = [name for name, info in infos.items() if info.get("type") == "source"][:TOPICS_MAX]
-    topics = dict(zip(sources, await asyncio.gather(*(_topics(ask, name) for name in sources)), strict=True))
+    topics = dict(
+        zip(sources, await asyncio.gather(*(topics_of(ask, name) for name in sources)), strict=True)
+    )
     rates = ask.cluster.rates()
     for name, info in infos.items():
         if info.get("type") == "source":
@@ -48,7 +50,8 @@ async def progress_of(ask: Ask, infos: Mapping[str, Mapping[str, Any]]) -> dict[
     return nothing
 
 
-async def _topics(ask: Ask, name: str) -> list[str]:
+async def topics_of(ask: Ask, name: str) -> list[str]:
+    """The topics that a connector has read or written; none where the worker does not tell."""
     try:
         topics_by_connector = await call(ask, "GET", at(name, "topics"))
     except Refused:

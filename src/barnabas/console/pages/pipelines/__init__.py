@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from barnabas.client.errors import ClientError
 from barnabas.console.asking import Ask, Done
-from barnabas.console.pages.pipelines.drawing import drawing
+from barnabas.console.drawing import drawing
 from barnabas.console.pages.pipelines.previewing import shown
 from barnabas.console.pages.pipelines.server import call, server_url
 from barnabas.console.rendering import encoded

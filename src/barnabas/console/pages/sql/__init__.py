@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from barnabas.console.asking import Ask, Done
-from barnabas.console.pages.pipelines.drawing import drawing
+from barnabas.console.drawing import drawing
 from barnabas.console.pages.sql.graph import graph_of
 from barnabas.console.pages.sql.results import tables_of
 from barnabas.console.pages.sql.rows import follow

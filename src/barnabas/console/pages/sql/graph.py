@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-DEPTH_MAX: Final = 40
+from barnabas.console.drawing import depths
+
 KINDS: Final = {"STREAM": "source", "TABLE": "table"}
 
 
@@ -25,29 +26,16 @@ def graph_of(relations: Sequence[Mapping[str, Any]], queries: Sequence[Mapping[s
     arrows = [[name, query] for query, names in sorted(reads.items()) for name in names]
     arrows += [[query, relation["name"]] for relation, writers in used for query in sorted(writers)]
     ids = [relation["name"] for relation, _ in used] + sorted(shown)
-    depths = _depths(ids, arrows)
+    columns = depths(ids, arrows)
     nodes = [
-        _node(relation["name"], KINDS.get(relation["type"], "source"), relation["topic"], depths)
+        _node(relation["name"], KINDS.get(relation["type"], "source"), relation["topic"], columns)
         for relation, _ in used
     ]
-    nodes += [_node(query["id"], "step", " ".join(query["text"].split()), depths) for query in queries]
+    nodes += [_node(query["id"], "step", " ".join(query["text"].split()), columns) for query in queries]
     return {"nodes": nodes, "arrows": arrows}
 
 
-def _node(name: str, kind: str, text: str, depths: Mapping[str, int]) -> dict[str, Any]:
+def _node(name: str, kind: str, text: str, columns: Mapping[str, int]) -> dict[str, Any]:
     return {
-        "id": name, "title": name, "kind": kind, "depth": depths.get(name, 0), "steps": [{"text": text, "line": None}],
+        "id": name, "title": name, "kind": kind, "depth": columns[name], "steps": [{"text": text, "line": None}],
     }  # fmt: skip
-
-
-def _depths(ids: Sequence[str], arrows: Sequence[Sequence[str]]) -> dict[str, int]:
-    """The longest way from a beginning to each node. What goes in circles ends at some depth."""
-    depths = dict.fromkeys(ids, 0)
-    for _ in range(DEPTH_MAX):
-        changed = False
-        for begin, end in arrows:
-            if depths[end] <= depths[begin] < DEPTH_MAX:
-                depths[end], changed = depths[begin] + 1, True
-        if not changed:
-            break
-    return depths

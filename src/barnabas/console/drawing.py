@@ -1,4 +1,4 @@
-"""Places the nodes of a pipeline's picture: a column for each depth, and arrows from left to right."""
+"""Places the nodes of a picture: a column for each depth, and arrows from left to right."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEPS_MAX: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A node with its place, in pixels. lines: (text, title, line of the file)."""
+    """A node with its place, in pixels. lines: (text, title, line of the file). path: of its page; empty without one."""
 
     x: int
     y: int
@@ -30,6 +30,7 @@ class Box:
     whole: str
     lines: Sequence[tuple[str, str, int | None]]
     note: str
+    path: str
 
     @property
     def middle(self) -> float:
@@ -48,8 +49,11 @@ class Drawing:
 
 
 def drawing(picture: Mapping[str, Any], notes: Mapping[str, str]) -> dict[str, Any]:
-    """A Drawing as plain data. picture: as the server of pipelines gives it. notes: what is said at the foot of a node, by
-    its id."""
+    """A Drawing as plain data.
+
+    picture: as the server of pipelines gives it; nodes may have a `path`. notes: what is said at the foot of a node, by its
+    id.
+    """
     columns: dict[int, int] = {}
     boxes: dict[str, Box] = {}
     for node in picture["nodes"]:
@@ -63,7 +67,8 @@ def drawing(picture: Mapping[str, Any], notes: Mapping[str, str]) -> dict[str, A
         columns[node["depth"]] = y + height + GAP_Y
         x = MARGIN + node["depth"] * (WIDTH + GAP_X)
         whole = str(node["title"])
-        boxes[id] = Box(x, y, height, str(node["kind"]), _cut(whole, CHARACTERS - 3), whole, lines, note)
+        title, path = _cut(whole, CHARACTERS - 3), str(node.get("path", ""))
+        boxes[id] = Box(x, y, height, str(node["kind"]), title, whole, lines, note, path)
     arrows = [_arrow(boxes[begin], boxes[end]) for begin, end in picture["arrows"]]
     width = 2 * MARGIN + (max(columns, default=0) + 1) * (WIDTH + GAP_X) - GAP_X
     height = max(columns.values(), default=GAP_Y) - GAP_Y + MARGIN
@@ -83,3 +88,28 @@ def _arrow(begin: Box, end: Box) -> str:
     x1, y1, x2, y2 = begin.x + WIDTH, begin.middle, end.x - 6, end.middle
     bend = (x2 - x1) / 2
     return f"M{x1} {y1:g}C{x1 + bend:g} {y1:g} {x2 - bend:g} {y2:g} {x2} {y2:g}"
+
+
+def depths(ids: Sequence[str], arrows: Sequence[Sequence[str]]) -> dict[str, int]:
+    """The longest way from a beginning to each node. Of a circle, the arrow that closes it does not count: it leads back."""
+    begins: dict[str, list[str]] = {id: [] for id in ids}
+    for begin, end in arrows:
+        begins[end].append(begin)
+    found: dict[str, int] = {}
+    for id in ids:
+        _measure(id, begins, found)
+    return found
+
+
+def _measure(start: str, begins: Mapping[str, Sequence[str]], found: dict[str, int]) -> None:
+    """The depths of a node and of all that lead to it, without recursion: chains may be long."""
+    way, entered = [start], set[str]()
+    while way:
+        id = way[-1]
+        if id not in entered and id not in found:
+            entered.add(id)
+            way += [begin for begin in begins[id] if begin not in found and begin not in entered]
+            continue
+        way.pop()
+        if id not in found:
+            found[id] = max((found[begin] + 1 for begin in begins[id] if begin in found), default=0)
