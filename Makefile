@@ -67,7 +67,7 @@ test: $(READY) ## check, and run every test, in WORKERS=8 processes
 	@$(MAKE) --jobs=3 check tests
 
 tests: archive collected
-	$(PARALLEL)
+	env -u MAKEFLAGS $(PARALLEL)
 
 collected: $(READY) ## compile the tests once, not in each process
 	@found=$$($(PYTEST) --collect-only -qq 2>&1) || { echo "$$found"; exit 1; }

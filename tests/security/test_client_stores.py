@@ -13,6 +13,7 @@ from barnabas.client.errors import AuthenticationFailed, ClientError
 from barnabas.testing import Broker
 from tests.clients.cli_support import Cli
 from tests.security.certificates import PASSWORD, Certificates
+from tests.support import preloaded
 from tests.support.examples import one_in
 
 LESSON = """\
@@ -60,7 +61,7 @@ def written(tmp_path: Path) -> Callable[[str], str]:
 
 
 def run(cli: Cli, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
+    return preloaded.run(
         cli.command(*words), input=stdin, capture_output=True, env=cli.environment(), timeout=120
     )
 
@@ -186,9 +187,7 @@ def test_a_refused_handshake_names_the_file(
         "produce": ("produce", "t", *extra),
         "topic": ("topic", "list", *extra),
     }[tool]
-    done = subprocess.run(
-        cli.command(*words), stdin=subprocess.DEVNULL, capture_output=True, env=cli.environment(), timeout=30
-    )
+    done = preloaded.run(cli.command(*words), capture_output=True, env=cli.environment(), timeout=30)
     assert done.returncode == 1
     assert not done.stdout
     assert reason.format(port=port, file=file) in done.stderr.decode()

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import importlib.util
 import json
 import os
 import selectors
@@ -120,6 +121,8 @@ def main(kind: str, place: str, _room: str) -> None:
         os.environ.update(request["environment"])
         show_as(request["command"])
         sys.path[0] = request["folder"]
+        # What it starts by `multiprocessing` imports the main module by this name, unless it ends like that of a package.
+        sys.modules["__main__"].__spec__ = importlib.util.find_spec("barnabas.__main__")
         sys.argv = [str(PROGRAM), *request["command"][3:]]
         barnabas_main()
 
