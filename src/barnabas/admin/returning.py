@@ -61,12 +61,12 @@ class WayBack:
         ours = target.records.offsets(dict.fromkeys(theirs.done, LATEST)).require()
         epochs = {key: row.leader_epoch for key, row in theirs.done.items() if row.leader_epoch is not None}
         ends = target.records.epoch_ends(epochs).require()
-        found = []
+        partings = []
         for key, row in theirs.done.items():
             end, own_end = int(row.offset or 0), int(ours[key].offset or 0)
             parts_at = min(end, ends.get(key, own_end), own_end)
-            found.append(Parting(key, parts_at, end - parts_at, own_end - parts_at))
-        return found
+            partings.append(Parting(key, parts_at, end - parts_at, own_end - parts_at))
+        return partings
 
     def reverse(self, reach: Mapping[str, str]) -> None:
         """Make the source a copy of the target. reach: a client's properties: how the source's brokers reach the target.
@@ -175,7 +175,7 @@ def _find(admin: Admin, name: str) -> Link | None:
 
 
 def _named(admin: Admin, name: str) -> Link:
-    found = _find(admin, name)
-    if found is None:
+    link = _find(admin, name)
+    if link is None:
         raise ClientError(f"the link {name} is not there any more")
-    return found
+    return link

@@ -213,18 +213,18 @@ class AsyncCluster:
                 if row.error_code and row.name is not None:
                     self._leaders.pop(row.name, None)
                     errors[row.name] = row.error_code
-        found: dict[tuple[str, int], int | ClientError] = {}
+        leaders: dict[tuple[str, int], int | ClientError] = {}
         for topic, number in wanted:
             leader = self._leaders.get(topic, {}).get(number)
             if leader is not None and leader >= 0:
-                found[topic, number] = leader
+                leaders[topic, number] = leader
                 continue
             no_leader = ErrorCode.LEADER_NOT_AVAILABLE
             missing = errors.get(topic) or (
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if leader is None else no_leader
             )
-            found[topic, number] = BrokerError(missing, f"partition {topic}-{number}")
-        return found
+            leaders[topic, number] = BrokerError(missing, f"partition {topic}-{number}")
+        return leaders
 
     async def coordinators(self, keys: Iterable[str], kind: int = GROUP) -> dict[str, int | ClientError]:
         """The coordinating broker of each group or transactional id, or what is wrong."""
@@ -248,10 +248,12 @@ class AsyncCluster:
             for key, row in rows.items():
                 self._note_coordinator(kind, key, row, errors)
         left_out = BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "looking for a coordinator")
-        found: dict[str, int | ClientError] = {}
+        coordinators: dict[str, int | ClientError] = {}
         for key in wanted:
-            found[key] = errors[key] if key in errors else self._coordinators.get((kind, key), left_out)
-        return found
+            coordinators[key] = (
+                errors[key] if key in errors else self._coordinators.get((kind, key), left_out)
+            )
+        return coordinators
 
     def _note_coordinator(self, kind: int, key: str, row: object, errors: dict[str, ClientError]) -> None:
         code: int = getattr(row, "error_code", 0)

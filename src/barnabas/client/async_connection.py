@@ -168,14 +168,14 @@ class AsyncConnection:
                 waiting = self._waiting.popleft()
                 view = memoryview(frame)
                 try:
-                    found = body_of(
+                    body = body_of(
                         view, self.address, waiting.response, waiting.version, waiting.correlation_id
                     )
                 except BaseException:
                     self._waiting.appendleft(waiting)
                     raise
                 if not waiting.body.done():  # its caller may have been cancelled
-                    waiting.body.set_result(found)
+                    waiting.body.set_result(body)
         except asyncio.IncompleteReadError:
             self._fail(BrokerUnavailable(f"{self.address} closed the connection"))
         except ssl.SSLError as error:

@@ -62,9 +62,9 @@ def main(arguments: Sequence[str]) -> int:
         access = Access(is_open=True)
         listen = listener_of(properties, REGISTRY.port, "barnabas registry start --tls-cert FILE")
         http = http_options(listen, REGISTRY.body_mb, REGISTRY.timeout_s, access, requests=REGISTRY.requests)
-        given = Given(values_of(properties), client, http, access)
-        server = REGISTRY.make(given)
-    return serve(server, lambda: f"ready on {server.url} ({REGISTRY.ready(given, server.health())})")
+        context = Given(values_of(properties), client, http, access)
+        server = REGISTRY.make(context)
+    return serve(server, lambda: f"ready on {server.url} ({REGISTRY.ready(context, server.health())})")
 
 
 def client_of(properties: Mapping[str, str]) -> dict[str, str]:
@@ -104,10 +104,10 @@ def values_of(properties: Mapping[str, str]) -> dict[str, object]:
 
 def stop(arguments: Sequence[str]) -> int:
     """SIGTERM to the registries that this user started with schema-registry-start on this machine."""
-    found = [pid for pid, words in processes() if any(Path(word).name == START for word in words[:2])]
-    if not found:
+    pids = [pid for pid, words in processes() if any(Path(word).name == START for word in words[:2])]
+    if not pids:
         say("No schema registry to stop")
         return EXIT_FAILED
-    for pid in found:
+    for pid in pids:
         os.kill(pid, signal.SIGTERM)
     return EXIT_OK

@@ -69,11 +69,11 @@ class Batch:
     def settle(self, index: int, error: KafkaError | None, message: Any) -> None:
         """Store the result of a record. Called by the thread that serves deliveries, or by the one that produces."""
         if error is not None or message is None:
-            made = Delivered(-1, -1, -1, error)
+            delivered = Delivered(-1, -1, -1, error)
         else:
-            made = Delivered(message.partition(), message.offset(), message.timestamp()[1], None)
+            delivered = Delivered(message.partition(), message.offset(), message.timestamp()[1], None)
         with self._lock:
-            self.results[index] = made
+            self.results[index] = delivered
             self._left -= 1
             if self._left:
                 return
@@ -137,15 +137,15 @@ class Producing:
 
     def _ask(self, topic: str) -> int:
         """How many partitions a topic has, 0 if it does not exist (yet). Raises KafkaException."""
-        held = self._producer.list_topics(topic, timeout=TOPIC_TIMEOUT_S).topics[topic]
+        metadata = self._producer.list_topics(topic, timeout=TOPIC_TIMEOUT_S).topics[topic]
         absent = (
             KafkaError.UNKNOWN_TOPIC_OR_PART,
             KafkaError._UNKNOWN_TOPIC,
             KafkaError.LEADER_NOT_AVAILABLE,
         )
-        if held.error is not None and held.error.code() not in absent:
-            raise KafkaException(held.error)
-        return len(held.partitions)
+        if metadata.error is not None and metadata.error.code() not in absent:
+            raise KafkaException(metadata.error)
+        return len(metadata.partitions)
 
     def forget(self, topic: str) -> None:
         """Forget the topic's number of partitions: it may have changed."""

@@ -72,12 +72,12 @@ class Dialect(default.DefaultDialect):
 
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of connect."""
-        given = dict(url.query)
-        scheme = "https" if str(given.pop("tls", "")).lower() in ("true", "1") else "http"
+        query = dict(url.query)
+        scheme = "https" if str(query.pop("tls", "")).lower() in ("true", "1") else "http"
         login = f"{url.username}:{url.password or ''}@" if url.username else ""
-        timeout = given.pop("timeout_s", None)
-        start = given.pop("start", None)
-        options = {"properties": {str(name): str(value) for name, value in given.items()}}
+        timeout = query.pop("timeout_s", None)
+        start = query.pop("start", None)
+        options = {"properties": {str(name): str(value) for name, value in query.items()}}
         if timeout is not None:
             options["timeout_s"] = float(str(timeout))  # type: ignore[assignment]
         if start is not None:
@@ -99,9 +99,9 @@ class Dialect(default.DefaultDialect):
     def _names(self, connection: Connection, what: str) -> list[str]:
         cursor = connection.connection.cursor()
         cursor.execute(f"SHOW {what};")
-        found = [] if cursor.description is None else cursor.fetchall()
-        at = [column[0] for column in cursor.description or []].index("name") if found else 0
-        return [str(_small(row[at])) for row in found]
+        rows = [] if cursor.description is None else cursor.fetchall()
+        at = [column[0] for column in cursor.description or []].index("name") if rows else 0
+        return [str(_small(row[at])) for row in rows]
 
     def get_schema_names(self, connection: Connection, **kw: Any) -> list[str]:
         """There are none."""

@@ -61,17 +61,17 @@ class Client:
         except ValueError:
             raise InternalError(f"{self.shown} is not a SQL server: it answered {status}") from None
         if status >= 400:
-            said = value.get("message") or value.get("error") if isinstance(value, dict) else None
+            reason = value.get("message") or value.get("error") if isinstance(value, dict) else None
             kind = OperationalError if status >= 500 else ProgrammingError
-            raise kind(said or f"{self.shown} answered {status}")
+            raise kind(reason or f"{self.shown} answered {status}")
         return value
 
     def statements(self, text: str, properties: Mapping[str, str]) -> list[dict[str, Any]]:
         """Carries out statements. Raises Error."""
-        found = self.call("POST", "/ksql", {"ksql": text, "streamsProperties": dict(properties)})
-        if not isinstance(found, list):
+        answers = self.call("POST", "/ksql", {"ksql": text, "streamsProperties": dict(properties)})
+        if not isinstance(answers, list):
             raise InternalError(f"{self.shown} is not a SQL server: a list was expected")
-        return found
+        return answers
 
     def lines(self, text: str, properties: Mapping[str, str], seconds: float | None = None) -> Iterator[str]:
         """The lines of a query or of PRINT, as they come. seconds: how long they are followed. Raises Error."""

@@ -44,10 +44,10 @@ def connect(
     """A connection to a server. url: may hold USER:PASSWORD@. properties: as SET gives them. start: where queries begin to
     read, `earliest` or `latest`. timeout_s: how long the rows of a query are followed; None: until it ends. Nothing is sent
     yet. Raises InterfaceError."""
-    given = dict(properties or {})
+    settings = dict(properties or {})
     if start is not None:
-        given[START] = start
-    return Connection(Client(url), given, timeout_s)
+        settings[START] = start
+    return Connection(Client(url), settings, timeout_s)
 
 
 class Connection:
@@ -64,9 +64,9 @@ class Connection:
         """A new cursor. Raises InterfaceError."""
         if self._closed:
             raise InterfaceError("the connection is closed")
-        made = Cursor(self)
-        self._cursors = [cursor for cursor in self._cursors if not cursor.closed] + [made]
-        return made
+        new_cursor = Cursor(self)
+        self._cursors = [cursor for cursor in self._cursors if not cursor.closed] + [new_cursor]
+        return new_cursor
 
     def commit(self) -> None:
         """Nothing: statements count at once."""
@@ -149,7 +149,7 @@ class Cursor:
         if word.upper() in ("SET", "UNSET"):
             self._set(rest, word.upper())
             return
-        found: list[dict[str, Any]] = []
+        rows_read: list[dict[str, Any]] = []
         for answer in self.connection.client.statements(text, self.connection.properties):
             self.messages += [str(warning["message"]) for warning in answer.get("warnings", [])]
             rows = _listed(answer)
@@ -158,12 +158,12 @@ class Cursor:
                 self.messages.append(str(status.get("message", answer.get("@type", ""))))
                 self.query_id = status.get("queryId") or self.query_id
                 continue
-            found += rows
-        if found:
-            names = list(found[0])
+            rows_read += rows
+        if rows_read:
+            names = list(rows_read[0])
             self.description = [_described(name, "STRING") for name in names]
-            self._rows = iter([tuple(row.get(name) for name in names) for row in found])
-            self.rowcount = len(found)
+            self._rows = iter([tuple(row.get(name) for name in names) for row in rows_read])
+            self.rowcount = len(rows_read)
 
     def _set(self, rest: str, word: str) -> None:
         """SET 'name' = 'value', which counts for this connection. Raises InterfaceError."""
@@ -187,21 +187,21 @@ class Cursor:
 
     def fetchmany(self, size: int | None = None) -> list[Row]:
         """The next rows. Raises Error."""
-        found: list[Row] = []
-        while len(found) < (self.arraysize if size is None else size):
+        rows: list[Row] = []
+        while len(rows) < (self.arraysize if size is None else size):
             row = self.fetchone()
             if row is None:
                 break
-            found.append(row)
-        return found
+            rows.append(row)
+        return rows
 
     def fetchall(self) -> list[Row]:
         """All rows that are left; a query that follows ends with LIMIT, or with the connection's timeout_s. Raises Error."""
         self._need_rows()
-        found = list(self._rows)
-        self.rowcount = len(found)
+        rows = list(self._rows)
+        self.rowcount = len(rows)
         self._end()
-        return found
+        return rows
 
     def __iter__(self) -> Iterator[Row]:
         while (row := self.fetchone()) is not None:
@@ -247,10 +247,10 @@ def _described(name: str, kind: str) -> Described:
 
 
 def _row(line: str, kinds: Sequence[str]) -> Row:
-    found = json.loads(line, parse_float=Decimal)
-    if isinstance(found, dict):
-        raise OperationalError(str(found.get("message", line)))
-    return tuple(_value(value, kind) for value, kind in zip(found, kinds, strict=True))
+    document = json.loads(line, parse_float=Decimal)
+    if isinstance(document, dict):
+        raise OperationalError(str(document.get("message", line)))
+    return tuple(_value(value, kind) for value, kind in zip(document, kinds, strict=True))
 
 
 def _value(value: Any, kind: str) -> Any:
@@ -320,7 +320,7 @@ def filled(statement: str, parameters: Sequence[Any]) -> str:
     InterfaceError."""
     if isinstance(parameters, Mapping | str):
         raise InterfaceError("parameters are a list, one for each ?")
-    left, found, quote = list(parameters), [], ""
+    left, parts, quote = list(parameters), [], ""
     for char in statement:
         if quote:
             quote = "" if char == quote else quote
@@ -329,14 +329,14 @@ def filled(statement: str, parameters: Sequence[Any]) -> str:
         elif char == "?":
             if not left:
                 raise InterfaceError(f"the statement has more ? than the {len(parameters)} parameters")
-            found.append(literal(left.pop(0)))
+            parts.append(literal(left.pop(0)))
             continue
-        found.append(char)
+        parts.append(char)
     if left:
         raise InterfaceError(
             f"{len(parameters)} parameters, but {len(parameters) - len(left)} ? in the statement"
         )
-    return "".join(found)
+    return "".join(parts)
 
 
 def literal(value: Any) -> str:

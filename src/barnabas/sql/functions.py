@@ -124,23 +124,23 @@ def _declared(
             raise BadFunction(
                 f"{called}: an aggregate needs takes, the types of its arguments, like takes=['DOUBLE']"
             )
-        given = (
+        types = (
             tuple(takes)
             if takes is not None
             else tuple(_sql(hints.get(p.name), called, p.name) for p in parameters)
         )
-        least = len(given)
+        least = len(types)
         if kind != "AGGREGATE":
-            if len(given) != len(parameters) or any(
+            if len(types) != len(parameters) or any(
                 p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters
             ):
                 raise BadFunction(
-                    f"{called} has {len(parameters)} parameters, but takes {len(given)} types; each needs one"
+                    f"{called} has {len(parameters)} parameters, but takes {len(types)} types; each needs one"
                 )
             least = sum(p.default is p.empty for p in parameters)
         result = returns or _sql(hints.get("return"), called, "return")
         doc = " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
-        DECLARED[called] = Declared(called, kind, function, given, least, result, doc)
+        DECLARED[called] = Declared(called, kind, function, types, least, result, doc)
         return function
 
     return declare if code is None else declare(code)
@@ -148,9 +148,9 @@ def _declared(
 
 def _sql(hint: Any, called: str, where: str) -> str:
     """The type of SQL that an annotation means. Raises BadFunction."""
-    found = OF_ANNOTATIONS.get(hint)
-    if found is not None:
-        return found
+    sql_type = OF_ANNOTATIONS.get(hint)
+    if sql_type is not None:
+        return sql_type
     inner = [one for one in typing.get_args(hint) if one is not type(None)]
     origin = typing.get_origin(hint)
     if origin is list and inner:
@@ -159,7 +159,7 @@ def _sql(hint: Any, called: str, where: str) -> str:
         return f"MAP<{_sql(inner[0], called, where)}, {_sql(inner[1], called, where)}>"
     if origin not in (None, list, dict) and len(inner) == 1:  # X | None
         return _sql(inner[0], called, where)
-    said = "has no annotation" if hint is None else f"is {hint}"
+    problem = "has no annotation" if hint is None else f"is {hint}"
     raise BadFunction(
-        f"{called}: {where} {said}: annotate it with a type, or give takes and returns as types of SQL"
+        f"{called}: {where} {problem}: annotate it with a type, or give takes and returns as types of SQL"
     )

@@ -23,13 +23,13 @@ REDRAW_S: Final = 0.3
 
 
 def _options() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("%%barnabas_sql", exit_on_error=False, add_help=False)
-    made.add_argument("--url", default="http://127.0.0.1:8088")
-    made.add_argument("--limit", type=int)
-    made.add_argument("--seconds", type=float)
-    made.add_argument("--start", choices=("earliest", "latest"))
-    made.add_argument("--into")
-    return made
+    parser = argparse.ArgumentParser("%%barnabas_sql", exit_on_error=False, add_help=False)
+    parser.add_argument("--url", default="http://127.0.0.1:8088")
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--start", choices=("earliest", "latest"))
+    parser.add_argument("--into")
+    return parser
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -48,26 +48,26 @@ def table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def statements_of(text: str) -> list[str]:
     """The statements of a cell: what stands between semicolons outside of quotes."""
-    found, quote = [""], ""
+    statements, quote = [""], ""
     for char in text:
         if quote:
             quote = "" if char == quote else quote
         elif char in "'\"`":
             quote = char
         elif char == ";":
-            found.append("")
+            statements.append("")
             continue
-        found[-1] += char
-    return [one.strip() for one in found if one.strip()]
+        statements[-1] += char
+    return [one.strip() for one in statements if one.strip()]
 
 
 def run(line: str, cell: str, display: Any) -> tuple[list[str], list[tuple[Any, ...]], str | None]:
     """Carries out the statements of a cell; the names and rows of the last query, and the variable for them. display: shows
     HTML, and returns what can be updated with other HTML. Raises Error."""
-    given = _options().parse_args(shlex.split(line))
+    options = _options().parse_args(shlex.split(line))
     names: list[str] = []
     rows: list[tuple[Any, ...]] = []
-    with connect(given.url, start=given.start, timeout_s=given.seconds) as connection:
+    with connect(options.url, start=options.start, timeout_s=options.seconds) as connection:
         for statement in statements_of(cell):
             cursor = connection.cursor().execute(statement)
             if cursor.description is None:
@@ -76,7 +76,7 @@ def run(line: str, cell: str, display: Any) -> tuple[list[str], list[tuple[Any, 
             names, rows = [column[0] for column in cursor.description], []
             shown, drawn = display(table(names, rows)), 0.0
             try:
-                while (given.limit is None or len(rows) < given.limit) and (
+                while (options.limit is None or len(rows) < options.limit) and (
                     row := cursor.fetchone()
                 ) is not None:
                     rows.append(row)
@@ -87,7 +87,7 @@ def run(line: str, cell: str, display: Any) -> tuple[list[str], list[tuple[Any, 
                 pass
             shown.update(table(names, rows))
             cursor.close()
-    return names, rows, given.into
+    return names, rows, options.into
 
 
 class _Shown:

@@ -99,15 +99,15 @@ def require_topic(producer: Any, topic: str) -> None:
     began = time.monotonic()
     while True:
         try:
-            found = producer.list_topics(topic, timeout=30).topics[topic]
+            metadata = producer.list_topics(topic, timeout=30).topics[topic]
         except KafkaException as error:
             raise CliError(f"cannot read the metadata of {topic}: {explain(error.args[0])}") from None
-        if found.error is None:
+        if metadata.error is None:
             return
-        patience = TOPIC_PATIENCE_SECONDS.get(found.error.code(), 0.0)
+        patience = TOPIC_PATIENCE_SECONDS.get(metadata.error.code(), 0.0)
         if time.monotonic() - began > patience:
-            why = explain(found.error)
+            why = explain(metadata.error)
             if patience:
-                why = f"{found.error.str()}; `barnabas topic create {topic}` creates it"
+                why = f"{metadata.error.str()}; `barnabas topic create {topic}` creates it"
             raise CliError(f"cannot produce to {topic}: {why}")
         time.sleep(0.05)

@@ -152,8 +152,8 @@ class AsyncLinks:
         """What brokers answer to whoever writes to a copy, since librdkafka hands on only the error's code. Empty for a
         topic that is no copy, and if the caller may not see its options. Raises ClientError."""
         resource = ConfigResource(ConfigKind.TOPIC, topic)
-        found = await AsyncConfigs(self._cluster).describe([resource], names=[TOPIC_OPTION])
-        option = found.done.get(resource, {}).get(TOPIC_OPTION)
+        described = await AsyncConfigs(self._cluster).describe([resource], names=[TOPIC_OPTION])
+        option = described.done.get(resource, {}).get(TOPIC_OPTION)
         return refuse_write(topic, option.value).message if option is not None and option.value else ""
 
     async def promote(

@@ -81,18 +81,18 @@ def upgraded(records: memoryview, leader_epoch: LeaderEpoch) -> memoryview:
     loose: list[Record] = []
     loose_bytes = place = 0
 
-    def pack(found: list[Record], codec: Codec, last_offset: int) -> None:
-        if found:
+    def pack(records_here: list[Record], codec: Codec, last_offset: int) -> None:
+        if records_here:
             parts.extend(
-                build_batch_at(found, last_offset=last_offset, codec=codec, leader_epoch=leader_epoch)
+                build_batch_at(records_here, last_offset=last_offset, codec=codec, leader_epoch=leader_epoch)
             )
 
     for after, message in messages(records[: _bounds(records)[1]]):
         if message.attributes & CODEC_MASK:
             pack(loose, Codec.NONE, loose[-1].offset if loose else -1)
             loose, loose_bytes = [], 0
-            found = unpack(message, UNFOLDED_BYTES_MAX)
-            pack(found, codec_of(message), message.offset)
+            unpacked = unpack(message, UNFOLDED_BYTES_MAX)
+            pack(unpacked, codec_of(message), message.offset)
         else:
             key, value = message.key, message.value
             loose.append(

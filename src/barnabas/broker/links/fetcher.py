@@ -456,10 +456,10 @@ def _asked(mirror: Mirror) -> Asked:
 
 def by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
     """The partitions of each topic."""
-    found: dict[str, list[int]] = {}
+    indexes_by_topic: dict[str, list[int]] = {}
     for name, index in keys:
-        found.setdefault(name, []).append(index)
-    return found
+        indexes_by_topic.setdefault(name, []).append(index)
+    return indexes_by_topic
 
 
 def keys_of(mirrors: Iterable[Mirror]) -> list[Key]:

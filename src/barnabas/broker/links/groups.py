@@ -61,11 +61,11 @@ async def copy_groups(links: Surroundings, link: Link) -> None:
     await links.groups.prepare()
     own = [name for name in names if links.groups.keeps(name)]
     link.groups = len(own)
-    found = await source.offsets(own) if own else None
-    if found is None:
+    offsets_of_groups = await source.offsets(own) if own else None
+    if offsets_of_groups is None:
         return
     copies = await links.partitions_of(link.name)
-    for name, offsets in found.done.items():
+    for name, offsets in offsets_of_groups.done.items():
         link.problems.pop(f"group {name}", None)
         try:
             await _copy_one(links, link, name, offsets, copies)

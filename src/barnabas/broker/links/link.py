@@ -189,15 +189,15 @@ class Link:
     async def _look(self) -> None:
         """Learn who leads what, and whether the topics are still the same. Raises ClientError."""
         names = sorted({topic for topic, _ in self.mirrors})
-        found: dict[str, Any] = {}
+        rows_by_topic: dict[str, Any] = {}
         may_create = (await self.source.any()).version_for(MetadataRequest) < NO_CREATION_VERSION
         for start in range(0, len(names), TOPICS_ASKED):
             answer = await self.source.metadata(None if may_create else names[start : start + TOPICS_ASKED])
-            found |= {row.name: row for row in answer.topics if row.name is not None}
+            rows_by_topic |= {row.name: row for row in answer.topics if row.name is not None}
             if may_create:
                 break
         for (topic, index), mirror in list(self.mirrors.items()):
-            row = found.get(topic)
+            row = rows_by_topic.get(topic)
             if mirror.stopped or self.spec.lets_go(topic):
                 continue
             if row is None or row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

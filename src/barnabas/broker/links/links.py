@@ -244,8 +244,8 @@ class Links:
         """The partitions of a link on all brokers that answer."""
         rows = [row for link in self.describe((name,)) for row in link.partitions]
         others = [node for node in self.controller.image.brokers if node != self.controller.node_id]
-        for found in await asyncio.gather(*(self._ask(node, name) for node in others)):
-            rows += found
+        for partition_rows in await asyncio.gather(*(self._ask(node, name) for node in others)):
+            rows += partition_rows
         return {(row.topic, row.partition): row for row in rows}
 
     async def _ask(self, node: int, name: str) -> list[LinkPartition]:

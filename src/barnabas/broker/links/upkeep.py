@@ -85,7 +85,7 @@ class Upkeep:
         """The options that the topics have of their own; nothing from brokers that cannot say. Raises ClientError."""
         resources = [ConfigResource(ConfigKind.TOPIC, name) for name in topics]
         try:
-            found = await AsyncConfigs(link.source).describe(resources)
+            described = await AsyncConfigs(link.source).describe(resources)
         except UnsupportedByBroker:
             return {}
         return {
@@ -100,7 +100,7 @@ class Upkeep:
                     or (config.source == ConfigSource.UNKNOWN and not config.is_default)
                 )
             }
-            for resource, configs in found.done.items()
+            for resource, configs in described.done.items()
         }
 
     async def _follow(self, link: Link, topic: Topic, configs: dict[str, str] | None) -> None:

@@ -86,11 +86,11 @@ def write_samples(
 def commands(folder: Path) -> Iterator[tuple[Path, Path]]:
     """(path in the folder, what is installed) of each command of Kafka's. Raises CliError."""
     installed = Path(sys.executable).parent
-    found = [path for path in sorted(installed.iterdir()) if path.name.startswith(TOOLS)]
+    programs = [path for path in sorted(installed.iterdir()) if path.name.startswith(TOOLS)]
     # PyPI's kafka-python brings a command of its own, which no book means.
-    found = [path for path in found if path.name != "kafka-python"]
-    if not found:
+    programs = [path for path in programs if path.name != "kafka-python"]
+    if not programs:
         raise CliError(
             f"there are no commands such as kafka-topics in {installed}: install Barnabas with pip"
         )
-    return ((folder / path.name, path) for path in found)
+    return ((folder / path.name, path) for path in programs)

@@ -142,11 +142,11 @@ def with_links(bootstrap: str | None, properties: list[str] | None, verbose: boo
 
 def link_of(admin: Admin, name: str) -> Link:
     """A link of the cluster. Raises CliError."""
-    found = admin.links.describe()
-    for link in found:
+    links = admin.links.describe()
+    for link in links:
         if link.name == name:
             return link
-    there = f"there are {', '.join(link.name for link in found)}" if found else "there are none"
+    there = f"there are {', '.join(link.name for link in links)}" if links else "there are none"
     raise CliError(f"no link is called {name}; {there}")
 
 
@@ -194,16 +194,16 @@ def create(
         spec.check()
     except ApiError as error:
         raise UsageError(error.message) from None
-    found = _previewed(spec)
+    previewed = _previewed(spec)
     if preview:
-        _show_preview(found, json)
+        _show_preview(previewed, json)
         return EXIT_OK
     with with_links(bootstrap, properties, verbose) as admin:
         admin.links.create(name, spec.texts())
     if json:
-        print_json({"link": name, "result": "created", "topics": sorted(found)})
+        print_json({"link": name, "result": "created", "topics": sorted(previewed)})
     else:
-        print(f"created link {name}: copies {count_of(len(found), 'topic')} of {source}")
+        print(f"created link {name}: copies {count_of(len(previewed), 'topic')} of {source}")
     return EXIT_OK
 
 
@@ -215,11 +215,11 @@ def _previewed(spec: LinkSpec) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in sorted(topics.items()) if spec.takes_topic(name)}
 
 
-def _show_preview(found: Mapping[str, int], json: bool) -> None:
+def _show_preview(partitions_by_topic: Mapping[str, int], json: bool) -> None:
     if json:
-        print_json([{"topic": name, "partitions": count} for name, count in found.items()])
-    elif found:
-        print_table(("TOPIC", "PARTITIONS"), list(found.items()))
+        print_json([{"topic": name, "partitions": count} for name, count in partitions_by_topic.items()])
+    elif partitions_by_topic:
+        print_table(("TOPIC", "PARTITIONS"), list(partitions_by_topic.items()))
     else:
         summarize("the source has no such topics yet; new ones will be copied")
 

@@ -34,8 +34,8 @@ def records_of(connection: Connection, topic: str, partition: int, first: int, e
                 give_up = time.monotonic() + PATIENCE_S
                 if record.error() is not None or record.offset() >= end:
                     return
-                held = (record.timestamp()[1], record.key(), record.value())
-                yield Piece(record.offset(), record.offset(), 1, zlib.crc32(repr(held).encode()))
+                contents = (record.timestamp()[1], record.key(), record.value())
+                yield Piece(record.offset(), record.offset(), 1, zlib.crc32(repr(contents).encode()))
             if time.monotonic() > give_up:
                 raise CliError(
                     f"{topic}-{partition} of {connection.bootstrap} cannot be read to offset {end}"

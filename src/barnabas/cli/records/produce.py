@@ -156,8 +156,10 @@ class Sender:
 
     def partition_of(self, message: Any) -> int | None:
         """The partition that a record which failed was meant for; None leaves it to the partitioner."""
-        found = message.partition()
-        return found if found is not None and found >= 0 else None if self.partition < 0 else self.partition
+        number = message.partition()
+        return (
+            number if number is not None and number >= 0 else None if self.partition < 0 else self.partition
+        )
 
     def send(self, record: Record) -> None:
         """Send one record, with headers, partition and time if it has them."""
@@ -304,8 +306,8 @@ class Watch:
 
 def size_of(sources: list[BinaryIO]) -> int | None:
     """Bytes in all sources; None when one is a pipe or a terminal."""
-    found = [os.fstat(source.fileno()) for source in sources]
-    return sum(state.st_size for state in found) if all(stat.S_ISREG(s.st_mode) for s in found) else None
+    states = [os.fstat(source.fileno()) for source in sources]
+    return sum(state.st_size for state in states) if all(stat.S_ISREG(s.st_mode) for s in states) else None
 
 
 def open_files(names: list[str]) -> list[BinaryIO]:
@@ -395,11 +397,6 @@ def produce(
 
     Exit code 3: some records were not acknowledged.
     """
-    settings: dict[str, Any] = dict(PRODUCER)
-    if codec is not None:
-        settings["compression.type"] = codec
-    if acks is not None:
-        settings |= {"acks": acks, "enable.idempotence": acks in ("all", "-1")}
     shape = Shape(
         None if key_separator is None else unescape(key_separator, "-k"),
         None if key is None else key.encode("utf-8", "surrogateescape"),
@@ -416,14 +413,10 @@ def produce(
     if shape.codecs is not None:
         shape.codecs.prepare(topic)
     connection = connect(bootstrap, properties, verbose)
-    # The topic first: until it exists, its limit cannot be looked up.
-    is_new = not quiet and lacks_topic(connection, topic)
-    require_topic(connection.producer({}), topic)
-    if is_new:
-        summarize(f"the topic {topic} was not there; the broker has made it")
-    if not quiet:
-        settings |= {**STATISTICS, "stats_cb": Absence(is_waiting=has_records).on_statistics}
-    sender = Sender(connection, topic, settings, -1 if partition is None else partition)
+    require_or_make(connection, topic, quiet)  # until it exists, its limit cannot be looked up
+    sender = Sender(
+        connection, topic, settings_of(codec, acks, quiet), -1 if partition is None else partition
+    )
     began = time.monotonic()
     refused = ""
 
@@ -444,6 +437,26 @@ def produce(
             refused = str(error)
         sender.finish(lambda: watch.show(sender))
     return conclude(sender, time.monotonic() - began, refused, quiet, json)
+
+
+def settings_of(codec: str | None, acks: str | None, quiet: bool) -> dict[str, Any]:
+    """The producer's options; unless `quiet`, it also reports brokers that cannot be reached."""
+    settings: dict[str, Any] = dict(PRODUCER)
+    if codec is not None:
+        settings["compression.type"] = codec
+    if acks is not None:
+        settings |= {"acks": acks, "enable.idempotence": acks in ("all", "-1")}
+    if not quiet:
+        settings |= {**STATISTICS, "stats_cb": Absence(is_waiting=has_records).on_statistics}
+    return settings
+
+
+def require_or_make(connection: Connection, topic: str, quiet: bool) -> None:
+    """Look the topic up, which has the broker make it if it makes topics by itself. Raises CliError."""
+    is_new = not quiet and lacks_topic(connection, topic)
+    require_topic(connection.producer({}), topic)
+    if is_new:
+        summarize(f"the topic {topic} was not there; the broker has made it")
 
 
 def conclude(sender: Sender, seconds: float, refused: str, quiet: bool, json: bool) -> int:

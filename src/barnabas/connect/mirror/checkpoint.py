@@ -54,8 +54,8 @@ class MirrorCheckpoint(SourceConnector):
     @classmethod
     def look_interval_s(cls, config: Config) -> float:
         """How often there may be new groups."""
-        found = float(config["refresh.groups.interval.seconds"])
-        return found if config["refresh.groups.enabled"] and found > 0 else NEVER_S
+        interval_s = float(config["refresh.groups.interval.seconds"])
+        return interval_s if config["refresh.groups.enabled"] and interval_s > 0 else NEVER_S
 
     @classmethod
     def check(cls, config: Config) -> Mapping[str, str]:
@@ -121,8 +121,8 @@ class MirrorCheckpoint(SourceConnector):
 
     def _take_checkpoint(self, key: bytes, value: bytes | None) -> None:
         if value is not None:
-            found = Checkpoint.read(key, value)
-            self._known.setdefault(found.group, {})[found.topic, found.partition] = found
+            checkpoint = Checkpoint.read(key, value)
+            self._known.setdefault(checkpoint.group, {})[checkpoint.topic, checkpoint.partition] = checkpoint
 
     def poll(self, partition: Json, offset: Json | None) -> Sequence[SourceRecord] | Batch:
         """See SourceConnector. The checkpoints that have moved since they were last written."""
@@ -144,22 +144,22 @@ class MirrorCheckpoint(SourceConnector):
     def _moved(self) -> Iterable[Checkpoint]:
         try:
             # Offsets first: a group cannot have read what was copied only after this was asked.
-            found = self._source.groups.offsets(self._groups)
+            offsets_by_group = self._source.groups.offsets(self._groups)
         except ClientError as error:
             raise RetriableError(
                 f"offsets of groups of {self._flow.source} cannot be read: {error}"
             ) from error
         self._syncs.read_on()
-        for group, offsets in found.done.items():
+        for group, offsets in offsets_by_group.done.items():
             for place, committed in offsets.items():
-                made = self._translated(group, place, committed)
-                if made is None:
+                checkpoint = self._translated(group, place, committed)
+                if checkpoint is None:
                     continue
                 rows = self._known.setdefault(group, {})
-                if is_newer(rows.get((made.topic, made.partition)), made):
-                    rows[made.topic, made.partition] = made
-                    yield made
-        for group, refusal in found.failed.items():
+                if is_newer(rows.get((checkpoint.topic, checkpoint.partition)), checkpoint):
+                    rows[checkpoint.topic, checkpoint.partition] = checkpoint
+                    yield checkpoint
+        for group, refusal in offsets_by_group.failed.items():
             log.warning("offsets of a group cannot be read", extra={"group": group, "reason": str(refusal)})
 
     def _translated(self, group: str, place: Partition, committed: CommittedOffset) -> Checkpoint | None:
@@ -191,14 +191,14 @@ class MirrorCheckpoint(SourceConnector):
         if place is None or record.timestamp_ms is None:
             return
         names = (str(place["group"]), str(place["topic"]), str(place["partition"]))
-        found = self._latencies.setdefault((self._flow.source, self._flow.target, *names), Spread())
-        found.turn(time.monotonic())
-        found.note(time.time_ns() // 1_000_000 - record.timestamp_ms)
+        spread = self._latencies.setdefault((self._flow.source, self._flow.target, *names), Spread())
+        spread.turn(time.monotonic())
+        spread.note(time.time_ns() // 1_000_000 - record.timestamp_ms)
 
     def samples(self) -> Iterator[Sample]:
         """See SourceConnector."""
-        for labels, found in list(self._latencies.items()):
-            yield from found.samples(CHECKPOINTS, labels)
+        for labels, spread in list(self._latencies.items()):
+            yield from spread.samples(CHECKPOINTS, labels)
 
     # --- groups of the target -------------------------------------------------------------------------
 

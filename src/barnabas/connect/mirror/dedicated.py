@@ -84,7 +84,7 @@ class MirrorMakerFile:
             if alias not in clusters:
                 raise OptionError(f"--clusters {alias}: the file's clusters are {', '.join(clusters)}")
         self._require_pairs(clusters)
-        found = [
+        flows = [
             self._flow(source, target)
             for source in clusters
             for target in clusters
@@ -94,7 +94,7 @@ class MirrorMakerFile:
             raise OptionError(
                 f"no flow is enabled: set {clusters[0]}->{clusters[1]}.enabled = true, or another one"
             )
-        return found
+        return flows
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
         clusters = self.clusters
@@ -132,7 +132,7 @@ class MirrorMakerFile:
             *IGNORED,
         )
         prefixes += (*_of_kinds(), "source.", "target.")
-        found = []
+        complaints = []
         for name in self.texts:
             option = name
             for pair in pairs:
@@ -141,8 +141,8 @@ class MirrorMakerFile:
                 continue
             near = difflib.get_close_matches(option, sorted(DECLARED | workers), 1)
             hint = f"; did you mean {name.removesuffix(option)}{near[0]}?" if near else ""
-            found.append(f"{name} is no option of MirrorMaker, and changes nothing{hint}")
-        return found
+            complaints.append(f"{name} is no option of MirrorMaker, and changes nothing{hint}")
+        return complaints
 
     # --- one flow -------------------------------------------------------------------------------------
 
@@ -154,8 +154,8 @@ class MirrorMakerFile:
     def _cluster(self, alias: str) -> dict[str, str]:
         """The properties of a cluster, without its prefix; those for all clusters where it has none."""
         own = self._stripped(f"{alias}.")
-        given = {name: text for name, text in self.texts.items() if name.startswith((*CLIENT, *_of_kinds()))}
-        return {**given, **own}
+        common = {name: text for name, text in self.texts.items() if name.startswith((*CLIENT, *_of_kinds()))}
+        return {**common, **own}
 
     def _stripped(self, prefix: str) -> dict[str, str]:
         return {
@@ -179,10 +179,10 @@ class MirrorMakerFile:
         }
         workers = {row.name for row in OPTIONS.options}
         pair = self._stripped(f"{source}->{target}.")
-        for given in (self.texts, cluster, pair):
+        for texts_of_part in (self.texts, cluster, pair):
             texts |= {
                 name: text.strip()
-                for name, text in given.items()
+                for name, text in texts_of_part.items()
                 if name in workers or name.startswith((*OF_WORKERS, "producer.", "consumer."))
             }
         client = {name: text for name, text in cluster.items() if name.startswith(CLIENT)}
@@ -190,7 +190,7 @@ class MirrorMakerFile:
         return WorkerOptions.of(client, texts, first=first)
 
     def _connector(self, name: str, source: str, target: str) -> dict[str, str]:
-        made = {
+        config = {
             option: text.strip()
             for option, text in self.texts.items()
             if option in DECLARED or option.startswith(OF_CONNECTORS)
@@ -198,25 +198,25 @@ class MirrorMakerFile:
         for side, alias in (("source", source), ("target", target)):
             for option, text in self._cluster(alias).items():
                 prefix = f"{side}." if option.startswith(_of_kinds()) else f"{side}.cluster."
-                made[f"{prefix}{option}"] = text
-        made |= {
+                config[f"{prefix}{option}"] = text
+        config |= {
             "name": name,
             "connector.class": f"{PACKAGE}.{name}",
             "source.cluster.alias": source,
             "target.cluster.alias": target,
         }
-        made |= self._stripped(f"{source}->{target}.")
-        made.setdefault("enabled", "false")
+        config |= self._stripped(f"{source}->{target}.")
+        config.setdefault("enabled", "false")
         if name == COPYING:
-            made |= {
+            config |= {
                 option: text.strip() for option, text in self.texts.items() if option.startswith(OF_CONTENT)
             }
-            return made | {
+            return config | {
                 option: text
                 for option, text in self._stripped(f"{source}->{target}.").items()
                 if option.startswith(OF_CONTENT)
             }
-        return {option: text for option, text in made.items() if not option.startswith(OF_CONTENT)}
+        return {option: text for option, text in config.items() if not option.startswith(OF_CONTENT)}
 
 
 def _of_kinds() -> tuple[str, ...]:

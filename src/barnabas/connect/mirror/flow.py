@@ -102,19 +102,19 @@ class Flow:
 
     def properties(self, side: str, kind: str) -> dict[str, str]:
         """The properties of a client. kind: consumer, producer, admin. Raises OptionError without brokers."""
-        found: dict[str, str] = {}
+        properties: dict[str, str] = {}
         for prefix in (f"{side}.cluster.", f"{kind}.", f"{side}.{kind}."):
             for name, value in self.config.items():
                 rest = name.removeprefix(prefix)
                 if rest != name and value is not None and not rest.startswith(("override.", "poll.")):
-                    found[rest] = str(value)
-        found.pop("alias", None)
-        if not found.get(SERVERS, "").strip():
+                    properties[rest] = str(value)
+        properties.pop("alias", None)
+        if not properties.get(SERVERS, "").strip():
             raise OptionError(
                 f"{side}.cluster.bootstrap.servers is not set: name the brokers of the {side}",
                 f"{side}.cluster.bootstrap.servers",
             )
-        return found
+        return properties
 
     def admin(self, side: str) -> Admin:
         """A new admin, to be closed. Raises OptionError."""
@@ -141,12 +141,12 @@ class Flow:
     def _made(
         self, kind: Any, own: Mapping[str, Any], side: str, part: str, always: Mapping[str, Any] | None = None
     ) -> Any:
-        given = self.properties(side, part)
+        properties = self.properties(side, part)
         try:
-            return kind({**QUIET, **own, **librdkafka(given), **(always or {})})
+            return kind({**QUIET, **own, **librdkafka(properties), **(always or {})})
         except (KafkaException, ClientError, ValueError) as error:
-            said = error.args[0].str() if isinstance(error, KafkaException) else str(error)
-            raise OptionError(f"the properties of the {side}'s {part} cannot be used: {said}") from error
+            reason = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+            raise OptionError(f"the properties of the {side}'s {part} cannot be used: {reason}") from error
 
 
 def require_topic(admin: Admin, cluster: str, name: str, replication: int) -> None:

@@ -66,9 +66,9 @@ def lags(flow: MirrorFlow) -> Iterator[TopicLag]:
         bounds = source.records.bounds(keys, read_committed=True).require()
         copied = _copied(flow, target, keys)
     behind = {
-        (key.topic, key.partition): _Behind(at, found.start, found.end)
-        for key, found in bounds.items()
-        if max((at := copied.get((key.topic, key.partition), -1)) + 1, found.start) < found.end
+        (key.topic, key.partition): _Behind(at, bound.start, bound.end)
+        for key, bound in bounds.items()
+        if max((at := copied.get((key.topic, key.partition), -1)) + 1, bound.start) < bound.end
     }
     _look_at(clients, behind)
     now_ms = time.time_ns() // 1_000_000
@@ -98,8 +98,8 @@ def _copied(flow: MirrorFlow, target: Admin, places: list[Place]) -> Mapping[Pla
         logs.start()
     finally:
         logs.stop()
-    found = {place: board.offset(COPYING, place_of(flow.source, *place)) for place in places}
-    return {place: int(offset[OFFSET]) for place, offset in found.items() if offset is not None}
+    offsets = {place: board.offset(COPYING, place_of(flow.source, *place)) for place in places}
+    return {place: int(offset[OFFSET]) for place, offset in offsets.items() if offset is not None}
 
 
 def _look_at(clients: Flow, behind: Mapping[Place, _Behind]) -> None:

@@ -99,8 +99,8 @@ class Spread:
         if not parts:
             return
         average = sum(part[2] for part in parts) / sum(part[3] for part in parts)
-        found = (self.last, min(part[0] for part in parts), max(part[1] for part in parts), average)
-        for metric, value in zip(metrics, found, strict=True):
+        values = (self.last, min(part[0] for part in parts), max(part[1] for part in parts), average)
+        for metric, value in zip(metrics, values, strict=True):
             yield Sample(metric, value, labels)
 
 

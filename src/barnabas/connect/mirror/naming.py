@@ -77,8 +77,8 @@ class Policy:
 
     def upstream(self, topic: str) -> str | None:
         """What a copied topic is called where it was copied from; None if it was not copied."""
-        found = self.source_of(topic)
-        return None if found is None else topic[len(found) + len(self.separator) :]
+        source = self.source_of(topic)
+        return None if source is None else topic[len(source) + len(self.separator) :]
 
     def is_cycle(self, topic: str, target: str) -> bool:
         """Whether a topic has come from `target`, directly or through others."""

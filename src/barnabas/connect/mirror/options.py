@@ -44,10 +44,10 @@ def start_ms(text: str, now_ms: int) -> int | None:
     if text[:-1].isdigit() and text[-1] in AGES_S:
         return now_ms - int(text[:-1]) * AGES_S[text[-1]] * 1000
     try:
-        found = dt.datetime.fromisoformat(text)
+        moment = dt.datetime.fromisoformat(text)
     except ValueError:
         return None
-    return int((found if found.tzinfo else found.replace(tzinfo=dt.UTC)).timestamp() * 1000)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp() * 1000)
 
 
 def _only(*names: str) -> Any:

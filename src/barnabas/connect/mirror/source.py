@@ -84,12 +84,12 @@ class MirrorSource(SourceConnector):
     @classmethod
     def look_interval_s(cls, config: Config) -> float:
         """The shortest of the intervals of topics, options and rules."""
-        found = [
+        intervals = [
             float(config[f"{part}.interval.seconds"])
             for part in ("refresh.topics", "sync.topic.configs", "sync.topic.acls")
             if config[f"{part}.enabled"] and config[f"{part}.interval.seconds"] > 0
         ]
-        return min(found, default=NEVER_S)
+        return min(intervals, default=NEVER_S)
 
     @classmethod
     def check(cls, config: Config) -> Mapping[str, str]:
@@ -197,10 +197,10 @@ class MirrorSource(SourceConnector):
         assert self._consumer is not None
         asked = [TopicPartition(row.topic, row.partition, since_ms) for row in rows]
         try:
-            found = self._consumer.offsets_for_times(asked, START_S)
+            offsets = self._consumer.offsets_for_times(asked, START_S)
         except KafkaException as error:
             raise RetriableError(f"{self._alias} cannot look up a time: {said(error)}") from error
-        for row, place in zip(rows, found, strict=True):
+        for row, place in zip(rows, offsets, strict=True):
             row.offset = OFFSET_END if place.offset < 0 else place.offset
 
     def _note_losses(self, rows: Sequence[TopicPartition]) -> None:
@@ -210,11 +210,11 @@ class MirrorSource(SourceConnector):
             return
         with self._flow.admin(SOURCE) as source:
             try:
-                found = source.records.bounds([(row.topic, row.partition) for row in rows]).done
+                bounds_by_partition = source.records.bounds([(row.topic, row.partition) for row in rows]).done
             except ClientError as error:
                 raise RetriableError(f"{self._alias} does not say where its logs begin: {error}") from error
         for row in rows:
-            bounds = found.get(Partition(row.topic, row.partition))
+            bounds = bounds_by_partition.get(Partition(row.topic, row.partition))
             if bounds is None or bounds.start <= row.offset <= bounds.end:
                 continue
             place = {"cluster": self._alias, "partition": f"{row.topic}-{row.partition}"}
@@ -252,8 +252,8 @@ class MirrorSource(SourceConnector):
             try:
                 if error is not None:
                     self._take_error(error, message)
-                elif (made := self._record(message)) is not None:
-                    records.append(made)
+                elif (copied := self._record(message)) is not None:
+                    records.append(copied)
             except RetriableError:
                 # What came before it is returned now, and the rest next time: nothing of it is fetched again.
                 again = error is None or error.code() == KafkaError._AUTO_OFFSET_RESET
@@ -275,11 +275,11 @@ class MirrorSource(SourceConnector):
             place = self._places[topic, partition] = place_of(self._alias, topic, partition)
             self._remote[topic] = self._remote_of(topic)
         headers: tuple[Header, ...] = ()
-        given = message.headers()
-        if given:
-            headers = tuple(Header(name, value, OPTIONAL_BYTES) for name, value in given)
+        message_headers = message.headers()
+        if message_headers:
+            headers = tuple(Header(name, value, OPTIONAL_BYTES) for name, value in message_headers)
         if self._marks:
-            if self._was_in_target(given):
+            if self._was_in_target(message_headers):
                 return None
             mark = f"{self._alias}/{topic}/{partition}/{offset}".encode()
             headers = (*headers, Header(PROVENANCE, mark, OPTIONAL_BYTES))
@@ -291,9 +291,9 @@ class MirrorSource(SourceConnector):
         copied.bytes += len(value) if value else 0
         copied.ages.note(self._now_ms - timestamp_ms)
         if self._read_key is not None:
-            key_schema, key = self._read_key(topic, key, given or [])
+            key_schema, key = self._read_key(topic, key, message_headers or [])
         if self._read_value is not None:
-            value_schema, value = self._read_value(topic, value, given or [])
+            value_schema, value = self._read_value(topic, value, message_headers or [])
         return SourceRecord(
             self._remote[topic],
             value,
@@ -389,11 +389,11 @@ class MirrorSource(SourceConnector):
         if self._due:
             self._write_due()
         place = (str(partition["topic"]), int(partition["partition"]))
-        found = self._rules[place].due_at_rest() if place in self._rules else None
-        if found is None:
+        sync = self._rules[place].due_at_rest() if place in self._rules else None
+        if sync is None:
             self._at_rest.pop(place, None)
         else:
-            self._at_rest[place] = (time.monotonic() + REST_S, OffsetSync(*place, *found))
+            self._at_rest[place] = (time.monotonic() + REST_S, OffsetSync(*place, *sync))
 
     def _write_syncs_at_rest(self, now_s: float) -> None:
         """Those that are due at a time."""

@@ -68,10 +68,10 @@ class SyncStore:
     def translate(self, topic: str, partition: int, offset: int) -> int | None:
         """Where a group goes on in the target that goes on at `offset` in the source: never after a record that it has not
         read. None: nothing was copied yet; TOO_OLD: `offset` is before everything that is known."""
-        found = self._rows.get((topic, partition))
-        if found is None:
+        row = self._rows.get((topic, partition))
+        if row is None:
             return None
-        upstreams, downstreams = found
+        upstreams, downstreams = row
         at = bisect_right(upstreams, offset) - 1
         if at < 0:
             return TOO_OLD

@@ -54,10 +54,10 @@ class Upkeep:
         """The topics of the source that are copied; those of the target are brought up to date."""
         flow = self.flow
         try:
-            found = self.source.topics.list()
+            topics = self.source.topics.list()
         except ClientError as error:
             raise RetriableError(f"the topics of {flow.source} cannot be listed: {error}") from error
-        chosen = {name: topic for name, topic in found.items() if flow.takes(name)}
+        chosen = {name: topic for name, topic in topics.items() if flow.takes(name)}
         try:
             there = self.target.topics.list()
             missing = {name: row for name, row in chosen.items() if self._remote(name) not in there}
@@ -117,15 +117,15 @@ class Upkeep:
         """The options that copies are to have, by the source's name of the topic. What cannot be read is left out."""
         resources = [ConfigResource(ConfigKind.TOPIC, name) for name in names]
         try:
-            found = self.source.configs.describe(resources)
+            configs = self.source.configs.describe(resources)
         except (ClientError, UnsupportedByBroker) as error:
             log.warning("options cannot be read", extra={"flow": self._name, "reason": str(error)})
             return {}
-        for resource, refusal in found.failed.items():
+        for resource, refusal in configs.failed.items():
             log.warning("options cannot be read", extra={"topic": resource.name, "reason": str(refusal)})
         return {
             resource.name: {row.name: row.value for row in rows.values() if self._copies(row)}
-            for resource, rows in found.done.items()
+            for resource, rows in configs.done.items()
         }
 
     def _copies(self, option: Config) -> bool:
@@ -158,19 +158,19 @@ class Upkeep:
     def _changes(
         self, wanted: Mapping[str, str | None], present: Mapping[str, Config]
     ) -> Sequence[ConfigChange]:
-        made = [
+        changes = [
             ConfigChange(name, ChangeKind.SET, value)
             for name, value in wanted.items()
             if name in present and present[name].value != value
         ]
-        made += [
+        changes += [
             ConfigChange(name, ChangeKind.DELETE)
             for name, row in present.items()
             if row.source == ConfigSource.DYNAMIC_TOPIC_CONFIG
             and name not in wanted
             and self._options.takes(name)
         ]
-        return made
+        return changes
 
     # --- access rules ---------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class Upkeep:
             # Most clusters have no authorizer, and not everybody may read rules.
             log.debug("access rules cannot be read", extra={"flow": self._name, "reason": str(error)})
             return
-        wanted = [made for rule in rules if (made := self._rule(rule, chosen)) is not None]
+        wanted = [wanted_rule for rule in rules if (wanted_rule := self._rule(rule, chosen)) is not None]
         if not wanted:
             return
         try:

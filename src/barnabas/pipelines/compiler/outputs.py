@@ -104,10 +104,10 @@ def query_rows(
     frame = query_frame(spec, query, rows, before)
     if query.only_dead:
         return _dead(spec, frame)
-    made = _addressed(spec, query.output, _aggregated(spec, query.output, frame))
+    addressed = _addressed(spec, query.output, _aggregated(spec, query.output, frame))
     if query.output.stores is None or changes:
-        return made
-    return made.where(F.col(STORED).isNull()).drop(STORED)
+        return addressed
+    return addressed.where(F.col(STORED).isNull()).drop(STORED)
 
 
 def query_deliverable(
@@ -148,14 +148,14 @@ def query_deliverable(
     if identity is not None:
         frame = computed(frame, "_id", Expression.of(identity), _place(spec, output, "id"), "string")
         identity = "_id"
-    made = identified(frame.data, identity)
+    identified_rows = identified(frame.data, identity)
     if frame.signed:
         names = target.options.get("key") or ()
         key = F.struct(
             *[F.col(quoted(n)).cast("string") for n in names] or [F.col(IDENTITY if identity else ID)]
         )
-        made = _latest(made, key)
-    return made, fields, frame.open
+        identified_rows = _latest(identified_rows, key)
+    return identified_rows, fields, frame.open
 
 
 def _record_fields(spec: PipelineSpec, output: Output, frame: Frame, as_bytes: bool) -> Frame:
@@ -189,26 +189,26 @@ def _as_deletes(frame: Frame) -> Frame:
     return replace(frame, data=frame.data.withColumn(DELETED, F.col(SIGN) < 0)) if frame.signed else frame
 
 
-def _latest(made: DataFrame, key: Column) -> DataFrame:
+def _latest(data: DataFrame, key: Column) -> DataFrame:
     """Of a table's rows, the last of each key in a micro-batch; failed rows, which are no rows of the table, all of them."""
     bad = F.col("_error").isNotNull()
-    return net(made.where(~bad | (F.col(SIGN) > 0)), key, bad)
+    return net(data.where(~bad | (F.col(SIGN) > 0)), key, bad)
 
 
 def _addressed(spec: PipelineSpec, output: Output, frame: Frame) -> DataFrame:
     """The sink's rows: good ones as the output declares, failed ones as dead letters."""
     frame, columns = _columns(spec, output, _as_deletes(frame))
     if frame.signed:
-        made = frame.data.select(
+        selected = frame.data.select(
             *[column.cast(SINK_TYPES[name]).alias(name) for name, column in columns.items()],
             SIGN,
             CHANGE,
             "_error",
         )
         # Records without a key replace none.
-        made = made.where(F.col("_error").isNotNull() | F.col("key").isNotNull() | (F.col(SIGN) > 0))
+        selected = selected.where(F.col("_error").isNotNull() | F.col("key").isNotNull() | (F.col(SIGN) > 0))
         lone = F.when(F.col("key").isNull(), F.col("origin")["offset"])
-        return _latest(made, F.struct("topic", "key", lone.alias("lone"))).select(*columns)
+        return _latest(selected, F.struct("topic", "key", lone.alias("lone"))).select(*columns)
     columns |= sent_parcel(frame.data)
     sent = [column.alias(name) for name, column in columns.items()]
     return frame.data.select(*sent, *changes_column(output))
@@ -259,7 +259,7 @@ def _shared_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Da
     kept = {name: f"_before{name}" for name in ("_error", SENT, *([OPEN] if frame.open else []))}
     data = frame.data.withColumns({before: F.col(name) for name, before in kept.items()})
     parts = parcel_names(data)
-    made: list[str] = []
+    row_columns: list[str] = []
     for number, output in enumerate(query.outputs):
         own = replace(frame, data=data.withColumns({name: F.col(before) for name, before in kept.items()}))
         own, columns = _columns(spec, output, own)
@@ -274,9 +274,9 @@ def _shared_rows(spec: PipelineSpec, query: Query, rows: DataFrame | Load) -> Da
             *[column.cast(SINK_TYPES[name]).alias(name) for name, column in columns.items()], *marks
         )
         data = own.data.withColumn(f"_made{number}", F.when(~sent_elsewhere, row))
-        made.append(f"_made{number}")
+        row_columns.append(f"_made{number}")
     # Spark copies each row of an unpivot once; rows exploded from an array would be copied twice.
-    rows_made = data.unpivot([], made, "_output", "_row").where(F.col("_row").isNotNull())
+    rows_made = data.unpivot([], row_columns, "_output", "_row").where(F.col("_row").isNotNull())
     marked = rows_made.select(*[f"_row.{name}" for name in (*SINK_TYPES, "_first", "_dead", *parts)])
     counted = observed(marked, F.col("_first"), F.col("_dead"))
     sent = [column.alias(name) for name, column in sent_parcel(counted).items()]
@@ -301,17 +301,17 @@ def _encoded(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Frame, C
     """The output's fields, encoded with its schema; rows that do not fit it get an error."""
     assert output.schema is not None
     place = _place(spec, output, "value")
-    made = F.col("_encoded")
+    encoded = F.col("_encoded")
     if output.present is not None:
         frame = computed(frame, "_present", output.present, place, "boolean")
     for name in output.encoded:
         frame.source(name, place)  # it is there
     chosen = replace(frame, fields=output.encoded or frame.fields)
     data = frame.data.withColumn("_encoded", encoded_column(chosen, output.schema, place))
-    error = F.when(~F.col(DELETED), made["error"]) if frame.deletes else made["error"]
+    error = F.when(~F.col(DELETED), encoded["error"]) if frame.deletes else encoded["error"]
     if output.present is not None:
         error = F.when(F.col("_present"), error)
-    value = made["v"] if output.present is None else F.when(F.col("_present"), made["v"])
+    value = encoded["v"] if output.present is None else F.when(F.col("_present"), encoded["v"])
     return replace(frame, data=flag(data, error, place)), value
 
 
@@ -323,10 +323,10 @@ def _encoded_key(spec: PipelineSpec, output: Output, frame: Frame) -> tuple[Fram
         frame.source(name, place)  # it is there
     chosen = replace(frame, fields=output.key_fields or frame.fields)
     data = frame.data.withColumn("_encoded_key", encoded_column(chosen, output.key_schema, place))
-    made = F.col("_encoded_key")
+    encoded = F.col("_encoded_key")
     is_given = F.coalesce(*[F.col(quoted(name)).cast("string") for name in chosen.fields]).isNotNull()
-    frame = replace(frame, data=flag(data, F.when(is_given, made["error"]), place))
-    key = F.when(is_given, made["v"])
+    frame = replace(frame, data=flag(data, F.when(is_given, encoded["error"]), place))
+    key = F.when(is_given, encoded["v"])
     if output.key is None:
         return frame, key
     frame, after = _own(spec, output, frame, "key", output.key)

@@ -121,13 +121,13 @@ def _check_source(source: Source) -> None:
 
 
 def _check_output(output: Output) -> None:
-    found = {
+    obstacles = {
         "is not a topic": output.target is not None,
         "is an aggregate": output.aggregate is not None,
         "is written with a schema": output.schema is not None or output.key_schema is not None,
         "sets timestamps": output.timestamp is not None,
     }
-    for reason, is_so in found.items():
+    for reason, is_so in obstacles.items():
         if is_so:
             raise NeedsSpark(f"output {output.name} {reason}")
 

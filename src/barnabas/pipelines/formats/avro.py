@@ -64,12 +64,12 @@ def _marked(node: Any) -> Any:
         return [_marked(item) for item in node]
     if not isinstance(node, dict):
         return node
-    made = {name: _marked(value) if name in HOLDS_TYPES else value for name, value in node.items()}
-    logical = made.get("logicalType")
+    marked = {name: _marked(value) if name in HOLDS_TYPES else value for name, value in node.items()}
+    logical = marked.get("logicalType")
     if isinstance(logical, str) and logical != "decimal":
-        del made["logicalType"]
-        made["logical"] = logical
-    return made
+        del marked["logicalType"]
+        marked["logical"] = logical
+    return marked
 
 
 HOLDS_TYPES: Final = frozenset({"type", "items", "values", "fields"})
@@ -84,9 +84,9 @@ class AvroReader:
         except Unfit as error:
             raise NoColumns(str(error)) from error
         self._id = schema.id
-        held, convert = self._type(self._schema, "", ())
-        self._is_record = pa.types.is_struct(held)
-        self.read_type = held if self._is_record else pa.struct([(VALUE, held)])
+        arrow_type, convert = self._type(self._schema, "", ())
+        self._is_record = pa.types.is_struct(arrow_type)
+        self.read_type = arrow_type if self._is_record else pa.struct([(VALUE, arrow_type)])
         self.type = spark_type(self.read_type)
         self._convert = convert
         self._batches: AvroBatches | None = None
@@ -130,8 +130,8 @@ class AvroReader:
         fields, converts = [], {}
         for row in node["fields"]:
             inside = f"{path}.{row['name']}" if path else row["name"]
-            held, convert = self._type(row["type"], inside, (*above, name))
-            fields.append(pa.field(row["name"], held))
+            arrow_type, convert = self._type(row["type"], inside, (*above, name))
+            fields.append(pa.field(row["name"], arrow_type))
             if convert is not None:
                 converts[row["name"]] = convert
         if not fields:
@@ -148,8 +148,8 @@ class AvroReader:
             if wider is None:
                 return pa.string(), _json_text
             return PLAIN[wider], None
-        held, convert = self._type(kinds[0], path, above)
-        return held, _optional(convert) if "null" in node else convert
+        arrow_type, convert = self._type(kinds[0], path, above)
+        return arrow_type, _optional(convert) if "null" in node else convert
 
     def decoder(self, writer: Schema) -> Callable[[bytes], Any]:
         """See formats.base.Reader."""
@@ -230,17 +230,17 @@ def _decimal(node: Any) -> tuple[pa.DataType, Convert]:
     return pa.decimal128(precision, scale), None
 
 
-def spark_type(held: pa.DataType) -> pa.DataType:
+def spark_type(arrow_type: pa.DataType) -> pa.DataType:
     """The type with times in microseconds, as in Spark."""
-    if pa.types.is_timestamp(held):
-        return pa.timestamp("us", held.tz)
-    if pa.types.is_struct(held):
-        return pa.struct([pa.field(field.name, spark_type(field.type)) for field in held])
-    if pa.types.is_list(held):
-        return pa.list_(spark_type(held.value_type))
-    if pa.types.is_map(held):
-        return pa.map_(held.key_type, spark_type(held.item_type))
-    return held
+    if pa.types.is_timestamp(arrow_type):
+        return pa.timestamp("us", arrow_type.tz)
+    if pa.types.is_struct(arrow_type):
+        return pa.struct([pa.field(field.name, spark_type(field.type)) for field in arrow_type])
+    if pa.types.is_list(arrow_type):
+        return pa.list_(spark_type(arrow_type.value_type))
+    if pa.types.is_map(arrow_type):
+        return pa.map_(arrow_type.key_type, spark_type(arrow_type.item_type))
+    return arrow_type
 
 
 class AvroWriter:

@@ -85,16 +85,16 @@ class JsonWriter:
 
     def encode(self, row: dict[str, Any]) -> bytes:
         """The payload of a row, without fields that are null and not required. Raises Unfit."""
-        given: Any = {
+        fields: Any = {
             name: _plain(value) for name, value in row.items() if value is not None or self.fields.get(name)
         }
         if self.is_plain:
-            given = given[VALUE]
+            fields = fields[VALUE]
         try:
-            self._schema.check(given)
+            self._schema.check(fields)
         except Unsuited as error:
             raise Unfit(str(error)) from None
-        return json.dumps(given, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _plain(value: Any) -> Any:
@@ -145,10 +145,10 @@ class Encoding:
         quick = self.writer.records(rows) if self._contract is None else None
         if quick is None:
             return _with_errors(*self._one_by_one(rows))
-        made, left = quick
+        encoded, left = quick
         if not left:
-            return _with_errors(made, pa.nulls(len(rows), pa.string()))
-        records: list[bytes | None] = made.to_pylist()
+            return _with_errors(encoded, pa.nulls(len(rows), pa.string()))
+        records: list[bytes | None] = encoded.to_pylist()
         errors: list[str | None] = [None] * len(rows)
         for place, record, error in zip(left, *self._one_by_one(rows.take(pa.array(left))), strict=True):
             records[place], errors[place] = record, error
@@ -184,7 +184,7 @@ _encodings: dict[Schema, Encoding] = {}
 
 def encoding_of(schema: Schema) -> Encoding:
     """The encoding for a schema, one per process."""
-    found = _encodings.get(schema)
-    if found is None:
-        found = _encodings[schema] = Encoding(schema)
-    return found
+    encoding = _encodings.get(schema)
+    if encoding is None:
+        encoding = _encodings[schema] = Encoding(schema)
+    return encoding

@@ -29,15 +29,15 @@ class JsonReader:
             self._documents = {name: json.loads(text) for name, text in schema.dependencies}
         except ValueError as error:
             raise NoColumns(f"schema {schema.id} is not JSON: {error}") from error
-        held, self._convert = self._type(self._root, self._root, 0)
+        arrow_type, self._convert = self._type(self._root, self._root, 0)
         if is_plain(self._root):
             inner = self._convert
             assert inner is not None
             self._convert = lambda value: {VALUE: inner(value)}
-            held = pa.struct([(VALUE, held)])
-        if not pa.types.is_struct(held):
+            arrow_type = pa.struct([(VALUE, arrow_type)])
+        if not pa.types.is_struct(arrow_type):
             raise NoColumns(f"schema {schema.id} declares no properties, so there are no fields")
-        self.type = self.read_type = held
+        self.type = self.read_type = arrow_type
 
     def _type(self, node: Any, document: Any, depth: int) -> tuple[pa.DataType, Convert]:
         if depth > NESTED_MAX:
@@ -60,8 +60,8 @@ class JsonReader:
     def _object(self, node: Any, document: Any, depth: int) -> tuple[pa.DataType, Convert]:
         fields, converts = [], {}
         for name, inner in node["properties"].items():
-            held, converts[name] = self._type(inner, document, depth + 1)
-            fields.append(pa.field(name, held))
+            arrow_type, converts[name] = self._type(inner, document, depth + 1)
+            fields.append(pa.field(name, arrow_type))
 
         def convert(value: Any) -> Any:
             if value is None:
@@ -123,8 +123,8 @@ def is_plain(node: Any) -> bool:
 
 
 def _kinds_of(node: Any) -> list[str]:
-    found = node.get("type") if isinstance(node, dict) else None
-    kinds = found if isinstance(found, list) else [found] if found is not None else []
+    names = node.get("type") if isinstance(node, dict) else None
+    kinds = names if isinstance(names, list) else [names] if names is not None else []
     if not kinds and isinstance(node, dict) and "properties" in node:
         kinds = ["object"]
     return [kind for kind in kinds if kind != "null"] or kinds

@@ -93,14 +93,14 @@ def _field_putter(field: Any) -> Put:
 
 def _nested_putter(name: str, put_inner: Put, *, is_repeated: bool) -> Put:
     def put_all(message: Any, rows: Any) -> None:
-        held = getattr(message, name)
+        messages = getattr(message, name)
         for row in rows:
-            put_inner(held.add(), row)
+            put_inner(messages.add(), row)
 
     def put(message: Any, row: Any) -> None:
-        held = getattr(message, name)
-        held.SetInParent()  # an empty message is not the same as none
-        put_inner(held, row)
+        inner = getattr(message, name)
+        inner.SetInParent()  # an empty message is not the same as none
+        put_inner(inner, row)
 
     return put_all if is_repeated else put
 
@@ -114,10 +114,10 @@ def _map_putter(name: str, key: Any, value: Any) -> Put:
         )
     put_inner = _message_putter(value.message_type)
 
-    def put(message: Any, found: Any) -> None:
-        held = getattr(message, name)
-        for k, v in found.items():
-            inner = held[take(k)]
+    def put(message: Any, pairs: Any) -> None:
+        entries = getattr(message, name)
+        for k, v in pairs.items():
+            inner = entries[take(k)]
             inner.SetInParent()
             put_inner(inner, v)
 

@@ -61,13 +61,13 @@ def decoded_columns(place: RegistryPlace, step: Place) -> tuple[Callable[[Column
         contract_for(schema)  # checked here, because executors report errors in many lines
     except NoColumns as error:
         fail(step, f"{place.subject}: {error}")
-    made = pa.struct([("v", fields), ("error", pa.string())])
+    struct = pa.struct([("v", fields), ("error", pa.string())])
 
     def decode(records: pa.Array) -> pa.Array:
         return decoding_of(url, schema).decode(records)
 
     # Declared nondeterministic: otherwise Spark decodes once more for each use of a field.
-    udf = F.arrow_udf(decode, returnType=spark_type(made)).asNondeterministic()
+    udf = F.arrow_udf(decode, returnType=spark_type(struct)).asNondeterministic()
     return udf, tuple(fields.names)
 
 
@@ -78,10 +78,10 @@ def bare(record: Column) -> Column:
 
 def framed(record: Column, headers: Column, part: str) -> Column:
     """Keys or values with the header that names their schema, if any, in front of them, see formats/decoding.py."""
-    said = each(
+    named = each(
         "filter", headers, lambda h: (h["key"] == F.lit(schema_header(part))) & (F.length(h["value"]) > 0)
     )
-    carried = F.get(said, F.lit(0))["value"]
+    carried = F.get(named, F.lit(0))["value"]
     return F.when(carried.isNull(), record).otherwise(F.concat(carried, record))
 
 
@@ -114,12 +114,13 @@ def encoded_column(frame: Frame, place: RegistryPlace, step: Place) -> Column:
         return encoding_of(schema).encode(rows)
 
     udf = F.arrow_udf(encode, returnType=spark_type(TYPE)).asNondeterministic()
-    made: Column = udf(row)
+    encoded: Column = udf(row)
     if not place.text:
-        return made
-    length = F.length(made["v"]) - len(BARE_HEAD)
+        return encoded
+    length = F.length(encoded["v"]) - len(BARE_HEAD)
     return F.struct(
-        F.substring(made["v"], F.lit(len(BARE_HEAD) + 1), length).alias("v"), made["error"].alias("error")
+        F.substring(encoded["v"], F.lit(len(BARE_HEAD) + 1), length).alias("v"),
+        encoded["error"].alias("error"),
     )
 
 

@@ -387,8 +387,8 @@ class Explode(Operator):
             inner = kind[len("array<") : -1]
         elif kind in ("string", "variant"):
             inner = "variant"
-        made = schema if self.to == self.field else schema.without([self.field])
-        return made.put({self.to: inner, **({} if self.index is None else {self.index: "int"})})
+        without = schema if self.to == self.field else schema.without([self.field])
+        return without.put({self.to: inner, **({} if self.index is None else {self.index: "int"})})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -422,12 +422,12 @@ class Unflatten(Operator):
     names: tuple[str, ...] | None = None
 
     def after(self, schema: Schema) -> Schema:
-        made: dict[str, str | None] = {}
+        fields: dict[str, str | None] = {}
         for name, kind in schema.fields.items():
             first, _, rest = name.partition(self.separator)
             joined = bool(rest) and (self.names is None or first in self.names)
-            made[first if joined else name] = None if joined else kind
-        return replace(schema, fields=made)
+            fields[first if joined else name] = None if joined else kind
+        return replace(schema, fields=fields)
 
 
 # --- text ---------------------------------------------------------------------------------------------

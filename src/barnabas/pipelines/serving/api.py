@@ -204,8 +204,8 @@ class Api(Looking):
         """Start, pause, stop or restart a pipeline."""
         name, action = request.path_params["name"], request.path_params["action"]
         if action == "restart":
-            given = await json_object(request)
-            starting = starting_options(given["from"]) if "from" in given else None
+            body = await json_object(request)
+            starting = starting_options(body["from"]) if "from" in body else None
             await run_in_threadpool(self.manager.restart, name, starting)
         elif action in ACTIONS:
             await run_in_threadpool(self.manager.want, name, ACTIONS[action])
@@ -215,25 +215,25 @@ class Api(Looking):
 
     async def show_preview(self, request: Request) -> Any:
         """What a pipeline would make of a few existing records."""
-        given = await json_object(request)
-        count = given.get("count", 5)
+        body = await json_object(request)
+        count = body.get("count", 5)
         if type(count) is not int or not 1 <= count <= 1000:
             raise BadRequest(f"count is {count!r}, not a number from 1 to 1000")
-        if "name" in given:
-            spec = self.manager.get(str(given["name"])).spec
+        if "name" in body:
+            spec = self.manager.get(str(body["name"])).spec
         else:
-            spec = await run_in_threadpool(self.manager.parsed, str(given.get("pipeline", "")))
-        found = await run_in_threadpool(
+            spec = await run_in_threadpool(self.manager.parsed, str(body.get("pipeline", "")))
+        previews = await run_in_threadpool(
             preview,
             self.manager.spark,
             spec,
             self.manager.address(spec),
-            topic=given.get("topic"),
+            topic=body.get("topic"),
             count=count,
-            output=given.get("output"),
-            oldest=bool(given.get("oldest", False)),
+            output=body.get("output"),
+            oldest=bool(body.get("oldest", False)),
         )
-        return [asdict(record) for record in found]
+        return [asdict(record) for record in previews]
 
 
 def error_shape(error: HttpError, request_id: str) -> tuple[bytes, str]:

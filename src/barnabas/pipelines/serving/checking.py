@@ -47,7 +47,7 @@ def check(manager: Manager, text: str) -> dict[str, Any]:
         line = None if place is None else int(place[1])
         shown = message if place is None else message[place.end() :]
         return {"mistakes": [{"line": line, "message": shown}], "remarks": [], "picture": None}
-    remarks = [f"{id}: {told}" for id, told in growing_state(spec.plan).items()]
+    remarks = [f"{id}: {growth}" for id, growth in growing_state(spec.plan).items()]
     remarks += [
         _said(change, lambda query: manager.rebuild_cost(spec, query)) for change in manager.changes(spec)
     ]

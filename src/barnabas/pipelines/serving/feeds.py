@@ -35,7 +35,7 @@ class Feeds:
             if not isinstance(origin, Scan) or not origin.source.connector:
                 continue
             source = origin.source
-            made = connectors().feed(
+            feed = connectors().feed(
                 f"{self._spec.name}.{name}",
                 source.connector,
                 self._client,
@@ -46,11 +46,11 @@ class Feeds:
             with self._lock:
                 if self._stopped:
                     return
-                self._feeds.append(made)
+                self._feeds.append(feed)
             if once:
-                made.drain()
+                feed.drain()
             else:
-                made.start()
+                feed.start()
 
     def close(self) -> None:
         """Stops the connectors, also in the middle of `open`."""

@@ -63,7 +63,7 @@ class Lags:
         try:
             with self._client(options) as client:
                 reached = [self._reached(client, managed) for managed in together]
-                pairs = {pair for queries in reached for found in queries.values() for pair in found}
+                pairs = {pair for queries in reached for positions in queries.values() for pair in positions}
                 ends = client.list_offsets(dict.fromkeys(pairs, LATEST))
                 client.describe(topics)
         except Exception as error:
@@ -139,7 +139,7 @@ def _impatient(options: ClientOptions, seconds: float) -> ClientOptions:
 
 def _by_topic(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[str, int]]:
     """Offsets of partitions, by topic and by the partition's number as text."""
-    found: dict[str, dict[str, int]] = {}
+    by_topic: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in offsets.items():
-        found.setdefault(topic, {})[str(partition)] = offset
-    return found
+        by_topic.setdefault(topic, {})[str(partition)] = offset
+    return by_topic

@@ -60,11 +60,11 @@ def read_page(
     begins = [int(place) for place in after.split("-")] if after else [None, None]
     if len(begins) != 2:
         raise ValueError(after)
-    said, journal_end = _read(journal, begins[0])
+    journal_text, journal_end = _read(journal, begins[0])
     if begins[0] is None and _former(journal).exists():
-        said = _read(_former(journal), None)[0] + said
+        journal_text = _read(_former(journal), None)[0] + journal_text
     logged, spark_end = _read(spark_log, begins[1])
-    lines = [*_journal_lines(said), *_spark_lines(logged, pipeline, queries)]
+    lines = [*_journal_lines(journal_text), *_spark_lines(logged, pipeline, queries)]
     lines.sort(key=lambda line: line.at)
     return Page(lines[-count:], f"{journal_end}-{spark_end}")
 
@@ -72,8 +72,8 @@ def read_page(
 def last_trouble(spark_log: Path | None, pipeline: str, queries: Collection[str], since: str) -> str | None:
     """What Spark last logged about a pipeline since a time (ISO 8601, UTC), in one line; None without such an entry."""
     logged, _ = _read(spark_log, None)
-    found = [entry for entry in _about(logged, pipeline, queries) if entry.at >= since]
-    return found[-1].line if found else None
+    about = [entry for entry in _about(logged, pipeline, queries) if entry.at >= since]
+    return about[-1].line if about else None
 
 
 def _former(journal: Path) -> Path:

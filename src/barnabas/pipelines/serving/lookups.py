@@ -73,7 +73,7 @@ class Lookups:
         """The answer to a lookup, as JSON text. Raises KeyError, BadLookup, NothingYet, TooSlow, ViewError."""
         view = self._view(name, view_name)
         try:
-            found = self._reader(view.path).find(asked)
+            page = self._reader(view.path).find(asked)
         except BadKey as error:
             raise BadLookup(f"view {view.label}: {error}") from None
         except NothingYet:
@@ -81,22 +81,22 @@ class Lookups:
                 f"view {view.label} has no rows yet: its first micro-batch has not ended; the pipeline is "
                 f"{view.managed.state}"
             ) from None
-        return _answer(view, found)
+        return _answer(view, page)
 
     def _views(self, name: str) -> list[_View]:
         managed = self.manager.get(name)
         spec = managed.spec
-        found = []
+        views = []
         for output in spec.outputs:
             place = join(managed.checkpoints, output.name)
             if output.target is not None and output.target.kind == "view":
-                found.append(_View(managed, output, view_file(spec, output, place), output.name))
+                views.append(_View(managed, output, view_file(spec, output, place), output.name))
             local = local_path(place)
             if output.stores is not None and local is not None:
-                found += [
+                views += [
                     _View(managed, output, store_file(local, store), store) for store in output.stores.layouts
                 ]
-        return found
+        return views
 
     def _view(self, name: str, view_name: str) -> _View:
         """Raises KeyError with a message that lists the views."""
@@ -121,10 +121,10 @@ class Lookups:
 
     def _described(self, view: _View) -> dict[str, Any]:
         about: dict[str, Any] = {"view": view.label, "name": view.name, "bytes": file_bytes(view.path)}
-        found = shape_and_note(view.path)
-        if found is None:
+        shape_and_note_ = shape_and_note(view.path)
+        if shape_and_note_ is None:
             return about | {"key": None, "window": None, "fields": None, "as_of": None}
-        shape, note = found
+        shape, note = shape_and_note_
         return about | {
             "key": [{"name": column.name, "type": column.kind} for column in shape.plain_key],
             "window": _window(shape),
@@ -169,27 +169,27 @@ def as_of(managed: Managed, query: str, note: Note) -> dict[str, Any]:
     }
 
 
-def _answer(view: _View, found: Found) -> str:
-    about = json.dumps({"view": view.label, "as_of": as_of(view.managed, view.output.name, found.note)})
-    return f'{about[:-1]}, "rows": [{",".join(found.rows)}], "next": {json.dumps(found.next)}}}'
+def _answer(view: _View, page: Found) -> str:
+    about = json.dumps({"view": view.label, "as_of": as_of(view.managed, view.output.name, page.note)})
+    return f'{about[:-1]}, "rows": [{",".join(page.rows)}], "next": {json.dumps(page.next)}}}'
 
 
 def asked_in(parameters: list[tuple[str, str]]) -> Asked:
     """What the parameters of a request ask for. Raises BadLookup."""
-    given: dict[str, list[str]] = {}
+    values_by_name: dict[str, list[str]] = {}
     for name, value in parameters:
         if name not in PARAMETERS:
             raise BadLookup(f"a lookup has no parameter {name!r}; {suggestion(name, PARAMETERS)}")
-        given.setdefault(name, []).append(value)
-    for name, values in given.items():
+        values_by_name.setdefault(name, []).append(value)
+    for name, values in values_by_name.items():
         if name != "key" and len(values) > 1:
             raise BadLookup(f"{name} is given {len(values)} times")
-    single: Mapping[str, str] = {name: values[0] for name, values in given.items()}
+    single: Mapping[str, str] = {name: values[0] for name, values in values_by_name.items()}
     limit = single.get("limit", "100")
     if not limit.isdecimal() or not limit.isascii() or not 1 <= int(limit[:9]) <= ROWS_MAX:
         raise BadLookup(f"limit is {limit[:80]!r}, not a number from 1 to {ROWS_MAX:,}")
     return Asked(
-        key=tuple(given.get("key", ())),
+        key=tuple(values_by_name.get("key", ())),
         low=single.get("from"),
         high=single.get("to"),
         window=single.get("window"),

@@ -122,8 +122,8 @@ def _add_leaving(
     by_place = {(record.topic, record.partition, record.offset): record for record in records}
     for row in rows:
         headers = {header.key: _text(header.value) for header in row.headers or ()}
-        made = Leaving(row.topic, _text(row.key), _text(row.value), headers)
-        by_place[row.origin.topic, row.origin.partition, row.origin.offset].leaves.append(made)
+        leaf = Leaving(row.topic, _text(row.key), _text(row.value), headers)
+        by_place[row.origin.topic, row.origin.partition, row.origin.offset].leaves.append(leaf)
 
 
 def _output(spec: PipelineSpec, output: str | None) -> Output:
@@ -149,9 +149,9 @@ def _records(
     try:
         with BlockingClient(client_options(options)) as client:
             if source.connector and not client.describe(tuple(topics)):
-                found = connectors().sample(source.connector, topics, count)
+                samples = connectors().sample(source.connector, topics, count)
                 return made_records(
-                    [(r.topic, r.number, r.key, r.value, r.headers, r.timestamp_ms) for r in found]
+                    [(r.topic, r.number, r.key, r.value, r.headers, r.timestamp_ms) for r in samples]
                 )
             return take(client, topics, count)
     except ClientError as error:
@@ -163,17 +163,17 @@ def preview_rows(
 ) -> list[RecordPreview]:
     """A preview of the steps over records that were read before."""
     adopt_session(spark)
-    found: dict[tuple[str, int, int], RecordPreview] = {}
+    previews: dict[tuple[str, int, int], RecordPreview] = {}
     for row in table.to_pylist():
         place = (row["topic"], row["partition"], row["offset"])
-        found[place] = RecordPreview(*place, _text(row["key"]), _text(row["value"]))
+        previews[place] = RecordPreview(*place, _text(row["key"]), _text(row["value"]))
     source = source or Source()
     frame = opened(as_rows(spark, table), source.encoding, deletes=source.deletes)
     for step in steps:
         frame = run_steps(frame, (step,))
         results: dict[tuple[str, int, int], StepResult] = {}
         for place, reason, fields in _after(frame):
-            failed_before = any(result.reason for result in found[place].steps)
+            failed_before = any(result.reason for result in previews[place].steps)
             if failed_before:
                 continue
             result = results.setdefault(place, StepResult(step.label))
@@ -181,11 +181,11 @@ def preview_rows(
                 result.reason = reason
             else:
                 result.rows.append(fields)
-        for place, record in found.items():
+        for place, record in previews.items():
             if record.steps and (record.steps[-1].reason or not record.steps[-1].rows):
                 continue  # failed or filtered out by an earlier step
             record.steps.append(results.get(place, StepResult(step.label)))
-    return list(found.values())
+    return list(previews.values())
 
 
 def _after(frame: Frame) -> list[tuple[tuple[str, int, int], str | None, dict[str, Any]]]:
@@ -220,11 +220,11 @@ def render(records: list[RecordPreview]) -> str:
             lines.append(f"  {result.step}")
             lines += [f"    {line}" for line in _changes(before, result)]
             before = result.rows
-        for made in record.leaves:
-            lines.append(f"  to {made.topic}")
-            lines.append(f"    key    {_shown(made.key)}")
-            lines.append(f"    value  {_shown(made.value)}")
-            lines += [f"    header {name} = {_shown(value)}" for name, value in made.headers.items()]
+        for leaf in record.leaves:
+            lines.append(f"  to {leaf.topic}")
+            lines.append(f"    key    {_shown(leaf.key)}")
+            lines.append(f"    value  {_shown(leaf.value)}")
+            lines += [f"    header {name} = {_shown(value)}" for name, value in leaf.headers.items()]
         lines.append("")
     return "\n".join(lines).rstrip()
 

@@ -319,19 +319,19 @@ class _Replay:
 
     def _queries_of_one_source(self, failed: str | None) -> Iterator[Query]:
         """The same for a pipeline with one source. failed: the output that failed; None if a common step failed."""
-        told = False
+        has_common = False
         for output in self.spec.outputs:
             if failed not in (None, output.name):
                 continue
             if output.aggregate is None:
-                sends = self._common(output) if not told or failed is not None else frozenset()
+                sends = self._common(output) if not has_common or failed is not None else frozenset()
                 yield Query(output.name, output, sends)
-                told = True
+                has_common = True
             elif output.operators:
                 sends = self._common(output) if failed is not None else frozenset()
                 yield Query(output.name, output, sends, only_dead=True)
-                told = told or failed is not None
-        if not told:
+                has_common = has_common or failed is not None
+        if not has_common:
             nothing = Output("", self.spec.dead_letters)
             yield Query("dead-letters", nothing, self._common(nothing), only_dead=True)
 
@@ -385,17 +385,19 @@ class _Replay:
         settings = {**sink_settings(self.spec, query, self.bootstrap), "replay": "true"}
         target = None if query.only_dead else query.output.target
         if target is None:
-            made = query_rows(self.spec, query, self._loaded(rows, way))
-            made.write.format("barnabas").options(**settings).mode("append").save()
+            output_rows = query_rows(self.spec, query, self._loaded(rows, way))
+            output_rows.write.format("barnabas").options(**settings).mode("append").save()
             return
-        made, fields, is_open = query_deliverable(self.spec, query, self._loaded(rows, way))
+        output_rows, fields, is_open = query_deliverable(self.spec, query, self._loaded(rows, way))
         kind = TARGETS[target.kind]
         if kind.by_place(target.options):
             topics = self.client.describe({name for name in table["topic"].to_pylist() if name})
-            made = placed(made, {name: str(view.topic_id) for name, view in topics.items()})
+            output_rows = placed(output_rows, {name: str(view.topic_id) for name, view in topics.items()})
         name = f"{self.spec.name}.{query.name}"
         delivery = Delivery(name, self._identity(query, table, way), 0)
-        deliver_rows(made, delivery, self.spec, query.output.name, kind, target, fields, is_open, settings)
+        deliver_rows(
+            output_rows, delivery, self.spec, query.output.name, kind, target, fields, is_open, settings
+        )
 
     def _identity(self, query: Query, table: pa.Table, way: _Way) -> str:
         """Identifies a delivery by its letters and the replay's arguments, so a repeated replay has the same
@@ -426,32 +428,34 @@ class _Replay:
                 F.lit(HEADER_PREFIX + name).alias("key"), value.cast("string").cast("binary").alias("value")
             )
 
-        told = F.array(
+        headers = F.array(
             entry("pipeline", F.lit(self.spec.name)),
             entry("output", F.lit(output.name)),
             *[entry(name, F.col(name)) for name in ("topic", "partition", "offset")],
             entry("timestamp", F.unix_micros("timestamp")),
         )
-        made = rows.select("key", "value", F.concat("headers", told.cast(HEADERS_TYPE)).alias("headers"))
+        letters = rows.select(
+            "key", "value", F.concat("headers", headers.cast(HEADERS_TYPE)).alias("headers")
+        )
         options = {**self.settings, "topic": self.spec.replays}
-        made.write.format("barnabas").options(**options).mode("append").save()
+        letters.write.format("barnabas").options(**options).mode("append").save()
 
     # --- results ------------------------------------------------------------------------------------
 
     def _tried(self, good: DataFrame, ways: Collection[_Way]) -> list[tuple[str, Any]]:
         """Reasons and places of the letters that would fail again; writes nothing."""
-        found = []
+        reasons = []
         place = F.struct(*[header_text(name) for name in ("topic", "partition", "offset")])
         for way in ways:
             for query in self._queries(way):
                 if query.output.target is not None:
                     query = replace(query, only_dead=True)
-                made = query_rows(self.spec, query, self._loaded(way.rows(good), way))
-                bad = made.where(F.col("topic") == self.spec.dead_letters).select(
+                output_rows = query_rows(self.spec, query, self._loaded(way.rows(good), way))
+                bad = output_rows.where(F.col("topic") == self.spec.dead_letters).select(
                     header_text("reason"), place
                 )
-                found += [(row[0], tuple(row[1])) for row in bad.collect()]
-        return found
+                reasons += [(row[0], tuple(row[1])) for row in bad.collect()]
+        return reasons
 
     def _failed_again(self, letters: Letters) -> Iterator[tuple[str, Any]]:
         """Reasons and places in letters of replayed records that were written since this replay began."""

@@ -31,14 +31,14 @@ def is_remote(spark: Any) -> bool:
 
 def refuse_remote(conf: Mapping[str, str], master: str | None, running: SparkSession | None) -> None:
     """Raises PipelineError if a new session for pipelines would be remote, or the present one is."""
-    found = {
+    reasons = {
         "the active session is remote": running is not None and is_remote(running),
         "SPARK_REMOTE is set": bool(os.environ.get("SPARK_REMOTE")),
         f"the master is {master}": (master or "").startswith("sc://"),
         "spark.remote is set": "spark.remote" in conf,
         "spark.api.mode is connect": conf.get("spark.api.mode") == "connect",
     }
-    for what, applies in found.items():
+    for what, applies in reasons.items():
         if applies:
             raise PipelineError(NO_PIPELINES.format(what=what))
 

@@ -53,9 +53,9 @@ class Folder:
         if not self._fs.exists(start):
             return
         prefix = str(self._fs.makeQualified(self._at("")).toString())
-        found = self._fs.listFiles(start, True)
-        while found.hasNext():
-            status = found.next()
+        statuses = self._fs.listFiles(start, True)
+        while statuses.hasNext():
+            status = statuses.next()
             name = str(status.getPath().toString())[len(prefix) :].lstrip("/")
             parts = name[len(below) :].strip("/").split("/")
             if not any(part.startswith(("_", ".")) for part in parts):
@@ -146,5 +146,5 @@ class Folder:
         """Sorted names in a subfolder, except those that begin with a dot; nothing if it does not exist."""
         if not self.exists(folder):
             return []
-        found = sorted(str(status.getPath().getName()) for status in self._fs.listStatus(self._at(folder)))
-        return [name for name in found if not name.startswith(".")]
+        names = sorted(str(status.getPath().getName()) for status in self._fs.listStatus(self._at(folder)))
+        return [name for name in names if not name.startswith(".")]

@@ -180,9 +180,9 @@ def flag(data: DataFrame, reason: Column, step: Place) -> DataFrame:
     """Sets `_error` where there is a reason and none was set before."""
     data = data.withColumn("_reason", reason)
     output = F.lit(step.output).cast("string").alias("output")
-    made = F.struct(F.lit(step.label).alias("step"), F.col("_reason").alias("reason"), output)
+    error = F.struct(F.lit(step.label).alias("step"), F.col("_reason").alias("reason"), output)
     fresh = F.col("_error").isNull() & F.col("_reason").isNotNull()
-    return data.withColumn("_error", F.when(fresh, made).otherwise(F.col("_error"))).drop("_reason")
+    return data.withColumn("_error", F.when(fresh, error).otherwise(F.col("_error"))).drop("_reason")
 
 
 def fail(step: Place, message: str) -> NoReturn:
@@ -215,8 +215,8 @@ def complaint(*parts: Column | str) -> Column:
 
 def first_of(reasons: Iterable[Column]) -> Column | None:
     """The first reason that is not null; None when there are none at all."""
-    found = list(reasons)
-    return F.coalesce(*found) if found else None
+    columns = list(reasons)
+    return F.coalesce(*columns) if columns else None
 
 
 def expression(frame: Frame, wanted: Expression, step: Place) -> tuple[Frame, Column]:

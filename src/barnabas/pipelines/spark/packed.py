@@ -73,12 +73,12 @@ def takes_packs(step: Operator) -> TypeGuard[Process]:
 
 def _spread(tasks: int) -> tuple[int, ...]:
     """For each task a number that Spark puts into a partition of its own, if there are as many partitions as tasks."""
-    found: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     number = 0
-    while len(found) < tasks:
-        found.setdefault(_hash(number) % tasks, number)
+    while len(numbers) < tasks:
+        numbers.setdefault(_hash(number) % tasks, number)
         number += 1
-    return tuple(found[task] for task in range(tasks))
+    return tuple(numbers[task] for task in range(tasks))
 
 
 def _hash(number: int) -> int:
@@ -95,15 +95,15 @@ def _hash(number: int) -> int:
 
 
 def _packs(
-    made: Made, spread: Sequence[int], stage: int, task: int
+    packed: Made, spread: Sequence[int], stage: int, task: int
 ) -> Iterator[tuple[int, int, bytes | None, str | None]]:
     """Rows (see PACK) with what a task of a stage has made."""
-    for (coming, other), entries in made.onward.items():
+    for (coming, other), entries in packed.onward.items():
         for piece in _pieces(entries):
             yield coming, spread[other], piece, None
     texts: list[dict[str, Any]] = []
     size = 0
-    for number, text in enumerate(_told(made, stage, task)):
+    for number, text in enumerate(_told(packed, stage, task)):
         texts.append(text)
         size += len(text.get("out_value") or text.get("value") or "") + 200
         if size > BYTES_MAX or len(texts) == ROWS_MAX:
@@ -139,9 +139,9 @@ def _base64(data: bytes | None) -> str | None:
     return None if data is None else b2a_base64(data, newline=False).decode()
 
 
-def _told(made: Made, stage: int, task: int) -> Iterator[dict[str, Any]]:
+def _told(packed: Made, stage: int, task: int) -> Iterator[dict[str, Any]]:
     """What leaves the last stage, as in TEXTS."""
-    for fields, origin in made.rows:
+    for fields, origin in packed.rows:
         text = {name: value for name, value in fields.items() if value is not None}
         for name in ("out_key", "out_value"):
             if name in text:
@@ -149,7 +149,7 @@ def _told(made: Made, stage: int, task: int) -> Iterator[dict[str, Any]]:
         if origin is not None:
             text |= {"topic": origin.topic, "partition": origin.partition, "offset": origin.offset}
         yield text
-    for origin, reason in made.failed:
+    for origin, reason in packed.failed:
         if origin is None:
             yield {"stage": stage, "out_key": _base64(b'{"task":%d}' % task), "reason": reason}
             continue
@@ -177,10 +177,10 @@ def _code(data: bytes) -> Any:
 
 
 def _object(code: bytes) -> Any:
-    made = _code(code)()
-    made.timers = Timers()
-    made.init()
-    return made
+    code_object = _code(code)()
+    code_object.timers = Timers()
+    code_object.init()
+    return code_object
 
 
 @dataclass
@@ -195,28 +195,28 @@ class Reading:
         stage = _object(self.code)
         stage.cells, stage.key = {"kept": {}}, 0
         reached: Reached = {}
-        held: list[pa.RecordBatch] = []
+        waiting: list[pa.RecordBatch] = []
         for batch in batches:
-            held.append(batch)
+            waiting.append(batch)
             if (
-                sum(one.num_rows for one in held) >= READ_MAX
-                or sum(one.nbytes for one in held) >= READ_BYTES_MAX
+                sum(one.num_rows for one in waiting) >= READ_MAX
+                or sum(one.nbytes for one in waiting) >= READ_BYTES_MAX
             ):
-                yield self._read(stage, held, reached)
-                held = []
-        if held:
-            yield self._read(stage, held, reached)
+                yield self._read(stage, waiting, reached)
+                waiting = []
+        if waiting:
+            yield self._read(stage, waiting, reached)
 
     def _read(self, stage: Any, batches: list[pa.RecordBatch], reached: Reached) -> pa.RecordBatch:
         origins = [origin for batch in batches for origin in _origins(batch, reached)]
         if stage.keeps_nothing:
-            made = stage.process_entries([Entry(origin, (), []) for origin in origins])
+            packed = stage.process_entries([Entry(origin, (), []) for origin in origins])
         else:
-            made = Made()
+            packed = Made()
             tasks = [task for batch in batches for task in batch.column("task").to_pylist()]
             for origin, task in zip(origins, tasks, strict=True):
-                made.onward.setdefault((0, task), []).append(Entry(origin, (), []))
-        rows = list(_packs(made, self.spread, 0, 0))
+                packed.onward.setdefault((0, task), []).append(Entry(origin, (), []))
+        rows = list(_packs(packed, self.spread, 0, 0))
         columns: list[Any] = list(zip(*rows, strict=True)) if rows else [(), (), (), ()]
         arrays = [
             pa.array(list(column), field.type) for column, field in zip(columns, PACK_SCHEMA, strict=True)
@@ -264,11 +264,11 @@ class Packed(StatefulProcessor):
         stage.timers.changes = TimerChanges(self._store, []) if self.time == "clock" else None
         return stage
 
-    def _ended(self, stage: Any, made: Made) -> Iterator[Row]:
+    def _ended(self, stage: Any, packed: Made) -> Iterator[Row]:
         stage.cells["kept"].flush()
         if stage.timers.changes is not None:
             stage.timers.changes.flush()
-        for number, task, data, texts in _packs(made, self.spread, self.stage, stage.key):
+        for number, task, data, texts in _packs(packed, self.spread, self.stage, stage.key):
             yield Row(stage=number, task=task, entries=data, texts=texts)
 
     def handleInputRows(self, key: Any, rows: Iterable[Any], timerValues: TimerValues) -> Iterator[Row]:
@@ -300,7 +300,7 @@ def packed_stages(frame: Frame, whole: WholeRecord, steps: Sequence[Process]) ->
     spread = _spread(whole.tasks)
     codes = [pickled(step.code, own_modules(step.code)) for step in steps]
     checksum = F.crc32(F.coalesce(F.col("_key"), F.lit(b"")))
-    given = frame.data.select(
+    origins = frame.data.select(
         F.col("_topic").alias("topic"),
         F.col("_partition").alias("partition"),
         F.col("_offset").alias("offset"),
@@ -310,7 +310,7 @@ def packed_stages(frame: Frame, whole: WholeRecord, steps: Sequence[Process]) ->
         F.col("_headers").alias("headers"),
         (checksum % F.lit(whole.tasks)).cast("int").alias("task"),
     )
-    rows = given.mapInArrow(Reading(codes[0], whole.tasks, spread).__call__, PACK)
+    rows = origins.mapInArrow(Reading(codes[0], whole.tasks, spread).__call__, PACK)
     for number, (step, code) in enumerate(zip(steps, codes, strict=True)):
         if number == 0 and step.code.keeps_nothing:
             continue
@@ -352,5 +352,5 @@ def _opened(frame: Frame, steps: Sequence[Process], rows: DataFrame) -> Frame:
     nothing = {name: F.lit(None).cast(frame.data.schema[name].dataType) for name in names}
     columns = {**nothing, ROW: F.lit(None).cast("string"), **hidden}
     columns |= {name: F.when(~bad, fields[name]).cast(kind) for name, kind in last.returns.items()}
-    made = data.select(*[column.alias(name) for name, column in columns.items()])
-    return replace(frame, data=made, fields=tuple(last.returns))
+    selected = data.select(*[column.alias(name) for name, column in columns.items()])
+    return replace(frame, data=selected, fields=tuple(last.returns))

@@ -66,8 +66,8 @@ class SparkStore:
                 self.maps[name] = handle.getMapState(name, KEY_OF_MAP, KEPT, state.ttl_ms)
 
     def value(self, name: str) -> str | None:
-        found = self.values[name].get()
-        return None if found is None else found[0]
+        row = self.values[name].get()
+        return None if row is None else row[0]
 
     def set_value(self, name: str, text: str | None) -> None:
         if text is None:
@@ -88,8 +88,8 @@ class SparkStore:
         self.lists[name].appendList([(text,) for text in texts])
 
     def get(self, name: str, key: str) -> str | None:
-        found = self.maps[name].getValue((key,))
-        return None if found is None else found[0]
+        row = self.maps[name].getValue((key,))
+        return None if row is None else row[0]
 
     def put(self, name: str, key: str, text: str | None) -> None:
         if text is None:
@@ -119,9 +119,9 @@ class Guarded:
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
 
-        def guarded(*given: Any) -> Any:
+        def guarded(*arguments: Any) -> Any:
             try:
-                return method(*given)
+                return method(*arguments)
             except Exception as error:
                 raise StateLost(f"the state of a process step cannot be used: {error}") from error
 
@@ -164,9 +164,9 @@ class Running(StatefulProcessor):
             return
         engine = self._begun(key[0], timerValues)
         ordered = in_order(list(rows))
-        given = [row.fields for row in ordered]
-        engine.prepare(given)
-        for row, fields in zip(ordered, given, strict=True):
+        fields_of_rows = [row.fields for row in ordered]
+        engine.prepare(fields_of_rows)
+        for row, fields in zip(ordered, fields_of_rows, strict=True):
             yield from self._rows(engine.process(fields, _event_time(row.place)), row.record, None)
         if engine.finishes and ordered:
             yield from self._rows(engine.finish(), ordered[-1].record, None, first=FINISHED)
@@ -177,24 +177,24 @@ class Running(StatefulProcessor):
     ) -> Iterator[Row]:
         engine = self._begun(key[0], timerValues)
         at_ms = expiredTimerInfo.getExpiryTimeInMs()
-        made = engine.fire(at_ms)
+        fired = engine.fire(at_ms)
         finished = engine.finish() if engine.finishes else Made()
         engine.end()
         named = json.dumps(dict(zip(self.keys, json.loads(key[0]), strict=True)), ensure_ascii=False)
-        yield from self._rows(made, None, at_ms, named)
+        yield from self._rows(fired, None, at_ms, named)
         yield from self._rows(finished, None, at_ms, named, first=FINISHED)
 
     def close(self) -> None:
         """Nothing is open."""
 
     def _rows(
-        self, made: Made, record: str | None, at_ms: int | None, key: str | None = None, first: int = 0
+        self, outcome: Made, record: str | None, at_ms: int | None, key: str | None = None, first: int = 0
     ) -> Iterator[Row]:
         """first: the number of the first row among those of the record."""
-        if made.reason is not None:
-            yield _row(record, reason=made.reason, at_ms=at_ms, key=key)
-        several = first > 0 or len(made.rows) > 1
-        for number, fields in enumerate(made.rows, first):
+        if outcome.reason is not None:
+            yield _row(record, reason=outcome.reason, at_ms=at_ms, key=key)
+        several = first > 0 or len(outcome.rows) > 1
+        for number, fields in enumerate(outcome.rows, first):
             yield _row(record, fields, number if several else None, at_ms=at_ms, key=key)
 
 
@@ -258,7 +258,7 @@ def processed(frame: Frame, step: Process, keys: dict[str, Column]) -> Frame:
         fail(step, "time: event needs an event time: give the source or relation that it reads `time`, and put the step "
              "into a relation or an output after it")  # fmt: skip
     hidden = [name for name in data.columns if name not in frame.fields]
-    given = data.select(
+    keyed = data.select(
         F.when(F.col("_error").isNull(), _key_text(frame, step, keys)).alias("k"),
         F.struct(*[_typed(frame, name) for name in frame.fields]).alias("fields"),
         F.to_json(F.struct(*[_plain(data, name) for name in hidden])).alias("record"),
@@ -274,7 +274,7 @@ def processed(frame: Frame, step: Process, keys: dict[str, Column]) -> Frame:
     # Spark drops late rows by the column that it has a watermark for. Here that is in a text, so no row is dropped.
     fields = ",".join(f"{quoted(name)}:{kind}" for name, kind in step.returns.items())
     result = f"fields struct<{fields}>, {RESULT}"
-    rows = given.groupBy("k").transformWithState(running, result, "append", MODES[step.time])
+    rows = keyed.groupBy("k").transformWithState(running, result, "append", MODES[step.time])
     return _opened(frame, step, rows, hidden)
 
 
@@ -282,11 +282,11 @@ def _results(frame: Frame, step: Process, keys: dict[str, Column]) -> dict[str, 
     """All fields of the results of an aggregate: the key's, the window's, and its own."""
     assert step.windows is not None
     bounds = dict.fromkeys(step.windows.names, "timestamp")
-    found = {name: _plain_kind(frame, key) for name, key in keys.items()}
-    names = [*found, *bounds, *step.returns]
+    kinds = {name: _plain_kind(frame, key) for name, key in keys.items()}
+    names = [*kinds, *bounds, *step.returns]
     if twice := next((name for name in names if names.count(name) > 1), None):
         fail(step, f"two fields of the results are called {twice!r}: rename one")
-    return {**found, **bounds, **step.returns}
+    return {**kinds, **bounds, **step.returns}
 
 
 def _place(hidden: list[str]) -> list[Column]:
@@ -365,11 +365,11 @@ def _opened(frame: Frame, step: Process, rows: DataFrame, hidden: list[str]) -> 
         mark = before.schema[EVENT].metadata
         columns[EVENT] = F.coalesce(columns[EVENT], at).alias(EVENT, metadata=mark)
     fields = {name: F.col("fields")[name] for name in step.returns}
-    made = data.select(
+    selected = data.select(
         *[column if name == EVENT else column.alias(name) for name, column in columns.items()],
         *[column.alias(name) for name, column in fields.items()],
     )
-    done = Frame(made, tuple(fields))
+    done = Frame(selected, tuple(fields))
     text = F.when(F.col("_offset").isNull() & F.col("_error").isNull(), json_value(done).cast("string"))
     values = {"_value": F.coalesce(F.col("_value"), text.cast("binary")), TEXT: F.coalesce(F.col(TEXT), text)}
-    return replace(done, data=made.withColumns(values))
+    return replace(done, data=selected.withColumns(values))

@@ -47,13 +47,13 @@ def listing(text: str, kind: str, relations: Iterable[Relation]) -> Answer:
     return {"@type": name, "statementText": text, name: rows, "warnings": []}
 
 
-def topics(text: str, found: Mapping[str, list[int]]) -> Answer:
+def topics(text: str, replicas_by_topic: Mapping[str, list[int]]) -> Answer:
     """SHOW TOPICS. found: how many replicas the partitions have, by topic."""
-    rows = [{"name": name, "replicaInfo": replicas} for name, replicas in found.items()]
+    rows = [{"name": name, "replicaInfo": replicas} for name, replicas in replicas_by_topic.items()]
     return {"@type": "kafka_topics", "statementText": text, "topics": rows, "warnings": []}
 
 
-def queries(text: str, found: Iterable[tuple[RunningQuery, str, str]]) -> Answer:
+def queries(text: str, running: Iterable[tuple[RunningQuery, str, str]]) -> Answer:
     """SHOW QUERIES. found: queries with the topics that they write and their states."""
     rows = [
         {
@@ -65,7 +65,7 @@ def queries(text: str, found: Iterable[tuple[RunningQuery, str, str]]) -> Answer
             "queryType": "PERSISTENT",
             "state": state,
         }
-        for query, topic, state in found
+        for query, topic, state in running
     ]
     return {"@type": "queries", "statementText": text, "queries": rows, "warnings": []}
 
@@ -88,45 +88,45 @@ def _kind_of(function: Function) -> str:
     return "AGGREGATE" if function.aggregate else "TABLE" if function.makes_rows else "SCALAR"
 
 
-def function(text: str, found: Function) -> Answer:
+def function(text: str, described: Function) -> Answer:
     """DESCRIBE FUNCTION."""
     return {
         "@type": "describe_function",
         "statementText": text,
-        "name": found.name,
-        "description": found.doc,
+        "name": described.name,
+        "description": described.doc,
         "author": "",
         "version": "",
         "path": "internal",
-        "type": _kind_of(found),
+        "type": _kind_of(described),
         "functions": [
-            {"argumentTypes": [], "returnType": "", "description": f"takes {found.counts} arguments"}
+            {"argumentTypes": [], "returnType": "", "description": f"takes {described.counts} arguments"}
         ],
         "warnings": [],
     }
 
 
-def types(text: str, found: Mapping[str, SqlType]) -> Answer:
+def types(text: str, kinds: Mapping[str, SqlType]) -> Answer:
     """SHOW TYPES."""
-    rows = {name: schema(kind) for name, kind in sorted(found.items())}
+    rows = {name: schema(kind) for name, kind in sorted(kinds.items())}
     return {"@type": "type_list", "statementText": text, "types": rows, "warnings": []}
 
 
 def descriptions(text: str, each: list[Answer]) -> Answer:
     """DESCRIBE STREAMS or TABLES."""
-    found = [one["sourceDescription"] for one in each]
+    source_descriptions = [one["sourceDescription"] for one in each]
     return {
         "@type": "source_descriptions",
         "statementText": text,
-        "sourceDescriptions": found,
+        "sourceDescriptions": source_descriptions,
         "warnings": [],
     }
 
 
-def properties(text: str, found: Mapping[str, str]) -> Answer:
+def properties(text: str, by_name: Mapping[str, str]) -> Answer:
     """SHOW PROPERTIES."""
     rows = [
-        {"name": name, "scope": "KSQL", "value": value, "editable": True} for name, value in found.items()
+        {"name": name, "scope": "KSQL", "value": value, "editable": True} for name, value in by_name.items()
     ]
     return {
         "@type": "properties",

@@ -89,26 +89,28 @@ class SqlApi:
 
     async def ksql(self, request: Request) -> Response:
         """Carries out statements; those before a mistake stay done, and are in the answer's entities."""
-        given = await _body(request)
-        text = str(given.get("ksql", ""))
-        return await run_in_threadpool(self._ksql, text, _session(given))
+        body = await _body(request)
+        text = str(body.get("ksql", ""))
+        return await run_in_threadpool(self._ksql, text, _session(body))
 
     def _ksql(self, text: str, session: Session) -> Response:
-        found: list[answers.Answer] = []
+        answers_so_far: list[answers.Answer] = []
         try:
             for answer in self.engine.execute(text, session):
-                found.append(answer)
+                answers_so_far.append(answer)
         except SqlError as error:
-            return JSONResponse(answers.failure(error.shown(text), text, found), 400, media_type=JSON_V1)
-        return JSONResponse(found, media_type=JSON_V1)
+            return JSONResponse(
+                answers.failure(error.shown(text), text, answers_so_far), 400, media_type=JSON_V1
+            )
+        return JSONResponse(answers_so_far, media_type=JSON_V1)
 
     # --- queries -----------------------------------------------------------------------------------
 
     async def query(self, request: Request) -> Response:
         """A query, or PRINT, as an array of objects that grows."""
-        given = await _body(request)
-        text = str(given.get("ksql", given.get("sql", "")))
-        opened = await run_in_threadpool(self._open, text, _session(given))
+        body = await _body(request)
+        text = str(body.get("ksql", body.get("sql", "")))
+        opened = await run_in_threadpool(self._open, text, _session(body))
         if isinstance(opened, Response):
             return opened
         if isinstance(opened, s.Print):
@@ -117,9 +119,9 @@ class SqlApi:
 
     async def query_stream(self, request: Request) -> Response:
         """A query as lines: a header, then an array for each row."""
-        given = await _body(request)
-        text = str(given.get("sql", given.get("ksql", "")))
-        opened = await run_in_threadpool(self._open, text, _session(given))
+        body = await _body(request)
+        text = str(body.get("sql", body.get("ksql", "")))
+        opened = await run_in_threadpool(self._open, text, _session(body))
         if isinstance(opened, Response):
             return opened
         if isinstance(opened, s.Print):
@@ -133,10 +135,10 @@ class SqlApi:
 
     def _open(self, text: str, session: Session) -> Result | s.Print | Response:
         try:
-            found = list(read_statements(text, session.variables, self.engine.catalog.types))
-            if len(found) != 1 or not isinstance(found[0], s.Query | s.Print):
+            statements = list(read_statements(text, session.variables, self.engine.catalog.types))
+            if len(statements) != 1 or not isinstance(statements[0], s.Query | s.Print):
                 raise SqlError("one SELECT or PRINT is expected; other statements go to /ksql")
-            statement = found[0]
+            statement = statements[0]
             if isinstance(statement, s.Print):
                 return statement
             return self.opened(statement.select, session)
@@ -156,10 +158,10 @@ class SqlApi:
             push.start()
             self.engine.following[push.id] = push
             return Result(push.columns, push.rows(), push.id)
-        found = pull(self.engine.catalog, self.lookups, select)
-        rows = iter(found.rows)
+        answer = pull(self.engine.catalog, self.lookups, select)
+        rows = iter(answer.rows)
         first = next(rows, None)  # so that a mistake is an answer of its own
-        return Result(found.columns, rows if first is None else _with_first(first, rows), found.query_id)
+        return Result(answer.columns, rows if first is None else _with_first(first, rows), answer.query_id)
 
     def _print(self, request: Request, statement: s.Print) -> Response:
         closed = threading.Event()
@@ -193,10 +195,10 @@ class SqlApi:
 
     async def close_query(self, request: Request) -> Response:
         """Ends a push query."""
-        given = await _body(request)
-        push = self.engine.following.get(str(given.get("queryId")))
+        body = await _body(request)
+        push = self.engine.following.get(str(body.get("queryId")))
         if push is None:
-            text = f"there is no query {given.get('queryId')}: it may have ended"
+            text = f"there is no query {body.get('queryId')}: it may have ended"
             return JSONResponse(answers.failure(text, ""), 400, media_type=JSON_V1)
         push.close()
         return Response(status_code=200)
@@ -208,21 +210,21 @@ class SqlApi:
             relation = target_of(self.engine, await anext(lines, b""))
         except SqlError as error:
             return JSONResponse(answers.failure(error.message, ""), 400, media_type=JSON_V1)
-        made = acknowledged(self.engine, relation, lines)
+        acknowledgements = acknowledged(self.engine, relation, lines)
         if wants_array(request.headers.get("accept", "")):
-            return DuplexResponse(in_array(made), "application/json", READ_S)
-        return DuplexResponse(made, DELIMITED, READ_S)
+            return DuplexResponse(in_array(acknowledgements), "application/json", READ_S)
+        return DuplexResponse(acknowledgements, DELIMITED, READ_S)
 
     async def socket(self, socket: WebSocket) -> None:
         """A query, or PRINT, as messages: the columns, then each row."""
         await socket.accept()
         try:
-            given = request_in(socket)
+            body = request_in(socket)
         except SqlError as error:
             await refuse(socket, answers.failure(error.message, ""))
             return
-        text = str(given.get("ksql") or given.get("sql") or "")
-        opened = await run_in_threadpool(self._open, text, _session(given))
+        text = str(body.get("ksql") or body.get("sql") or "")
+        opened = await run_in_threadpool(self._open, text, _session(body))
         if isinstance(opened, Response):
             await refuse(socket, json.loads(bytes(opened.body)))
         elif isinstance(opened, s.Print):
@@ -355,14 +357,14 @@ async def _body(request: Request) -> dict[str, Any]:
     return object_of(bytes(raw))
 
 
-def _session(given: Mapping[str, Any]) -> Session:
+def _session(body: Mapping[str, Any]) -> Session:
     """What a request says besides its statements."""
-    properties = given.get("streamsProperties", given.get("properties"))
-    return Session(_texts(properties), _texts(given.get("sessionVariables")))
+    properties = body.get("streamsProperties", body.get("properties"))
+    return Session(_texts(properties), _texts(body.get("sessionVariables")))
 
 
-def _texts(given: Any) -> dict[str, str]:
-    return {str(n): str(v) for n, v in given.items()} if isinstance(given, dict) else {}
+def _texts(document: Any) -> dict[str, str]:
+    return {str(n): str(v) for n, v in document.items()} if isinstance(document, dict) else {}
 
 
 def _schema(columns: tuple[Column, ...]) -> str:

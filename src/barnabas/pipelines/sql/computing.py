@@ -48,23 +48,23 @@ class Computation:
 def computation(node: exp.Expr, relation: Relation, alias: str, columns: tuple[Column, ...]) -> Computation:
     """An expression over the columns of a table. columns: those that its rows show. Raises SqlError."""
     side = Side(alias, relation)
-    made = Translator(SourceScope([side], relation.name)).translate(node)
+    typed = Translator(SourceScope([side], relation.name)).translate(node)
     kinds = {column.name: column.type for column in columns}
     if unknown := sorted(side.used - kinds.keys()):
         raise SqlError(
             f"{unknown[0]} is not kept with the rows of {relation.name}; there are {', '.join(kinds)}"
         )
     return Computation(
-        node.sql(dialect="presto"), made.text, made.type, {name: kinds[name] for name in side.used}
+        node.sql(dialect="presto"), typed.text, typed.type, {name: kinds[name] for name in side.used}
     )
 
 
 def condition(node: exp.Expr, relation: Relation, alias: str, columns: tuple[Column, ...]) -> Computation:
     """An expression that is true or false. Raises SqlError."""
-    made = computation(node, relation, alias, columns)
-    if made.type != BOOLEAN:
-        raise SqlError(f"{made.shown} is {made.type}, but a condition is BOOLEAN")
-    return made
+    computed = computation(node, relation, alias, columns)
+    if computed.type != BOOLEAN:
+        raise SqlError(f"{computed.shown} is {computed.type}, but a condition is BOOLEAN")
+    return computed
 
 
 def _typed(value: Any, kind: SqlType) -> Any:

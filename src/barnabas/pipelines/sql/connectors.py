@@ -68,9 +68,9 @@ class Connectors:
     def listing(self, statement: s.Show) -> answers.Answer:
         """SHOW [SOURCE|SINK] CONNECTORS."""
         if not self._address():
-            found: Mapping[str, Any] = {}
+            connectors: Mapping[str, Any] = {}
         else:
-            found = self._ask("GET", "/connectors?expand=info&expand=status")
+            connectors = self._ask("GET", "/connectors?expand=info&expand=status")
         rows = [
             {
                 "name": name,
@@ -78,30 +78,30 @@ class Connectors:
                 "className": one["info"]["config"].get("connector.class", ""),
                 "state": one["status"]["connector"]["state"],
             }
-            for name, one in sorted(found.items())
+            for name, one in sorted(connectors.items())
             if statement.of in ("", str(one["info"]["type"]).upper())
         ]
-        made = {
+        answer = {
             "@type": "connector_list",
             "statementText": statement.text,
             "connectors": rows,
             "warnings": [],
         }
-        return made if self._address() else answers.warned(made, NONE)
+        return answer if self._address() else answers.warned(answer, NONE)
 
     def plugins(self, statement: s.Show) -> answers.Answer:
         """SHOW CONNECTOR PLUGINS."""
-        found = self._ask("GET", "/connector-plugins") if self._address() else []
+        plugins = self._ask("GET", "/connector-plugins") if self._address() else []
         rows = [
-            {"className": one["class"], "type": one["type"], "version": one.get("version")} for one in found
+            {"className": one["class"], "type": one["type"], "version": one.get("version")} for one in plugins
         ]
-        made = {
+        answer = {
             "@type": "connector_plugins_list",
             "statementText": statement.text,
             "connectorPlugins": rows,
             "warnings": [],
         }
-        return made if self._address() else answers.warned(made, NONE)
+        return answer if self._address() else answers.warned(answer, NONE)
 
     def _state(self, name: str) -> Any:
         """What a connector and its tasks do; None if there is none of this name."""
@@ -127,13 +127,13 @@ class Connectors:
         if answer.status == NOT_FOUND and may_lack:
             return None
         try:
-            found = json.loads(answer.body) if answer.body.strip() else None
+            document = json.loads(answer.body) if answer.body.strip() else None
         except ValueError:
-            found = None
+            document = None
         if answer.status >= 400:
-            said = found.get("message") if isinstance(found, dict) else None
-            raise SqlError(f"Connect refuses it: {said or f'status {answer.status}'}")
-        return found
+            reason = document.get("message") if isinstance(document, dict) else None
+            raise SqlError(f"Connect refuses it: {reason or f'status {answer.status}'}")
+        return document
 
 
 NONE: Final = "connectors need a worker of Kafka Connect: start the server with --connect http://HOST:8083"

@@ -154,7 +154,7 @@ class Engine:
             self.catalog.types.pop(statement.name, None)
         elif isinstance(statement, s.CreateAs):
             self.catalog.numbers = max(self.catalog.numbers, _number_of(stored.query))
-            made = self._planned(
+            planned = self._planned(
                 statement.select,
                 stored.query,
                 statement.name,
@@ -163,7 +163,7 @@ class Engine:
                 stored.start,
                 statement.text,
             )
-            self._adopt(made, statement.text, stored.query, statement.name)
+            self._adopt(planned, statement.text, stored.query, statement.name)
         elif isinstance(statement, s.InsertSelect):
             self.catalog.numbers = max(self.catalog.numbers, _number_of(stored.query))
             self._adopt_insert(
@@ -190,9 +190,9 @@ class Engine:
         query_id = ""
         if relation.is_source and relation.kind == "TABLE":
             query_id = self.catalog.next_id("CST", relation.name)
-            made = plan_source_table(relation, query_id)
-            self._begin(made)
-            self._adopt(made, statement.text, query_id, relation.name)
+            planned = plan_source_table(relation, query_id)
+            self._begin(planned)
+            self._adopt(planned, statement.text, query_id, relation.name)
         else:
             self.catalog.add(relation)
         self._file.add(Stored(statement.text, query_id))
@@ -224,14 +224,15 @@ class Engine:
 
     def _may_create(self, name: str, or_replace: bool, if_not_exists: bool) -> str | None:
         """The answer if it exists already, and that is fine. Raises SqlError if it is not."""
-        found = self.catalog.relations.get(name)
-        if found is None or or_replace:
+        relation = self.catalog.relations.get(name)
+        if relation is None or or_replace:
             return None
         if if_not_exists:
-            return f"Cannot add {found.kind.lower()} `{name}`: A {found.kind.lower()} with the same name already exists."
+            kind = relation.kind.lower()
+            return f"Cannot add {kind} `{name}`: A {kind} with the same name already exists."
         raise SqlError(
-            f"Cannot add {found.kind.lower()} '{name}': A {found.kind.lower()} with the same name already exists: "
-            f"DROP {found.kind} {name} first, or write CREATE OR REPLACE"
+            f"Cannot add {relation.kind.lower()} '{name}': A {relation.kind.lower()} with the same name already exists: "
+            f"DROP {relation.kind} {name} first, or write CREATE OR REPLACE"
         )
 
     def _need_topic(self, relation: Relation) -> None:
@@ -253,7 +254,7 @@ class Engine:
         for old in self.catalog.writers_of(statement.name) if statement.or_replace else []:
             self._stop(old)
         query_id = self.catalog.next_id("CSAS" if statement.kind == "STREAM" else "CTAS", statement.name)
-        made = self._planned(
+        planned = self._planned(
             statement.select,
             query_id,
             statement.name,
@@ -262,9 +263,9 @@ class Engine:
             session.start,
             statement.text,
         )
-        self.schemas.register(made.result)
-        self._begin(made)
-        self._adopt(made, statement.text, query_id, statement.name)
+        self.schemas.register(planned.result)
+        self._begin(planned)
+        self._adopt(planned, statement.text, query_id, statement.name)
         self._file.add(Stored(statement.text, query_id, session.start))
         answer = answers.done(
             statement.text,
@@ -293,36 +294,38 @@ class Engine:
             settings=Settings(start, 1, self.schemas.url), text=text,
         )  # fmt: skip
 
-    def _begin(self, made: Planned) -> None:
-        self.manager.put(yaml.safe_dump(dict(made.document), sort_keys=False, allow_unicode=True, width=200))
+    def _begin(self, planned: Planned) -> None:
+        self.manager.put(
+            yaml.safe_dump(dict(planned.document), sort_keys=False, allow_unicode=True, width=200)
+        )
 
-    def _adopt(self, made: Planned, text: str, query_id: str, name: str) -> None:
-        self.catalog.add(made.result)
+    def _adopt(self, planned: Planned, text: str, query_id: str, name: str) -> None:
+        self.catalog.add(planned.result)
         self.catalog.queries[query_id] = RunningQuery(
-            query_id, text, name, made.sources, made.document, made.view
+            query_id, text, name, planned.sources, planned.document, planned.view
         )
 
     def _insert_plan(self, statement: s.InsertSelect, query_id: str, start: str) -> Planned:
         sink = self.catalog.find(statement.name)
         check_writable(sink)
-        made = self._planned(
+        planned = self._planned(
             statement.select, query_id, sink.name, "STREAM", properties_of(sink), start, statement.text
         )
-        check_columns(made.result, sink)
-        return made
+        check_columns(planned.result, sink)
+        return planned
 
     def _insert_select(self, statement: s.InsertSelect, session: Session) -> answers.Answer:
         query_id = f"INSERTQUERY_{self.catalog.numbers + 1}"
-        made = self._insert_plan(statement, query_id, session.start)
+        planned = self._insert_plan(statement, query_id, session.start)
         self.catalog.numbers += 1
-        self._begin(made)
-        self._adopt_insert(made, statement, query_id)
+        self._begin(planned)
+        self._adopt_insert(planned, statement, query_id)
         self._file.add(Stored(statement.text, query_id, session.start))
         return answers.done(statement.text, f"Created query with ID {query_id}")
 
-    def _adopt_insert(self, made: Planned, statement: s.InsertSelect, query_id: str) -> None:
+    def _adopt_insert(self, planned: Planned, statement: s.InsertSelect, query_id: str) -> None:
         self.catalog.queries[query_id] = RunningQuery(
-            query_id, statement.text, statement.name, made.sources, made.document
+            query_id, statement.text, statement.name, planned.sources, planned.document
         )
 
     def _insert_values(self, statement: s.InsertValues, session: Session) -> answers.Answer:
@@ -332,29 +335,35 @@ class Engine:
     # --- drop, terminate, alter --------------------------------------------------------------------
 
     def _drop(self, statement: s.Drop, session: Session) -> answers.Answer:
-        found = self.catalog.relations.get(statement.name)
-        if found is None and statement.if_exists:
+        relation = self.catalog.relations.get(statement.name)
+        if relation is None and statement.if_exists:
             return answers.done(statement.text, f"Source `{statement.name}` does not exist.")
-        found = self.catalog.find(statement.name)
-        if found.kind != statement.kind:
-            raise SqlError(f"{found.name} is a {found.kind.lower()}: write DROP {found.kind} {found.name}")
-        if found.is_source and statement.delete_topic:
-            raise SqlError(f"Cannot delete topic for read-only source: {found.name}")
+        relation = self.catalog.find(statement.name)
+        if relation.kind != statement.kind:
+            raise SqlError(
+                f"{relation.name} is a {relation.kind.lower()}: write DROP {relation.kind} {relation.name}"
+            )
+        if relation.is_source and statement.delete_topic:
+            raise SqlError(f"Cannot delete topic for read-only source: {relation.name}")
         readers = [
-            q for q in self.catalog.readers_of(found.name) if q not in self.catalog.writers_of(found.name)
+            q
+            for q in self.catalog.readers_of(relation.name)
+            if q not in self.catalog.writers_of(relation.name)
         ]
         if readers:
             raise SqlError(
-                f"Cannot drop {found.name}: it is read by {', '.join(readers)}: TERMINATE them first"
+                f"Cannot drop {relation.name}: it is read by {', '.join(readers)}: TERMINATE them first"
             )
-        for query in self.catalog.writers_of(found.name):
+        for query in self.catalog.writers_of(relation.name):
             self._stop(query)
-        self._forget(found.name)
+        self._forget(relation.name)
         self._file.add(Stored(statement.text))
-        if statement.delete_topic and not found.is_source:
+        if statement.delete_topic and not relation.is_source:
             with self.admin() as admin:
-                admin.topics.delete([found.topic])
-        return answers.done(statement.text, f"Source `{found.name}` (topic: {found.topic}) was dropped.")
+                admin.topics.delete([relation.topic])
+        return answers.done(
+            statement.text, f"Source `{relation.name}` (topic: {relation.topic}) was dropped."
+        )
 
     def _forget(self, name: str) -> None:
         for query in self.catalog.writers_of(name):
@@ -370,10 +379,10 @@ class Engine:
         """The queries that TERMINATE, PAUSE or RESUME means. Raises SqlError."""
         if query.upper() == "ALL":
             return list(self.catalog.queries)
-        found = next((one for one in self.catalog.queries if one.upper() == query.upper()), None)
-        if found is None:
+        query_id = next((one for one in self.catalog.queries if one.upper() == query.upper()), None)
+        if query_id is None:
             raise SqlError(f"there is no query {query}; SHOW QUERIES lists them")
-        return [found]
+        return [query_id]
 
     def _act(self, statement: s.Act, session: Session) -> answers.Answer:
         push = next(
@@ -393,10 +402,10 @@ class Engine:
         return answers.done(statement.text, f"Query {word}.")
 
     def _alter(self, statement: s.AddColumns, session: Session) -> answers.Answer:
-        found = self.catalog.find(statement.name)
-        if found.query is not None:
+        relation = self.catalog.find(statement.name)
+        if relation.query is not None:
             raise SqlError(
-                f"{found.name} is made by the query {found.query}: CREATE OR REPLACE it with the new columns"
+                f"{relation.name} is made by the query {relation.query}: CREATE OR REPLACE it with the new columns"
             )
         self.catalog.add_columns(statement.name, statement.columns)
         self._file.add(Stored(statement.text))
@@ -411,8 +420,8 @@ class Engine:
         if statement.what == "TOPICS":
             with self.admin() as admin:
                 names = [n for n in sorted(admin.topics.list()) if statement.all or not n.startswith("_")]
-                found = admin.topics.describe(names)
-                replicas = {n: [len(p.replicas) for p in found[n].partitions] for n in names}
+                descriptions = admin.topics.describe(names)
+                replicas = {n: [len(p.replicas) for p in descriptions[n].partitions] for n in names}
             return answers.topics(text, replicas)
         if statement.what == "QUERIES":
             rows = [(q, self._topic_of(q), self.state_of(q.id)) for q in self.catalog.queries.values()]
@@ -430,8 +439,8 @@ class Engine:
         raise SqlError(f"SHOW {statement.what} is for the shell")
 
     def _topic_of(self, query: RunningQuery) -> str:
-        found = self.catalog.relations.get(query.sink)
-        return query.sink if found is None else found.topic
+        relation = self.catalog.relations.get(query.sink)
+        return query.sink if relation is None else relation.topic
 
     def state_of(self, query_id: str) -> str:
         """RUNNING, PAUSED or ERROR, in ksqlDB's words."""
@@ -494,11 +503,11 @@ class Engine:
             kind = inner.kind if isinstance(inner, s.CreateAs) else None
             properties = inner.properties if isinstance(inner, s.CreateAs) else {}
             name = inner.name if isinstance(inner, s.CreateAs) else "RESULT"
-            made = plan(
+            planned = plan(
                 self.catalog, inner.select, query_id="EXPLAINED", name=name, kind=kind, properties=properties,
                 settings=Settings(session.start, 1, self.schemas.url), text=statement.text,
             )  # fmt: skip
-            document, text = made.document, statement.text
+            document, text = planned.document, statement.text
         else:
             raise SqlError("EXPLAIN is for a query's id, SELECT, and CREATE ... AS SELECT")
         shown = yaml.safe_dump(dict(document), sort_keys=False, width=100)
@@ -541,11 +550,11 @@ class Engine:
                 )
                 if part
             )
-            said = f"Schema with {shown} {'exists' if there else 'does not exist'}"
+            sentence = f"Schema with {shown} {'exists' if there else 'does not exist'}"
             if there == statement.exists:
-                return answers.done(statement.text, said)
+                return answers.done(statement.text, sentence)
             if time.monotonic() >= give_up:
-                raise SqlError(said)
+                raise SqlError(sentence)
             time.sleep(0.1)
 
 

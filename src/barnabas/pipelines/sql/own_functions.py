@@ -69,19 +69,19 @@ def carried_out(
     values: Sequence[Any],
 ) -> tuple[Any, str | None]:
     """Calls the code; its value, and what is wrong. kinds: of the arguments; `moment` for times in microseconds."""
-    made: Type = type_named(result)
+    result_type: Type = type_named(result)
     try:
         if is_aggregate:
-            found = code(_rows(values[0], kinds))
+            returned = code(_rows(values[0], kinds))
         else:
-            found = code(*map(_argument, values, kinds))
-        value = made.check(found)
+            returned = code(*map(_argument, values, kinds))
+        value = result_type.check(returned)
     except BadValue as error:
         return None, f"it returned what it may not: {error}"
     except Exception as error:
         return None, reason_of(error)
     if value is not None and of_time:
-        value = made.plain(value)
+        value = result_type.plain(value)
     return value, None
 
 
@@ -109,11 +109,11 @@ def _argument(value: Any, kind: str) -> Any:
 # --- finding ------------------------------------------------------------------------------------------
 
 
-def load_functions(given: Iterable[str]) -> None:
+def load_functions(names: Iterable[str]) -> None:
     """Imports the modules of entry points and those that are given, and makes their functions known. given: names of
     modules, or files. Raises PipelineError."""
     modules = [(point.value, point.load) for point in entry_points(group=GROUP)]
-    modules += [(name, lambda name=name: _module(name)) for name in given]  # type: ignore[misc]
+    modules += [(name, lambda name=name: _module(name)) for name in names]  # type: ignore[misc]
     for name, load in modules:
         try:
             load()
@@ -192,16 +192,16 @@ def _type(text: str, declared: Declared) -> SqlType:
     """Raises PipelineError."""
     try:
         cursor = Cursor(tokens_of(text), text)
-        found = cursor.type()
+        kind = cursor.type()
         if not cursor.ended:
             cursor.fail("nothing may follow a type")
     except SqlError as error:
         raise PipelineError(f"{declared.name}: {text!r} is not a type of SQL: {error.message}") from None
-    if found.name != "TIMESTAMP" and "timestamp" in found.spark:
+    if kind.name != "TIMESTAMP" and "timestamp" in kind.spark:
         raise PipelineError(
             f"{declared.name}: times inside of {text} are not supported; pass them on their own"
         )
-    return found
+    return kind
 
 
 def _given(number: int, kind: SqlType) -> str:
@@ -233,5 +233,5 @@ def register(spark: SparkSession) -> None:
 
     for own in OWN.values():
         with by_value(own_modules(own.declared.code)):
-            made = udf(own.called(), own.result).asNondeterministic()
-            spark.udf.register(own.name, made)
+            function = udf(own.called(), own.result).asNondeterministic()
+            spark.udf.register(own.name, function)

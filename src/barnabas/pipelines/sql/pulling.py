@@ -14,7 +14,8 @@ from barnabas.pipelines.fronts.sql.catalog import Column, Relation
 from barnabas.pipelines.fronts.sql.constants import constant
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import name_of
-from barnabas.pipelines.fronts.sql.planning import HELD, VIEW, column_name
+from barnabas.pipelines.fronts.sql.grouping import HELD
+from barnabas.pipelines.fronts.sql.planning import VIEW, column_name
 from barnabas.pipelines.fronts.sql.statements import Select
 from barnabas.pipelines.fronts.sql.types import BIGINT
 from barnabas.pipelines.serving.lookups import Lookups
@@ -78,22 +79,22 @@ class _Shown:
 def _items(select: Select, relation: Relation) -> list[_Shown]:
     columns = shown_columns(relation)
     named = {column.name: column for column in columns}
-    found: list[_Shown] = []
+    items: list[_Shown] = []
     for number, item in enumerate(select.items):
         node = item.expression
         if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
-            found += [_Shown(column, _getter(column.name)) for column in columns]
+            items += [_Shown(column, _getter(column.name)) for column in columns]
             continue
         if isinstance(node, exp.Column) and (column := named.get(name_of(node.this))) is not None:
             shown = Column(item.alias or column.name, column.type, column.name, column.is_key)
-            found.append(_Shown(shown, _getter(column.name)))
+            items.append(_Shown(shown, _getter(column.name)))
             continue
         try:
-            made = computation(node, relation, select.source.alias, columns)
+            computed = computation(node, relation, select.source.alias, columns)
         except SqlError as error:
             raise SqlError(error.message, error.spot or item.spot) from None
-        found.append(_Shown(Column(item.alias or column_name(node, number), made.type), made.of))
-    return found
+        items.append(_Shown(Column(item.alias or column_name(node, number), computed.type), computed.of))
+    return items
 
 
 def _getter(name: str) -> Callable[[Mapping[str, Any]], Any]:
@@ -150,8 +151,8 @@ def _found(
 def _as_ksql(row: dict[str, Any], relation: Relation) -> dict[str, Any]:
     """A row of a view: bounds of windows and timestamps are milliseconds in ksqlDB."""
     times = {c.name for c in relation.columns if c.type.name == "TIMESTAMP"} | set(BOUNDS)
-    made = {n: _millis(v) if n in times and isinstance(v, str) else v for n, v in row.items()}
-    return made | {name: made[bound] for name, bound in relation.bounds if bound in made}
+    fields = {n: _millis(v) if n in times and isinstance(v, str) else v for n, v in row.items()}
+    return fields | {name: fields[bound] for name, bound in relation.bounds if bound in fields}
 
 
 def _millis(text: str) -> int:

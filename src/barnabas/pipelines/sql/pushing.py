@@ -43,12 +43,12 @@ class Push:
         self.topic = TOPIC + self.id
         self.limit = select.limit
         self._closed = threading.Event()
-        made = plan(
+        planned = plan(
             engine.catalog, select, query_id=self.id, name=self.topic, kind=None,
             properties={"VALUE_FORMAT": "JSON"}, settings=Settings(start, 1),
         )  # fmt: skip
-        self.columns: tuple[Column, ...] = made.result.columns
-        self._document = made.document
+        self.columns: tuple[Column, ...] = planned.result.columns
+        self._document = planned.document
 
     def start(self) -> None:
         """Starts the pipeline. Raises SqlError."""

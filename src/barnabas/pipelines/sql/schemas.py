@@ -75,10 +75,10 @@ class Schemas:
         """The statement with the columns that the schemas of its topic have, of the key and of the value if it declares
         none, and with the names that they have there; its text declares them. Raises SqlError."""
         with_key = self._with_key(statement)
-        made = self._with_value(with_key)
-        if made is with_key and made is not statement:
-            return replace(made, text=declaration(declared(made), made.properties))
-        return made
+        completed = self._with_value(with_key)
+        if completed is with_key and completed is not statement:
+            return replace(completed, text=declaration(declared(completed), completed.properties))
+        return completed
 
     def _with_key(self, statement: s.Create) -> s.Create:
         form, topic = formats_of(statement.properties).key, statement.properties.get("KAFKA_TOPIC")
@@ -131,10 +131,12 @@ class Schemas:
         _check_kind(schema, form, subject)
         fields = _fields(schema, subject)
         if len(keys) == len(statement.columns):
-            made = [s.ColumnDef(column.name, column.typed, column.type) for column in columns_of(fields)]
+            new_columns = [
+                s.ColumnDef(column.name, column.typed, column.type) for column in columns_of(fields)
+            ]
             names = {column.name for column in keys}
             statement = replace(
-                statement, columns=(*keys, *(column for column in made if column.name not in names))
+                statement, columns=(*keys, *(column for column in new_columns if column.name not in names))
             )
         relation = declared(statement)
         relation = replace(relation, columns=with_names(relation.columns, fields, subject))
@@ -215,12 +217,12 @@ class Schemas:
             return None
         try:
             schema = Registry(self.url).by_id(int.from_bytes(raw[1:5], "big"))
-            made = decoding_of(self.url, schema).decode(pa.array([raw], pa.binary()))[0].as_py()
+            decoded = decoding_of(self.url, schema).decode(pa.array([raw], pa.binary()))[0].as_py()
         except (RegistryError, NoColumns, pa.ArrowException):
             return None
-        if made["error"] is not None:
+        if decoded["error"] is not None:
             return None
-        shown = made["v"]
+        shown = decoded["v"]
         if schema.kind != "PROTOBUF" and writer_of(schema).is_plain:
             shown = shown[VALUE]
         return json.dumps(shown, ensure_ascii=False, default=str)
@@ -230,8 +232,8 @@ class Schemas:
         registry = self._registry("AVRO")
         try:
             if subject is not None:
-                found = registry.newest(subject)
-                return schema_id is None or found.id == schema_id
+                newest = registry.newest(subject)
+                return schema_id is None or newest.id == schema_id
             assert schema_id is not None
             registry.by_id(schema_id)
         except RegistryError as error:
@@ -244,22 +246,22 @@ class Schemas:
 def _encoded_bare(columns: tuple[Column, ...], row: Mapping[str, Any]) -> bytes:
     """A key or value in Protobuf without a registry. Raises SqlError."""
     schema = Schema(0, "PROTOBUF", schema_text("PROTOBUF", columns))
-    made = _written(
+    encoded = _written(
         schema, "the schema of its columns", {column.name: row[column.name] for column in columns}
     )
-    return made.removeprefix(frame(0, b"\0"))
+    return encoded.removeprefix(frame(0, b"\0"))
 
 
 def _written(schema: Schema, called: str, values: Mapping[str, Any]) -> bytes:
     try:
         kinds = _fields(schema, called)
         known = pa.struct([field for field in kinds if field.name in values])
-        made = encoding_of(schema).encode(pa.array([values], known))[0].as_py()
+        encoded = encoding_of(schema).encode(pa.array([values], known))[0].as_py()
     except (NoColumns, pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise SqlError(f"the row cannot be written with {called}: {error}") from None
-    if made["error"] is not None:
-        raise SqlError(f"the row cannot be written with {called}: {made['error']}")
-    return bytes(made["v"])
+    if encoded["error"] is not None:
+        raise SqlError(f"the row cannot be written with {called}: {encoded['error']}")
+    return bytes(encoded["v"])
 
 
 def _fields(schema: Schema, subject: str) -> pa.StructType:
@@ -287,19 +289,19 @@ def _key_columns(
 ) -> tuple[s.ColumnDef, ...]:
     """The columns of a key that has this schema, with the names that they have there. Raises SqlError."""
     _check_kind(schema, form, subject)
-    made = columns_of(_fields(schema, subject))
+    key_columns = columns_of(_fields(schema, subject))
     if form != "PROTOBUF" and writer_of(schema).is_plain:
         if len(keys) > 1:
             raise SqlError(f"{subject} is one value, but the key has {len(keys)} columns")
-        return tuple(keys) or (s.ColumnDef(ROWKEY, ROWKEY, made[0].type, ROLES[kind]),)
+        return tuple(keys) or (s.ColumnDef(ROWKEY, ROWKEY, key_columns[0].type, ROLES[kind]),)
     if not keys:
-        keys = [s.ColumnDef(column.name, column.typed, column.type, ROLES[kind]) for column in made]
+        keys = [s.ColumnDef(column.name, column.typed, column.type, ROLES[kind]) for column in key_columns]
     if len(keys) == 1 and form != "PROTOBUF":
         raise SqlError(
             f"{subject} is a record; keys of one column are written without one in {form}: declare all columns of a key"
             " that has several, or use PROTOBUF"
         )
-    theirs = {column.name: column for column in made}
+    theirs = {column.name: column for column in key_columns}
     for column in keys:
         if column.name not in theirs:
             raise SqlError(f"column {column.name}: {subject} has no such field; it has {', '.join(theirs)}")

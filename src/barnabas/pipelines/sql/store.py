@@ -35,8 +35,8 @@ class StatementFile:
             return
         for line in lines:
             if line.endswith(b"\n"):
-                found = json.loads(line)
-                yield Stored(found["text"], found.get("query", ""), found.get("start", "latest"))
+                fields = json.loads(line)
+                yield Stored(fields["text"], fields.get("query", ""), fields.get("start", "latest"))
 
     def add(self, statement: Stored) -> None:
         """Adds a statement; it is on the disk when this returns. Raises OSError."""

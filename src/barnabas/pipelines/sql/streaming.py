@@ -89,11 +89,12 @@ async def in_array(lines: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, 
 def _inserted(inserter: Inserter, relation: Relation, line: bytes) -> str | None:
     """Inserts one row; what is wrong with it."""
     try:
-        given = json.loads(line)
-        if not isinstance(given, dict):
+        members = json.loads(line)
+        if not isinstance(members, dict):
             raise SqlError(f"a row is a JSON object, not {line.decode(errors='replace')[:80]}")
         row = {
-            name.strip("`") if name.startswith("`") else name.upper(): value for name, value in given.items()
+            name.strip("`") if name.startswith("`") else name.upper(): value
+            for name, value in members.items()
         }
         values = tuple(exp.convert(value) for value in row.values())
         inserter.insert(relation, s.InsertValues(relation.name, tuple(row), values))

@@ -103,13 +103,13 @@ def read_dead_letters(item: Item, default: str) -> tuple[str, DeadLetters]:
     """The dead-letter topic's name, and the settings to create it. item: a name, or a group."""
     if not isinstance(item.value, dict):
         return _written(item), DeadLetters(where=item.where)
-    found = DEAD_LETTERS.open(item)
-    made = DeadLetters(
-        found["partitions"].number() if "partitions" in found else 1,
-        found["config"].text_map() if "config" in found else {},
+    entries = DEAD_LETTERS.open(item)
+    dead_letters = DeadLetters(
+        entries["partitions"].number() if "partitions" in entries else 1,
+        entries["config"].text_map() if "config" in entries else {},
         item.where,
     )
-    return (_written(found["topic"]) if "topic" in found else default), made
+    return (_written(entries["topic"]) if "topic" in entries else default), dead_letters
 
 
 def _written(item: Item) -> str:
@@ -128,68 +128,71 @@ def read_output(item: Item) -> Output:
                 f"{item.what} has no entry {name!r}; that is a format of files: write "
                 f"files: {{path: ..., format: {name.lower()}}}"
             )
-    found = item.mapping(OUTPUT.entries)
-    given = [name for name in ("topic", *TARGETS) if name in found]
-    if len(given) > 1:
-        found[given[1]].fail(
-            f"{item.what} has {' and '.join(given)}: an output has one destination, so make {len(given)} outputs"
+    entries = item.mapping(OUTPUT.entries)
+    destinations = [name for name in ("topic", *TARGETS) if name in entries]
+    if len(destinations) > 1:
+        entries[destinations[1]].fail(
+            f"{item.what} has {' and '.join(destinations)}: "
+            f"an output has one destination, so make {len(destinations)} outputs"
         )
-    if not given:
+    if not destinations:
         item.fail(f"{item.what} needs one of topic, {', '.join(sorted(TARGETS))}")
     OUTPUT.check(item)
     topic, target = "", None
-    if given[0] == "topic":
-        topic = _written(found["topic"])
+    if destinations[0] == "topic":
+        topic = _written(entries["topic"])
     else:
-        target = Target(given[0], TARGETS[given[0]].check(found[given[0]]))
+        target = Target(destinations[0], TARGETS[destinations[0]].check(entries[destinations[0]]))
         for name in ("key", "value", "headers", "timestamp", "route", "partitions", "config"):
-            if name in found:
-                found[name].fail(f"{name} is for topics, not for {given[0]}")
+            if name in entries:
+                entries[name].fail(f"{name} is for topics, not for {destinations[0]}")
     schema, present = None, None
     encoded: tuple[str, ...] = ()
-    if "value" in found and isinstance(found["value"].value, dict):
-        given_value = found["value"].mapping()
-        schema, encoded = _encoded(given_value, None if "route" in found else f"{topic}-value")
+    if "value" in entries and isinstance(entries["value"].value, dict):
+        given_value = entries["value"].mapping()
+        schema, encoded = _encoded(given_value, None if "route" in entries else f"{topic}-value")
         present = read_expression(given_value["where"]) if "where" in given_value else None
-    key, key_schema = found.get("key"), None
+    key, key_schema = entries.get("key"), None
     key_fields: tuple[str, ...] = ()
     if key is not None and isinstance(key.value, dict):
         given_key = key.mapping()
-        key_schema, key_fields = _encoded(given_key, None if "route" in found else f"{topic}-key")
+        key_schema, key_fields = _encoded(given_key, None if "route" in entries else f"{topic}-key")
         key = given_key.get("then")
-    name = read_name(found["name"]) if "name" in found else given[0] if target is not None else topic
+    name = (
+        read_name(entries["name"]) if "name" in entries else destinations[0] if target is not None else topic
+    )
     return Output(
         name=name,
         topic=topic,
         key=read_expression(key) if key is not None else None,
-        value=read_expression(found["value"]) if "value" in found and not schema else None,
-        timestamp=read_expression(found["timestamp"]) if "timestamp" in found else None,
-        headers=read_expressions(found["headers"]) if "headers" in found else {},
-        operators=read_steps(found["steps"], output=name) if "steps" in found else (),
-        aggregate=read_aggregate(found["aggregate"]) if "aggregate" in found else None,
-        partitions=found["partitions"].number() if "partitions" in found else -1,
-        config=found["config"].text_map() if "config" in found else {},
-        options=checked_options(found["options"], SINK_NAMES) if "options" in found else {},
-        trigger=found["trigger"].text() if "trigger" in found else None,
-        route=_route(found["route"], "aggregate" in found) if "route" in found else None,
+        value=read_expression(entries["value"]) if "value" in entries and not schema else None,
+        timestamp=read_expression(entries["timestamp"]) if "timestamp" in entries else None,
+        headers=read_expressions(entries["headers"]) if "headers" in entries else {},
+        operators=read_steps(entries["steps"], output=name) if "steps" in entries else (),
+        aggregate=read_aggregate(entries["aggregate"]) if "aggregate" in entries else None,
+        partitions=entries["partitions"].number() if "partitions" in entries else -1,
+        config=entries["config"].text_map() if "config" in entries else {},
+        options=checked_options(entries["options"], SINK_NAMES) if "options" in entries else {},
+        trigger=entries["trigger"].text() if "trigger" in entries else None,
+        route=_route(entries["route"], "aggregate" in entries) if "route" in entries else None,
         target=target,
         schema=schema,
         encoded=encoded,
         present=present,
         key_schema=key_schema,
         key_fields=key_fields,
-        relation=found["from"].text() if "from" in found else "",
-        where={"": item.where, **{name: entry.where for name, entry in found.items()}},
+        relation=entries["from"].text() if "from" in entries else "",
+        where={"": item.where, **{name: entry.where for name, entry in entries.items()}},
     )
 
 
-def _encoded(given: Mapping[str, Item], subject: str | None) -> tuple[RegistryPlace, tuple[str, ...]]:
+def _encoded(entries: Mapping[str, Item], subject: str | None) -> tuple[RegistryPlace, tuple[str, ...]]:
     """The schema of a key or value, and the fields that it has. subject: the default; None if there is none. Raises
     PipelineError."""
-    fields = tuple(given["fields"].texts()) if "fields" in given else ()
-    if "protobuf" in given:
-        return RegistryPlace("", "the schema", given["protobuf"].text()), fields
-    return read_registry(given["registry"], subject), fields
+    fields = tuple(entries["fields"].texts()) if "fields" in entries else ()
+    if "protobuf" in entries:
+        return RegistryPlace("", "the schema", entries["protobuf"].text()), fields
+    return read_registry(entries["registry"], subject), fields
 
 
 def refuse_from(outputs: Iterable[Output]) -> None:
@@ -204,10 +207,10 @@ def refuse_from(outputs: Iterable[Output]) -> None:
 def _route(item: Item, aggregate: bool) -> Route:
     if aggregate:
         item.fail("an aggregate cannot be routed: use two outputs")
-    found = ROUTE.open(item)
+    entries = ROUTE.open(item)
     topics = (
-        {name: _written(entry) for name, entry in found["topics"].mapping().items()}
-        if "topics" in found
+        {name: _written(entry) for name, entry in entries["topics"].mapping().items()}
+        if "topics" in entries
         else {}
     )
-    return Route(read_expression(found["by"]), topics)
+    return Route(read_expression(entries["by"]), topics)

@@ -139,12 +139,12 @@ class Catalog:
 
     def find(self, name: str, spot: Spot | None = None) -> Relation:
         """The stream or table of this name. Raises SqlError."""
-        found = self.relations.get(name)
-        if found is None:
+        relation = self.relations.get(name)
+        if relation is None:
             near = difflib.get_close_matches(name, self.relations, 1, 0.6)
             hint = f"did you mean {near[0]}?" if near else "SHOW STREAMS and SHOW TABLES list them"
             raise SqlError(f"there is no stream or table {name}; {hint}", spot)
-        return found
+        return relation
 
     def next_id(self, kind: str, name: str) -> str:
         """The id of a new query."""
@@ -169,14 +169,14 @@ class Catalog:
         for column in columns:
             if relation.column(column.name) is not None:
                 raise SqlError(f"{name} has a column {column.name} already")
-        made = tuple(Column(c.name, c.type, c.typed) for c in columns)
-        self.add(replace(relation, columns=(*relation.columns, *made)))
+        new_columns = tuple(Column(c.name, c.type, c.typed) for c in columns)
+        self.add(replace(relation, columns=(*relation.columns, *new_columns)))
 
 
 def declared(statement: Create) -> Relation:
     """What CREATE STREAM or TABLE declares. Raises SqlError."""
-    given = check_properties(statement.properties)
-    topic = given.get("KAFKA_TOPIC")
+    properties = check_properties(statement.properties)
+    topic = properties.get("KAFKA_TOPIC")
     if topic is None:
         raise SqlError(f"{statement.name} needs its topic: WITH (kafka_topic='...', value_format='JSON')")
     if not statement.columns:
@@ -194,18 +194,18 @@ def declared(statement: Create) -> Relation:
         if column.name in PSEUDO and column.name != "ROWTIME":
             raise SqlError(f"a column cannot be called {column.name}: every row has one")
         columns.append(Column(column.name, column.type, column.typed, bool(column.role)))
-    formats = formats_of(given)
+    formats = formats_of(properties)
     return Relation(
         statement.kind,
         statement.name,
         str(topic),
-        tuple(_with_old_key(statement, given, columns)),
+        tuple(_with_old_key(statement, properties, columns)),
         formats,
-        timestamp=timestamp_of(given, columns),
-        window=_window(given),
-        timestamp_format=given.get("TIMESTAMP_FORMAT"),
+        timestamp=timestamp_of(properties, columns),
+        window=_window(properties),
+        timestamp_format=properties.get("TIMESTAMP_FORMAT"),
         text=statement.text,
-        partitions=int(given.get("PARTITIONS", -1)),
+        partitions=int(properties.get("PARTITIONS", -1)),
         is_source=statement.is_source,
     )
 
@@ -227,13 +227,13 @@ def _of_headers(column: ColumnDef, others: list[Column]) -> Column:
     return Column(column.name, column.type, column.typed, header=one or "*")
 
 
-def _with_old_key(statement: Create, given: Mapping[str, Any], columns: list[Column]) -> list[Column]:
+def _with_old_key(statement: Create, properties: Mapping[str, Any], columns: list[Column]) -> list[Column]:
     """The columns; in statements of 2018, ROWKEY is the key, and KEY names a column of the value that repeats it."""
     if statement.kind == "TABLE" and not any(column.is_key for column in columns):
-        old = str(given["KEY"]).upper() if "KEY" in given else "ROWKEY"
-        if "KEY" in given and old not in {column.name for column in columns}:
+        old = str(properties["KEY"]).upper() if "KEY" in properties else "ROWKEY"
+        if "KEY" in properties and old not in {column.name for column in columns}:
             raise SqlError(f"KEY names the column {old}, which is not declared")
-        if "KEY" not in given:
+        if "KEY" not in properties:
             raise SqlError(
                 f"{statement.name} needs a column that is its PRIMARY KEY, like id BIGINT PRIMARY KEY"
             )
@@ -241,15 +241,15 @@ def _with_old_key(statement: Create, given: Mapping[str, Any], columns: list[Col
     return columns
 
 
-def timestamp_of(given: Mapping[str, Any], columns: list[Column]) -> str | None:
+def timestamp_of(properties: Mapping[str, Any], columns: list[Column]) -> str | None:
     """The column with a row's time, which WITH names; None if it names none. Raises SqlError."""
-    if "TIMESTAMP" not in given:
+    if "TIMESTAMP" not in properties:
         return None
-    name = str(given["TIMESTAMP"]).upper()
+    name = str(properties["TIMESTAMP"]).upper()
     column = next((column for column in columns if column.name == name), None)
     if column is None:
         raise SqlError(f"TIMESTAMP names the column {name}, which is not declared")
-    if column.type.name not in ("BIGINT", "TIMESTAMP") and "TIMESTAMP_FORMAT" not in given:
+    if column.type.name not in ("BIGINT", "TIMESTAMP") and "TIMESTAMP_FORMAT" not in properties:
         raise SqlError(
             f"TIMESTAMP: {name} is {column.type}; it must be BIGINT or TIMESTAMP, or needs TIMESTAMP_FORMAT"
         )
@@ -268,17 +268,17 @@ def check_properties(properties: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _truth(name: str, value: Any) -> bool:
     """Raises SqlError."""
-    found = {"TRUE": True, "FALSE": False}.get(str(value).upper())
-    if found is None:
+    truth = {"TRUE": True, "FALSE": False}.get(str(value).upper())
+    if truth is None:
         raise SqlError(f"{name} is {value!r}; allowed: true, false")
-    return found
+    return truth
 
 
-def _window(given: Mapping[str, Any]) -> Window | None:
+def _window(properties: Mapping[str, Any]) -> Window | None:
     """The window of rows that another program has written. Raises SqlError."""
-    if "WINDOW_TYPE" not in given:
+    if "WINDOW_TYPE" not in properties:
         return None
-    kind, size = str(given["WINDOW_TYPE"]).upper(), given.get("WINDOW_SIZE")
+    kind, size = str(properties["WINDOW_TYPE"]).upper(), properties.get("WINDOW_SIZE")
     if kind not in ("TUMBLING", "HOPPING", "SESSION"):
         raise SqlError(f"WINDOW_TYPE is {kind}; allowed: TUMBLING, HOPPING, SESSION")
     if kind != "SESSION" and size is None:
@@ -288,21 +288,21 @@ def _window(given: Mapping[str, Any]) -> Window | None:
     return Window(kind, str(size or "").lower())
 
 
-def formats_of(given: Mapping[str, Any], default: Formats | None = None) -> Formats:
+def formats_of(properties: Mapping[str, Any], default: Formats | None = None) -> Formats:
     """The formats that WITH names. default: of what is read. Raises SqlError."""
-    found = default or Formats()
+    formats = default or Formats()
 
     def one(name: str, otherwise: str) -> str:
-        value = str(given.get(name, given.get("FORMAT", otherwise))).upper()
+        value = str(properties.get(name, properties.get("FORMAT", otherwise))).upper()
         if value not in FORMATS:
             raise SqlError(f"{name} is {value}; allowed: {', '.join(FORMATS)}")
         return value
 
-    delimiter = str(given.get("VALUE_DELIMITER", found.delimiter))
+    delimiter = str(properties.get("VALUE_DELIMITER", formats.delimiter))
     return Formats(
-        one("KEY_FORMAT", found.key),
-        one("VALUE_FORMAT", found.value),
+        one("KEY_FORMAT", formats.key),
+        one("VALUE_FORMAT", formats.value),
         DELIMITERS.get(delimiter.upper(), delimiter),
-        _truth("WRAP_SINGLE_VALUE", given.get("WRAP_SINGLE_VALUE", found.wraps)),
-        found.registry,
+        _truth("WRAP_SINGLE_VALUE", properties.get("WRAP_SINGLE_VALUE", formats.wraps)),
+        formats.registry,
     )

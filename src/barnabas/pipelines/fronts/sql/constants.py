@@ -83,10 +83,10 @@ def _bytes(expression: str | None, row: Mapping[str, Any]) -> bytes | None:
     if expression is None:
         return None
     try:
-        made = evaluated(expression, row)
+        content = evaluated(expression, row)
     except (Failed, NotInterpreted) as error:
         raise SqlError(f"the row cannot be written: {error}") from None
-    return made.encode() if isinstance(made, str) else made
+    return content.encode() if isinstance(content, str) else content
 
 
 class _NoColumns:
@@ -161,10 +161,10 @@ def _plain(value: Any, kind: SqlType) -> Any:
 def _time_of_day(value: str | int) -> int:
     """Milliseconds since midnight. Raises ValueError."""
     if isinstance(value, str):
-        found = datetime.time.fromisoformat(value)
-        if found.tzinfo is not None:
+        time = datetime.time.fromisoformat(value)
+        if time.tzinfo is not None:
             raise ValueError(value)
-        value = ((found.hour * 60 + found.minute) * 60 + found.second) * 1000 + found.microsecond // 1000
+        value = ((time.hour * 60 + time.minute) * 60 + time.second) * 1000 + time.microsecond // 1000
     if not 0 <= value < DAY_MS:
         raise ValueError(value)
     return value

@@ -21,7 +21,8 @@ from barnabas.pipelines.fronts.sql.catalog import (
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import Translator, Typed, name_of, quoted
 from barnabas.pipelines.fronts.sql.functions import FUNCTIONS
-from barnabas.pipelines.fronts.sql.joining import GRACE, equation, joined
+from barnabas.pipelines.fronts.sql.grouping import HELD, Groups, Shown, bound_of, grouped_by, is_turned
+from barnabas.pipelines.fronts.sql.joining import equation, joined
 from barnabas.pipelines.fronts.sql.rows import (
     TIME,
     WINDOW_END,
@@ -40,8 +41,6 @@ from barnabas.pipelines.fronts.sql.statements import Item, Kind, Select
 
 VIEW: Final = "rows"
 """The output in which the rows of a table can be looked up."""
-HELD: Final = "group is shown"
-"""The field that says whether HAVING is true for a group."""
 OF_TABLES: Final = ("COUNT", "SUM", "AVG", "COLLECT_LIST")
 """Functions of many rows from which a row can be taken away again, so that they work for tables."""
 
@@ -54,17 +53,6 @@ class Settings:
     start: str = "latest"
     partitions: int = -1
     registry: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A column of the result. made: its expression over the fields of the rows. plain: the field, if it is just one. of: the
-    fields that it is made of."""
-
-    name: str
-    made: Typed
-    plain: str | None = None
-    of: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +79,8 @@ def plan(
     """The pipeline that a query is. kind: what the statement creates; None: a query by itself, whose rows are written as
     JSON objects of all columns. Raises SqlError."""
     query = _opened(catalog, select, name, settings)
-    given = check_properties(properties)
-    if "VALUE_SCHEMA_ID" in given:
+    checked = check_properties(properties)
+    if "VALUE_SCHEMA_ID" in checked:
         raise SqlError(
             "VALUE_SCHEMA_ID is for streams and tables that are declared: a query writes with a schema of its columns"
         )
@@ -104,28 +92,28 @@ def plan(
         query.sides[0].pseudo.add(TIME)
     shown, exploded = _items(query, grouped, kind is None)
     keys = _keys(query, shown)
-    result = _result(query, name, kind, given, shown, keys, text, query_id)
+    result = _result(query, name, kind, checked, shown, keys, text, query_id)
     result = replace(result, formats=replace(result.formats, registry=settings.registry))
     if kind is None:
         result = replace(result, columns=tuple(replace(column, is_key=False) for column in result.columns))
     steps = [*filters, *exploded]
-    made = _grouped(query, shown, keys, result) if grouped else None
-    if made is not None:
-        steps += made.steps
+    groups = grouped_by(query, shown, keys, result) if grouped else None
+    if groups is not None:
+        steps += groups.steps
     else:
         steps += _shown_steps(query, shown)
         if turned := {
-            c.name: encodable(quoted(c.name), c.type) for c in result.values if _is_turned(c, result)
+            c.name: encodable(quoted(c.name), c.type) for c in result.values if is_turned(c, result)
         }:
             steps.append({"set": turned})
-    if made is not None and select.window is not None:
+    if groups is not None and select.window is not None:
         query.sides[0].pseudo.add(TIME)
     sources, relations, last = _read(query, steps, settings)
     document: dict[str, Any] = {"pipeline": query_id, "sources": sources}
     if relations:
         document["relations"] = relations
     view = kind == "TABLE" and not (select.window is not None and select.window.kind == "SESSION")
-    document["outputs"] = _outputs(query, result, made, last, settings, given, view=kind == "TABLE")
+    document["outputs"] = _outputs(query, result, groups, last, settings, checked, view=kind == "TABLE")
     document["dead_letters"] = f"{query_id}-errors"
     return Planned(document, result, tuple(side.relation.name for side in query.sides), view)
 
@@ -141,9 +129,9 @@ def properties_of(sink: Relation) -> dict[str, Any]:
     }
 
 
-def check_columns(made: Relation, sink: Relation) -> None:
+def check_columns(relation: Relation, sink: Relation) -> None:
     """Raises SqlError if rows have other columns than the stream into which they go."""
-    ours = {column.name: column.type for column in made.columns}
+    ours = {column.name: column.type for column in relation.columns}
     theirs = {column.name: column.type for column in sink.columns}
     if ours != theirs:
         shown = [", ".join(f"{name} {kind}" for name, kind in found.items()) for found in (ours, theirs)]
@@ -200,8 +188,13 @@ def _check_aggregates(select: Select) -> None:
     for node in nodes:
         for call in node.find_all(exp.Anonymous):
             name = str(call.this).upper()
-            found = FUNCTIONS.get(name)
-            if found is not None and found.aggregate and not found.of_tables and name not in OF_TABLES:
+            function = FUNCTIONS.get(name)
+            if (
+                function is not None
+                and function.aggregate
+                and not function.of_tables
+                and name not in OF_TABLES
+            ):
                 raise SqlError(
                     f"{name} cannot be applied to a table, only to a stream, because rows of a table are replaced; "
                     f"allowed: {', '.join(OF_TABLES)}"
@@ -262,15 +255,15 @@ def _read(
 def _items(query: OpenQuery, grouped: bool, result_only: bool) -> tuple[list[Shown], list[Step]]:
     """The columns of the result, and the steps that make rows of arrays first. Raises SqlError."""
     scope: Any = GroupScope(query.scope, query.select.window is not None) if grouped else query.scope
-    found: list[Shown] = []
+    items: list[Shown] = []
     exploded: list[Step] = []
     for number, item in enumerate(query.select.items):
         if _is_star(item):
             if grouped:
                 raise SqlError("* is not for groups: name their columns", item.spot)
-            found += _stars(query, item, old=result_only and query.is_old and len(query.sides) == 1)
+            items += _stars(query, item, old=result_only and query.is_old and len(query.sides) == 1)
             continue
-        made, expression = None, item.expression
+        typed, expression = None, item.expression
         called_name = str(expression.this).upper() if isinstance(expression, exp.Anonymous) else ""
         if called_name == "EXPLODE" or (called_name in FUNCTIONS and FUNCTIONS[called_name].makes_rows):
             array = expression.expressions[0] if called_name == "EXPLODE" else expression
@@ -283,32 +276,34 @@ def _items(query: OpenQuery, grouped: bool, result_only: bool) -> tuple[list[Sho
                 {"filter": f"size({quoted(called)}) > 0"},  # the step would keep a row without elements
                 {"explode": {"field": called, "to": called}},
             ]
-            made = Typed(quoted(called), inner.type.items[0])
+            typed = Typed(quoted(called), inner.type.items[0])
         try:
-            made = made or Translator(scope, aggregates=grouped).translate(expression)
+            typed = typed or Translator(scope, aggregates=grouped).translate(expression)
         except SqlError as error:
             raise SqlError(error.message, error.spot or item.spot) from None
         plain = (
-            made.text.strip("`") if isinstance(expression, exp.Column) and made.text.startswith("`") else None
+            typed.text.strip("`")
+            if isinstance(expression, exp.Column) and typed.text.startswith("`")
+            else None
         )
         of = (
             frozenset(Translator(query.scope).translate(c).text for c in _columns_in(expression))
             if grouped
             else frozenset()
         )
-        found.append(Shown(item.alias or _named(query, expression, number), made, plain, of))
-    names = [shown.name for shown in found]
+        items.append(Shown(item.alias or _named(query, expression, number), typed, plain, of))
+    names = [shown.name for shown in items]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise SqlError(f"two columns of the result are called {twice}: give one an alias with AS")
-    return found, exploded
+    return items, exploded
 
 
 def _columns_in(node: exp.Expr) -> list[exp.Column]:
     """The columns of sources in an expression."""
     bounds = ("WINDOWSTART", "WINDOWEND")
-    found = [column for column in node.find_all(exp.Column) if not isinstance(column.this, exp.Star)]
+    columns = [column for column in node.find_all(exp.Column) if not isinstance(column.this, exp.Star)]
     bodies = {name_of(one) for function in node.find_all(exp.Lambda) for one in function.expressions}
-    return [column for column in found if name_of(column.this) not in {*bounds, *bodies}]
+    return [column for column in columns if name_of(column.this) not in {*bounds, *bodies}]
 
 
 def _is_star(item: Item) -> bool:
@@ -366,12 +361,12 @@ def _keys(query: OpenQuery, shown: list[Shown]) -> list[str]:
         keys = [
             (column, Typed(quoted(side.field(column.name)), column.type)) for column in side.relation.keys
         ]
-        found = [s.name for _, typed in keys for s in shown if s.made.text == typed.text][: len(keys)]
-        if query.of_table and len(found) < len(keys):
+        key_names = [s.name for _, typed in keys for s in shown if s.made.text == typed.text][: len(keys)]
+        if query.of_table and len(key_names) < len(keys):
             raise SqlError(
                 f"the key of {side.relation.name} must be in SELECT: {', '.join(k.name for k, _ in keys)}"
             )
-        return found
+        return key_names
     names = []
     for node, typed in wanted:
         name = next((s.name for s in shown if s.made.text == typed.text), None)
@@ -394,7 +389,7 @@ def _primary_keys(query: OpenQuery, shown: list[Shown]) -> list[str]:
 def _shown_steps(query: OpenQuery, shown: list[Shown]) -> list[Step]:
     """The steps that make the result's columns of the fields of a row: renamed at the end, since an expression may use a
     name that another column of the result takes."""
-    made = {f"new {n}": s.made.text for n, s in enumerate(shown) if s.plain is None}
+    computed = {f"new {n}": s.made.text for n, s in enumerate(shown) if s.plain is None}
     names: dict[str, str] = {}
     copies: dict[str, str] = {}
     for number, one in enumerate(shown):
@@ -403,81 +398,10 @@ def _shown_steps(query: OpenQuery, shown: list[Shown]) -> list[Step]:
             at = f"new {number}"
             copies[at] = quoted(one.plain)
         names[at] = one.name
-    steps: list[Step] = [{"set": {**made, **copies}}] if made or copies else []
+    steps: list[Step] = [{"set": {**computed, **copies}}] if computed or copies else []
     steps.append({"keep": [*names, *([TIME] if query.has_time else [])]})
     renamed = {old: new for old, new in names.items() if old != new}
     return [*steps, {"rename": renamed}] if renamed else steps
-
-
-# --- groups -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Groups:
-    """An aggregate. steps: before it. entry: as in a pipeline file."""
-
-    steps: list[Step]
-    entry: Mapping[str, Any]
-
-
-def _is_turned(column: Column, result: Relation) -> bool:
-    """Whether a column has another type in records than in rows: in JSON with a schema, times are numbers."""
-    return result.formats.value == "JSON_SR" and encodable("x", column.type) != "x"
-
-
-def _grouped(query: OpenQuery, shown: list[Shown], keys: list[str], result: Relation) -> _Groups:
-    select = query.select
-    steps: dict[str, str] = {}
-    compute: dict[str, str] = {}
-    groups = {Translator(query.scope).translate(node).text for node in select.group_by}
-    for one in shown:
-        if one.name in keys:
-            if one.plain != one.name:
-                steps[one.name] = one.made.text
-        elif one.made.aggregates:
-            compute[one.name] = one.made.text
-        elif one.of and one.of <= groups:
-            compute[one.name] = f"max({one.made.text})"  # the same for all rows of a group
-        elif _bound(one) is None:
-            raise SqlError(
-                f"{one.name} is neither in GROUP BY nor made by a function of many rows like COUNT"
-            )
-    for column in result.values:
-        if column.name in compute and _is_turned(column, result):
-            compute[column.name] = encodable(compute[column.name], column.type)
-    compute |= _having(query)
-    if not compute:
-        compute = {"rows of the group": "count(*)"}
-    entry: dict[str, Any] = {"by": keys, "compute": compute}
-    window = select.window
-    if window is not None:
-        of: dict[str, Any] = {"of": TIME, "as": WINDOW_START, "end": WINDOW_END}
-        of["session" if window.kind == "SESSION" else "every"] = window.size
-        if window.advance is not None:
-            of["slide"] = window.advance
-        entry["window"] = of
-        entry["late"] = window.grace or GRACE
-        if select.emit == "FINAL" or window.kind == "SESSION":
-            entry["emit"] = "final"
-    return _Groups([{"set": steps}] if steps else [], entry)
-
-
-def _having(query: OpenQuery) -> dict[str, str]:
-    """The field that says whether a group is shown; none without HAVING. Raises SqlError."""
-    having = query.select.having
-    if having is None:
-        return {}
-    scope: Any = GroupScope(query.scope, windowed=False)
-    made = Translator(scope, aggregates=True).condition(having)
-    text = made.text if made.aggregates else f"max({made.text})"
-    return {HELD: f"coalesce({text}, false)"}
-
-
-def _bound(one: Shown) -> str | None:
-    """WINDOWSTART or WINDOWEND, if the column shows it."""
-    return next(
-        (name for name in (WINDOW_START, WINDOW_END) if one.made.text == f"unix_millis({quoted(name)})"), None
-    )
 
 
 # --- what is written ----------------------------------------------------------------------------------
@@ -487,7 +411,7 @@ def _result(
     query: OpenQuery,
     name: str,
     kind: Kind | None,
-    given: Mapping[str, Any],
+    properties: Mapping[str, Any],
     shown: list[Shown],
     keys: list[str],
     text: str,
@@ -500,24 +424,30 @@ def _result(
         for s in shown
         if not (s.name in (WINDOW_START, WINDOW_END) and query.select.window is not None and kind is not None)
     ]
-    formats = formats_of(given, replace(first.formats, key=first.formats.key if kind is not None else "NONE"))
-    if len(keys) > 1 and formats.key in ("KAFKA", "NONE") and not given.keys() & {"KEY_FORMAT", "FORMAT"}:
+    formats = formats_of(
+        properties, replace(first.formats, key=first.formats.key if kind is not None else "NONE")
+    )
+    if (
+        len(keys) > 1
+        and formats.key in ("KAFKA", "NONE")
+        and not properties.keys() & {"KEY_FORMAT", "FORMAT"}
+    ):
         formats = replace(formats, key="JSON")
     return Relation(
         kind or "STREAM",
         name,
-        str(given.get("KAFKA_TOPIC", name)),
+        str(properties.get("KAFKA_TOPIC", name)),
         tuple(columns),
         formats,
         bounds=tuple(
-            (s.name, bound) for s in shown if query.select.group_by and (bound := _bound(s)) is not None
+            (s.name, bound) for s in shown if query.select.group_by and (bound := bound_of(s)) is not None
         ),
-        timestamp=timestamp_of(given, columns),
-        timestamp_format=given.get("TIMESTAMP_FORMAT"),
+        timestamp=timestamp_of(properties, columns),
+        timestamp_format=properties.get("TIMESTAMP_FORMAT"),
         window=windowed,
         query=query_id,
         text=text,
-        partitions=int(given.get("PARTITIONS", -1)),
+        partitions=int(properties.get("PARTITIONS", -1)),
     )
 
 
@@ -528,22 +458,22 @@ def _encoded(query: OpenQuery, result: Relation) -> dict[str, Any]:
             f"{result.bounds[0][0]}: the bounds of windows are in the record's key; as a column, format "
             f"{result.formats.value} cannot have them: leave the column out, or use value_format='JSON'"
         )
-    made = written_schema(result, "value", result.formats.value, result.values)
-    return made | ({"where": quoted(HELD)} if query.select.having is not None else {})
+    entry = written_schema(result, "value", result.formats.value, result.values)
+    return entry | ({"where": quoted(HELD)} if query.select.having is not None else {})
 
 
 def _outputs(
     query: OpenQuery,
     result: Relation,
-    made: _Groups | None,
+    groups: Groups | None,
     last: str,
     settings: Settings,
-    given: Mapping[str, Any],
+    properties: Mapping[str, Any],
     *,
     view: bool,
 ) -> list[dict[str, Any]]:
     output: dict[str, Any] = {"name": "topic", "from": last, "topic": result.topic}
-    carried = made is None and query.sides[0].relation.window is not None
+    carried = groups is None and query.sides[0].relation.window is not None
     key, value = key_expression(result, carried=carried), value_expression(result)
     if result.formats.value in ENCODED:
         output["value"] = _encoded(query, result)
@@ -551,7 +481,7 @@ def _outputs(
         output["key"] = encoded_key(result, carried=carried)
     elif key is not None:
         output["key"] = key
-    elif query.is_old and made is None and len(query.sides) == 1:
+    elif query.is_old and groups is None and len(query.sides) == 1:
         output["key"] = "_key"  # in 2018 a record kept its key
     elif key is None:
         output["key"] = "cast(NULL AS binary)"
@@ -562,19 +492,19 @@ def _outputs(
     if value is not None:
         hidden = query.select.having is not None
         output["value"] = f"CASE WHEN {quoted(HELD)} THEN {value} END" if hidden else value
-    partitions = int(given.get("PARTITIONS", settings.partitions))
+    partitions = int(properties.get("PARTITIONS", settings.partitions))
     if partitions > 0:
         output["partitions"] = partitions
     config = {}
     if result.kind == "TABLE" and view:
-        config["cleanup.policy"] = str(given.get("CLEANUP_POLICY", "compact")).lower()
-    if "RETENTION_MS" in given:
-        config["retention.ms"] = str(given["RETENTION_MS"])
+        config["cleanup.policy"] = str(properties.get("CLEANUP_POLICY", "compact")).lower()
+    if "RETENTION_MS" in properties:
+        config["retention.ms"] = str(properties["RETENTION_MS"])
     if config:
         output["config"] = config
     outputs = [output]
-    if made is not None:
-        output["aggregate"] = made.entry
+    if groups is not None:
+        output["aggregate"] = groups.entry
     if view:
         looked_up: dict[str, Any] = {"key": [column.name for column in result.keys]}
         window = query.select.window
@@ -583,8 +513,8 @@ def _outputs(
             if window.retention is not None:
                 looked_up["keep"] = window.retention
         entry: dict[str, Any] = {"name": VIEW, "from": last, "view": looked_up}
-        if made is not None:
-            entry["aggregate"] = made.entry
+        if groups is not None:
+            entry["aggregate"] = groups.entry
             if window is not None:
                 looked_up["key"] = [*looked_up["key"], WINDOW_START]
         outputs.append(entry)

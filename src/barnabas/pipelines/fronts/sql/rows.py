@@ -37,21 +37,21 @@ def reading(relation: Relation, pseudo: set[str]) -> list[Step]:
         steps = _key_steps(relation) + _value_steps(relation)
     if relation.keys and relation.formats.key in ENCODED:
         steps += _key_schema_steps(relation)
-    made: dict[str, str] = {column.name: _header(column.header) for column in relation.headers}
+    fields: dict[str, str] = {column.name: _header(column.header) for column in relation.headers}
     for bound in (WINDOW_START, WINDOW_END):
         if bound in pseudo:
-            made[bound] = window_bound(relation, bound)
+            fields[bound] = window_bound(relation, bound)
     if ROWKEY in pseudo:
-        made[ROWKEY] = "cast(_key as string)"
+        fields[ROWKEY] = "cast(_key as string)"
     if pseudo & {"ROWTIME", TIME}:
-        made["ROWTIME"] = row_time(relation)
+        fields["ROWTIME"] = row_time(relation)
     if "ROWPARTITION" in pseudo:
-        made["ROWPARTITION"] = "_partition"
+        fields["ROWPARTITION"] = "_partition"
     if "ROWOFFSET" in pseudo:
-        made["ROWOFFSET"] = "_offset"
+        fields["ROWOFFSET"] = "_offset"
     if TIME in pseudo:
-        made[TIME] = "timestamp_millis(ROWTIME)"
-    return [*steps, {"set": made}] if made else steps
+        fields[TIME] = "timestamp_millis(ROWTIME)"
+    return [*steps, {"set": fields}] if fields else steps
 
 
 def _header(name: str) -> str:
@@ -85,20 +85,20 @@ def _value_steps(relation: Relation) -> list[Step]:
         parse = {"csv": fields, "separator": relation.formats.delimiter, "empty": "null"}
         return [{"parse": parse}, *_restored(columns)]
     if not relation.formats.wraps and len(relation.values) == 1:
-        made = _from_json("_value", columns[0].type)
-        return [{"set": {columns[0].name: made}}, *_restored(columns)]
+        content = _from_json("_value", columns[0].type)
+        return [{"set": {columns[0].name: content}}, *_restored(columns)]
     return _json_steps(columns)
 
 
 def _schema_steps(relation: Relation) -> list[Step]:
     """Values that name their schema: the fields have the names that they have there."""
     columns, form = relation.values, relation.formats.value
-    made = {
+    fields = {
         column.name: _decoded(quoted(name), kind, form == "JSON_SR")
         for column, name, kind in _fields_of(columns, form)
     }
     parse = schema_of(relation, "value", form, columns)
-    return [{"parse": parse}, {"set": made}, {"keep": [column.name for column in columns]}]
+    return [{"parse": parse}, {"set": fields}, {"keep": [column.name for column in columns]}]
 
 
 def _fields_of(columns: tuple[Column, ...], form: str) -> Iterator[tuple[Column, str, SqlType]]:
@@ -119,10 +119,10 @@ def schema_of(relation: Relation, part: str, form: str, columns: tuple[Column, .
 
 def written_schema(relation: Relation, part: str, form: str, columns: tuple[Column, ...]) -> dict[str, Any]:
     """The entry of an output with the schema of keys or values, and their fields. Raises SqlError."""
-    made = schema_of(relation, part, form, columns)
+    entry = schema_of(relation, part, form, columns)
     if form == BARE:
-        made = {"protobuf": made["protobuf"]["schema"]}
-    return {**made, "fields": [column.name for column in columns]}
+        entry = {"protobuf": entry["protobuf"]["schema"]}
+    return {**entry, "fields": [column.name for column in columns]}
 
 
 def is_plain_key(relation: Relation) -> bool:
@@ -139,12 +139,12 @@ def _key_schema_steps(relation: Relation) -> list[Step]:
     if relation.window is not None:
         place["trailing"] = WINDOW_BYTES[relation.window.kind == "SESSION"]
     plain = is_plain_key(relation)
-    made = {
+    fields = {
         column.name: _decoded(quoted(f"{KEY_FIELD}{VALUE if plain else name}"), column.type, as_json)
         for column, name, _ in _fields_of(keys, relation.formats.key)
     }
     kept = [column.name for column in (*keys, *relation.values) if _is_read(column, relation)]
-    return [{"parse": {kind: place, "prefix": KEY_FIELD}}, {"set": made}, {"keep": kept}]
+    return [{"parse": {kind: place, "prefix": KEY_FIELD}}, {"set": fields}, {"keep": kept}]
 
 
 def _is_read(column: Column, relation: Relation) -> bool:
@@ -256,8 +256,8 @@ def _differs(kind: SqlType) -> bool:
 
 
 def _restored(columns: tuple[Column, ...]) -> list[Step]:
-    made = {c.name: restored(quoted(c.name), c.type) for c in columns if _differs(c.type)}
-    return [{"set": made}] if made else []
+    fields = {c.name: restored(quoted(c.name), c.type) for c in columns if _differs(c.type)}
+    return [{"set": fields}] if fields else []
 
 
 def restored(value: str, kind: SqlType, depth: int = 0) -> str:
@@ -278,8 +278,8 @@ def restored(value: str, kind: SqlType, depth: int = 0) -> str:
     parts = []
     for name, typed, item in _fields(kind):
         names = [f"{value}.{quoted(spelt)}" for spelt in _spellings(name, typed)]
-        found = names[0] if len(names) == 1 else f"coalesce({', '.join(names)})"
-        parts.append(f"{text_literal(name)}, {restored(found, item, depth)}")
+        member = names[0] if len(names) == 1 else f"coalesce({', '.join(names)})"
+        parts.append(f"{text_literal(name)}, {restored(member, item, depth)}")
     return f"CASE WHEN {value} IS NOT NULL THEN named_struct({', '.join(parts)}) END"
 
 
@@ -334,8 +334,8 @@ def _key_steps(relation: Relation) -> list[Step]:
             return [{"metadata": {column.name: "key"}}]
         return [{"set": {column.name: _from_bytes(key, column.type)}}]
     if form == "JSON" and column.type.items:
-        made = _from_json(key, column.type)
-        return [{"set": {column.name: restored(made, column.type)}}]
+        content = _from_json(key, column.type)
+        return [{"set": {column.name: restored(content, column.type)}}]
     text = f"cast({key} as string)"
     if form == "JSON":
         text = f"get_json_object(concat('[', {text}, ']'), '$[0]')"
@@ -344,7 +344,7 @@ def _key_steps(relation: Relation) -> list[Step]:
 
 def _of_parts(key: str, keys: tuple[Column, ...], form: str) -> dict[str, str]:
     """The columns of a key that has several."""
-    made = {}
+    fields = {}
     for number, column in enumerate(keys):
         if form == "JSON":
             paths = [text_literal("$." + name) for name in _spellings(column.name, column.typed)]
@@ -353,8 +353,8 @@ def _of_parts(key: str, keys: tuple[Column, ...], form: str) -> dict[str, str]:
         else:
             kinds = ", ".join(f"c{at} string" for at in range(len(keys)))
             text = f"from_csv(cast({key} as string), {text_literal(kinds)}).c{number}"
-        made[column.name] = _of_text(text, column.type)
-    return made
+        fields[column.name] = _of_text(text, column.type)
+    return fields
 
 
 def _of_text(text: str, kind: SqlType) -> str:
@@ -404,10 +404,10 @@ def window_bound(relation: Relation, which: str) -> str:
 def encoded_key(relation: Relation, *, carried: bool) -> dict[str, Any]:
     """The key of an output, of a row's columns, with a schema. carried: see `key_expression`. Raises SqlError."""
     check_key(relation)
-    made = written_schema(relation, "key", relation.formats.key, relation.keys)
+    entry = written_schema(relation, "key", relation.formats.key, relation.keys)
     if relation.window is not None:
-        made["then"] = _window_bytes(relation.window, carried=carried)
-    return made
+        entry["then"] = _window_bytes(relation.window, carried=carried)
+    return entry
 
 
 def _window_bytes(window: Window, *, carried: bool) -> str:
@@ -426,10 +426,10 @@ def key_expression(relation: Relation, *, carried: bool = False) -> str | None:
     keys = relation.keys
     if not keys or relation.formats.key in ("NONE", *ENCODED):
         return None
-    made, is_text = _plain_key(relation, keys)
+    key_text, is_text = _plain_key(relation, keys)
     if relation.window is None:
-        return made
-    key = f"cast({made} as binary)" if is_text else made
+        return key_text
+    key = f"cast({key_text} as binary)" if is_text else key_text
     return f"concat({key}, {_window_bytes(relation.window, carried=carried)})"
 
 
@@ -495,9 +495,9 @@ def value_expression(relation: Relation) -> str | None:
         return _to_bytes(quoted(column.name), column.type)
     if relation.formats.value == "DELIMITED":
         _refuse_nested(relation, columns)
-        made = _named(columns, dict(relation.bounds))
+        fields = _named(columns, dict(relation.bounds))
         options = f"map('sep', {text_literal(relation.formats.delimiter)})"
-        return f"to_csv(named_struct({made}), {options})"
+        return f"to_csv(named_struct({fields}), {options})"
     if not relation.formats.wraps and len(columns) == 1:
         return _bare_json(_written(columns[0], dict(relation.bounds)))
     return _json_object(columns, dict(relation.bounds))

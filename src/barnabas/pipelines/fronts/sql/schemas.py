@@ -32,8 +32,8 @@ def schema_text(form: str, columns: Sequence[Column]) -> str:
 
 def plain_schema(form: str, column: Column) -> str:
     """A schema in AVRO or JSON_SR of keys that are one column, without a record around it. Raises SqlError."""
-    made = _avro_type(column.type, column.name) if form == "AVRO" else _json_type(column.type, column.name)
-    return json.dumps(made)
+    schema = _avro_type(column.type, column.name) if form == "AVRO" else _json_type(column.type, column.name)
+    return json.dumps(schema)
 
 
 # --- Avro ---------------------------------------------------------------------------------------------
@@ -51,8 +51,8 @@ AVRO: Final[Mapping[str, Any]] = {
 
 
 def _avro(columns: Sequence[Column]) -> str:
-    made = _avro_record([(column.name, column.type) for column in columns], RECORD)
-    return json.dumps({**made, "namespace": NAMESPACE})
+    record = _avro_record([(column.name, column.type) for column in columns], RECORD)
+    return json.dumps({**record, "namespace": NAMESPACE})
 
 
 def _avro_record(fields: Sequence[tuple[str, SqlType]], name: str) -> dict[str, Any]:
@@ -166,11 +166,11 @@ def _json(columns: Sequence[Column]) -> str:
 
 
 def _json_object(fields: Sequence[tuple[str, SqlType]]) -> dict[str, Any]:
-    made = {
+    properties = {
         name: {"connect.index": at, "oneOf": [{"type": "null"}, _json_type(kind, name)]}
         for at, (name, kind) in enumerate(fields)
     }
-    return {"type": "object", "properties": made}
+    return {"type": "object", "properties": properties}
 
 
 def _json_type(kind: SqlType, name: str) -> Mapping[str, Any]:
@@ -181,8 +181,8 @@ def _json_type(kind: SqlType, name: str) -> Mapping[str, Any]:
         return {"type": "object", "connect.type": "map", "additionalProperties": inner}
     if kind.name == "STRUCT":
         return _json_object(list(zip(kind.fields, kind.items, strict=True)))
-    found: Mapping[str, Any] = _known(JSON, kind, name, "JSON_SR")
-    return found
+    json_type: Mapping[str, Any] = _known(JSON, kind, name, "JSON_SR")
+    return json_type
 
 
 WRITERS: Final[Mapping[str, Callable[[Sequence[Column]], str]]] = {
@@ -209,12 +209,12 @@ ARROW: Final = {
 
 def columns_of(fields: pa.StructType) -> tuple[Column, ...]:
     """The columns that values of a schema have; those of types that SQL does not know are left out."""
-    found = []
+    columns = []
     for field in fields:
         kind = sql_type(field.type)
         if kind is not None:
-            found.append(Column(field.name.upper(), kind, field.name))
-    return tuple(found)
+            columns.append(Column(field.name.upper(), kind, field.name))
+    return tuple(columns)
 
 
 def sql_type(kind: pa.DataType) -> SqlType | None:
@@ -244,19 +244,19 @@ def sql_type(kind: pa.DataType) -> SqlType | None:
 def with_names(columns: Sequence[Column], fields: pa.StructType, subject: str) -> tuple[Column, ...]:
     """The columns with the names that their fields have in a schema, whatever their case. Raises SqlError for a column that
     the schema does not have."""
-    made = {column.name: column for column in columns_of(fields)}
-    found = []
+    by_name = {column.name: column for column in columns_of(fields)}
+    columns_named = []
     for column in columns:
         if column.is_key or column.header:
-            found.append(column)
+            columns_named.append(column)
             continue
-        theirs = made.get(column.name)
+        theirs = by_name.get(column.name)
         if theirs is None:
             raise SqlError(
-                f"column {column.name}: {subject} has no such field; it has {', '.join(made) or 'none'}"
+                f"column {column.name}: {subject} has no such field; it has {', '.join(by_name) or 'none'}"
             )
-        found.append(replace(column, typed=theirs.typed, type=_named_alike(column.type, theirs.type)))
-    return tuple(found)
+        columns_named.append(replace(column, typed=theirs.typed, type=_named_alike(column.type, theirs.type)))
+    return tuple(columns_named)
 
 
 def _named_alike(kind: SqlType, theirs: SqlType) -> SqlType:
@@ -289,9 +289,9 @@ def declaration(relation: Relation, properties: Mapping[str, Any]) -> str:
         shown.append(
             f"{_name(column.name, column.typed)} {type_text(column.type)}{role if column.is_key else header}"
         )
-    given = ", ".join(f"{name}={_text(value)}" for name, value in properties.items())
+    options = ", ".join(f"{name}={_text(value)}" for name, value in properties.items())
     source = "SOURCE " if relation.is_source else ""
-    return f"CREATE {source}{relation.kind} `{relation.name}` ({', '.join(shown)}) WITH ({given})"
+    return f"CREATE {source}{relation.kind} `{relation.name}` ({', '.join(shown)}) WITH ({options})"
 
 
 def _text(value: Any) -> str:

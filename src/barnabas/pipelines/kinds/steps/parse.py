@@ -136,8 +136,8 @@ SPLIT: Final = Group(
 
 
 def _check_parse(item: Item) -> Operator:
-    found = PARSE.open(item)
-    kind = next(name for name in FORMATS if name in found)
+    entries = PARSE.open(item)
+    kind = next(name for name in FORMATS if name in entries)
     allowed = {
         "json": {"prefix", "quoted"},
         "csv": {"separator", "quote", "escape", "empty"},
@@ -145,15 +145,15 @@ def _check_parse(item: Item) -> Operator:
         "registry": {"prefix"},
         "protobuf": {"prefix"},
     }
-    for name in found:
+    for name in entries:
         if name not in {
             kind,
             *(() if kind in ("registry", "protobuf") else ("from",)),
             *allowed.get(kind, ()),
         }:
-            found[name].fail(f"{name} does not go with {kind}")
-    entry = found[kind]
-    texts = {name: value.text() for name, value in found.items() if name != kind}
+            entries[name].fail(f"{name} does not go with {kind}")
+    entry = entries[kind]
+    texts = {name: value.text() for name, value in entries.items() if name != kind}
     source, prefix = texts.get("from"), texts.get("prefix", "")
     if kind in ("registry", "protobuf"):
         where = entry.mapping()
@@ -179,16 +179,16 @@ def _check_parse(item: Item) -> Operator:
             pairs=texts.get("pairs", " "),
             equals=texts.get("equals", "="),
             prefix=prefix,
-            drops_surplus="surplus" in found and found["surplus"].choice(SURPLUS) == "drop",
+            drops_surplus="surplus" in entries and entries["surplus"].choice(SURPLUS) == "drop",
         )
     if kind == "json" and entry.value == "all":
-        if "quoted" in found:
-            found["quoted"].fail("quoted needs declared fields: json: {name: type}")
+        if "quoted" in entries:
+            entries["quoted"].fail("quoted needs declared fields: json: {name: type}")
         return ParseAnyJson(source=source, prefix=prefix)
     fields = entry.text_map()
     _named(kind, entry, tuple(fields), prefix)
     if kind == "json":
-        unquotes = "quoted" in found and found["quoted"].choice(QUOTED) == "number"
+        unquotes = "quoted" in entries and entries["quoted"].choice(QUOTED) == "number"
         return ParseJson(source=source, fields=fields, prefix=prefix, unquotes=unquotes)
     quote = texts.get("quote", '"')
     return ParseCsv(
@@ -198,7 +198,7 @@ def _check_parse(item: Item) -> Operator:
         quote=quote,
         # As in RFC 4180, a quote inside of quotes is written twice.
         escape=texts.get("escape", quote),
-        empty_is_null="empty" in found and found["empty"].choice(EMPTY) == "null",
+        empty_is_null="empty" in entries and entries["empty"].choice(EMPTY) == "null",
     )
 
 
@@ -245,13 +245,13 @@ def _apply_registry(frame: Frame, step: ParseRegistry) -> Frame:
 
     decode, fields = decoded_columns(step.place, step)
     of_value = step.of == "value"
-    found = F.col("_decoded")
-    columns = {check_field(step.prefix + name, step): found["v"][name] for name in fields}
+    decoded = F.col("_decoded")
+    columns = {check_field(step.prefix + name, step): decoded["v"][name] for name in fields}
     part = F.col(f"_{step.of}")
     if step.trailing:
         part = F.substring(part, F.lit(1), F.length(part) - step.trailing)
     bytes_ = bare(part) if step.place.text else framed(part, F.col("_headers"), step.of)
-    error = F.when(part.isNotNull(), found["error"]) if step.may_lack else found["error"]
+    error = F.when(part.isNotNull(), decoded["error"]) if step.may_lack else decoded["error"]
     data = frame.data.withColumn("_decoded", decode(bytes_))
     frame = replace(frame, data=data, sparing=frame.deletes and of_value)
     done = frame.put(columns, step, lambda _: error)
@@ -313,12 +313,12 @@ def _apply_csv(frame: Frame, step: ParseCsv) -> Frame:
 
     def reason(_: Mapping[str, Column]) -> Column:
         wrong = parsed.isNull() | parsed[CORRUPT].isNotNull() | ((text == "") & F.lit(len(fields) > 1))
-        found = (
+        problem = (
             F.when(text.isNull(), F.lit("the text for csv is null"))
             .when(wrong, complaint(f"not {len(fields)} values of the declared types: ", text))
             .when(F.contains(text, F.lit(NULL)), F.lit("the text holds the control character U+0001"))
         )
-        return found.otherwise(inexact_reason(inexact, raw, parsed)) if inexact else found
+        return problem.otherwise(inexact_reason(inexact, raw, parsed)) if inexact else problem
 
     done = replace(frame, data=data).put({name: parsed[name] for name in fields}, step, reason)
     return replace(done, data=done.data.drop("_csv"))
@@ -336,7 +336,7 @@ def _apply_key_values(frame: Frame, step: ParseKeyValues) -> Frame:
     keys = F.regexp_extract_all(text, F.lit(regex), F.lit(1))
     values = each("transform", F.regexp_extract_all(text, F.lit(regex), F.lit(2)), _unquoted)
     # The last value of a repeated key is used: a map that is made of pairs would refuse the key.
-    found = F.map_from_arrays(
+    map_column = F.map_from_arrays(
         F.array_distinct(keys), each("transform", F.array_distinct(keys), _last(keys, values))
     )
 
@@ -350,8 +350,10 @@ def _apply_key_values(frame: Frame, step: ParseKeyValues) -> Frame:
         )
 
     if step.fields is not None:
-        return frame.put({prefix + name: found[name] for name in step.fields}, step, reason)
-    named = each("transform_keys", found, lambda k, _: F.concat(F.lit(prefix), k)) if prefix else found
+        return frame.put({prefix + name: map_column[name] for name in step.fields}, step, reason)
+    named = (
+        each("transform_keys", map_column, lambda k, _: F.concat(F.lit(prefix), k)) if prefix else map_column
+    )
     return frame.spread(named.cast(OPEN_TYPE), step, reason)
 
 
@@ -376,25 +378,25 @@ def _java_quote(text: str) -> str:
 
 
 def _check_split(item: Item) -> Operator:
-    found = SPLIT.open(item)
-    into = found["into"].texts()
+    entries = SPLIT.open(item)
+    into = entries["into"].texts()
     kept = [name for name in into if name != "_"]
     if not kept:
-        found["into"].fail("into keeps nothing: name at least one piece")
+        entries["into"].fail("into keeps nothing: name at least one piece")
     if len(set(kept)) != len(kept):
-        found["into"].fail("into names a piece twice")
+        entries["into"].fail("into names a piece twice")
     for name in kept:
-        check_new_name(name, found["into"])
-    by = found["by"].texts()
+        check_new_name(name, entries["into"])
+    by = entries["by"].texts()
     if not all(by):
-        found["by"].fail("by is empty: name the text between the pieces")
+        entries["by"].fail("by is empty: name the text between the pieces")
     return Split(
-        source=found["from"].text() if "from" in found else None,
+        source=entries["from"].text() if "from" in entries else None,
         by=by,
         into=into,
-        keeps_empty=found["keep_empty"].flag() if "keep_empty" in found else True,
-        drops_surplus="surplus" in found and found["surplus"].choice(SURPLUS) == "drop",
-        trims=found["trim"].flag() if "trim" in found else True,
+        keeps_empty=entries["keep_empty"].flag() if "keep_empty" in entries else True,
+        drops_surplus="surplus" in entries and entries["surplus"].choice(SURPLUS) == "drop",
+        trims=entries["trim"].flag() if "trim" in entries else True,
     )
 
 

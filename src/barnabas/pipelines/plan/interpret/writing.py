@@ -67,19 +67,21 @@ class Writer:
             o.name: dict(self.model.table(o.relation)) for o in outputs if self.plan.is_table(o.relation)
         }
         self.model.read([record])
-        found: list[Sent] = []
+        messages: list[Sent] = []
         for output in outputs:
             rows = (
                 self._changed(output, before[output.name], record)
                 if output.name in before
                 else self._new(output)
             )
-            made = [(gone, self._sent(output, row, gone, record)) for row, gone in rows]
-            put = {sent.key for gone, sent in made if sent is not None and not gone}
-            found += [sent for gone, sent in made if sent is not None and not (gone and sent.key in put)]
+            sent_rows = [(gone, self._sent(output, row, gone, record)) for row, gone in rows]
+            put = {sent.key for gone, sent in sent_rows if sent is not None and not gone}
+            messages += [
+                sent for gone, sent in sent_rows if sent is not None and not (gone and sent.key in put)
+            ]
         letters = self.model.letters[self._letters :]
         self._letters = len(self.model.letters)
-        return found, letters
+        return messages, letters
 
     def _changed(self, output: Output, before: Fields, record: Record) -> Iterator[tuple[Fields, bool]]:
         """The rows of a table that a record has put, changed or removed."""
@@ -189,10 +191,10 @@ def _over(groups: _Groups, late: datetime.timedelta | None) -> list[str]:
     window = groups.aggregate.window
     assert window is not None
     assert groups.latest is not None
-    found = []
+    names = []
     for name, (key, _) in groups.members.items():
         end = key[_end(groups)] if window.gap is not None else key[window.name] + duration(window.every or "")
         if name not in groups.done and end + (late or datetime.timedelta()) <= groups.latest:
             groups.done.add(name)
-            found.append(name)
-    return found
+            names.append(name)
+    return names

@@ -103,8 +103,8 @@ class Feed:
 
     def newest(self) -> str:
         """The newest ends that are known, for Spark's progress report."""
-        found = self._reader.reportLatestOffset()
-        return "" if found is None else json.dumps(found)
+        offset = self._reader.reportLatestOffset()
+        return "" if offset is None else json.dumps(offset)
 
     def tasks(self, start: str, end: str) -> str:
         """The ranges of each task, a line for each task."""
@@ -149,6 +149,6 @@ def feed_rows(spark: SparkSession, settings: Mapping[str, str]) -> DataFrame:
 def ring_feeds(stop_file: Path) -> None:
     """Wakes the feeds of queries that are to stop, see `stop_file`."""
     with _lock:
-        found = [feed for feed in _open if feed.options.stop_file == str(stop_file)]
-    for feed in found:
+        feeds = [feed for feed in _open if feed.options.stop_file == str(stop_file)]
+    for feed in feeds:
         feed.ring()

@@ -43,7 +43,9 @@ def lent_client(options: ClientOptions) -> Iterator[BlockingClient]:
 def lookout(options: ClientOptions, *, read_committed: bool) -> Lookout:
     """The lookout for a cluster, which lives as long as the process."""
     with _lock:
-        found = _lookouts.get((options, read_committed))
-        if found is None:
-            found = _lookouts[options, read_committed] = Lookout(options, read_committed=read_committed)
-        return found
+        shared_lookout = _lookouts.get((options, read_committed))
+        if shared_lookout is None:
+            shared_lookout = _lookouts[options, read_committed] = Lookout(
+                options, read_committed=read_committed
+            )
+        return shared_lookout

@@ -30,11 +30,11 @@ def pulses_of(spark: SparkSession) -> Callable[[], dict[str, Pulse]]:
     of_java = CLASSES.made(spark, "Pulse", java_session(spark))
 
     def taken() -> dict[str, Pulse]:
-        found = {}
+        pulses = {}
         for line in str(of_java.taken()).splitlines():
             run, triggered, data, latest, message = line.split("\t", 4)
-            found[run] = Pulse(triggered == "1", data == "1", latest, message)
-        return found
+            pulses[run] = Pulse(triggered == "1", data == "1", latest, message)
+        return pulses
 
     return taken
 

@@ -47,11 +47,11 @@ def launcher(folder: Path) -> Path | None:
     return path if os.access(path, os.X_OK) else None  # a mount may forbid programs
 
 
-def python_of_workers(given: str | None, folder: Path, *, local: bool) -> str:
+def python_of_workers(python: str | None, folder: Path, *, local: bool) -> str:
     """The value of PYSPARK_PYTHON for a session. given: its present value, which is kept unless it is the launcher of
     an earlier session: the hosts of a cluster do not have that. local: whether workers run on this machine."""
-    if given and not _is_launcher(Path(given)):
-        return given
+    if python and not _is_launcher(Path(python)):
+        return python
     return str((launcher(folder) if local else None) or sys.executable)
 
 
@@ -67,14 +67,14 @@ def _is_launcher(path: Path) -> bool:
 
 def installed_in() -> str | None:
     """The folder with both PySpark and Py4J, as pip installs them; None if they are not in the same folder."""
-    found = set()
+    folders = set()
     for name in ("pyspark", "py4j"):
         spec = importlib.util.find_spec(name)
         origin = Path(spec.origin) if spec is not None and spec.origin is not None else None
         if origin is None or not origin.is_file():
             return None
-        found.add(str(origin.parents[1]))
-    return found.pop() if len(found) == 1 else None
+        folders.add(str(origin.parents[1]))
+    return folders.pop() if len(folders) == 1 else None
 
 
 def _write(path: Path, text: str) -> None:

@@ -41,12 +41,12 @@ def start_reason(text: str) -> str:
     for line in text.splitlines():
         if any(sign in line for sign in MEMORY):
             return f"not enough memory for Java ({line.strip()}): free some, or lower spark.driver.memory"
-    found = [match for match in map(_CAUSE.match, map(str.strip, text.splitlines())) if match]
-    if found:
-        name = found[-1][1].rpartition(".")[2]
-        return f"{name}: {found[-1][2]}" if found[-1][2] else name
-    said = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("WARNING: ")]
-    return said[-1] if said else "it printed no reason; Spark needs Java 17 or newer and enough memory"
+    matches = [match for match in map(_CAUSE.match, map(str.strip, text.splitlines())) if match]
+    if matches:
+        name = matches[-1][1].rpartition(".")[2]
+        return f"{name}: {matches[-1][2]}" if matches[-1][2] else name
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("WARNING: ")]
+    return lines[-1] if lines else "it printed no reason; Spark needs Java 17 or newer and enough memory"
 
 
 _NAMED: Final = re.compile(
@@ -82,20 +82,20 @@ _EMPTY: Final = (
 
 def failure_reason(text: str) -> str:
     """The cause of a Spark failure in one line: an error of this package if there is one, else the most precise."""
-    found: list[tuple[str, str]] = []
+    causes: list[tuple[str, str]] = []
     for line in text.splitlines():
         match = _NAMED.match(line.strip())
         if match:
-            found.append((match[1].rpartition(".")[2], match[2]))
-    for name, reason in found:
+            causes.append((match[1].rpartition(".")[2], match[2]))
+    for name, reason in causes:
         if name in _OURS or name.startswith("Broker"):
             return reason
-    found = [(name, reason) for name, reason in found if not any(text in reason for text in _EMPTY)]
-    precise = [f"{name}: {reason}" for name, reason in found if name not in _WRAPPERS]
+    causes = [(name, reason) for name, reason in causes if not any(text in reason for text in _EMPTY)]
+    precise = [f"{name}: {reason}" for name, reason in causes if name not in _WRAPPERS]
     if precise:
         return _with_address(precise)
-    if found:
-        return found[-1][1]
+    if causes:
+        return causes[-1][1]
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
     return first.partition("terminated with exception: ")[2] or first
 
@@ -149,8 +149,8 @@ class Entry:
     def cause(self) -> str:
         """The error in the entry, without what happened because of it; empty if there is none."""
         lines = self.text.splitlines()
-        found = _CLASS.search(lines[0])
-        rest = [lines[0][found.start() :].lstrip(": ")] if found else []
+        match = _CLASS.search(lines[0])
+        rest = [lines[0][match.start() :].lstrip(": ")] if match else []
         return failure_reason("\n".join(rest + lines[1:])) if rest or len(lines) > 1 else ""
 
     @property
@@ -165,13 +165,13 @@ def entries(text: str) -> Iterator[Entry]:
     head: re.Match[str] | None = None
     lines: list[str] = []
     for line in text.splitlines():
-        found = _ENTRY.match(line)
-        if found is None and line != _WORKER_SAID:
+        match = _ENTRY.match(line)
+        if match is None and line != _WORKER_SAID:
             lines.append(line)
             continue
         if head is not None:
             yield _entry(head, lines)
-        head, lines = found, []
+        head, lines = match, []
     if head is not None:
         yield _entry(head, lines)
 
@@ -181,10 +181,10 @@ def _entry(head: re.Match[str], lines: list[str]) -> Entry:
     return Entry(at, level, logger, pipeline, query, query_id, "\n".join([first, *lines]))
 
 
-def telling(found: Iterable[Entry]) -> Iterator[Entry]:
+def telling(log_entries: Iterable[Entry]) -> Iterator[Entry]:
     """The entries without those that only repeat the one before: Spark logs an error of a task in several places."""
     before: tuple[str, str] | None = None
-    for entry in found:
+    for entry in log_entries:
         same = (entry.query, entry.cause)
         if entry.logger in _ECHOES or (entry.cause and same == before):
             continue

@@ -133,8 +133,8 @@ def start_session(
     conf = dict(conf or {})
     # Up to four attempts for a task, as on a cluster: by default, local mode fails at the first error.
     master = master or conf.get("spark.master", "local[*,4]")
-    given, is_local = os.environ.get("PYSPARK_PYTHON"), master.startswith("local")
-    os.environ["PYSPARK_PYTHON"] = python_of_workers(given, cache_folder(), local=is_local)
+    python, is_local = os.environ.get("PYSPARK_PYTHON"), master.startswith("local")
+    os.environ["PYSPARK_PYTHON"] = python_of_workers(python, cache_folder(), local=is_local)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     settings = {
         **DEFAULTS,
@@ -164,9 +164,9 @@ def start_session(
 def _check_files(conf: Mapping[str, str]) -> None:
     """Raises PipelineError for a file that settings name and that does not exist: Spark only logs that."""
     for option in FILE_OPTIONS:
-        for given in filter(None, map(str.strip, conf.get(option, "").split(","))):
-            path = local_path(given.partition("#")[0])
-            if path is not None and not path.exists() and "*" not in given:
+        for location in filter(None, map(str.strip, conf.get(option, "").split(","))):
+            path = local_path(location.partition("#")[0])
+            if path is not None and not path.exists() and "*" not in location:
                 raise PipelineError(f"{option}: {path}: no such file")
 
 
@@ -205,8 +205,8 @@ def _register(spark: SparkSession) -> None:
 def _spare_lookup(spark: SparkSession) -> None:
     """If no other installed package may have data sources (the package's name begins with `pyspark_`), tells Spark so; it
     would start Python to find out, which takes a second."""
-    found = {module.name for module in pkgutil.iter_modules() if module.name.startswith("pyspark_")}
-    if found - {OWN_PACKAGE}:
+    modules = {module.name for module in pkgutil.iter_modules() if module.name.startswith("pyspark_")}
+    if modules - {OWN_PACKAGE}:
         return
     declare_no_packaged_sources(spark)
 

@@ -44,16 +44,16 @@ def kept_table(rows: DataFrame) -> DataFrame:
     """The records of a topic as changes of its newest records by key. Records without a key, which are an error, pass."""
     record = F.struct(*[F.col(name) for name in rows.columns])
     gone = F.col("value").isNull() & F.col("key").isNotNull()
-    given = rows.select(
+    keyed = rows.select(
         F.col("key").alias("k"),
         F.lit(0).alias("side"),
         F.when(gone, -1).otherwise(1).alias("sign"),
         _cause("timestamp", "topic", "partition", "offset").alias("change"),
         F.when(~gone, record).alias("record"),
     )
-    spark, kind = rows.sparkSession, given.schema["record"].dataType
+    spark, kind = rows.sparkSession, keyed.schema["record"].dataType
     keep = made(spark, "Keep", row_encoder(spark, kind))
-    changes = with_state(given, "k", keep, _result(given, StructField("record", kind)))
+    changes = with_state(keyed, "k", keep, _result(keyed, StructField("record", kind)))
     return changes.select(F.col("sign").alias(SIGN), F.col("change").alias(CHANGE), "record.*")
 
 
@@ -85,7 +85,7 @@ def joined(
         for side, data in enumerate((left, right))
     ]
 
-    def given(data: DataFrame, side: int, key: Column) -> DataFrame:
+    def sided(data: DataFrame, side: int, key: Column) -> DataFrame:
         plain = stream and side == 0
         at = "_timestamp" if past is None else past.at
         cause = _cause(at, "_topic", "_partition", "_offset") if plain else F.col(CHANGE)
@@ -100,7 +100,7 @@ def joined(
             *rows,
         )
 
-    both = given(left, 0, keys[0]).union(given(right, 1, keys[1]))
+    both = sided(left, 0, keys[0]).union(sided(right, 1, keys[1]))
     encoders = [row_encoder(spark, kind) for kind in own]
     how = [kind in ("left", "full"), kind in ("right", "full")]
     if past is None:
@@ -168,14 +168,14 @@ def totalled(
         *[column.alias(f"g{i}") for i, column in enumerate(groups.values())] or [F.lit(0).alias("g")]
     )
     cause = F.col(CHANGE) if signed else _cause("_timestamp", "_topic", "_partition", "_offset")
-    given = rows.select(
+    keyed = rows.select(
         key.alias("k"),
         F.lit(0).alias("side"),
         (F.col(SIGN) if signed else F.lit(1)).alias("sign"),
         cause.alias("change"),
         F.struct(*[total.value.alias(f"v{i}") for i, total in enumerate(totals)]).alias("values"),
     )
-    kinds = [given.schema["values"].dataType[f"v{i}"].dataType for i in range(len(totals))]
+    kinds = [keyed.schema["values"].dataType[f"v{i}"].dataType for i in range(len(totals))]
     kept = {total.kept: kind for total, kind in zip(totals, kinds, strict=True) if total.kept is not None}
     encoders = [row_encoder(spark, StructType([StructField("v", kept[i])])) for i in range(len(kept))]
     best = [StructField(f"b{i}", kind) for i, kind in enumerate(kinds) if totals[i].best]
@@ -199,7 +199,7 @@ def totalled(
     )
     results = [StructField(f"r{i}", totals[i].result(kind)) for i, kind in enumerate(kinds)]
     fields = [
-        StructField("key", given.schema["k"].dataType),
+        StructField("key", keyed.schema["k"].dataType),
         StructField("result", StructType([*results, StructField("bad", IntegerType())])),
     ]
     pairs = [StructType([StructField("v", kept[i]), StructField("n", LongType())]) for i in range(len(kept))]
@@ -207,9 +207,9 @@ def totalled(
     whole = StructType([*state, *values])
     if told:
         fields.append(StructField("state", whole))
-    group = StructType([StructField("k", given.schema["k"].dataType), StructField("state", whole)])
+    group = StructType([StructField("k", keyed.schema["k"].dataType), StructField("state", whole)])
     known = None if before is None else _by_task(before(group))
-    made_rows = with_state(given, "k", operator, _result(given, *fields), known)
+    made_rows = with_state(keyed, "k", operator, _result(keyed, *fields), known)
     columns = [F.col("key")[f"g{i}"].alias(name) for i, name in enumerate(groups)]
     columns += [F.col("result")[f"r{i}"].alias(f"{RESULT}{i}") for i in range(len(totals))]
     columns.append(F.col("result")["bad"].alias(BAD))
@@ -233,14 +233,14 @@ def _by_task(known: DataFrame) -> DataFrame:
 def net(rows: DataFrame, key: Column, passes: Column) -> DataFrame:
     """The last row of each key in a micro-batch, and all rows for which `passes` is true. rows: with SIGN and CHANGE."""
     names = [name for name in rows.columns if name not in (SIGN, CHANGE)]
-    given = rows.select(
+    keyed = rows.select(
         key.alias("k"),
         passes.cast("int").alias("side"),
         F.col(SIGN).alias("sign"),
         F.col(CHANGE).alias("change"),
         F.struct(*[F.col(quoted(name)) for name in names]).alias("row"),
     )
-    last = by_key(given, "k", made(rows.sparkSession, "Net"))
+    last = by_key(keyed, "k", made(rows.sparkSession, "Net"))
     return last.select(*[F.col("row")[name].alias(name) for name in names])
 
 
@@ -256,5 +256,5 @@ def _cause(timestamp: Column | str, topic: str, partition: str, offset: str) -> 
     )
 
 
-def _result(given: DataFrame, *fields: StructField) -> StructType:
-    return StructType([StructField("sign", IntegerType()), given.schema["change"], *fields])
+def _result(keyed: DataFrame, *fields: StructField) -> StructType:
+    return StructType([StructField("sign", IntegerType()), keyed.schema["change"], *fields])

@@ -187,8 +187,8 @@ def _batch(note: Mapping[str, Any]) -> Batch:
 
 def _decision(transactions: Transactions, prefix: str) -> dict[str, Any] | None:
     """The last decision of any driver; None if there is none."""
-    found = [note for text in transactions.notes(prefix) if (note := _read(text)) is not None]
-    return max(found, key=lambda note: tuple(note["owner"]), default=None)
+    notes = [note for text in transactions.notes(prefix) if (note := _read(text)) is not None]
+    return max(notes, key=lambda note: tuple(note["owner"]), default=None)
 
 
 def _read(text: str) -> dict[str, Any] | None:
@@ -353,5 +353,7 @@ def unpacked(prefix: str, text: str | None) -> list[TxnProducer] | None:
     if text is None:
         return None
     rows = zlib.decompress(base64.b85decode(text)).decode().split(" ")
-    found = [[int(number) for number in row.split(".")] for row in rows]
-    return [TxnProducer(task_id(prefix, part), producer_id, epoch) for part, producer_id, epoch in found]
+    rows_of_numbers = [[int(number) for number in row.split(".")] for row in rows]
+    return [
+        TxnProducer(task_id(prefix, part), producer_id, epoch) for part, producer_id, epoch in rows_of_numbers
+    ]

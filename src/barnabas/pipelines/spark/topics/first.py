@@ -42,17 +42,17 @@ def first_offsets(
             return None
         planner = Planner(source_options(settings))
         try:
-            found = planner.initial()
+            offset = planner.initial()
         finally:
             planner.close()
-        folder.write_note(note, found)
+        folder.write_note(note, offset)
     except ClientError as error:
         raise PipelineError(str(error)) from error
     except Exception as error:
         from barnabas.pipelines.spark.frame import spark_reason
 
         raise PipelineError(f"the checkpoint {location} cannot be used: {spark_reason(error)}") from error
-    return found
+    return offset
 
 
 def kept_offset(options: SourceOptions, planner: Planner) -> StreamOffset:
@@ -76,10 +76,10 @@ def kept_offset(options: SourceOptions, planner: Planner) -> StreamOffset:
         with system.open_input_stream(path) as kept:
             offset: StreamOffset = json.loads(kept.read())
         return offset
-    found = planner.initial()
+    first = planner.initial()
     system.create_dir(folder, recursive=True)
     fresh = f"{folder}/.{name}.{os.getpid()}"
     with system.open_output_stream(fresh) as out:
-        out.write(json.dumps(found).encode())
+        out.write(json.dumps(first).encode())
     system.move(fresh, path)
-    return found
+    return first

@@ -99,7 +99,7 @@ def restored(batch: pa.RecordBatch, pipeline: str) -> pa.RecordBatch:
     parents = pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)
     rows = batch.num_rows
 
-    def told(name: str) -> pa.Array:
+    def header(name: str) -> pa.Array:
         return _texts(values, _last_of(keys, name, parents, rows))
 
     own = ~pc.starts_with(keys, HEADER_PREFIX).to_numpy(zero_copy_only=False)
@@ -112,19 +112,19 @@ def restored(batch: pa.RecordBatch, pipeline: str) -> pa.RecordBatch:
     place = {name: batch.column(batch.schema.get_field_index(name)) for name in RECORD}
     columns = {
         **place,
-        "topic": told("topic"),
-        "partition": _numbers(told("partition"), pa.int32()),
-        "offset": _numbers(told("offset"), pa.int64()),
+        "topic": header("topic"),
+        "partition": _numbers(header("partition"), pa.int32()),
+        "offset": _numbers(header("offset"), pa.int64()),
         "headers": kept,
-        "reason": told("reason"),
-        "step": told("step"),
-        "output": told("output"),
-        "attempts": pc.fill_null(_numbers(told("replayed"), pa.int32()), 0),
+        "reason": header("reason"),
+        "step": header("step"),
+        "output": header("output"),
+        "attempts": pc.fill_null(_numbers(header("replayed"), pa.int32()), 0),
         "letter_partition": place["partition"],
         "letter_offset": place["offset"],
     }
     whole = pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
-    return whole.filter(pc.fill_null(pc.equal(told("pipeline"), pipeline), False))
+    return whole.filter(pc.fill_null(pc.equal(header("pipeline"), pipeline), False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +156,8 @@ class Letters:
 
     def ranges(self) -> list[Range]:
         """What each Spark task reads."""
-        found = [Range(self.topic, p, start, end) for p, (start, end) in self.bounds.items() if end > start]
-        return split(found, 2)
+        ranges = [Range(self.topic, p, start, end) for p, (start, end) in self.bounds.items() if end > start]
+        return split(ranges, 2)
 
 
 def letter_options(settings: Mapping[str, str], topic: str) -> SourceOptions:
@@ -226,7 +226,7 @@ def marks(client: BlockingClient, settings: Mapping[str, str], spec: PipelineSpe
     pairs = [(name, partition) for partition in client.partitions(name)]
     starts = client.list_offsets(dict.fromkeys(pairs, EARLIEST))
     ends = client.list_offsets(dict.fromkeys(pairs, LATEST))
-    found: Spans = {}
+    spans_by_partition: Spans = {}
     for pair in pairs:
         for batch in read_range(options, Range(*pair, starts[pair].offset, ends[pair].offset)):
             for row in batch.select(["value", "headers"]).to_pylist():
@@ -235,30 +235,32 @@ def marks(client: BlockingClient, settings: Mapping[str, str], spec: PipelineSpe
                 mark = json.loads(row["value"])
                 if mark["topic_id"] == topic_id and mark["pipeline"] == spec.name:
                     for partition, spans in mark["taken"].items():
-                        found.setdefault(int(partition), []).extend((start, end) for start, end in spans)
-    return {partition: merged(spans) for partition, spans in found.items()}
+                        spans_by_partition.setdefault(int(partition), []).extend(
+                            (start, end) for start, end in spans
+                        )
+    return {partition: merged(spans) for partition, spans in spans_by_partition.items()}
 
 
 def merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """The ranges sorted, with those that overlap or touch merged."""
-    found: list[tuple[int, int]] = []
+    joined_spans: list[tuple[int, int]] = []
     for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
+        if joined_spans and start <= joined_spans[-1][1]:
+            joined_spans[-1] = (joined_spans[-1][0], max(joined_spans[-1][1], end))
         else:
-            found.append((start, end))
-    return found
+            joined_spans.append((start, end))
+    return joined_spans
 
 
 def spans_of(partitions: Any, offsets: Any) -> Spans:
     """Ranges of offsets by partition. partitions, offsets: NumPy arrays with one element for each letter."""
-    found: Spans = {}
+    spans_by_partition: Spans = {}
     for partition in np.unique(partitions):
         own = np.unique(offsets[partitions == partition])
         edges = np.flatnonzero(np.diff(own) > 1)
         starts, ends = own[np.concatenate([[0], edges + 1])], own[np.concatenate([edges, [len(own) - 1]])] + 1
-        found[int(partition)] = [(int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
-    return found
+        spans_by_partition[int(partition)] = [(int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
+    return spans_by_partition
 
 
 def write_marks(

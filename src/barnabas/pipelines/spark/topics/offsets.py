@@ -144,49 +144,49 @@ class Planner:
 
     def log_starts(self, pairs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Log start offsets."""
-        found = self.client.list_offsets(dict.fromkeys(pairs, EARLIEST))
-        return {pair: timed.offset for pair, timed in found.items()}
+        offsets = self.client.list_offsets(dict.fromkeys(pairs, EARLIEST))
+        return {pair: timed.offset for pair, timed in offsets.items()}
 
     def log_ends(self, pairs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """High watermarks, or last stable offsets if only committed records are read."""
-        found = self.client.list_offsets(
+        offsets = self.client.list_offsets(
             dict.fromkeys(pairs, LATEST), read_committed=self.options.read_committed
         )
-        return {pair: timed.offset for pair, timed in found.items()}
+        return {pair: timed.offset for pair, timed in offsets.items()}
 
     def resolve(self, position: Position, pairs: list[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of each partition that a start or end option stands for. Raises UnknownTopic."""
         for pair in (*position.offsets, *position.timestamps_ms):
             if pair not in pairs:
                 raise UnknownTopic(f"the offsets name partition {pair[0]}-{pair[1]}, which is not read")
-        found: dict[TopicPartition, int] = {}
+        offsets: dict[TopicPartition, int] = {}
         if position.group is not None:
             topics: dict[str, list[int]] = {}
             for topic, partition in pairs:
                 topics.setdefault(topic, []).append(partition)
-            found.update(self.client.committed(position.group, topics))
+            offsets.update(self.client.committed(position.group, topics))
         for pair, offset in position.offsets.items():
             if offset >= 0:
-                found.setdefault(pair, offset)
+                offsets.setdefault(pair, offset)
         times = dict(position.timestamps_ms)
         if position.timestamp_ms is not None:
             times = {pair: times.get(pair, position.timestamp_ms) for pair in pairs}
-        times = {pair: time for pair, time in times.items() if pair not in found}
+        times = {pair: time for pair, time in times.items() if pair not in offsets}
         for pair, timed in self.client.list_offsets(times).items():
             if timed.offset >= 0:
-                found[pair] = timed.offset
+                offsets[pair] = timed.offset
             elif not position.end_when_younger:
                 raise UnknownTopic(
                     f"partition {pair[0]}-{pair[1]} has no record at or after {times[pair]}: set "
                     "startingOffsetsByTimestampStrategy to latest to begin at its end"
                 )
             else:
-                found[pair] = self.log_ends([pair])[pair]
+                offsets[pair] = self.log_ends([pair])[pair]
         otherwise = EARLIEST_OFFSET if position.otherwise == "earliest" else LATEST_OFFSET
-        rest = {p: position.offsets.get(p, otherwise) for p in pairs if p not in found}
-        found.update(self.log_starts([p for p, word in rest.items() if word == EARLIEST_OFFSET]))
-        found.update(self.log_ends([p for p, word in rest.items() if word == LATEST_OFFSET]))
-        return found
+        rest = {p: position.offsets.get(p, otherwise) for p in pairs if p not in offsets}
+        offsets.update(self.log_starts([p for p, word in rest.items() if word == EARLIEST_OFFSET]))
+        offsets.update(self.log_ends([p for p, word in rest.items() if word == LATEST_OFFSET]))
+        return offsets
 
     def initial(self) -> StreamOffset:
         """Where a query without a checkpoint begins. Raises UnknownTopic."""
@@ -317,13 +317,15 @@ class Planner:
                 f"partition {gone[0][0]}-{gone[0][1]} was deleted while the query was reading it"
             )
         starts = self.log_starts(active)
-        found = []
+        ranges = []
         for pair in active:
             swapped = self._swapped(pair, old_ids, ids)
             at = starts[pair] if swapped or pair not in begin else begin[pair]
-            found.append(self._range(pair, at, ends[pair], starts[pair], swapped))
+            ranges.append(self._range(pair, at, ends[pair], starts[pair], swapped))
         return split(
-            [r for r in found if r.end > r.start], self.options.partitions_min, self.options.rows_per_task_max
+            [r for r in ranges if r.end > r.start],
+            self.options.partitions_min,
+            self.options.rows_per_task_max,
         )
 
     @staticmethod
@@ -353,8 +355,8 @@ class Planner:
         starts = self.resolve(self.options.starting, pairs)
         ends = self.resolve(self.options.ending, pairs)
         oldest = self.log_starts(pairs)
-        found = [self._range(p, starts[p], ends[p], oldest[p], False) for p in pairs if ends[p] > starts[p]]
-        return split(found, self.options.partitions_min, self.options.rows_per_task_max)
+        ranges = [self._range(p, starts[p], ends[p], oldest[p], False) for p in pairs if ends[p] > starts[p]]
+        return split(ranges, self.options.partitions_min, self.options.rows_per_task_max)
 
     def commit(self, end: StreamOffset) -> None:
         """Commits the progress to the consumer group, if there is one. Raises ClientError."""

@@ -260,8 +260,8 @@ def source_options(raw: Mapping[str, str]) -> SourceOptions:
     _refuse_unknown(options, SOURCE_NAMES, "source")
     chosen = [n for n in ("subscribe", "subscribepattern", "assign") if n in options]
     if len(chosen) != 1:
-        found = " and ".join(chosen) or "none of them"
-        raise OptionError(f"one of subscribe, subscribePattern and assign is needed; {found} is set")
+        chosen_text = " and ".join(chosen) or "none of them"
+        raise OptionError(f"one of subscribe, subscribePattern and assign is needed; {chosen_text} is set")
     topics = tuple(part.strip() for part in options.get("subscribe", "").split(",") if part.strip())
     if "subscribe" in options and not topics:
         raise OptionError("subscribe is empty: name at least one topic")
@@ -313,7 +313,7 @@ def _only_topic(topics: tuple[str, ...], options: Mapping[str, str]) -> str | No
 def _schemas(options: Mapping[str, str], topic: str | None) -> tuple[SchemaPlace, ...]:
     """Keys and values with schemas. topic: the only one; None if there are several. Raises OptionError."""
     url = options.get("schema.registry.url", "")
-    found = []
+    places = []
     for part in PARTS:
         kind, subject = options.get(f"{part}.schema"), options.get(f"{part}.subject")
         if kind is None:
@@ -328,8 +328,8 @@ def _schemas(options: Mapping[str, str], topic: str | None) -> tuple[SchemaPlace
             )
         if subject is None and topic is None:
             raise OptionError(f"{part}.schema=registry of several topics needs {part}.subject")
-        found.append(SchemaPlace(part, url, subject or f"{topic}-{part}"))
-    return tuple(found)
+        places.append(SchemaPlace(part, url, subject or f"{topic}-{part}"))
+    return tuple(places)
 
 
 def _keeps_undecodable(options: Mapping[str, str]) -> bool:
@@ -527,7 +527,7 @@ def _json(text: str, shown: str) -> dict[str, object]:
 
 
 def _per_partition(text: str, shown: str, lowest: int) -> dict[TopicPartition, int]:
-    found = {}
+    offsets = {}
     for topic, partitions in _json(text, shown).items():
         if not isinstance(partitions, dict):
             raise OptionError(f'{shown}={text} is not of the form {{"topic": {{"0": 23}}}}')
@@ -535,8 +535,8 @@ def _per_partition(text: str, shown: str, lowest: int) -> dict[TopicPartition, i
             good = partition.isdigit() and isinstance(value, int) and not isinstance(value, bool)
             if not good or value < lowest:
                 raise OptionError(f"{shown}: {topic}-{partition}: {value!r} is not a number from {lowest} up")
-            found[topic, int(partition)] = value
-    return found
+            offsets[topic, int(partition)] = value
+    return offsets
 
 
 def _position(options: Mapping[str, str], side: Literal["starting", "ending"]) -> Position:
@@ -575,7 +575,7 @@ def _position(options: Mapping[str, str], side: Literal["starting", "ending"]) -
 
 def _strategy(options: Mapping[str, str]) -> str:
     name = "startingoffsetsbytimestampstrategy"
-    found = options.get(name, "error").lower()
-    if found not in ("error", "latest"):
+    strategy = options.get(name, "error").lower()
+    if strategy not in ("error", "latest"):
         raise OptionError(f"startingOffsetsByTimestampStrategy={options[name]} is not error or latest")
-    return found
+    return strategy

@@ -71,7 +71,7 @@ def made_records(
 ) -> pa.Table:
     """Records that are in no topic yet: topic, offset, key, value, headers, and milliseconds since 1970."""
     schema = arrow_schema(COLUMNS)
-    made = [
+    rows_made = [
         {
             "topic": topic,
             "partition": 0,
@@ -83,7 +83,7 @@ def made_records(
         }
         for topic, offset, key, value, headers, at_ms in rows
     ]
-    return pa.Table.from_pylist(made, schema=schema)
+    return pa.Table.from_pylist(rows_made, schema=schema)
 
 
 def as_rows(spark: SparkSession, table: pa.Table) -> DataFrame:

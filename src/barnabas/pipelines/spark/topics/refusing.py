@@ -70,8 +70,8 @@ class Gate:
 
     def refusals(self, rows: pa.RecordBatch, now_ms: int, codec: Codec) -> list[Refusal]:
         """The rows that the topic would reject, by row, with the first reason for each."""
-        found = [*self._without_key(rows), *self._out_of_time(rows, now_ms), *self._too_large(rows, codec)]
-        first = {refusal.row: refusal for refusal in reversed(found)}
+        refusals = [*self._without_key(rows), *self._out_of_time(rows, now_ms), *self._too_large(rows, codec)]
+        first = {refusal.row: refusal for refusal in reversed(refusals)}
         return [first[row] for row in sorted(first)]
 
     def _without_key(self, rows: pa.RecordBatch) -> list[Refusal]:
@@ -100,7 +100,7 @@ class Gate:
         sizes = record_sizes(rows, self.batch_bytes_max)
         if sizes is None:
             return []
-        found = []
+        refusals = []
         for row in pc.indices_nonzero(pc.greater(sizes, self.batch_bytes_max)).to_pylist():
             size = sizes[row].as_py()
             if codec != Codec.NONE:
@@ -111,8 +111,8 @@ class Gate:
                 if size <= self.batch_bytes_max:
                     continue
             limit = f"topic {self.topic} accepts {self.batch_bytes_max} (max.message.bytes)"
-            found.append(Refusal(row, f"the record needs {size} bytes, but {limit}"))
-        return found
+            refusals.append(Refusal(row, f"the record needs {size} bytes, but {limit}"))
+        return refusals
 
 
 def record_sizes(rows: pa.RecordBatch, limit: int) -> pa.Array | None:
@@ -205,7 +205,7 @@ class Letter:
         if size <= gate.batch_bytes_max:
             return self
         kept = self.headers
-        told = {"key": self.key, "value": self.value}
+        parts = {"key": self.key, "value": self.value}
         room = gate.batch_bytes_max - RECORD_OVERHEAD - headers_size(kept) - 200
         if room < 0:
             kept = [h for h in kept if h["key"].startswith("barnabas.")]
@@ -214,7 +214,7 @@ class Letter:
         value = None if self.value is None else self.value[: room - len(key or b"")]
         cuts = [
             f"{name} of {len(whole)} bytes to {len(part or b'')}"
-            for (name, whole), part in zip(told.items(), (key, value), strict=True)
+            for (name, whole), part in zip(parts.items(), (key, value), strict=True)
             if whole is not None and len(whole) != len(part or b"")
         ]
         if len(kept) != len(self.headers):
@@ -266,8 +266,10 @@ class DeadLetters:
 
 def _attempt(row: Mapping[str, Any]) -> str:
     """How often the row's record was replayed, from its header; 1 without the header."""
-    told = [h["value"] for h in row.get("headers") or () if h["key"] == "barnabas.replayed" and h["value"]]
-    return (_bytes(told[-1]) or b"1").decode() if told else "1"
+    attempts = [
+        h["value"] for h in row.get("headers") or () if h["key"] == "barnabas.replayed" and h["value"]
+    ]
+    return (_bytes(attempts[-1]) or b"1").decode() if attempts else "1"
 
 
 def as_batch(letters: list[Letter]) -> pa.RecordBatch:

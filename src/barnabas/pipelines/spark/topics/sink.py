@@ -168,12 +168,12 @@ class Producer:
 
     def encoder(self, topic: str) -> BatchEncoder:
         """The topic's encoder. Raises RefusedTopic for a topic that cannot be written."""
-        found = self.encoders.get(topic)
-        if found is None:
+        encoder = self.encoders.get(topic)
+        if encoder is None:
             gate = self.gates.get(topic)
             if gate is None:
                 gate = self.gates[topic] = gate_of(self.client, topic)
-            found = self.encoders[topic] = BatchEncoder(
+            encoder = self.encoders[topic] = BatchEncoder(
                 len(self.client.partitions(topic)),
                 producer_id=self.producer_id,
                 producer_epoch=self.epoch,
@@ -183,7 +183,7 @@ class Producer:
                 first_sticky=os.getpid(),
                 transactional=self.transaction is not None,
             )
-        return found
+        return encoder
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> ProduceStream:
         """Writes all rows (as dead letters if their topic would reject them); returns when all are acknowledged."""
@@ -244,9 +244,9 @@ class Producer:
     def _letters(self, topic: str, rows: pa.RecordBatch, refusals: list[Refusal]) -> list[Letter]:
         if self.options.dead_letters is None:
             raise OptionError(f"{refusals[0].reason}: set deadLetters to a topic for what {topic} refuses")
-        made = DeadLetters(self.client, self.options)
+        letters = DeadLetters(self.client, self.options)
         return [
-            made.letter(rows.slice(refusal.row, 1).to_pylist()[0], topic, refusal.reason)
+            letters.letter(rows.slice(refusal.row, 1).to_pylist()[0], topic, refusal.reason)
             for refusal in refusals
         ]
 
@@ -267,30 +267,30 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in fewer batches. Spark sends small batches if records may be large, and each batch costs as much
     as hundreds of rows. Large batches are not joined with others, because that would copy them, and an Arrow column can
     hold at most 2 GB."""
-    held: list[pa.RecordBatch] = []
+    waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         if batch.num_rows >= LONE_ROWS and ONE_TOPIC in (batch.schema.metadata or ()):
-            if held:
-                yield _together(held)
-                held, rows, size = [], 0, 0
+            if waiting:
+                yield _together(waiting)
+                waiting, rows, size = [], 0, 0
             yield batch
             continue
-        if held and size + batch.nbytes > GATHERED_BYTES:
-            yield _together(held)
-            held, rows, size = [], 0, 0
-        held.append(batch)
+        if waiting and size + batch.nbytes > GATHERED_BYTES:
+            yield _together(waiting)
+            waiting, rows, size = [], 0, 0
+        waiting.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
         if rows >= GATHERED_ROWS or size >= GATHERED_BYTES:
-            yield _together(held)
-            held, rows, size = [], 0, 0
-    if held:
-        yield _together(held)
+            yield _together(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield _together(waiting)
 
 
-def _together(held: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return held[0] if len(held) == 1 else pa.concat_batches(held)
+def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:

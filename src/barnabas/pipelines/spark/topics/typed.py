@@ -48,7 +48,7 @@ def looked_up(options: SourceOptions) -> SourceOptions:
     """The options with the newest version of each subject. Raises OptionError."""
     if not options.schemas:
         return options
-    found = []
+    places = []
     for place in options.schemas:
         if place.part not in options.columns:
             raise OptionError(f"{place.part}.schema is set, but columns does not include {place.part}")
@@ -57,8 +57,8 @@ def looked_up(options: SourceOptions) -> SourceOptions:
             reader_of(schema)
         except (RegistryError, NoColumns) as error:
             raise OptionError(f"{place.part}.schema=registry: {place.subject}: {error}") from error
-        found.append(replace(place, schema=schema))
-    return replace(options, schemas=tuple(found))
+        places.append(replace(place, schema=schema))
+    return replace(options, schemas=tuple(places))
 
 
 def source_schema(options: SourceOptions) -> str | StructType:
@@ -68,8 +68,8 @@ def source_schema(options: SourceOptions) -> str | StructType:
     fields = [(name, _read_type(options, name) or ARROW_TYPES[name]) for name in options.columns]
     if options.keeps_undecodable:
         fields.append((ERROR, pa.string()))
-    made: StructType = spark_type(pa.struct(fields))
-    return made
+    struct: StructType = spark_type(pa.struct(fields))
+    return struct
 
 
 def _read_type(options: SourceOptions, name: str) -> pa.DataType | None:
@@ -95,12 +95,12 @@ def decoded_rows(options: SourceOptions, rows: pa.RecordBatch, where: str) -> pa
     errors = pa.nulls(rows.num_rows, pa.string())
     for place in options.schemas:
         assert place.schema is not None, "the options are looked up"
-        given = columns[place.part]
-        whole = with_carried(given, columns["headers"], place.part)
-        found = decoding_of(place.url, place.schema).decode(whole)
-        values, reasons = found.field("v"), found.field("error")
-        if given.null_count:  # null is not encoded, so it is no error
-            reasons = pc.if_else(pc.is_null(given), pa.scalar(None, pa.string()), reasons)
+        column = columns[place.part]
+        whole = with_carried(column, columns["headers"], place.part)
+        decoded = decoding_of(place.url, place.schema).decode(whole)
+        values, reasons = decoded.field("v"), decoded.field("error")
+        if column.null_count:  # null is not encoded, so it is no error
+            reasons = pc.if_else(pc.is_null(column), pa.scalar(None, pa.string()), reasons)
         bad = pc.is_valid(reasons)
         if pc.any(bad).as_py():
             if not options.keeps_undecodable:
@@ -108,8 +108,8 @@ def decoded_rows(options: SourceOptions, rows: pa.RecordBatch, where: str) -> pa
                 raise Undecodable(
                     f"{place.part} of a record at or after {where}: {reason}; undecodable=null reads it as null"
                 )
-            told = pc.binary_join_element_wise(f"{place.part}: ", reasons, "")
-            errors = pc.coalesce(errors, told)
+            reason_texts = pc.binary_join_element_wise(f"{place.part}: ", reasons, "")
+            errors = pc.coalesce(errors, reason_texts)
         columns[place.part] = values.cast(column_type(place.schema))
     if options.keeps_undecodable:
         columns[ERROR] = errors
@@ -123,7 +123,7 @@ def decoded_rows(options: SourceOptions, rows: pa.RecordBatch, where: str) -> pa
 def with_schemas(options: SinkOptions, schema: StructType) -> SinkOptions:
     """The options with the schema for writing of each subject: its newest version, or one that is made from the
     columns. Raises OptionError."""
-    found = []
+    places = []
     for place in options.schemas:
         if place.part not in schema.names:
             raise OptionError(f"{place.part}.schema is set, but there is no column {place.part}")
@@ -133,8 +133,8 @@ def with_schemas(options: SinkOptions, schema: StructType) -> SinkOptions:
             require_fields(written, place.subject, rows.names)
         except (RegistryError, NoColumns) as error:
             raise OptionError(f"{place.part}.schema=registry: {error}") from error
-        found.append(replace(place, schema=written))
-    return replace(options, schemas=tuple(found))
+        places.append(replace(place, schema=written))
+    return replace(options, schemas=tuple(places))
 
 
 def encoded_rows(
@@ -150,13 +150,13 @@ def encoded_rows(
 
 
 def _encoded(place: SchemaPlace, schema: Schema, rows: pa.Array) -> pa.Array:
-    given = rows.filter(pc.is_valid(rows)) if rows.null_count else rows
-    found = encoding_of(schema).encode(given)
-    reasons = found.field("error")
+    valid_rows = rows.filter(pc.is_valid(rows)) if rows.null_count else rows
+    encoded = encoding_of(schema).encode(valid_rows)
+    reasons = encoded.field("error")
     if reasons.null_count != len(reasons):
         reason = reasons.drop_null()[0].as_py()
         raise Unencodable(f"{place.part} of a row for {place.subject}: {reason}")
-    values = found.field("v")
+    values = encoded.field("v")
     if not rows.null_count:
         return values
     return pc.replace_with_mask(pa.nulls(len(rows), pa.binary()), pc.is_valid(rows), values)

@@ -75,9 +75,9 @@ class Bench:
             raise SqlError(f"{type(statement).__name__} is not for tests")
 
     def _free(self, name: str, or_replace: bool) -> None:
-        found = self.catalog.relations.get(name)
-        if found is not None and not or_replace:
-            kind = found.kind.lower()
+        relation = self.catalog.relations.get(name)
+        if relation is not None and not or_replace:
+            kind = relation.kind.lower()
             raise SqlError(f"Cannot add {kind} '{name}': A {kind} with the same name already exists")
         for query in self.catalog.writers_of(name):
             self._writers.pop(query, None)
@@ -89,14 +89,16 @@ class Bench:
             properties=as_json(statement.properties), settings=Settings("earliest", 1), text=statement.text,
         )  # fmt: skip
 
-    def _start(self, made: Planned, query: str, name: str, *, adds: bool = True) -> None:
+    def _start(self, planned: Planned, query: str, name: str, *, adds: bool = True) -> None:
         try:
-            spec = read_spec(item_of(made.document), "statement")
+            spec = read_spec(item_of(planned.document), "statement")
         except PipelineError as error:
             raise SqlError(str(error)) from error
         if adds:
-            self.catalog.add(made.result)
-        self.catalog.queries[query] = RunningQuery(query, "", name, made.sources, made.document, made.view)
+            self.catalog.add(planned.result)
+        self.catalog.queries[query] = RunningQuery(
+            query, "", name, planned.sources, planned.document, planned.view
+        )
         self._writers[query] = Writer(spec.plan)
         for record in list(self.records):
             self._feed(query, record)
@@ -107,12 +109,12 @@ class Bench:
         properties = properties_of(sink)
         query = f"INSERTQUERY_{self.catalog.numbers + 1}"
         self.catalog.numbers += 1
-        made = plan(
+        planned = plan(
             self.catalog, statement.select, query_id=query, name=sink.name, kind="STREAM", properties=properties,
             settings=Settings("earliest", 1), text=statement.text,
         )  # fmt: skip
-        check_columns(made.result, sink)
-        self._start(made, query, sink.name, adds=False)
+        check_columns(planned.result, sink)
+        self._start(planned, query, sink.name, adds=False)
 
     def _insert_values(self, statement: s.InsertValues) -> None:
         relation = self.catalog.find(statement.name)
@@ -158,20 +160,20 @@ class Bench:
         for one in sent:
             self.put(one.topic, one.key, one.value, one.at_us // 1000)
 
-    def put_json(self, given: Mapping[str, Any]) -> None:
+    def put_json(self, record: Mapping[str, Any]) -> None:
         """Writes a record as a test file has it: topic, key, value, timestamp, headers, window. Raises SqlError."""
-        topic = str(given["topic"])
+        topic = str(record["topic"])
         relation = next((r for r in self.catalog.relations.values() if r.topic == topic), None)
         formats = relation.formats if relation is not None else Formats()
-        key = _encoded(given.get("key"), formats.key, relation, of_key=True)
-        if (window := given.get("window")) is not None and key is not None:
+        key = _encoded(record.get("key"), formats.key, relation, of_key=True)
+        if (window := record.get("window")) is not None and key is not None:
             session = str(window.get("type", "")).lower() == "session"
             key += (int(window["end"]).to_bytes(8, "big") if session else b"") + int(
                 window["start"]
             ).to_bytes(8, "big")
-        value = _encoded(given.get("value"), formats.value, relation)
-        headers = tuple((h["KEY"], _from_base64(h["VALUE"])) for h in given.get("headers") or [])
-        self.put(topic, key, value, int(given.get("timestamp", 0)), headers)
+        value = _encoded(record.get("value"), formats.value, relation)
+        headers = tuple((h["KEY"], _from_base64(h["VALUE"])) for h in record.get("headers") or [])
+        self.put(topic, key, value, int(record.get("timestamp", 0)), headers)
 
     def written(self, topics: frozenset[str]) -> Iterator[Out]:
         """The records of these topics, decoded, in the order in which they were written."""

@@ -66,10 +66,10 @@ def cases_of(path: Path) -> list[Case]:
         raise BadCase(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if path.suffix.lower() == ".sql":
         return _scripts(text, path)
-    found = _json(text, path)
-    if not isinstance(found, dict) or not isinstance(found.get("tests"), list):
+    document = _json(text, path)
+    if not isinstance(document, dict) or not isinstance(document.get("tests"), list):
         raise BadCase(f'{path}: an object with "tests", a list of cases, is expected')
-    return [case for one in found["tests"] for case in _divided(one, path)]
+    return [case for one in document["tests"] for case in _divided(one, path)]
 
 
 def _json(text: str, path: Path) -> Any:
@@ -81,39 +81,39 @@ def _json(text: str, path: Path) -> Any:
 
 def case_of_files(sql: Path, inputs: Path | None, outputs: Path | None) -> Case:
     """A case in three files, as ksqlDB's runner takes it. Raises BadCase."""
-    given: dict[str, Any] = {"inputs": [], "outputs": []}
+    parts: dict[str, Any] = {"inputs": [], "outputs": []}
     for name, path in (("inputs", inputs), ("outputs", outputs)):
         if path is None:
             continue
         try:
-            found = _json(path.read_text(encoding="utf-8"), path)
+            document = _json(path.read_text(encoding="utf-8"), path)
         except (OSError, UnicodeDecodeError) as error:
             raise BadCase(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-        if not isinstance(found, dict) or not isinstance(found.get(name), list):
+        if not isinstance(document, dict) or not isinstance(document.get(name), list):
             raise BadCase(f'{path}: an object with "{name}", a list of records, is expected')
-        given[name] = found[name]
+        parts[name] = document[name]
     try:
-        given["statements"] = [sql.read_text(encoding="utf-8")]
+        parts["statements"] = [sql.read_text(encoding="utf-8")]
     except (OSError, UnicodeDecodeError) as error:
         raise BadCase(f"{sql} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    return Case(sql.name, given)
+    return Case(sql.name, parts)
 
 
-def _divided(given: Any, path: Path) -> Iterator[Case]:
+def _divided(case: Any, path: Path) -> Iterator[Case]:
     """The cases that an entry of "tests" is: one for each expression, and one for each format."""
-    if not isinstance(given, dict) or "name" not in given:
-        raise BadCase(f'{path}: a case is an object with "name", not {json.dumps(given, default=str)[:80]}')
-    name = str(given["name"])
-    if "expressions" in given:
-        for text, wanted in given["expressions"]:
-            yield Case(f"{name}: {text}", {**given, "expressions": [[text, wanted]]})
+    if not isinstance(case, dict) or "name" not in case:
+        raise BadCase(f'{path}: a case is an object with "name", not {json.dumps(case, default=str)[:80]}')
+    name = str(case["name"])
+    if "expressions" in case:
+        for text, wanted in case["expressions"]:
+            yield Case(f"{name}: {text}", {**case, "expressions": [[text, wanted]]})
         return
-    formats = given.get("format")
+    formats = case.get("format")
     if not formats:
-        yield Case(name, given)
+        yield Case(name, case)
         return
     for form in formats:
-        shown = json.dumps(given, default=_as_number).replace("{FORMAT}", str(form))
+        shown = json.dumps(case, default=_as_number).replace("{FORMAT}", str(form))
         yield Case(f"{name} - {form}", json.loads(shown, parse_float=Decimal))
 
 
@@ -122,20 +122,20 @@ def _as_number(value: Any) -> Any:
 
 
 def _scripts(text: str, path: Path) -> list[Case]:
-    found: list[tuple[str, list[str], dict[str, str]]] = []
+    scripts: list[tuple[str, list[str], dict[str, str]]] = []
     for line in text.splitlines():
         if line.startswith(MARK):
             word, _, rest = line.removeprefix(MARK).partition(":")
             if word.strip() == "test":
-                found.append((rest.strip(), [], {}))
-            elif found:
-                found[-1][2][word.strip()] = rest.strip()
+                scripts.append((rest.strip(), [], {}))
+            elif scripts:
+                scripts[-1][2][word.strip()] = rest.strip()
             continue
-        if found:
-            found[-1][1].append(line)
-    if not found:
+        if scripts:
+            scripts[-1][1].append(line)
+    if not scripts:
         return [Case(path.name, {}, text)]
-    return [Case(name, marks, "\n".join(lines)) for name, lines, marks in found]
+    return [Case(name, marks, "\n".join(lines)) for name, lines, marks in scripts]
 
 
 # --- running ------------------------------------------------------------------------------------------
@@ -175,14 +175,14 @@ def _judged(error: SqlError, wanted: str | None) -> str | None:
     return None if wanted in error.message else f"it failed with {error.message!r} instead of {wanted!r}"
 
 
-def _case(given: Mapping[str, Any]) -> str | None:
-    bench, wanted = Bench(), expected_error(given)
+def _case(case: Mapping[str, Any]) -> str | None:
+    bench, wanted = Bench(), expected_error(case)
     try:
-        for text in given.get("statements", []):
+        for text in case.get("statements", []):
             for statement in read_statements(text, types=bench.catalog.types):
                 bench.run(statement)
         before = len(bench.records)
-        for record in given.get("inputs", []):
+        for record in case.get("inputs", []):
             bench.put_json(record)
     except SqlError as error:
         return _judged(error, wanted)
@@ -190,38 +190,38 @@ def _case(given: Mapping[str, Any]) -> str | None:
         return "a query reads what it writes"
     if wanted is not None:
         return f"it did not fail, but was to fail with {wanted!r}"
-    outputs = given.get("outputs", [])
+    outputs = case.get("outputs", [])
     topics = frozenset(str(output["topic"]) for output in outputs)
-    found = [one for one in bench.written(topics) if not _was_put(one, given)] if outputs else []
-    return _compared(outputs, found) if outputs or before else _nothing(given, bench)
+    written = [one for one in bench.written(topics) if not _was_put(one, case)] if outputs else []
+    return _compared(outputs, written) if outputs or before else _nothing(case, bench)
 
 
-def _was_put(out: Out, given: Mapping[str, Any]) -> bool:
-    return out.topic in {record["topic"] for record in given.get("inputs", [])}
+def _was_put(out: Out, case: Mapping[str, Any]) -> bool:
+    return out.topic in {record["topic"] for record in case.get("inputs", [])}
 
 
-def _nothing(given: Mapping[str, Any], bench: Bench) -> str | None:
+def _nothing(case: Mapping[str, Any], bench: Bench) -> str | None:
     """A case with inputs and no outputs expects that no query writes a record."""
-    if "outputs" not in given:
+    if "outputs" not in case:
         return None
     extra = [
-        r for r in bench.records if r.topic not in {record["topic"] for record in given.get("inputs", [])}
+        r for r in bench.records if r.topic not in {record["topic"] for record in case.get("inputs", [])}
     ]
     return f"a record was written, and none is expected: {_shown(decoded(extra[0], None))}" if extra else None
 
 
-def _compared(wanted: Sequence[Mapping[str, Any]], found: Sequence[Out]) -> str | None:
-    for number, (one, out) in enumerate(zip(wanted, found, strict=False), 1):
+def _compared(wanted: Sequence[Mapping[str, Any]], outs: Sequence[Out]) -> str | None:
+    for number, (one, out) in enumerate(zip(wanted, outs, strict=False), 1):
         if (problem := is_different(one, out)) is not None:
             return f"output {number}: {problem}"
-    if len(wanted) != len(found):
+    if len(wanted) != len(outs):
         more = (
-            _shown(found[len(wanted)])
-            if len(found) > len(wanted)
-            else json.dumps(wanted[len(found)], default=str)
+            _shown(outs[len(wanted)])
+            if len(outs) > len(wanted)
+            else json.dumps(wanted[len(outs)], default=str)
         )
         return (
-            f"{len(wanted)} outputs are expected, but there are {len(found)}; the first that differs: {more}"
+            f"{len(wanted)} outputs are expected, but there are {len(outs)}; the first that differs: {more}"
         )
     return None
 
@@ -243,22 +243,22 @@ def is_different(wanted: Mapping[str, Any], out: Out) -> str | None:
     return None
 
 
-def same(wanted: Any, found: Any) -> bool:
+def same(wanted: Any, actual: Any) -> bool:
     """Whether two values of JSON are the same: numbers by their value, and decimals may be texts."""
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        return wanted.keys() == found.keys() and all(same(wanted[name], found[name]) for name in wanted)
-    if isinstance(wanted, list) and isinstance(found, list):
-        return len(wanted) == len(found) and all(map(same, wanted, found))
-    if isinstance(wanted, bool) or isinstance(found, bool) or wanted is None or found is None:
-        return wanted is found
-    if isinstance(wanted, str) and isinstance(found, Decimal | int | float):
+    if isinstance(wanted, dict) and isinstance(actual, dict):
+        return wanted.keys() == actual.keys() and all(same(wanted[name], actual[name]) for name in wanted)
+    if isinstance(wanted, list) and isinstance(actual, list):
+        return len(wanted) == len(actual) and all(map(same, wanted, actual))
+    if isinstance(wanted, bool) or isinstance(actual, bool) or wanted is None or actual is None:
+        return wanted is actual
+    if isinstance(wanted, str) and isinstance(actual, Decimal | int | float):
         try:
-            return Decimal(wanted) == Decimal(str(found))
+            return Decimal(wanted) == Decimal(str(actual))
         except InvalidOperation:
             return False
-    if isinstance(wanted, int | float | Decimal) and isinstance(found, int | float | Decimal):
-        return wanted == found or abs(float(wanted) - float(found)) <= NEAR * abs(float(wanted))
-    return bool(wanted == found)
+    if isinstance(wanted, int | float | Decimal) and isinstance(actual, int | float | Decimal):
+        return wanted == actual or abs(float(wanted) - float(actual)) <= NEAR * abs(float(wanted))
+    return bool(wanted == actual)
 
 
 def _text(value: Any) -> str:
@@ -272,9 +272,9 @@ def _shown(out: Out) -> str:
 # --- expressions --------------------------------------------------------------------------------------
 
 
-def _expressions(given: Mapping[str, Any]) -> str | None:
-    ((text, wanted),) = given["expressions"]
-    columns = given.get("columns", "nothing STRING")
+def _expressions(case: Mapping[str, Any]) -> str | None:
+    ((text, wanted),) = case["expressions"]
+    columns = case.get("columns", "nothing STRING")
     make = f"CREATE STREAM input ({columns}) WITH (kafka_topic='input', value_format='JSON');"
     query = f"CREATE STREAM output AS SELECT {text} AS found, 1 AS rest FROM input EMIT CHANGES;"
     message = wanted.get("error") if isinstance(wanted, dict) and set(wanted) == {"error"} else None
@@ -286,12 +286,12 @@ def _expressions(given: Mapping[str, Any]) -> str | None:
         return _judged(error, message)
     if message is not None:
         return f"it did not fail, but was to fail with {message!r}"
-    bench.put_json({"topic": "input", "value": given.get("row", {}), "timestamp": given.get("timestamp", 0)})
-    found = list(bench.written(frozenset({"OUTPUT"})))
-    if not found:
+    bench.put_json({"topic": "input", "value": case.get("row", {}), "timestamp": case.get("timestamp", 0)})
+    outs = list(bench.written(frozenset({"OUTPUT"})))
+    if not outs:
         return f"no row was written: {bench.letters[0].reason if bench.letters else 'it was filtered'}"
-    made = found[0].value["FOUND"]
-    return None if same(wanted, made) else f"it is {_text(made)}, not {_text(wanted)}"
+    outcome = outs[0].value["FOUND"]
+    return None if same(wanted, outcome) else f"it is {_text(outcome)}, not {_text(wanted)}"
 
 
 # --- scripts ------------------------------------------------------------------------------------------
@@ -348,14 +348,14 @@ def _asserted_row(bench: Bench, statement: s.AssertValues, read: dict[str, int])
     plain = relation if relation.window is None else _without_window(relation)
     key, value = encoded(plain, row)
     wanted = decoded(Record(relation.topic, key, None if statement.null else value), plain)
-    found = decoded(records[at - 1], relation)
-    if bounds and (found.window is None or found.window[0] != bounds.get("WINDOWSTART", found.window[0])):
-        return f"row {at}: its window begins at {found.window and found.window[0]}"
-    if relation.keys and not same(wanted.key, found.key):
-        return f"row {at}: its key is {_text(found.key)}, not {_text(wanted.key)}"
-    if not same(wanted.value, found.value):
-        return f"row {at} is {_text(found.value)}, not {_text(wanted.value)}"
-    return None if time in (None, found.at_ms) else f"row {at}: its time is {found.at_ms}, not {time}"
+    actual = decoded(records[at - 1], relation)
+    if bounds and (actual.window is None or actual.window[0] != bounds.get("WINDOWSTART", actual.window[0])):
+        return f"row {at}: its window begins at {actual.window and actual.window[0]}"
+    if relation.keys and not same(wanted.key, actual.key):
+        return f"row {at}: its key is {_text(actual.key)}, not {_text(wanted.key)}"
+    if not same(wanted.value, actual.value):
+        return f"row {at} is {_text(actual.value)}, not {_text(wanted.value)}"
+    return None if time in (None, actual.at_ms) else f"row {at}: its time is {actual.at_ms}, not {time}"
 
 
 def _without_window(relation: Relation) -> Relation:
@@ -363,24 +363,24 @@ def _without_window(relation: Relation) -> Relation:
 
 
 def _asserted_source(bench: Bench, statement: s.AssertSource) -> str | None:
-    found = bench.catalog.find(statement.name)
-    if found.kind != statement.kind:
-        return f"it is a {found.kind.lower()}"
-    properties = {"KAFKA_TOPIC": found.topic, **statement.properties}
+    relation = bench.catalog.find(statement.name)
+    if relation.kind != statement.kind:
+        return f"it is a {relation.kind.lower()}"
+    properties = {"KAFKA_TOPIC": relation.topic, **statement.properties}
     wanted = declared(s.Create(statement.kind, statement.name, statement.columns, properties))
     if statement.columns:
         shown = [
             ", ".join(f"{c.name} {c.type}{' KEY' if c.is_key else ''}" for c in r.columns)
-            for r in (found, wanted)
+            for r in (relation, wanted)
         ]
         if shown[0] != shown[1]:
             return f"its columns are {shown[0]}, not {shown[1]}"
-    if found.topic != wanted.topic:
-        return f"its topic is {found.topic}, not {wanted.topic}"
-    given = {"FORMAT", "KEY_FORMAT"} & set(statement.properties)
-    if given and found.formats.key != wanted.formats.key:
-        return f"its key's format is {found.formats.key}, not {wanted.formats.key}"
-    given = {"FORMAT", "VALUE_FORMAT"} & set(statement.properties)
-    if given and found.formats.value != wanted.formats.value:
-        return f"its value's format is {found.formats.value}, not {wanted.formats.value}"
+    if relation.topic != wanted.topic:
+        return f"its topic is {relation.topic}, not {wanted.topic}"
+    options = {"FORMAT", "KEY_FORMAT"} & set(statement.properties)
+    if options and relation.formats.key != wanted.formats.key:
+        return f"its key's format is {relation.formats.key}, not {wanted.formats.key}"
+    options = {"FORMAT", "VALUE_FORMAT"} & set(statement.properties)
+    if options and relation.formats.value != wanted.formats.value:
+        return f"its value's format is {relation.formats.value}, not {wanted.formats.value}"
     return None
