@@ -32,9 +32,9 @@ CODECS = ("none", "gzip")
 Rows = list[tuple[int, str, str]]
 
 
-def by_old(command: Callable[[], list[str]]) -> Callable[[str, str, int], Rows]:
+def by_old(command: Callable[[], list[str]], *version: str) -> Callable[[str, str, int], Rows]:
     def read(bootstrap: str, topic: str, count: int) -> Rows:
-        (seen,) = foreign.run(command(), bootstrap, "read", topic, str(count))["found"].values()
+        (seen,) = foreign.run(command(), bootstrap, "read", topic, str(count), *version)["found"].values()
         return [(offset, key, value) for offset, _, key, value in seen]
 
     return read
@@ -77,7 +77,7 @@ def by_java(bootstrap: str, topic: str, count: int) -> Rows:
 
 READERS: dict[str, Callable[[str, str, int], Rows]] = {
     "franz-go": by_franz,
-    "sarama-1.23.1": by_old(sarama("1.23.1", "go.mod")),
+    "sarama-1.23.1": by_old(sarama("1.23.1", "go.mod"), "default"),
     "kcat": by_kcat,
     "java-0.9.0.1": by_old(java("0.9.0.1")),
     "java-0.10.2.2": by_old(java("0.10.2.2")),

@@ -21,9 +21,9 @@ Encode = Callable[[Schema | None, Any, Headers], bytes | None]
 Decode = Callable[[bytes | None, Headers], tuple[Schema | None, Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Written:
-    """A record as bytes. partition, timestamp_ms: -1 if they are not given."""
+    """A record as bytes, see SourceRecord. partition, timestamp_ms: -1 if they are not given."""
 
     topic: str
     key: bytes | None
