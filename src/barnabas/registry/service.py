@@ -90,6 +90,8 @@ class Registry:
         self.writer: str | None = None
         self.writing = False
         self._elected_own = False
+        self._hindrance = ""
+        """Why this instance, which is to write, cannot; empty if nothing is known."""
         self._changed = asyncio.Condition()
         self._lock = asyncio.Lock()
         self._appender = Writer(options.client, options.store.topic, f"{options.group}-writer")
@@ -147,8 +149,8 @@ class Registry:
         parts = urlsplit(url)
         host, port = parts.hostname or "localhost", parts.port or 8081
         if self.options.advertise:
-            address = urlsplit(f"//{self.options.advertise}")
-            host, port = address.hostname or host, address.port or port
+            told = urlsplit(f"//{self.options.advertise}")
+            host, port = told.hostname or host, told.port or port
         return Identity(host, port, parts.scheme, self.options.eligible)
 
     # --- the writer -----------------------------------------------------------------------------------
@@ -168,15 +170,15 @@ class Registry:
         self._decided(Outcome(self.writer, self._elected_own))
 
     async def _announce(self) -> None:
-        reason = ""
+        self._hindrance = ""
         while self._elected_own and not self.writing:
             try:
                 async with self._lock:
                     await self._begin_writing()
             except ClientError as error:
-                if str(error) != reason:
-                    reason = str(error)
-                    log.warning("cannot begin writing; trying again", extra={"reason": reason})
+                if str(error) != self._hindrance:
+                    self._hindrance = str(error)
+                    log.warning("cannot begin writing; trying again", extra={"reason": self._hindrance})
                 await asyncio.sleep(RETRY_S)
         async with self._changed:
             self._changed.notify_all()
@@ -238,7 +240,8 @@ class Registry:
                 except TimeoutError:
                     continue
         if time.monotonic() >= deadline and not self.writing:
-            raise RegistryError(Code.NO_LEADER, "No instance can write right now; try again in a few seconds")
+            why = f": {self._hindrance}" if self._hindrance else "; try again in a few seconds"
+            raise RegistryError(Code.NO_LEADER, f"No instance can write right now{why}")
 
     async def _write(self, decision: Decision) -> Any:
         if not decision.entries:
