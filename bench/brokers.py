@@ -90,7 +90,7 @@ class Broker:
             began = time.monotonic()
             self.process = subprocess.Popen(
                 self.command(), stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL,
-                env=self.environment(), cwd=self.directory,
+                env=self.environment(), cwd=self.directory, start_new_session=True,
             )  # fmt: skip
         self._wait_ready()
         self.start_seconds = time.monotonic() - began

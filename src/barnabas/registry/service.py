@@ -149,8 +149,8 @@ class Registry:
         parts = urlsplit(url)
         host, port = parts.hostname or "localhost", parts.port or 8081
         if self.options.advertise:
-            told = urlsplit(f"//{self.options.advertise}")
-            host, port = told.hostname or host, told.port or port
+            address = urlsplit(f"//{self.options.advertise}")
+            host, port = address.hostname or host, address.port or port
         return Identity(host, port, parts.scheme, self.options.eligible)
 
     # --- the writer -----------------------------------------------------------------------------------
