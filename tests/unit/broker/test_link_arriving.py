@@ -27,6 +27,13 @@ def test_nothing_is_told_where_the_checks_decide() -> None:
     assert end_of(memoryview(b""), EPOCH) is None
     assert end_of(memoryview(batch(5, 9)[:-1]), EPOCH) is None
     assert end_of(memoryview(batch(5, 9) + batch(10, 10, EPOCH + 1)), EPOCH) is None
+    for hostile in ((-5, 0), ((1 << 63) - 1, 5), (5, -9)):
+        data = bytearray(batch(5, 9))
+        data[0:8], data[23:27] = (
+            hostile[0].to_bytes(8, "big", signed=True),
+            hostile[1].to_bytes(4, "big", signed=True),
+        )
+        assert end_of(memoryview(data), EPOCH) is None
     old = build_message_set([Record(5, 1, None, b"v" * 99)], magic=1)
     assert end_of(memoryview(old), EPOCH) is None
     assert end_of(memoryview(batch(0, 4) + bytes(old)), EPOCH) is None

@@ -20,6 +20,7 @@ from barnabas.records.message_set import codec_of, messages, unpack
 from barnabas.records.units import LeaderEpoch
 
 NEWEST_FORMAT: Final = 2
+OFFSET_MAX: Final = (1 << 63) - 1
 UNFOLDED_BYTES_MAX: Final = 1 << 27
 """The size up to which one message is decompressed."""
 LOOSE_BYTES_MAX: Final = 1 << 17
@@ -57,7 +58,8 @@ def end_of(records: memoryview, leader_epoch: int) -> Asked | None:
     if end - begin < HEADER_BYTES or in_old_format(records) or in_old_format(records[begin:]):
         return None
     base_offset, _, epoch, _, _, _, last_offset_delta, *_ = HEADER.unpack_from(records, begin)
-    return None if epoch > leader_epoch else Asked(base_offset + last_offset_delta + 1, epoch)
+    after = base_offset + last_offset_delta + 1
+    return Asked(after, epoch) if 0 <= base_offset < after <= OFFSET_MAX and epoch <= leader_epoch else None
 
 
 def whole_batches(records: memoryview, leader_epoch: int) -> Arrived:

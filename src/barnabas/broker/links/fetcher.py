@@ -235,7 +235,7 @@ class LinkFetcher:
                 key = (topic.topic, row.partition_index)
                 if row.error_code or row.diverging_epoch is not None:
                     return None
-                if not row.records or wanted.get(key) != sent.asked.get(key):
+                if not row.records or key not in wanted or wanted[key] != sent.asked.get(key):
                     continue
                 end = end_of(memoryview(row.records), ready[key].partition.leader_epoch)
                 if end is None:
