@@ -187,7 +187,7 @@ def delays_ms(source: str, target: str, topic: str, copy: str) -> dict[str, floa
     def drain(timeout_s: float) -> None:
         message = consumer.poll(timeout_s)
         while message is not None:
-            if message.error() is None:
+            if message.error() is None and message.value().isdigit():  # no record of the copying before
                 found.append((time.time_ns() - int(message.value())) / 1e6)
             message = consumer.poll(0)
 
