@@ -26,14 +26,46 @@ The table is made from `examples/lessons/labs.toml`, and a test fails if the two
 """
 
 
+TYPED_HEAD: Final = """
+## Commands as they are printed
+
+The pages below type what the documents type for Kafka's tools: the same commands with the same options, ports and host
+names, in the order of the document, with what they print here. They begin with a folder like that of an unpacked Kafka,
+which the labs assume and which one command makes:
+
+    mkdir -p ~/kafka-training && cd ~/kafka-training
+    barnabas config samples --home kafka
+
+Lines that begin with `>` are typed into a command; `...` says that a command goes on, in a terminal of its own; `^C` is
+Ctrl-C. Containers of a course are not needed: its host names (`zookeeper`, `kafka`, `broker-1`) can stand beside
+`localhost` in `/etc/hosts`. `make soak` runs each page on a machine of its own and compares what it prints
+(`tests/lessons/test_walks.py`); every run of the tests checks that no command of a document is missing:
+`examples/lessons/as_printed/elsewhere.toml` names those that no page types as they are, with the reason.
+
+| page | labs | commands |
+|---|---|---|
+"""
+TYPED_NOT: Final = """
+What a student sees otherwise than the documents show, which are about Kafka 0.10 to 2.3, while the tools here are those of
+Kafka 4:
+
+* `kafka-topics --create` writes the name without quotation marks; `--describe` adds `TopicId`, `Elr` and `LastKnownElr`.
+* `kafka-configs --describe` writes one line for each setting, with the levels at which it is set.
+* A consumer of the ZooKeeper age (`--zookeeper`) does not warn that it is deprecated: it is the new consumer.
+* A server prints one line that begins with `ready` instead of its settings.
+* A partition without a record has no index files yet.
+* `kafka-run-class kafka.tools.DumpLogSegments` shows records in today's format, below their batch.
+* A broker is not called `java`: `ps aux | grep java | grep server-0.properties` finds nothing; leave out `grep java`.
+"""
 PRINTED_HEAD: Final = """
 ## Programs as they are printed
 
-The guide and the course of 2018 print whole programs. `tests/lessons/test_printed.py` takes each from its document (which is
-not part of this repository; the test is skipped where it is missing), compiles it against a client of its time (Kafka's
-client 2.8.2 and 0.10.2.2 for Java, Flink 1.6.1, Shopify's sarama 1.38, Confluent's client 1.9 for Go, kafka-python, Debian's
-librdkafka 2.0), and runs it against a broker, whose address replaces the printed one. No other change is made where the
-state is *runs*; *mended* programs do not compile or do not work as printed, and the last column says why.
+The guide, the course of 2018 and the platform course print programs. `tests/lessons/test_printed.py` takes each from its
+document (which is not part of this repository; the test is skipped where it is missing), compiles it against a client of
+its time (Kafka's client 2.8.2 and 0.10.2.2 for Java, Flink 1.6.1, Spark 3.5.5 with Scala 2.12, Shopify's sarama 1.38,
+Confluent's client 1.9 for Go, kafka-python, Debian's librdkafka 2.0), and runs it against a broker, whose address replaces
+the printed one. No other change is made where the state is *runs*; *mended* programs do not compile or do not work as
+printed, and the last column says why.
 `examples/lessons/printed.toml` has each change.
 
 | program | document | language | state | what the print lacks |
@@ -47,8 +79,7 @@ Other programs of the documents:
 * The course's programs in Avro need `io.confluent:kafka-avro-serializer`, which is not on Maven Central; [the phone
   book](../examples/lessons/phone_book) does the same with Confluent's client for Python. Its stock prices are printed in
   pieces without imports; they run from [our own text](../tests/lessons/java/StockPrices.java).
-* The guide's programs for Spark are in Scala 2.11 and name Spark 2.1, which needs Java 8; later versions of Spark are in
-  [works-with.md](works-with.md). Its programs in Avro need Confluent's serializer, too.
+* The guide's programs in Avro need Confluent's serializer, too.
 * The other snippets of the documents are parts of a function, and are in the labs above.
 """
 
@@ -70,7 +101,18 @@ def page() -> str:
             if lab["document"] == key:
                 runs = ", ".join(link(path) for path in lab["runs"])
                 lines.append(f"| {lab['title']} | {lab['place']} | {lab['state']} | {runs} |")
-    return "\n".join(lines) + "\n" + PRINTED_HEAD + printed() + NOT_RUN
+    return "\n".join(lines) + "\n" + TYPED_HEAD + typed() + TYPED_NOT + PRINTED_HEAD + printed() + NOT_RUN
+
+
+def typed() -> str:
+    """The rows of the pages of as_printed."""
+    rows = []
+    for file in sorted((HERE / "as_printed").glob("*.md")):
+        lines = file.read_text("utf-8").splitlines()
+        commands = sum(line.startswith("$ ") for line in lines)
+        path = f"examples/lessons/as_printed/{file.name}"
+        rows.append(f"| {link(path)} | {lines[0].removeprefix('# ')} | {commands} |\n")
+    return "".join(rows)
 
 
 def printed() -> str:

@@ -23,6 +23,7 @@ TIMEOUT_SECONDS: Final = 120
 MASKS: Final = (
     (re.compile(r"\b(?:localhost|127\.0\.0\.1):\d+"), "HOST:PORT"),
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z?"), "TIME"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}"), "TIME"),
     (re.compile(r"(?<![\w.])1[5-9]\d{11}\b"), "MS"),  # not the fraction of a rate
     (re.compile(r"\b\d[\d,]*\.\d+"), "N.N"),
     (re.compile(r"\b\d[\d,]* records/s"), "N records/s"),

@@ -19,8 +19,14 @@ from tests.documents.sessions import ROOT
 
 CATALOGUE: Final = ROOT / "examples" / "lessons" / "printed.toml"
 FOLDER: Final = Path(os.environ.get("BARNABAS_TEST_SEEDS", ROOT.parent / "shared" / "seeds"))
-FILES: Final = {"guide": "000_*.txt", "exploring": "002_*.txt", "notes": "003_*.txt"}
-"""Of the documents that print programs."""
+FILES: Final = {
+    "guide": "000_*.txt",
+    "platform": "001_*.txt",
+    "exploring": "002_*.txt",
+    "notes": "003_*.txt",
+    "principle": "004_*.txt",
+}
+"""Of the documents."""
 
 IDE_MARGIN: Final = re.compile(r"^\s?\d+(?![\d,.)]) ?[>►⚡ ]*(?=\s|$)|^[>►⚡] ?")
 """What a screenshot of an editor has at its left: the line's number, and marks for folding and running."""
@@ -30,6 +36,7 @@ PLACES: Final = (
     "localhost:9092,localhost:9093,localhost:9094",
     "localhost:9092",
     "xx.xx.xx.xx:xxxx",
+    "172.16.16.12:9092",
     "IP:PORT",
 )
 """What the documents write for the address of a cluster."""

@@ -24,10 +24,18 @@ HERE: Final = Path(__file__).parent
 POM: Final = foreign.HERE / "old" / "java" / "pom.xml"
 CLIENT: Final = {"guide": "2.8.2", "exploring": "0.10.2.2"}
 """Java's client of the time at which a document was written; the guide's settings are of 2.x."""
-OPENED: Final = ("java.lang", "java.nio", "java.util")
+OPENED: Final = (
+    "java.lang",
+    "java.lang.invoke",
+    "java.net",
+    "java.nio",
+    "java.util",
+    "sun.nio.ch",
+    "sun.util.calendar",
+)
 """Packages that frameworks of Java 8's time look into."""
 SHOWN_TIMEOUT_S: Final = 240
-PARTITIONS: Final = 2
+PARTITIONS: Final = 3
 PROGRAMS: Final = programs()
 
 
@@ -64,6 +72,8 @@ def run(program: Program, command: list[str], bootstrap: str, folder: Path) -> N
         return
     producer, shown = Producer({"bootstrap.servers": bootstrap}), re.compile(program.shows)
     deadline_s = time.monotonic() + SHOWN_TIMEOUT_S
+    if program.topic:
+        fill(producer, program.topic)
     with running(command, folder, log, {"PYTHONUNBUFFERED": "1"}):
         while not (
             is_filled(bootstrap, program.fills)
@@ -108,8 +118,22 @@ def java(program: Program, text: str, folder: Path) -> list[str]:
         [foreign.need("javac"), *flags, "-nowarn", "-cp", paths, "-d", str(folder), f"{program.file}.java"],
         folder,
     )
-    opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED] if program.libraries else []
-    return [foreign.need("java"), *foreign.SHORT_JAVA, *opened, "-cp", paths, program.file]
+    more = opened() if program.libraries else []
+    return [foreign.need("java"), *foreign.SHORT_JAVA, *more, "-cp", paths, program.file]
+
+
+def scala(program: Program, text: str, folder: Path) -> list[str]:
+    """With the compiler that is among the libraries."""
+    libraries = libraries_of(program)
+    (folder / f"{program.file}.scala").write_text(text)
+    java = [foreign.need("java"), *foreign.SHORT_JAVA]
+    compiler = ["-cp", f"{libraries}/*", "scala.tools.nsc.Main", "-usejavacp", "-nowarn", "-d", str(folder)]
+    foreign.build([*java, *compiler, f"{program.file}.scala"], folder)
+    return [*java, *opened(), "-cp", f"{folder}:{libraries}/*", program.file]
+
+
+def opened() -> list[str]:
+    return [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED]
 
 
 def libraries_of(program: Program) -> Path:
@@ -155,6 +179,7 @@ def c(program: Program, text: str, folder: Path) -> list[str]:
 
 COMPILERS: Final[dict[str, Callable[[Program, str, Path], list[str]]]] = {
     "java": java,
+    "scala": scala,
     "python": python,
     "go": go,
     "c": c,
