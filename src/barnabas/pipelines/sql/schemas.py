@@ -161,7 +161,9 @@ class Schemas:
         """Registers schemas for what is written to a topic; a declared topic may have them already. Raises SqlError."""
         form = relation.formats.value
         if form in WITH_SCHEMA:
-            self._register(relation, "value", form, lambda: schema_text(form, relation.values))
+            self._register(
+                relation, "value", form, lambda: schema_text(form, relation.values, relation.formats.record)
+            )
         kind = relation.formats.key
         if kind in WITH_SCHEMA and relation.keys:
             check_key(relation)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
@@ -126,3 +129,18 @@ def test_a_key_of_one_column_has_no_record_around_it(
     _, payload = unframe_any(made["v"])
     assert payload == wanted
     assert reader.decoder(schema)(payload) == {"value": value}
+
+
+def test_the_record_of_a_schema_has_the_name_that_is_given() -> None:
+    (made,) = read_statements(
+        "CREATE STREAM t (k INT KEY, a INT) WITH (kafka_topic='t', value_format='AVRO', "
+        "value_avro_schema_full_name='io.example.Paid');"
+    )
+    assert isinstance(made, s.Create)
+    named = declared(made)
+    assert named.formats.record == "io.example.Paid"
+    tree = json.loads(schema_text("AVRO", named.values, named.formats.record))
+    assert (tree["namespace"], tree["name"]) == ("io.example", "Paid")
+    assert "package io.example;" in schema_text("PROTOBUF", named.values, named.formats.record)
+    with pytest.raises(SqlError, match="is a name like com"):
+        declared(replace(made, properties={**made.properties, "VALUE_SCHEMA_FULL_NAME": "a b"}))

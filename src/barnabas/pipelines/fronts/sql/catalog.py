@@ -4,6 +4,7 @@ the statements, in their order, so that the same statements make the same catalo
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -30,6 +31,8 @@ PROPERTIES: Final = (
     "TIMESTAMP_FORMAT",
     "VALUE_SCHEMA_ID",
     "KEY_SCHEMA_ID",
+    "VALUE_SCHEMA_FULL_NAME",
+    "VALUE_AVRO_SCHEMA_FULL_NAME",
     "VALUE_DELIMITER",
     "KEY_DELIMITER",
     "WRAP_SINGLE_VALUE",
@@ -40,6 +43,7 @@ PROPERTIES: Final = (
     "KEY",
 )
 """What WITH may say. KEY is of 2018: a column of the value that the record's key repeats."""
+FULL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 PSEUDO: Final[Mapping[str, SqlType]] = {
     "ROWTIME": BIGINT,
     "ROWPARTITION": SqlType("INTEGER"),
@@ -67,13 +71,15 @@ class Column:
 @dataclass(frozen=True, slots=True)
 class Formats:
     """How keys and values are written. delimiter: of DELIMITED. wraps: whether a value of one column is an object with one
-    field. registry: the address of the registry with the schemas."""
+    field. registry: the address of the registry with the schemas. record: the full name of the record in the schema of
+    values that is registered; empty for ksqlDB's."""
 
     key: str = "KAFKA"
     value: str = "JSON"
     delimiter: str = ","
     wraps: bool = True
     registry: str = ""
+    record: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +294,14 @@ def _window(properties: Mapping[str, Any]) -> Window | None:
     return Window(kind, str(size or "").lower())
 
 
+def _record(properties: Mapping[str, Any]) -> str:
+    """The full name of the record in a schema that is registered; empty if WITH names none. Raises SqlError."""
+    name = str(properties.get("VALUE_SCHEMA_FULL_NAME", properties.get("VALUE_AVRO_SCHEMA_FULL_NAME", "")))
+    if name and not FULL_NAME.fullmatch(name):
+        raise SqlError(f"VALUE_SCHEMA_FULL_NAME is {name!r}; it is a name like com.example.Order")
+    return name
+
+
 def formats_of(properties: Mapping[str, Any], default: Formats | None = None) -> Formats:
     """The formats that WITH names. default: of what is read. Raises SqlError."""
     formats = default or Formats()
@@ -305,4 +319,5 @@ def formats_of(properties: Mapping[str, Any], default: Formats | None = None) ->
         DELIMITERS.get(delimiter.upper(), delimiter),
         _truth("WRAP_SINGLE_VALUE", properties.get("WRAP_SINGLE_VALUE", formats.wraps)),
         formats.registry,
+        _record(properties),
     )

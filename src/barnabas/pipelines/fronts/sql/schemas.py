@@ -22,12 +22,13 @@ RECORD: Final = "KsqlDataSourceSchema"
 WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def schema_text(form: str, columns: Sequence[Column]) -> str:
-    """A schema of keys or values with these columns, each of which may be null. Raises SqlError."""
+def schema_text(form: str, columns: Sequence[Column], record: str = "") -> str:
+    """A schema of keys or values with these columns, each of which may be null. record: its full name; JSON Schema has none.
+    Raises SqlError."""
     for column in columns:
         if not WORD.fullmatch(column.name):
             raise SqlError(f"column {column.name}: in {form} a name has letters, digits and _ only")
-    return WRITERS[form](columns)
+    return WRITERS[form](columns, record)
 
 
 def plain_schema(form: str, column: Column) -> str:
@@ -50,9 +51,10 @@ AVRO: Final[Mapping[str, Any]] = {
 }
 
 
-def _avro(columns: Sequence[Column]) -> str:
-    record = _avro_record([(column.name, column.type) for column in columns], RECORD)
-    return json.dumps({**record, "namespace": NAMESPACE})
+def _avro(columns: Sequence[Column], record: str) -> str:
+    namespace, _, name = (record or f"{NAMESPACE}.{RECORD}").rpartition(".")
+    made = _avro_record([(column.name, column.type) for column in columns], name)
+    return json.dumps({**made, **({"namespace": namespace} if namespace else {})})
 
 
 def _avro_record(fields: Sequence[tuple[str, SqlType]], name: str) -> dict[str, Any]:
@@ -100,14 +102,16 @@ PROTO: Final = {
 }
 
 
-def _protobuf(columns: Sequence[Column]) -> str:
-    lines = _message("ConnectDefault1", [(column.name, column.type) for column in columns], "")
+def _protobuf(columns: Sequence[Column], record: str) -> str:
+    package, _, name = record.rpartition(".")
+    lines = _message(name or "ConnectDefault1", [(column.name, column.type) for column in columns], "")
     imports = (
         ['import "google/protobuf/timestamp.proto";', ""]
         if any("google.protobuf" in line for line in lines)
         else []
     )
-    return "\n".join(['syntax = "proto3";', "", *imports, *lines, ""])
+    head = ['syntax = "proto3";', *([f"package {package};"] if package else []), ""]
+    return "\n".join([*head, *imports, *lines, ""])
 
 
 def _message(name: str, fields: Sequence[tuple[str, SqlType]], indent: str) -> list[str]:
@@ -161,7 +165,7 @@ JSON: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 
 
-def _json(columns: Sequence[Column]) -> str:
+def _json(columns: Sequence[Column], record: str) -> str:
     return json.dumps(_json_object([(column.name, column.type) for column in columns]))
 
 
@@ -185,7 +189,7 @@ def _json_type(kind: SqlType, name: str) -> Mapping[str, Any]:
     return json_type
 
 
-WRITERS: Final[Mapping[str, Callable[[Sequence[Column]], str]]] = {
+WRITERS: Final[Mapping[str, Callable[[Sequence[Column], str], str]]] = {
     "AVRO": _avro,
     "PROTOBUF": _protobuf,
     "JSON_SR": _json,

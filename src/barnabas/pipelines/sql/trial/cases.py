@@ -359,7 +359,7 @@ def _asserted_row(bench: Bench, statement: s.AssertValues, read: dict[str, int])
 
 
 def _without_window(relation: Relation) -> Relation:
-    return replace(relation, window=None)
+    return replace(relation, window=None, bounds=())
 
 
 def _asserted_source(bench: Bench, statement: s.AssertSource) -> str | None:
