@@ -77,11 +77,11 @@ dedicated.mode.enable.internal.rest=false
 
 def log_bytes(folder: Path, topic: str) -> int:
     """What the log files of a topic hold."""
-    found = 0
+    size_bytes = 0
     for path in folder.glob(f"{topic}-*/*.log"):
         with contextlib.suppress(FileNotFoundError):
-            found += path.stat().st_size
-    return found
+            size_bytes += path.stat().st_size
+    return size_bytes
 
 
 def warm(folder: Path, size_bytes: int) -> None:
@@ -149,10 +149,10 @@ def by_link(cluster: BarnabasCluster, folder: Path, topic: str, total: int) -> S
 
         assert target.process is not None
         before_mb = memory_mb(target.process.pid)
-        found = Sample(rate(target.data, topic, total, begin))
-        found.delays_ms = delays_ms(cluster.bootstrap, where, topic, topic)
-        found.memory_mb = memory_mb(target.process.pid) - before_mb
-        return found
+        measured = Sample(rate(target.data, topic, total, begin))
+        measured.delays_ms = delays_ms(cluster.bootstrap, where, topic, topic)
+        measured.memory_mb = memory_mb(target.process.pid) - before_mb
+        return measured
     finally:
         target.stop()
 
@@ -163,9 +163,9 @@ def by_follower(cluster: BarnabasCluster, topic: str, total: int) -> Sample:
             moves = {AdminPartition(topic, index): (LEADER, FOLLOWER) for index in range(PARTITIONS)}
             admin.replicas.reassign(moves).require()
 
-    found = Sample(rate(cluster.logs(FOLLOWER), topic, total, begin))
+    measured = Sample(rate(cluster.logs(FOLLOWER), topic, total, begin))
     cluster.await_in_sync(topic, PARTITIONS, (LEADER, FOLLOWER))
-    return found
+    return measured
 
 
 def memory_mb(process: int) -> float:
@@ -182,13 +182,13 @@ def delays_ms(source: str, target: str, topic: str, copy: str) -> dict[str, floa
     consumer.assign([TopicPartition(copy, 0, OFFSET_END)])
     consumer.poll(2)
     producer = Producer({"bootstrap.servers": source, "linger.ms": 0, "acks": 1})
-    found: list[float] = []
+    delays: list[float] = []
 
     def drain(timeout_s: float) -> None:
         message = consumer.poll(timeout_s)
         while message is not None:
             if message.error() is None and message.value().isdigit():  # no record of the copying before
-                found.append((time.time_ns() - int(message.value())) / 1e6)
+                delays.append((time.time_ns() - int(message.value())) / 1e6)
             message = consumer.poll(0)
 
     for _ in range(PACED):
@@ -196,12 +196,12 @@ def delays_ms(source: str, target: str, topic: str, copy: str) -> dict[str, floa
         producer.poll(0)
         drain(1 / PACED_PER_S)
     deadline_s = time.monotonic() + TIMEOUT_S
-    while len(found) < 0.99 * PACED and time.monotonic() < deadline_s:
+    while len(delays) < 0.99 * PACED and time.monotonic() < deadline_s:
         drain(0.1)
     producer.flush(10)
     consumer.close()
-    found.sort()
-    return {name: found[int(share * (len(found) - 1))] for name, share in SHARES.items() if found}
+    delays.sort()
+    return {name: delays[int(share * (len(delays) - 1))] for name, share in SHARES.items() if delays}
 
 
 def ours(config: Path) -> list[str]:
@@ -229,10 +229,10 @@ def by_mirror_maker(
             started.append(subprocess.Popen(command(config), stdout=log, stderr=log, start_new_session=True))
 
     try:
-        found = Sample(rate(target.data, f"a.{topic}", total, begin))
-        found.delays_ms = delays_ms(cluster.bootstrap, where, topic, f"a.{topic}")
-        found.memory_mb = memory_mb(started[0].pid)
-        return found
+        own_sample = Sample(rate(target.data, f"a.{topic}", total, begin))
+        own_sample.delays_ms = delays_ms(cluster.bootstrap, where, topic, f"a.{topic}")
+        own_sample.memory_mb = memory_mb(started[0].pid)
+        return own_sample
     finally:
         for process in started:
             process.kill()
@@ -250,8 +250,8 @@ def main() -> None:
     parser.add_argument(
         "--ways", default="link,mm2,java,follower", help="what is measured; the follower always is"
     )
-    given = parser.parse_args()
-    wanted = {NAMES[way] for way in given.ways.split(",")} | {FOLLOWED}
+    options = parser.parse_args()
+    wanted = {NAMES[way] for way in options.ways.split(",")} | {FOLLOWED}
     found: dict[str, list[Sample]] = {}
     load_before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as text:
@@ -259,10 +259,10 @@ def main() -> None:
         cluster = BarnabasCluster(folder / "source")
         cluster.start()
         try:
-            for turn in range(given.rounds):
+            for turn in range(options.rounds):
                 topic = f"mirror-{turn}"
-                total = fill(cluster, topic, given.megabytes * 1_000_000)
-                for name, measure in ways(cluster, given.mm2_libs, folder, turn, topic, total).items():
+                total = fill(cluster, topic, options.megabytes * 1_000_000)
+                for name, measure in ways(cluster, options.mm2_libs, folder, turn, topic, total).items():
                     if name not in wanted:
                         continue
                     warm(folder, total)
@@ -278,8 +278,8 @@ def main() -> None:
     host = ", ".join(f"{name} {value}" for name, value in machine().items())
     host += f"; load of the machine at the start {load_before:.1f}"
     print(host)
-    if not given.no_files:
-        what = f"{given.megabytes} MB of 1 KB records in {PARTITIONS} partitions; medians of {given.rounds} rounds"
+    if not options.no_files:
+        what = f"{options.megabytes} MB of 1 KB records in {PARTITIONS} partitions; medians of {options.rounds} rounds"
         head = f"# Mirroring\n\n`python -m bench.mirror`: {what}. {host}.\n\n"
         (RESULTS / "mirror.md").write_text(head + text + "\n")
         rows = {name: [asdict(sample) for sample in samples] for name, samples in found.items()}
@@ -290,16 +290,16 @@ def ways(
     cluster: BarnabasCluster, libs: Path | None, folder: Path, turn: int, topic: str, total: int
 ) -> dict[str, Callable[[], Sample]]:
     """How each copies the topic, by name."""
-    made: dict[str, Callable[[], Sample]] = {
+    measures: dict[str, Callable[[], Sample]] = {
         LINKED: lambda: by_link(cluster, folder / f"link-{turn}", topic, total),
         OURS: lambda: by_mirror_maker(cluster, ours, folder / f"ours-{turn}", topic, total),
     }
     if libs is not None:
-        made[JAVAS] = lambda: by_mirror_maker(
+        measures[JAVAS] = lambda: by_mirror_maker(
             cluster, partial(javas, libs), folder / f"java-{turn}", topic, total
         )
-    made[FOLLOWED] = lambda: by_follower(cluster, topic, total)
-    return made
+    measures[FOLLOWED] = lambda: by_follower(cluster, topic, total)
+    return measures
 
 
 def _ratio(samples: list[Sample], others: list[Sample]) -> str:
@@ -308,7 +308,7 @@ def _ratio(samples: list[Sample], others: list[Sample]) -> str:
     return f"{statistics.median(ratios):.2f}" if ratios else "-"
 
 
-def table(found: dict[str, list[Sample]]) -> list[list[str]]:
+def table(samples_by_way: dict[str, list[Sample]]) -> list[list[str]]:
     """Medians of all rounds."""
     rows = [
         [
@@ -321,8 +321,8 @@ def table(found: dict[str, list[Sample]]) -> list[list[str]]:
             "delay ms, 99 %",
         ]
     ]
-    for name, samples in found.items():
-        ratios = [_ratio(samples, found.get(other, [])) for other in (FOLLOWED, JAVAS)]
+    for name, samples in samples_by_way.items():
+        ratios = [_ratio(samples, samples_by_way.get(other, [])) for other in (FOLLOWED, JAVAS)]
         cells = [name, f"{statistics.median(one.mb_per_s for one in samples):,.0f}", *ratios]
         if samples[0].delays_ms:
             cells.append(f"{statistics.median(one.memory_mb for one in samples):,.0f}")

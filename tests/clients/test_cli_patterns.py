@@ -94,8 +94,8 @@ def test_expressions_are_java_s(used: Cli, own_broker: Callable[..., Any], tmp_p
     assert shown_topics(used, "--blacklist", JAVA) == set()
     for tool, option in (("topics", "--list"), ("get-offsets", "--time=-1")):
         listing = used.command("kafka", tool, "--bootstrap-server", used.bootstrap, option, "--topic", JAVA)
-        found = preloaded.run(listing, capture_output=True, text=True, check=True, timeout=120).stdout
-        assert [line.partition(":")[0] for line in found.splitlines()] == ["letters"]
+        printed = preloaded.run(listing, capture_output=True, text=True, check=True, timeout=120).stdout
+        assert [line.partition(":")[0] for line in printed.splitlines()] == ["letters"]
     broken = used.command("kafka", "topics", "--bootstrap-server", used.bootstrap, "--list", "--topic", "(a")
     done = preloaded.run(broken, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, "(a is an invalid regex" in done.stderr) == (1, True)

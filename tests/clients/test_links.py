@@ -76,15 +76,15 @@ def read(bootstrap: str, name: str, count: int, partition: int = 0, **options: A
         }
     )
     consumer.assign([TopicPartition(name, partition, -2)])
-    found: list[tuple[Any, ...]] = []
-    while len(found) < count:
-        for record in consumer.consume(count - len(found), 1.0):
+    records_read: list[tuple[Any, ...]] = []
+    while len(records_read) < count:
+        for record in consumer.consume(count - len(records_read), 1.0):
             assert record.error() is None, record.error()
-            found.append(
+            records_read.append(
                 (record.offset(), record.timestamp(), record.key(), record.value(), record.headers())
             )
     consumer.close()
-    return found
+    return records_read
 
 
 @contextlib.contextmanager
@@ -194,8 +194,8 @@ def alter(bootstrap: str, name: str, option: str, value: str) -> None:
 
 
 def offsets_of(admin: Admin, group: str) -> dict[tuple[str, int], int]:
-    found = admin.groups.offsets([group]).done.get(group, {})
-    return {(key.topic, key.partition): row.offset for key, row in found.items()}
+    offsets_of_group = admin.groups.offsets([group]).done.get(group, {})
+    return {(key.topic, key.partition): row.offset for key, row in offsets_of_group.items()}
 
 
 def link_names(admin: Admin) -> set[str]:
@@ -371,11 +371,11 @@ def test_a_source_that_is_gone_is_failed_over_and_what_was_not_copied_is_named()
             {"bootstrap.servers": target.bootstrap, "group.id": "readers", "auto.offset.reset": "error"}
         )
         moved.subscribe(["kept"])
-        found: list[bytes] = []
-        while len(found) < 2:
-            found += [record.value() for record in moved.consume(2, 1.0) if record.error() is None]
+        values_read: list[bytes] = []
+        while len(values_read) < 2:
+            values_read += [record.value() for record in moved.consume(2, 1.0) if record.error() is None]
         moved.close()
-        assert found == [b"c", b"d"]
+        assert values_read == [b"c", b"d"]
 
 
 def test_a_paused_link_copies_nothing_until_it_goes_on(clusters: tuple[Broker, Broker]) -> None:

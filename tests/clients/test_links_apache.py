@@ -93,13 +93,13 @@ def read(bootstrap: str, topic: str) -> list[tuple[Any, ...]]:
         }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[tuple[Any, ...]] = []
+    records_read: list[tuple[Any, ...]] = []
     while True:
         for record in consumer.consume(500, 1.0):
             if record.error() is not None:
                 consumer.close()
-                return found
-            found.append((record.offset(), record.timestamp(), record.key(), record.value()))
+                return records_read
+            records_read.append((record.offset(), record.timestamp(), record.key(), record.value()))
 
 
 def copied(source: str, target: Broker, topics: list[str]) -> None:

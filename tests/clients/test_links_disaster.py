@@ -101,13 +101,13 @@ def values(bootstrap: str, end: int) -> dict[int, bytes]:
         {"bootstrap.servers": bootstrap, "group.id": "checks", "auto.offset.reset": "earliest"}
     )
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    found: dict[int, bytes] = {}
-    while len(found) < end:
-        found |= {
+    values_by_offset: dict[int, bytes] = {}
+    while len(values_by_offset) < end:
+        values_by_offset |= {
             record.offset(): record.value() for record in consumer.consume(500, 1.0) if record.error() is None
         }
     consumer.close()
-    return found
+    return values_by_offset
 
 
 @pytest.mark.soak

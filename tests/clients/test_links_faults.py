@@ -98,11 +98,11 @@ def read(bootstrap: str, name: str) -> list[tuple[int, int, bytes]]:
     """Offsets, times and values up to the end."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "checks", "enable.partition.eof": True})
     consumer.assign([TopicPartition(name, 0, 0)])
-    found = []
+    rows = []
     while (message := consumer.poll(60)) is not None and message.error() is None:
-        found.append((message.offset(), message.timestamp()[1], message.value()))
+        rows.append((message.offset(), message.timestamp()[1], message.value()))
     consumer.close()
-    return found
+    return rows
 
 
 def linked(admin: Admin, source: str, topic: str) -> None:

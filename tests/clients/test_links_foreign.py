@@ -77,11 +77,11 @@ def by_librdkafka(bootstrap: str, isolation: str) -> list[str]:
         }
     )
     consumer.assign([TopicPartition("payments", 0, 0)])
-    found = []
+    texts = []
     while (message := consumer.poll(60)) is not None and message.error() is None:
-        found.append(message.value().decode())
+        texts.append(message.value().decode())
     consumer.close()
-    return found
+    return texts
 
 
 def test_readers_of_a_copy_see_committed_records_once_and_in_order(

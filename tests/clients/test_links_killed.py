@@ -49,7 +49,7 @@ def committed(bootstrap: str, topic: str) -> list[bytes]:
         {"bootstrap.servers": bootstrap, "group.id": "checks", "enable.partition.eof": True, "log_level": 0}
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[bytes] = []
+    values: list[bytes] = []
     deadline_s = time.monotonic() + 60
     while time.monotonic() < deadline_s:
         message = consumer.poll(1)
@@ -57,9 +57,9 @@ def committed(bootstrap: str, topic: str) -> list[bytes]:
             continue
         if message.error() is not None:
             break
-        found.append(message.value())
+        values.append(message.value())
     consumer.close()
-    return found
+    return values
 
 
 def written(bootstrap: str, topic: str) -> bool:

@@ -56,9 +56,9 @@ def has_ipv6() -> bool:
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
 def test_a_listener_of_both_families_tells_each_peer_the_address_it_used(start: Start) -> None:
-    found = re.match(r"ready on \[::\]:(\d+) ", start("[::]:0"))
-    assert found is not None
-    port = int(found[1])
+    match = re.match(r"ready on \[::\]:(\d+) ", start("[::]:0"))
+    assert match is not None
+    port = int(match[1])
     assert told("::1", port) == ("::1", port)
     assert told("127.0.0.1", port) == ("127.0.0.1", port)
 

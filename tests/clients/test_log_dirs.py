@@ -134,11 +134,11 @@ def test_the_java_admin_client_moves_a_partition(
 ) -> None:
     broker = two_dirs(tmp_path, own_broker, **{SLOW.replace(".", "__"): "50000"})
     rows = filled(broker.bootstrap, "moved", partitions=1, megabytes=5)
-    found = foreign.run(probe, broker.bootstrap, "move-log-dir", "moved")
-    assert (Path(found["to"]) / "moved-0").is_dir()
+    report = foreign.run(probe, broker.bootstrap, "move-log-dir", "moved")
+    assert (Path(report["to"]) / "moved-0").is_dir()
     # It goes when the new one is on the disk.
     deadline = time.monotonic() + 120
-    while (Path(found["from"]) / "moved-0").exists():
+    while (Path(report["from"]) / "moved-0").exists():
         assert time.monotonic() < deadline, "the old folder stays"
         time.sleep(0.05)
     read = Confluent().consume(broker.bootstrap, "moved", 1, len(rows))

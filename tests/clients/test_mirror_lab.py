@@ -229,17 +229,17 @@ def prices(bootstrap: str) -> dict[str, str]:
         }
     )
     consumer.subscribe(["stock-prices"])
-    found: dict[str, str] = {}
+    prices_now: dict[str, str] = {}
     give_up = time.monotonic() + 20
     while time.monotonic() < give_up:
         records = consumer.consume(500, 3.0)
-        if found and not records:
+        if prices_now and not records:
             break
-        found |= {
+        prices_now |= {
             record.key().decode(): record.value().decode() for record in records if record.error() is None
         }
     consumer.close()
-    return found
+    return prices_now
 
 
 def has_prices(bootstrap: str, wanted: dict[str, str]) -> bool:

@@ -74,21 +74,21 @@ def read(
     )
     until(lambda: name in consumer.list_topics(timeout=10).topics, f"topic {name}")
     consumer.assign([TopicPartition(name, number, 0) for number in range(partitions)])
-    found: list[Any] = []
+    messages: list[Any] = []
     ended: set[int] = set()
 
     def look() -> bool:
         for message in consumer.consume(500, 0.2):
             if message.error() is None:
-                found.append(message)
+                messages.append(message)
                 ended.discard(message.partition())
             else:
                 ended.add(message.partition())
-        return len(found) >= count and len(ended) == partitions
+        return len(messages) >= count and len(ended) == partitions
 
     until(look, f"{count} records of {name}", deadline_s)
     consumer.close()
-    return found
+    return messages
 
 
 def committed(bootstrap: str, group: str) -> dict[str, int]:
@@ -185,11 +185,11 @@ def test_records_are_chosen_masked_renamed_and_rehashed_on_their_way(
         "partitions": "hash",
     }
     with ours(properties(tmp_path, east, west, topics="orders", **options)):
-        found = read(west, "sales.orders", 25, 2)
-    values = [json.loads(m.value()) for m in found]
+        messages = read(west, "sales.orders", 25, 2)
+    values = [json.loads(m.value()) for m in messages]
     assert sorted(row["n"] for row in values) == [n for n in range(50, 100) if n % 10 >= 5]
     assert {row["card"] for row in values} == {""}
-    assert {m.partition() for m in found} == {0, 1}
+    assert {m.partition() for m in messages} == {0, 1}
 
 
 @pytest.mark.soak
@@ -209,11 +209,11 @@ def test_the_same_names_on_both_sides_do_not_make_a_loop(clusters: tuple[str, st
         for where in clusters:
             assert {m.value() for m in read(where, "orders", 2)} == {b"east", b"west"}
         send(east, "orders", ["last"])
-        found = read(west, "orders", 3)
+        messages = read(west, "orders", 3)
         send(west, "orders", ["the last"])
         assert len(read(east, "orders", 4)) == 4
     assert len(read(west, "orders", 4)) == 4
-    assert ("mirror.from", b"east/orders/0/2") in found[-1].headers()
+    assert ("mirror.from", b"east/orders/0/2") in messages[-1].headers()
 
 
 @pytest.mark.soak
@@ -240,10 +240,10 @@ def test_a_killed_mirror_goes_on_without_losing_or_doubling_a_record(
                 process.send_signal(signal.SIGKILL)
     # The last one is still copying when it is ended: the next one does the rest.
     with ours(file):
-        found = [(m.partition(), m.value().decode()) for m in read(west, "east.orders", 60_000, 2)]
+        places = [(m.partition(), m.value().decode()) for m in read(west, "east.orders", 60_000, 2)]
     for partition in (0, 1):
         wanted = [f"{turn}.{n + 10_000 * partition}" for turn in range(3) for n in range(10_000)]
-        assert [value for place, value in found if place == partition] == wanted
+        assert [value for place, value in places if place == partition] == wanted
 
 
 @pytest.mark.soak
@@ -255,10 +255,10 @@ def test_javas_client_translates_offsets_as_ours_does(clusters: tuple[str, str],
     commit(east, "readers", {("orders", 0): 500, ("orders", 1): 33})
     with ours(properties(tmp_path, east, west, topics="orders")):
         until(lambda: committed(west, "readers").get("east.orders 0") == 500, "the group is moved")
-    found = translated(west, "east", "readers")
-    assert found == committed(west, "readers")
-    assert found["east.orders 0"] == 500
-    assert 0 < found["east.orders 1"] <= 33
+    translated_offsets = translated(west, "east", "readers")
+    assert translated_offsets == committed(west, "readers")
+    assert translated_offsets["east.orders 0"] == 500
+    assert 0 < translated_offsets["east.orders 1"] <= 33
 
 
 @pytest.mark.soak
@@ -344,8 +344,8 @@ def test_a_running_mirror_names_what_retention_took_and_measures_how_far_it_is(
         with Admin(east) as admin:
             admin.records.delete({Place("orders", 0): 15}).require()
         process.send_signal(signal.SIGCONT)
-        found = read(west, "east.orders", 15, 2)
-        assert [int(message.value()) for message in found] == [*range(10), *range(15, 20)]
+        messages = read(west, "east.orders", 15, 2)
+        assert [int(message.value()) for message in messages] == [*range(10), *range(15, 20)]
         until(lambda: metrics(port)[f"barnabas_mirror_lag_records{labels}"] == 0, "nothing is left again")
         measured = metrics(port)
     assert "from=10 to=15 count=5" in file.with_suffix(".ours.log").read_text()

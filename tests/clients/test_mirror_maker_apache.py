@@ -86,7 +86,7 @@ def test_topics_groups_and_options_are_copied_whatever_each_cluster_is(
         commit(east, "readers", {("orders", 0): 1_000, ("orders", 1): 150})
         exact = {"exactly.once.source.support": "enabled"}
         with ours(properties(tmp_path, east, west, topics="orders", **exact)):
-            found = [message.value() for message in read(west, "east.orders", 1_300, 2)]
+            values = [message.value() for message in read(west, "east.orders", 1_300, 2)]
             until(lambda: committed(west, "readers").get("east.orders 0", 0) >= 1_000, "the group is moved")
             until(
                 lambda: committed(west, "readers").get("east.orders 1", 0) > 0, "the group's other partition"
@@ -98,7 +98,7 @@ def test_topics_groups_and_options_are_copied_whatever_each_cluster_is(
                 lambda: translated(west, "east", "readers") == committed(west, "readers"),
                 "the group is where Java's client says",
             )
-        assert sorted(found) == sorted(
+        assert sorted(values) == sorted(
             [b"%d" % number for number in range(1_000)] + [b"%d" % number for number in range(300)]
         )
         moved = committed(west, "readers")

@@ -36,13 +36,13 @@ def read(bootstrap: str, count: int) -> list[tuple[int, int, bytes]]:
         {"bootstrap.servers": bootstrap, "group.id": "checks", "enable.auto.commit": False, "log_level": 0}
     )
     consumer.assign([TopicPartition("moves", number, 0) for number in range(PARTITIONS)])
-    found: list[tuple[int, int, bytes]] = []
-    while len(found) < count:
+    rows: list[tuple[int, int, bytes]] = []
+    while len(rows) < count:
         for record in consumer.consume(500, 1.0):
             if record.error() is None:
-                found.append((record.partition(), record.offset(), record.value()))
+                rows.append((record.partition(), record.offset(), record.value()))
     consumer.close()
-    return sorted(found)
+    return sorted(rows)
 
 
 def leads_elsewhere(cluster: Cluster, broker: int) -> bool:

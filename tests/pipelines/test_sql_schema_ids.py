@@ -36,9 +36,9 @@ def test_a_schema_is_named_by_its_id(broker, tmp_path: Path) -> None:
             return schemas.completed(made)
 
         for number, names in zip(ids, (["K", "A"], ["K", "A", "B"]), strict=True):
-            made = created("k INT KEY", f"value_format='AVRO', value_schema_id={number}")
-            assert [column.name for column in made.columns] == names
-            (again,) = read_statements(made.text)
+            statement = created("k INT KEY", f"value_format='AVRO', value_schema_id={number}")
+            assert [column.name for column in statement.columns] == names
+            (again,) = read_statements(statement.text)
             assert isinstance(again, s.Create)
             assert [column.name for column in declared(again).columns] == names
         for columns, more, message in (

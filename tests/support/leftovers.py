@@ -33,12 +33,12 @@ def count_children_of(pid: int) -> None:
 
 def children(pid: int | None = None) -> set[int]:
     """Ids of the direct children of a process (this one) that still run."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for parent in {pid} if pid else {os.getpid(), *_forking}:
         for listing in Path("/proc", str(parent), "task").glob("*/children"):
             with contextlib.suppress(OSError):  # the thread, or the process, has just ended
-                found.update(int(word) for word in listing.read_text().split())
-    return {child for child in found if _runs(child)} - _forking
+                pids.update(int(word) for word in listing.read_text().split())
+    return {child for child in pids if _runs(child)} - _forking
 
 
 def _runs(pid: int) -> bool:

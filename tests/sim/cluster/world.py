@@ -201,8 +201,8 @@ class World:
         for context in self.loop.failures:
             self.fail("failed", f"the loop met {context.get('message')}: {context.get('exception')!r}")
         if self.violations:
-            found = "\n".join(f"  {violation}" for violation in self.violations[:10])
-            raise Failed(f"seed {self.seed}:\n{found}")
+            violations_text = "\n".join(f"  {violation}" for violation in self.violations[:10])
+            raise Failed(f"seed {self.seed}:\n{violations_text}")
 
     async def _live(self) -> None:
         for node in self.nodes:
@@ -248,12 +248,12 @@ class World:
 
     def replicas(self, index: int) -> list[tuple[Node, Partition]]:
         """The replicas of a partition that run."""
-        found = []
+        replicas = []
         for node in self.nodes:
             partition = None if node.running is None else node.running.services.partitions.get(TOPIC, index)
             if partition is not None:
-                found.append((node, partition))
-        return found
+                replicas.append((node, partition))
+        return replicas
 
     def stir(self) -> None:
         """Something goes wrong now: everybody is busy for a while."""
@@ -336,9 +336,9 @@ class World:
         chance = self.stream("reader")
         while not self.over:
             await asyncio.sleep(chance.random() * READ_S_MAX)
-            found = list(self.served())
-            if found:
-                node, partition = chance.choice(found)
+            served = list(self.served())
+            if served:
+                node, partition = chance.choice(served)
                 begin = max(int(partition.log_start_offset), int(partition.high_watermark) - 30)
                 self._see(node, partition, begin)
                 self._compare_with_in_sync(partition.index)
@@ -367,8 +367,8 @@ class World:
     def _state(self, index: int) -> layout.PartitionState | None:
         """What the tree says of a partition."""
         path = layout.state_path(TOPIC, index)
-        found = self.store.row(path)
-        return None if found is None else layout.decode_state(path, found[0], found[1].version)
+        row = self.store.row(path)
+        return None if row is None else layout.decode_state(path, row[0], row[1].version)
 
     def in_sync(self, index: int) -> set[str]:
         """The nodes that the tree counts as in sync."""
@@ -396,13 +396,13 @@ class World:
                 return
             await asyncio.sleep(0.1)
         for index in range(PARTITIONS):
-            found = [
+            states = [
                 f"{n.name}: leader {p.image.leader} isr {p.image.isr} end {p.log_end_offset}"
                 for n, p in self.replicas(index)
             ]
             self.fail(
                 "stuck",
-                f"{TOPIC}-{index} does not become whole again: {found}; away: {sorted(self.faults.away)}",
+                f"{TOPIC}-{index} does not become whole again: {states}; away: {sorted(self.faults.away)}",
             )
 
     def all_in_sync(self) -> bool:
@@ -431,11 +431,11 @@ class World:
                 partition.log.core.check()
                 begin, end = int(partition.log_start_offset), int(partition.log_end_offset)
                 self._see(node, partition, begin)
-                found = self.records_of(node, partition, begin, end)
-                if len(found) != end - begin:
-                    missing = sorted(set(range(begin, end)) - set(found))
+                records = self.records_of(node, partition, begin, end)
+                if len(records) != end - begin:
+                    missing = sorted(set(range(begin, end)) - set(records))
                     self.fail("hole", f"{node.name} has nothing at {missing[:5]} of {partition}")
-                logs[node.name] = {offset: value for offset, value in found.items() if offset < low}
+                logs[node.name] = {offset: value for offset, value in records.items() if offset < low}
             if len({tuple(sorted(log.items())) for log in logs.values()}) > 1:
                 every = set().union(*logs.values())
                 differ = sorted(o for o in every if len({log.get(o) for log in logs.values()}) > 1)
@@ -460,7 +460,7 @@ class World:
 
     def records_of(self, node: Node, partition: Partition, begin: int, end: int) -> dict[int, bytes]:
         """Offset -> value, from `begin` up to `end`; what no producer has sent in these bytes breaks a rule."""
-        found: dict[int, bytes] = {}
+        records: dict[int, bytes] = {}
         position = begin
         while position < end:
             read = self._read_bytes(node, partition, position)
@@ -471,12 +471,12 @@ class World:
                 offset, length, _ = OVERHEAD.unpack_from(read, at)
                 body = read[at + OVERHEAD.size : at + LOG_OVERHEAD + length]
                 at += LOG_OVERHEAD + length
-                if offset not in found and body not in self.bodies:
+                if offset not in records and body not in self.bodies:
                     self.fail("foreign", f"{partition} holds at {offset} what nobody has sent: {body!r}")
                 if begin <= offset < end:
-                    found[offset] = self.bodies.get(body, b"")
+                    records[offset] = self.bodies.get(body, b"")
                 position = offset + 1
-        return found
+        return records
 
     def _read_bytes(self, node: Node, partition: Partition, position: int) -> bytes:
         """Some batches; none at the end, or where the disk has failed or the process has died."""
@@ -502,14 +502,14 @@ def run_seed(seed: int, *, log: list[str] | None = None, world: type[World] = Wo
     root = Path(tempfile.mkdtemp(prefix="barnabas-sim-", dir=MEMORY if os.path.isdir(MEMORY) else None))
     collecting = gc.isenabled()
     try:
-        made = world(seed, root, log)
-        bugs = Bugs(made)
+        world_made = world(seed, root, log)
+        bugs = Bugs(world_made)
         brokers.addHandler(bugs)
         try:
-            made.run()
+            world_made.run()
         finally:
             brokers.removeHandler(bugs)
-        return made
+        return world_made
     finally:
         brokers.propagate = propagates
         logging.disable(logging.NOTSET)

@@ -28,16 +28,16 @@ COLUMNS = "a INT, b BIGINT, c DOUBLE, d STRING, e BOOLEAN, l ARRAY<INT>, s STRUC
 
 
 def relation(columns: str, form: str) -> Relation:
-    (made,) = read_statements(
+    (statement,) = read_statements(
         f"CREATE STREAM t (k INT KEY, {columns}) WITH (kafka_topic='t', value_format='{form}')"
     )
-    assert isinstance(made, s.Create)
-    return declared(made)
+    assert isinstance(statement, s.Create)
+    return declared(statement)
 
 
 def schema_of(columns: str, form: str) -> Schema:
-    made = relation(columns, form)
-    return Schema(1, KINDS[form], schema_text(form, made.values))
+    source = relation(columns, form)
+    return Schema(1, KINDS[form], schema_text(form, source.values))
 
 
 @pytest.mark.parametrize(
@@ -49,41 +49,41 @@ def schema_of(columns: str, form: str) -> Schema:
 )
 def test_a_schema_has_the_columns_that_it_was_made_of(form: str, more: str) -> None:
     schema = schema_of(COLUMNS + more, form)
-    found = columns_of(reader_of(schema).type)
+    columns = columns_of(reader_of(schema).type)
     wanted = relation(COLUMNS + more, form).values
-    assert [(column.name, str(column.type)) for column in found] == [(c.name, str(c.type)) for c in wanted]
+    assert [(column.name, str(column.type)) for column in columns] == [(c.name, str(c.type)) for c in wanted]
     assert not any(writer_of(schema).fields.values())
 
 
 def test_json_with_a_schema_has_the_names_of_its_columns() -> None:
     schema = schema_of(COLUMNS + ", f DECIMAL(5, 2), t TIMESTAMP, h BYTES", "JSON_SR")
-    found = {column.name: str(column.type) for column in columns_of(reader_of(schema).type)}
-    assert found["S"] == "STRUCT<`X` BIGINT, `Y` STRUCT<`Z` VARCHAR(STRING)>>"
-    assert list(found) == ["A", "B", "C", "D", "E", "L", "S", "F", "T", "H"]
+    types = {column.name: str(column.type) for column in columns_of(reader_of(schema).type)}
+    assert types["S"] == "STRUCT<`X` BIGINT, `Y` STRUCT<`Z` VARCHAR(STRING)>>"
+    assert list(types) == ["A", "B", "C", "D", "E", "L", "S", "F", "T", "H"]
 
 
 def test_columns_are_found_whatever_their_case() -> None:
     fields = reader_of(schema_of("`userId` INT, `place` STRUCT<`cityName` STRING>", "AVRO")).type
-    made = with_names(
+    columns = with_names(
         relation("userid INT, place STRUCT<cityname STRING>", "AVRO").columns, fields, "t-value"
     )
-    assert [column.typed for column in made] == ["k", "userId", "place"]
-    assert made[2].type.typed == ("cityName",)
+    assert [column.typed for column in columns] == ["k", "userId", "place"]
+    assert columns[2].type.typed == ("cityName",)
     with pytest.raises(SqlError, match="column OTHER: t-value has no such field; it has USERID, PLACE"):
         with_names(relation("other INT", "AVRO").columns, fields, "t-value")
 
 
 def test_a_declaration_is_read_as_it_was_made() -> None:
-    made = relation(
+    original = relation(
         "userId INT, `Odd Name` STRING, s STRUCT<`q` INT, cityName STRING>, m MAP<STRING, DECIMAL(4, 2)>",
         "AVRO",
     )
     (again,) = read_statements(
-        declaration(made, {"KAFKA_TOPIC": "t", "VALUE_FORMAT": "AVRO", "PARTITIONS": 3})
+        declaration(original, {"KAFKA_TOPIC": "t", "VALUE_FORMAT": "AVRO", "PARTITIONS": 3})
     )
     assert isinstance(again, s.Create)
     assert [(c.name, str(c.type), c.role) for c in again.columns] == [
-        (c.name, str(c.type), "KEY" if c.is_key else "") for c in made.columns
+        (c.name, str(c.type), "KEY" if c.is_key else "") for c in original.columns
     ]
     assert again.columns[1].typed == "userId"
     assert again.columns[3].type.typed[1] == "cityName"
