@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from starlette.types import Scope
 
+from barnabas.http.directory import Directory
 from barnabas.http.errors import HttpError
 from barnabas.http.guard import OPEN_PATHS
 from barnabas.security.folder import FolderError, read_users
@@ -176,20 +177,26 @@ class Tokens:
 
 
 class Users:
-    """Authenticates requests, as HttpOptions.authenticate. At least one of file and tokens is given.
+    """Authenticates requests, as HttpOptions.authenticate. At least one of file, tokens and directory is given.
 
     inside: user and password for other services of this process, generated when it starts and never stored.
     """
 
     def __init__(
-        self, file: UserFile | None, tokens: Tokens | None, inside: tuple[str, str] | None = None
+        self,
+        file: UserFile | None,
+        tokens: Tokens | None,
+        inside: tuple[str, str] | None = None,
+        directory: Directory | None = None,
     ) -> None:
         self._file = file
+        self._directory = directory
         self._tokens = tokens
         self._inside = None if inside is None else f"{inside[0]}:{inside[1]}".encode()
-        ways = (["a user and password"] if file else []) + (["a token"] if tokens else [])
+        has_passwords = file is not None or directory is not None
+        ways = (["a user and password"] if has_passwords else []) + (["a token"] if tokens else [])
         self._how_to_log_in = f"log in with {' or '.join(ways)}"
-        schemes = (['Basic realm="barnabas", charset="UTF-8"'] if file else []) + (
+        schemes = (['Basic realm="barnabas", charset="UTF-8"'] if has_passwords else []) + (
             ["Bearer"] if tokens else []
         )
         self._challenge = ", ".join(schemes)
@@ -225,13 +232,17 @@ class Users:
             return None
         if self._inside is not None and hmac.compare_digest(login, self._inside):
             return user
-        file = self._file
-        if not colon or not user or file is None:
+        if not colon or not user:
             return None
-        file.refresh()
-        if file.knows(user, password) or await asyncio.to_thread(file.check, user, password):
+        if self._file is not None and await self._is_in_file(self._file, user, password):
+            return user
+        if self._directory is not None and await self._directory.knows(user, password):
             return user
         return None
+
+    async def _is_in_file(self, file: UserFile, user: str, password: str) -> bool:
+        file.refresh()
+        return file.knows(user, password) or await asyncio.to_thread(file.check, user, password)
 
 
 def _is_preflight(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import ssl
 
     from barnabas.http.accepting import ConnectionLimits
+    from barnabas.http.directory import Directory
     from barnabas.http.listening import TlsFiles
     from barnabas.http.users import Users
 
@@ -33,6 +34,16 @@ ACCESS: Final = {
     "tls-client-ca": ServiceOption("FILE", "Clients must show a certificate of this authority (PEM)."),
     "users": ServiceOption(
         "FILE", "Who may log in: the brokers' scram.users.file, lines USER.SCRAM-SHA-512=..."
+    ),
+    "ldap": ServiceOption(
+        "URL",
+        "Who may log in: users of this directory, asked by LDAP (ldaps://HOST, or ldap://HOST with StartTLS).",
+        kind=str,
+    ),
+    "ldap-user": ServiceOption(
+        "NAME",
+        "The name of a user there, with {user} in it: uid={user},ou=people,dc=example,dc=com.",
+        kind=str,
     ),
     "jwks": ServiceOption(
         "URL", "Who may log in: bearers of tokens that these keys have signed (https or file).", kind=str
@@ -74,6 +85,8 @@ class Access:
     tls_key: Path | None = None
     tls_client_ca: Path | None = None
     users: Path | None = None
+    ldap: str | None = None
+    ldap_user: str | None = None
     jwks: str | None = None
     issuer: str | None = None
     audience: str | None = None
@@ -155,7 +168,7 @@ class Access:
     @property
     def has_users(self) -> bool:
         """Whether a login is required."""
-        return any((self.secure, self.users, self.jwks))
+        return any((self.secure, self.users, self.ldap, self.jwks))
 
     def authenticate(self) -> Users | None:
         """Who may use the service; None for everybody. Raises UsageError."""
@@ -163,7 +176,10 @@ class Access:
         if self.jwks is None and (self.issuer or self.audience):
             p = self.prefix
             raise UsageError(f"{p}issuer and {p}audience need {p}jwks")
-        if file is None and self.jwks is None:
+        if (self.ldap is None) is not (self.ldap_user is None):
+            p = self.prefix
+            raise UsageError(f"{p}ldap URL and {p}ldap-user NAME are given together")
+        if file is None and self.jwks is None and self.ldap is None:
             return None
         from barnabas.config.option import ConfigError
         from barnabas.http.users import Tokens, UserFile, Users
@@ -172,8 +188,23 @@ class Access:
         try:
             tokens = None if self.jwks is None else Tokens(self.jwks, self.issuer, self.audience)
             inside = (INSIDE_USER, self.inside_password()) if self.is_inside else None
-            return Users(None if file is None else UserFile(file), tokens, inside)
+            return Users(None if file is None else UserFile(file), tokens, inside, self._directory())
         except (FolderError, ConfigError) as error:
+            raise UsageError(str(error)) from None
+
+    def _directory(self) -> Directory | None:
+        """The directory of users; None without one. Raises UsageError."""
+        if self.ldap is None or self.ldap_user is None:
+            return None
+        from barnabas.extras import how_to_install
+        from barnabas.http.directory import BadDirectory, Directory
+
+        option = f"{self.prefix}ldap"
+        try:
+            return Directory(self.ldap, self.ldap_user, option)
+        except ImportError:
+            raise UsageError(f"{option} needs the package ldap3: {how_to_install('ldap')}") from None
+        except BadDirectory as error:
             raise UsageError(str(error)) from None
 
     def peers(self) -> ssl.SSLContext | None:
