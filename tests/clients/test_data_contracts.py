@@ -246,7 +246,7 @@ def outcome(work: Any, *arguments: Any) -> tuple[bool, Any]:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    one_in(2, [(name, kind) for name in [*RULES, "whole"] for kind in ("AVRO", "JSON", "PROTOBUF")]),
+    one_in(4, [(name, kind) for name in [*RULES, "whole"] for kind in ("AVRO", "JSON", "PROTOBUF")]),
 )
 def test_the_same_as_confluents_serializers(
     schemas: SchemaRegistryClient, registry: RegistryProcess, executors: RuleRegistry, kind: str, name: str

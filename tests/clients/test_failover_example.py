@@ -15,6 +15,7 @@ from tests.support.zookeeper import zookeeper_jars
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(zookeeper_jars() is None, reason="needs java, pyspark and kazoo")
 def test_the_lesson(tmp_path: Path) -> None:
     command = [

@@ -127,7 +127,7 @@ def longest_turns(broker: Broker, api: Api, version: int, rows: int) -> dict[str
     return longest
 
 
-@pytest.mark.parametrize("api", one_in(5, [*APIS, *OWN_APIS]), ids=lambda api: api.name)
+@pytest.mark.parametrize("api", one_in(8, [*APIS, *OWN_APIS]), ids=lambda api: api.name)
 def test_no_heavy_request_holds_up_the_loop(broker: Broker, api: Api) -> None:
     turns = longest_turns(broker, api, api.versions[-1], ROWS)
     too_long = {shape: cpu_ms for shape, cpu_ms in turns.items() if cpu_ms > TURN_CPU_MS_MAX}

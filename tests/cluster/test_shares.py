@@ -84,6 +84,7 @@ def coordinator(cluster: Cluster, topic: str, partition: int, group: str) -> int
     return int(states[partition_for_name(f"{group}:{description.topic_id}:{partition}", len(states))].leader)
 
 
+@pytest.mark.soak
 @pytest.mark.java
 def test_nothing_is_lost_when_a_leader_and_a_coordinator_are_killed(cluster: Cluster) -> None:
     """Every broker leads a partition, and the states lie on other brokers than their partitions. What was accepted never

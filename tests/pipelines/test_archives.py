@@ -106,6 +106,7 @@ def rows_of_csv(file) -> list[dict]:
         return list(csv.DictReader(text))
 
 
+@pytest.mark.soak
 def test_an_archive_outlives_its_checkpoints(spark, bootstrap, client, new_topic, tmp_path):
     """Raw records; a new checkpoint adds to what an older one delivered and touches nothing of it."""
     topic = new_topic(1)

@@ -111,6 +111,7 @@ def test_the_example_is_a_good_pipeline():
     assert [query.name for query in spec.queries()] == ["access-json", "status-per-hour"]
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_duplicates_across_runs_and_open_fields(spark, bootstrap, client, new_topic, tmp_path):
     source = new_topic(1)

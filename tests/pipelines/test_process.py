@@ -234,6 +234,7 @@ outputs:
 """
 
 
+@pytest.mark.soak
 def test_aggregates_and_functions_of_users(spark, bootstrap, client, new_topic, tmp_path):
     t = new_topic()
     (tmp_path / "code.py").write_text(CODE)

@@ -81,6 +81,7 @@ def run(spark, bootstrap, tmp_path):
     return once
 
 
+@pytest.mark.soak
 def test_totals_that_are_repeated_lost_and_rebuilt(run, bootstrap, client, new_topic, tmp_path):
     topic = new_topic(2)
     place = tmp_path / topic / "totals"

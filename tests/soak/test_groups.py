@@ -53,6 +53,7 @@ def begin(tmp_path: Path, own_broker: Callable[..., BrokerProcess]) -> Iterator[
         world.close()
 
 
+@pytest.mark.soak
 def test_two_groups_of_ten_through_one_of_each_fault(begin: Begin) -> None:
     kinds = (Kind("classic", "cooperative-sticky"), Kind("consumer"))
     rules = Rules(session_s=4, heartbeat_s=0.4, settle_s=10, revoke_s=12)

@@ -159,7 +159,7 @@ PLANTS: list[tuple[Plant, set[str]]] = [
 
 
 @pytest.mark.parametrize(
-    ("plant", "rules"), one_in(2, PLANTS), ids=lambda value: getattr(value, "__name__", "")
+    ("plant", "rules"), one_in(4, PLANTS), ids=lambda value: getattr(value, "__name__", "")
 )
 def test_a_planted_bug_is_found(plant: Plant, rules: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
