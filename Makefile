@@ -52,7 +52,6 @@ check: $(READY) ## check style, types and import rules
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
-	$(BIN)/mypy --config-file tests/mypy.ini --cache-dir .mypy_cache/tests tests
 	$(BIN)/lint-imports
 
 format: $(READY) ## format the code, and let ruff fix what it can
