@@ -224,9 +224,20 @@ def test_names_that_cannot_be(tmp_path: Path, capfd: pytest.CaptureFixture[str])
 
 
 def test_check(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["security", "check", "--secure", str(folder), "--listen", "0.0.0.0:9092"]) == 0
-    assert "Nothing is left open." in capsys.readouterr().out
     file = tmp_path / "server.properties"
+    file.write_text(f"log.dirs={tmp_path / 'logs'}\n")
+    secured = [
+        "security",
+        "check",
+        "--config",
+        str(file),
+        "--secure",
+        str(folder),
+        "--listen",
+        "0.0.0.0:9092",
+    ]
+    assert run(secured) == 0
+    assert "Nothing is left open." in capsys.readouterr().out
     file.write_text("listeners=PLAINTEXT://0.0.0.0:9092\n")
     assert run(["security", "check", "--config", str(file)]) == 1
     printed = capsys.readouterr().out

@@ -49,6 +49,7 @@ def test_the_extras_are_those_of_the_documents() -> None:
         "plots",
         "connectors",
         "iceberg",
+        "ldap",
         "mcp",
         "all",
     ):
@@ -56,7 +57,8 @@ def test_the_extras_are_those_of_the_documents() -> None:
         assert f"| `{name}` |" in page
     everything = set(declared["all"][0].partition("[")[2].rstrip("]").split(","))
     assert everything == {
-        "pipelines", "cluster", "security", "services", "rules", "telemetry", "plots", "connectors", "iceberg", "mcp",
+        "pipelines", "cluster", "security", "services", "rules", "telemetry", "plots", "connectors", "iceberg", "ldap",
+        "mcp",
     }  # fmt: skip
 
 
