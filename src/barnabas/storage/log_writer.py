@@ -102,7 +102,7 @@ class LogWriter(LogState):
     @property
     def size_bytes(self) -> int:
         """The size of all segments together, without their indexes."""
-        return sum(segment.size_bytes for segment in self._segments)
+        return sum([segment.size_bytes for segment in self._segments])
 
     def _set_segments(self, segments: list[Segment]) -> None:
         """Create new lists, so that threads that iterate over the old ones are not disturbed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from operator import add, attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +35,7 @@ OF_BROKER: Final = (
 )
 COUNTED: Final = tuple(name for _, name in (*OF_TOPIC, *OF_BROKER))
 counts_of: Final = attrgetter(*COUNTED)
+fast_sample: Final = partial(tuple.__new__, Sample)
 OF_REPLICAS: Final = (
     metrics.PARTITION_COUNT,
     metrics.LEADER_COUNT,
@@ -127,11 +129,12 @@ def _count(partition: Partition, counts: Counter[Metric]) -> None:
 
 
 def _of_log(topic: str, index: int, partition: Partition) -> tuple[Sample, ...]:
-    """A partition whose log dir has failed has no such values."""
+    """A partition whose log dir has failed has no such values. There are many: `fast_sample`
+    is three times as quick as Sample."""
     log, core, labels = partition.log, partition.log.core, (topic, str(index))
     return (
-        Sample(metrics.LOG_SIZE, log.size_bytes, labels),
-        Sample(metrics.LOG_START, core.log_start_offset, labels),
-        Sample(metrics.LOG_END, core.log_end_offset, labels),
-        Sample(metrics.LOG_SEGMENTS, len(log.segments), labels),
+        fast_sample((metrics.LOG_SIZE, log.size_bytes, labels, None)),
+        fast_sample((metrics.LOG_START, core.log_start_offset, labels, None)),
+        fast_sample((metrics.LOG_END, core.log_end_offset, labels, None)),
+        fast_sample((metrics.LOG_SEGMENTS, len(log.segments), labels, None)),
     )
