@@ -24,7 +24,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final, Self
 
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.options import ClientOptions, parse_bootstrap
 from barnabas.runtime.garbage import ShortCollections
 from barnabas.runtime.watchdog import Watchdog
@@ -159,9 +159,11 @@ class Stage:
         self.process.stdin.flush()
         return self.said()
 
-    def connection(self) -> Connection:
+    def connection(self) -> BrokerConnection:
         address = parse_bootstrap(f"127.0.0.1:{self.port}")
-        return Connection("127.0.0.1", self.port, ClientOptions(address, request_timeout_s=ANSWER_TIMEOUT_S))
+        return BrokerConnection(
+            "127.0.0.1", self.port, ClientOptions(address, request_timeout_s=ANSWER_TIMEOUT_S)
+        )
 
     def begin_transactions(self) -> None:
         """Have the coordinator ready, and a producer id."""

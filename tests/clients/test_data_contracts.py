@@ -28,7 +28,7 @@ from confluent_kafka.schema_registry.rule_registry import RuleRegistry
 from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
-from barnabas.client.registry import Registry
+from barnabas.client.registry import RegistryClient
 from barnabas.schemas.codecs import Mismatch
 from barnabas.schemas.codecs.schemas import Codec, make_codec
 from barnabas.schemas.framing import frame, unframe
@@ -211,7 +211,7 @@ def pair(
         message_type = message_class()
         write = ProtobufSerializer(message_type, schemas, conf=latest, rule_registry=executors)
         read = ProtobufDeserializer(message_type, {}, schemas, rule_registry=executors)
-    registered = Registry(url).by_id(number)
+    registered = RegistryClient(url).by_id(number)
     codec = make_codec(registered.kind, registered.text, [], registered.contract)
     return Pair(write, read, codec, number), SerializationContext(topic, MessageField.VALUE)
 
@@ -253,7 +253,7 @@ def test_the_same_as_confluents_serializers(
 ) -> None:
     rows = RULES.get(name) or [rule(TRANSFORM, "CEL", WHOLE[kind])]
     both, context = pair(schemas, registry.url, executors, kind, rows)
-    plain = make_codec(kind, Registry(registry.url).by_id(both.schema_id).text, [])
+    plain = make_codec(kind, RegistryClient(registry.url).by_id(both.schema_id).text, [])
     for order in ORDERS:
         written, data = outcome(both.write, theirs(kind, order), context)
         done, payload = outcome(both.codec.encode, ours(kind, order))
@@ -320,7 +320,7 @@ def test_tags_of_classes_that_confluents_serializer_registers(
     latest = {"auto.register.schemas": False, "use.latest.version": True}
     fresh = SchemaRegistryClient({"url": registry.url})
     theirs = ProtobufSerializer(person_class, fresh, conf=latest, rule_registry=executors)(person, context)
-    schema = Registry(registry.url).by_id(number)
+    schema = RegistryClient(registry.url).by_id(number)
     codec = make_codec(schema.kind, schema.text, [], schema.contract)
     masked = {"name": "***", "town": "Rome", "cards": [{"number": ["***", "***"]}]}
     assert codec.decode(unframe(theirs)[1]) == masked

@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.client.blocking import LATEST, BlockingClient
 from barnabas.sim.transactions import Outcome
-from barnabas.terminal.connection import Connection
+from barnabas.terminal.connection import ClusterAddress
 from barnabas.verify.transactions import Run
 from tests.clients.cli_support import Cli
 
@@ -56,7 +56,7 @@ def _wait_until_written(cli: Cli, topic: str, records: int = 50) -> None:
 def test_lies_are_found(cli: Cli, rule: str) -> None:
     """What the writers believe is changed behind their backs: for the judge the broker has done otherwise than it said."""
     topic = cli.topic(partitions=2)
-    run = Run(Connection(cli.bootstrap), [topic], writers=1, seed=1)
+    run = Run(ClusterAddress(cli.bootstrap), [topic], writers=1, seed=1)
     run.start()
     give_up = time.monotonic() + 120
     while sum(txn.outcome is Outcome.COMMITTED for txn in run.history.txns) < 3:

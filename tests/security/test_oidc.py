@@ -21,7 +21,7 @@ from barnabas.client import oidc
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import AuthenticationFailed, ClientError, CredentialsRefused
 from barnabas.client.options import ClientOptions
-from barnabas.terminal.connection import Connection
+from barnabas.terminal.connection import ClusterAddress
 from barnabas.testing import Broker
 from tests.security.certificates import Certificates
 from tests.security.issuer import Issuer
@@ -101,7 +101,7 @@ def test_all_clients_log_in_by_the_same_options(options: dict[str, str], provide
     assert provider.asked == [{"grant_type": ["client_credentials"], "scope": ["kafka.use more"]}], (
         "one token for both"
     )
-    connection = Connection(options.pop("bootstrap.servers"), options)
+    connection = ClusterAddress(options.pop("bootstrap.servers"), options)
     assert connection.producer({}).list_topics(timeout=30).topics == {}
     assert provider.asked[1:] == provider.asked[:1], "librdkafka asks for the same"
 
@@ -128,7 +128,7 @@ def test_the_options_of_java(options: dict[str, str]) -> None:
     )
     with Admin(options) as admin:
         assert admin.topics.list() == {}
-    connection = Connection(options.pop("bootstrap.servers"), options)
+    connection = ClusterAddress(options.pop("bootstrap.servers"), options)
     assert connection.producer({}).list_topics(timeout=30).topics == {}
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from barnabas.agent.containers import named, parse
-from barnabas.agent.events import Shape, Shaped, TimeRule
+from barnabas.agent.events import EventFormat, Shaped, TimeRule
 from barnabas.agent.files import CLOSED, Followed, Piece, Refusal, joined_tail
 from barnabas.agent.multiline import TIMEOUT_SECONDS, Joiner, Multiline
 from barnabas.agent.state import bytes_before
@@ -31,7 +31,7 @@ class Recipe:
     are events that were received, as JSON.
     """
 
-    shape: Shape = field(default_factory=Shape)
+    shape: EventFormat = field(default_factory=EventFormat)
     encoding: str = ""
     multiline: Multiline | None = None
     include: tuple[re.Pattern[bytes], ...] = ()

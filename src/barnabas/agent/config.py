@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from barnabas.agent.assembly import Recipe
 from barnabas.agent.containers import DEFAULT_FILES
-from barnabas.agent.events import Shape, TimeRule, wrong_names
+from barnabas.agent.events import EventFormat, TimeRule, wrong_names
 from barnabas.agent.multiline import LINES_MAX, PRESETS, TIMEOUT_SECONDS, Multiline
 from barnabas.agent.receivers.receiver import Tls
 from barnabas.agent.receivers.sources import SPOOL_MB, Source
@@ -26,6 +26,7 @@ from barnabas.pipelines.entries.document import Item, duration_seconds, load
 from barnabas.pipelines.entries.shapes import (
     Choice,
     Duration,
+    EntryShape,
     Flag,
     Group,
     Matching,
@@ -35,7 +36,6 @@ from barnabas.pipelines.entries.shapes import (
     Several,
     Text,
 )
-from barnabas.pipelines.entries.shapes import Shape as EntryShape
 from barnabas.pipelines.plan.errors import PipelineError
 from barnabas.terminal.errors import UsageError
 
@@ -275,7 +275,7 @@ def _input(entries: Mapping[str, Item], item: Item, shared: Mapping[str, str]) -
         for name in ("multiline", "encoding", "unpack", "start_at", "ignore_older", "exclude_files"):
             if name in entries:
                 entries[name].fail(f"{name} belongs to files; {source.kind} receives whole events")
-    shape = Shape(
+    shape = EventFormat(
         is_json,
         fields,
         entries["tags"].texts() if "tags" in entries else (),

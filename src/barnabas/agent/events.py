@@ -35,7 +35,7 @@ class Framed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class EventFormat:
     """How values and keys are made. is_json: a JSON object instead of the text. key: a text with names in braces; None:
     none. key_pattern: what the names may find in the line. kind: of the input, as Filebeat calls it.
     """

@@ -17,7 +17,7 @@ from barnabas.agent.shipper import FILE_KEY, STOP_SECONDS, Refused, Shipper, Sto
 from barnabas.agent.state import Entry, open_state
 from barnabas.agent.watcher import Looks, Watcher
 from barnabas.terminal.administering import administering
-from barnabas.terminal.connection import Connection
+from barnabas.terminal.connection import ClusterAddress
 from barnabas.terminal.errors import EXIT_NOT_DELIVERED, EXIT_OK, CliError, UsageError
 from barnabas.terminal.output import count_of, note, print_json, size_text
 from barnabas.terminal.topics import require_topic
@@ -35,7 +35,7 @@ class Job:
     who: begins its messages. name: of the input; empty for the command line.
     """
 
-    connection: Connection
+    connection: ClusterAddress
     topic: str
     patterns: list[str]
     state_folder: Path
@@ -252,7 +252,7 @@ def key_bytes(key: str) -> bytes | None:
             return key.encode("utf-8", "surrogateescape")
 
 
-def ids_of(connection: Connection, topic: str) -> tuple[str, str]:
+def ids_of(connection: ClusterAddress, topic: str) -> tuple[str, str]:
     """The ids of the cluster and of the topic; the latter is empty with brokers that have none."""
     with administering(connection) as admin:
         cluster = admin.cluster.describe().id or "cluster"

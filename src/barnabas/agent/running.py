@@ -19,7 +19,7 @@ from barnabas.agent.shipper import Shipper
 from barnabas.agent.state import Entry
 from barnabas.agent.watcher import PARKED_AT_ONCE, FileKey, Watcher
 from barnabas.terminal.administering import options_of
-from barnabas.terminal.connection import Connection
+from barnabas.terminal.connection import ClusterAddress
 from barnabas.terminal.errors import CliError
 from barnabas.terminal.output import count_of, note
 
@@ -60,7 +60,7 @@ class Pace:
 class TopicWatch:
     """Checks from time to time, without waiting for the answer, whether the topic is still the same as at the start."""
 
-    connection: Connection
+    connection: ClusterAddress
     topic: str
     topic_id: str
     admin: Admin | None = None

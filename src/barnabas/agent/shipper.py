@@ -27,7 +27,7 @@ from barnabas.records.columnar_encoder import murmur2
 from barnabas.records.compression import codec_of
 from barnabas.records.record_block import Stamp, encode_headers
 from barnabas.terminal.administering import options_of
-from barnabas.terminal.connection import BATCH_BYTES, HINTS, RECORD_BYTES_MAX, Connection, explain
+from barnabas.terminal.connection import BATCH_BYTES, HINTS, RECORD_BYTES_MAX, ClusterAddress, explain
 from barnabas.terminal.errors import EXIT_NOT_DELIVERED, CliError
 from barnabas.terminal.topics import batch_limits
 from barnabas.wire.errors import ErrorCode
@@ -110,7 +110,7 @@ class Span:
 class Shipper:
     """One producer, the pieces on their way, and what was counted."""
 
-    connection: Connection
+    connection: ClusterAddress
     topic: str
     state: State
     key: bytes | None

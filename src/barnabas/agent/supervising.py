@@ -16,7 +16,7 @@ from barnabas.agent.receivers.receiver import Receiver
 from barnabas.agent.running import Run, Stop
 from barnabas.agent.shipper import FILE_KEY
 from barnabas.observe.metric import Metric, Sample
-from barnabas.terminal.connection import Connection
+from barnabas.terminal.connection import ClusterAddress
 from barnabas.terminal.errors import EXIT_OK, CliError
 from barnabas.terminal.output import note
 
@@ -170,7 +170,7 @@ class Supervisor:
     """All inputs of a configuration."""
 
     config: AgentConfig
-    connection: Connection
+    connection: ClusterAddress
     workers: dict[str, Worker] = field(default_factory=dict)
 
     def start(self) -> None:
@@ -188,7 +188,7 @@ class Supervisor:
         self.workers[input.name] = worker
         worker.start()
 
-    def reload(self, config: AgentConfig, connection: Connection) -> str:
+    def reload(self, config: AgentConfig, connection: ClusterAddress) -> str:
         """Go over to another configuration: inputs that it does not change go on; a sentence about what was done."""
         is_elsewhere = (connection.bootstrap, connection.properties, config.state) != (
             self.connection.bootstrap,
@@ -238,12 +238,12 @@ class Supervisor:
         return [worker.status() for worker in [*self.workers.values()]]
 
 
-def job_of(input: Input, config: AgentConfig, connection: Connection) -> Job:
+def job_of(input: Input, config: AgentConfig, connection: ClusterAddress) -> Job:
     """What an input asks for."""
     key = None if input.key in ("none", "") else FILE_KEY if input.key == "file" else input.key.encode()
     if input.key == "host":
         key = input.recipe.shape.host.encode()
-    own = Connection(connection.bootstrap, dict(connection.properties), connection.verbose)
+    own = ClusterAddress(connection.bootstrap, dict(connection.properties), connection.verbose)
     return Job(
         own, input.topic, [*input.files], config.state, input.settings(), key, input.with_headers,
         once=False, quiet=True, reset=False, who=f"barnabas agent: {input.name}", name=input.name,

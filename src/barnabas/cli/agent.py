@@ -13,7 +13,7 @@ from barnabas.agent.job import Job, key_bytes, ship
 from barnabas.agent.running import Stop
 from barnabas.agent.state import default_folder
 from barnabas.agent.watcher import require_files
-from barnabas.terminal.connection import Connection, connect
+from barnabas.terminal.connection import ClusterAddress, connect
 from barnabas.terminal.errors import EXIT_OK, CliError, UsageError
 from barnabas.terminal.options import AsJson, AsJsonAlready, Bootstrap, Properties, Quiet, Verbose
 from barnabas.terminal.output import count_of, note, print_json, print_table, size_text
@@ -88,11 +88,11 @@ def read(path: Path) -> AgentConfig:
 
 def connection_of(
     agent_config: AgentConfig, bootstrap: str | None, properties: list[str] | None, verbose: bool
-) -> Connection:
+) -> ClusterAddress:
     """How the cluster is reached: what the command line says goes first, then the configuration, then the profile."""
     base = connect(bootstrap, properties, verbose)
     where = bootstrap or agent_config.bootstrap or base.bootstrap
-    return Connection(where, {**agent_config.properties, **base.properties}, base.verbose)
+    return ClusterAddress(where, {**agent_config.properties, **base.properties}, base.verbose)
 
 
 def run_config(path: Path, connection_for: Any, quiet: bool) -> int:

@@ -15,7 +15,7 @@ import typer
 
 from barnabas.kafka_tools.librdkafka import consumer_defaults
 from barnabas.kafka_tools.verifiable_consumer import Run
-from barnabas.kafka_tools.verifiable_producer import Report, Shape, run_producer
+from barnabas.kafka_tools.verifiable_producer import RecordTemplate, Report, run_producer
 from barnabas.terminal.connection import connect
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_NOT_DELIVERED, EXIT_OK
 from barnabas.terminal.options import AsJson, AsJsonAlready, Bootstrap, Properties, Verbose
@@ -62,7 +62,7 @@ def produce(
             topic,
             count,
             rate,
-            Shape(prefix, keys, -1),
+            RecordTemplate(prefix, keys, -1),
             report,
             lambda: progress.update(report.acked),
         )

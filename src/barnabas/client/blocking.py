@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
 from barnabas.client.cluster import Cluster, TopicView
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import BrokerError, BrokerUnavailable, UnknownTopic
 from barnabas.client.fetching import Fetched, Reader
 from barnabas.client.options import ClientOptions, parse_bootstrap
@@ -279,7 +279,7 @@ class BlockingClient:
         if code:
             raise BrokerError(code, f"{doing} {group}")
 
-    def coordinator(self, key: str, kind: int = GROUP) -> Connection:
+    def coordinator(self, key: str, kind: int = GROUP) -> BrokerConnection:
         """A connection to the coordinator of a group or of a transactional id."""
         address = self._coordinators.get((kind, key))
         if address is None:
@@ -368,7 +368,7 @@ class BlockingClient:
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def call(self, connection: Connection, request: Message, response: type[Message]) -> Any:
+    def call(self, connection: BrokerConnection, request: Message, response: type[Message]) -> Any:
         """One request on a connection, which is closed if the request fails."""
         try:
             return connection.call(request, response)
@@ -376,7 +376,9 @@ class BlockingClient:
             self.cluster.forget(connection)
             raise
 
-    def _retry_on(self, choose: Callable[[], Connection], request: Message, response: type[Message]) -> Any:
+    def _retry_on(
+        self, choose: Callable[[], BrokerConnection], request: Message, response: type[Message]
+    ) -> Any:
         return self.cluster.retry(lambda: self.call(choose(), request, response))
 
     def _on_controller(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 from uuid import UUID
 
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import BrokerError, BrokerUnavailable, ClientError, UnknownTopic
 from barnabas.client.options import ClientOptions
 from barnabas.wire.errors import RETRIABLE, ErrorCode
@@ -46,7 +46,7 @@ class Cluster:
         self.topics: dict[str, TopicView] = {}
         self.controller = -1
         self.cluster_id: str | None = None
-        self._connections: dict[tuple[str, int], list[Connection]] = {}
+        self._connections: dict[tuple[str, int], list[BrokerConnection]] = {}
         self._met = False
 
     def close(self) -> None:
@@ -55,23 +55,23 @@ class Cluster:
                 connection.close()
         self._connections.clear()
 
-    def connect(self, address: tuple[str, int]) -> Connection:
+    def connect(self, address: tuple[str, int]) -> BrokerConnection:
         """A connection to an address without a request in flight; kept open between requests."""
         connections = self._connections.setdefault(address, [])
         for connection in connections:
             if not connection.pending:
                 return connection
-        connections.append(Connection(*address, self.options))
+        connections.append(BrokerConnection(*address, self.options))
         return connections[-1]
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: BrokerConnection) -> None:
         """Close a connection whose state is unknown."""
         connection.close()
         for connections in self._connections.values():
             if connection in connections:
                 connections.remove(connection)
 
-    def any(self) -> Connection:
+    def any(self) -> BrokerConnection:
         """A connection to any broker: an open one, otherwise one to the first that answers.
 
         Raises BrokerUnavailable that names every address tried.
@@ -95,7 +95,7 @@ class Cluster:
                 raise BrokerUnavailable("; ".join(failures))
             time.sleep(0.2)
 
-    def node(self, node_id: int) -> Connection:
+    def node(self, node_id: int) -> BrokerConnection:
         """A connection to this broker; raises BrokerUnavailable if it is not known."""
         address = self.brokers.get(node_id)
         if address is None:

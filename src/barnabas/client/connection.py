@@ -36,7 +36,7 @@ class Pending(NamedTuple):
     version: int
 
 
-class Connection:
+class BrokerConnection:
     """Connects on construction. Raises BrokerUnavailable, AuthenticationFailed, UnsupportedByBroker.
 
     versions: what the broker serves, by API key. pending: requests not yet answered.

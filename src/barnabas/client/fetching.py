@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from barnabas.client.cluster import Cluster
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import BrokerError, BrokerUnavailable, ClientError
 from barnabas.records.columnar import scan
 from barnabas.wire.errors import ErrorCode
@@ -108,7 +108,7 @@ class Reader:
             topics=[FetchTopic(topic=self.topic, partitions=[partition])],
         )
 
-    def _send(self, offset: int, max_wait_ms: int = WAIT_MS, min_bytes: int = 1) -> Connection:
+    def _send(self, offset: int, max_wait_ms: int = WAIT_MS, min_bytes: int = 1) -> BrokerConnection:
         connection = self.cluster.node(self.cluster.leader(self.topic, self.partition))
         request = self._request(offset, max_wait_ms, min_bytes, self.max_bytes)
         try:
@@ -118,7 +118,7 @@ class Reader:
             raise
         return connection
 
-    def _receive(self, connection: Connection, offset: int) -> Fetched:
+    def _receive(self, connection: BrokerConnection, offset: int) -> Fetched:
         try:
             answer = connection.receive()
         except BrokerUnavailable:
@@ -137,7 +137,7 @@ class Reader:
     def read(self, start: int, end: int) -> Iterator[Fetched]:
         """Pieces that together contain start..end-1; `end` must be at or below the high watermark."""
         offset = start
-        under_way: Connection | None = None
+        under_way: BrokerConnection | None = None
         try:
             while offset < end:
                 piece: Fetched | None = None

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from barnabas.client.cluster import Cluster
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -46,7 +46,7 @@ class _Asked:
     """A request under way. asked: the offset of each partition in it."""
 
     node: int
-    connection: Connection
+    connection: BrokerConnection
     asked: dict[TopicPartition, int]
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from barnabas.client.cluster import Cluster
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import BrokerError, BrokerUnavailable
 from barnabas.records.columnar import Buffer
 from barnabas.records.columnar_encoder import EncodedBatch
@@ -102,7 +102,7 @@ class Membership(Protocol):
 
 @dataclass(slots=True)
 class _InFlight:
-    connection: Connection
+    connection: BrokerConnection
     topic: str
     batches: list[EncodedBatch]
 
@@ -126,7 +126,7 @@ class ProduceStream:
         self.ends: dict[tuple[str, int], int] = {}
         self._transactional_id = None if joined is None else joined.transactional_id
         self._in_flight: deque[_InFlight] = deque()
-        self._lanes: dict[int, Connection] = {}
+        self._lanes: dict[int, BrokerConnection] = {}
 
     def send(self, topic: str, batches: Iterable[EncodedBatch]) -> None:
         """Send complete batches, at most one per partition in a request; waits while many are in flight."""

@@ -102,7 +102,7 @@ def _answer(url: str, status: int, raw: bytes) -> Any:
     return answer
 
 
-class Registry:
+class RegistryClient:
     """One registry, given by its address. context: verifies it, if the system's authorities do not."""
 
     def __init__(

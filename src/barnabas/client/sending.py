@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from barnabas.client.blocking import BlockingClient
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import BrokerError, BrokerUnavailable, ClientError, UnknownTopic
 from barnabas.client.options import ClientOptions
 from barnabas.client.producing import ACKS_ALL, IN_FLIGHT_MAX, produce_request
@@ -101,9 +101,9 @@ class Sender:
     _client: BlockingClient = field(init=False)
     _queue: deque[Batch] = field(default_factory=deque)
     _in_flight: deque[Batch] = field(default_factory=deque)
-    _answering: deque[Connection] = field(default_factory=deque)
+    _answering: deque[BrokerConnection] = field(default_factory=deque)
     """By request in flight: where its answer comes."""
-    _lanes: dict[int, Connection] = field(default_factory=dict)
+    _lanes: dict[int, BrokerConnection] = field(default_factory=dict)
     _producer: Producer | None = None
     _sequences: dict[tuple[str, int], int] = field(default_factory=dict)
     _changed: threading.Condition = field(default_factory=threading.Condition)

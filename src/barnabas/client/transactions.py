@@ -45,7 +45,7 @@ from barnabas.wire.schema import Message
 
 if TYPE_CHECKING:
     from barnabas.client.blocking import BlockingClient
-    from barnabas.client.connection import Connection
+    from barnabas.client.connection import BrokerConnection
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -184,8 +184,8 @@ class Transactions:
 
     def _end_at_once(self, producers: Sequence[TxnProducer], commit: bool) -> list[TxnProducer]:
         """Send all requests before waiting for the first answer; returns the producers to be retried one by one."""
-        lanes: dict[tuple[str, int], Connection] = {}
-        waiting: list[tuple[TxnProducer, Connection]] = []
+        lanes: dict[tuple[str, int], BrokerConnection] = {}
+        waiting: list[tuple[TxnProducer, BrokerConnection]] = []
         left: list[TxnProducer] = []
         for producer in producers:  # before anything is in flight: the look-up may send requests
             with suppress(BrokerUnavailable, BrokerError):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from barnabas.client.cluster import Cluster
-from barnabas.client.connection import Connection
+from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import ClientError
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
@@ -34,7 +34,7 @@ class Watch:
     def __init__(self, cluster: Cluster, *, read_committed: bool) -> None:
         self._cluster = cluster
         self._read_committed = read_committed
-        self._asked: dict[int, Connection] = {}
+        self._asked: dict[int, BrokerConnection] = {}
 
     def wait(
         self,

@@ -19,7 +19,7 @@ NOTHING: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ServiceKind:
     """A service that a cluster may have. name: of the option that says where it is, and of the service in `start --with`.
 
     who: in an English sentence, for what the service itself does not explain. missing, advice: what a page says where none
@@ -35,7 +35,7 @@ class Kind:
     fields: tuple[str, ...] = ("message", "error")
 
 
-PIPELINES: Final = Kind(
+PIPELINES: Final = ServiceKind(
     "pipelines",
     "the server of pipelines",
     said("No server of pipelines is known for this cluster"),
@@ -43,7 +43,7 @@ PIPELINES: Final = Kind(
     said("The server of pipelines does not answer at {url}: {reason}").text,
     said("{url} does not answer as a server of pipelines does").text,
 )
-CONNECT: Final = Kind(
+CONNECT: Final = ServiceKind(
     "connect",
     "the Connect worker",
     said("No Connect worker is known for this cluster"),
@@ -51,7 +51,7 @@ CONNECT: Final = Kind(
     said("The Connect worker does not answer at {url}: {reason}").text,
     said("{url} does not answer as a Connect worker does").text,
 )
-SQL: Final = Kind(
+SQL: Final = ServiceKind(
     "sql",
     "the SQL server",
     said("No SQL server is known for this cluster"),
@@ -59,7 +59,7 @@ SQL: Final = Kind(
     said("The SQL server does not answer at {url}: {reason}").text,
     said("{url} does not answer as a SQL server does").text,
 )
-MONITOR: Final = Kind(
+MONITOR: Final = ServiceKind(
     "monitor",
     "the monitor",
     said("No monitor is known for this cluster"),
@@ -70,12 +70,12 @@ MONITOR: Final = Kind(
 RUNS: Final = said("Look whether it runs; this page tries again by itself.")
 
 
-def service_url(ask: Ask, kind: Kind) -> str:
+def service_url(ask: Ask, kind: ServiceKind) -> str:
     """Where the service is, without a login. Raises Refused."""
     return without_login(address_of(ask, kind).url)
 
 
-def address_of(ask: Ask, kind: Kind) -> Address:
+def address_of(ask: Ask, kind: ServiceKind) -> Address:
     """Where the service is. Raises Refused."""
     address = ask.cluster.service(kind.name)
     if address is None:
@@ -85,7 +85,7 @@ def address_of(ask: Ask, kind: Kind) -> Address:
 
 async def exchange(
     ask: Ask,
-    kind: Kind,
+    kind: ServiceKind,
     method: str,
     path: str,
     body: bytes | None = None,
@@ -112,7 +112,7 @@ async def exchange(
 
 async def call(
     ask: Ask,
-    kind: Kind,
+    kind: ServiceKind,
     method: str,
     path: str,
     body: Any = None,
@@ -137,7 +137,7 @@ async def call(
         raise Refused(502, Said(kind.odd, {"url": service_url(ask, kind)})) from None
 
 
-def reason_of(kind: Kind, answer: Answer) -> str:
+def reason_of(kind: ServiceKind, answer: Answer) -> str:
     """Why the service refuses, in its own words if it says so."""
     try:
         fields = json.loads(answer.body)

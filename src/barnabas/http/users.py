@@ -30,7 +30,7 @@ from barnabas.security.sasl.oauthbearer import Keys, OAuthBearer, Rules
 from barnabas.security.sasl.scram import (
     HASHES,
     Credential,
-    Shape,
+    CredentialForm,
     credential_of,
     decode_credential,
     draw,
@@ -60,13 +60,13 @@ class Known(NamedTuple):
 
     users: Mapping[str, Mapping[str, str]]
     right: dict[str, bytes]
-    shapes: Mapping[str, Mapping[Shape, int]]
+    shapes: Mapping[str, Mapping[CredentialForm, int]]
 
     @classmethod
     def read(cls, path: Path) -> Known:
         """Read the file. Raises FolderError."""
         users = read_users(path)
-        shapes: dict[str, Counter[Shape]] = {}
+        shapes: dict[str, Counter[CredentialForm]] = {}
         for texts in users.values():
             mechanism = _mechanism(texts)
             shape = None if mechanism is None else shape_of(texts[mechanism])

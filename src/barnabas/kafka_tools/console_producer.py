@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from barnabas.kafka_tools.common import ToolError, checked, client_properties, parse, servers
 from barnabas.kafka_tools.librdkafka import connection
 from barnabas.kafka_tools.parser import COMMON, Opt, Parsed, Tool
-from barnabas.terminal.connection import Connection
+from barnabas.terminal.connection import ClusterAddress
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError
 from barnabas.terminal.lines import chunks, split
 from barnabas.terminal.outbox import Outbox, Stage
@@ -274,7 +274,7 @@ def shown_size(data: bytes | None) -> str:
     return "null" if data is None else f"{len(data)} bytes"
 
 
-def send(connected: Connection, topic: str, reader: LineReader, sync: bool) -> int:
+def send(connected: ClusterAddress, topic: str, reader: LineReader, sync: bool) -> int:
     """Produce standard input; the exit code. Raises CliError, ToolError."""
     sending = Sending(topic)
     sending.outbox = Outbox(connected, topic, {"linger.ms": 5}, sending.produce, sending.give_up)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from barnabas.security.tls import openssl_name
-from barnabas.terminal.connection import Connection
+from barnabas.terminal.connection import ClusterAddress
 
 JAVA_ONLY: Final = (
     "key.serializer",
@@ -58,9 +58,9 @@ def translate(properties: Mapping[str, str], producing: bool) -> dict[str, str]:
     return translated
 
 
-def connection(servers: str, properties: Mapping[str, str], producing: bool) -> Connection:
+def connection(servers: str, properties: Mapping[str, str], producing: bool) -> ClusterAddress:
     """A connection for librdkafka with Java's properties."""
-    return Connection(servers, translate(properties, producing))
+    return ClusterAddress(servers, translate(properties, producing))
 
 
 def consumer_defaults(group: str) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     except CliError as error:
         raise ToolError(str(error)) from None
     report = Report()
-    shape = Shape(
+    shape = RecordTemplate(
         parsed.get("value-prefix"),
         parsed.number("repeating-keys", 0),
         parsed.number("message-create-time", -1),
@@ -72,7 +72,7 @@ def run_producer(
     topic: str,
     count: int,
     rate: float,
-    shape: Shape,
+    shape: RecordTemplate,
     report: Report,
     watching: Callable[[], None] = lambda: None,
 ) -> None:
@@ -93,7 +93,7 @@ def run_producer(
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class RecordTemplate:
     """What the records look like."""
 
     prefix: str | None
@@ -106,7 +106,7 @@ def produce(
     topic: str,
     count: int,
     rate: float,
-    shape: Shape,
+    shape: RecordTemplate,
     report: Report,
     watching: Callable[[], None],
 ) -> None:

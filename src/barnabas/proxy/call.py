@@ -38,7 +38,7 @@ class Services:
     request_s: float = 60.0
 
 
-class Call:
+class ProxyCall:
     """One request."""
 
     def __init__(self, services: Services, request: Request) -> None:

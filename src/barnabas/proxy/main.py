@@ -21,7 +21,7 @@ from barnabas.http_client import Address
 from barnabas.observe.metric import Sample
 from barnabas.observe.service_metrics import CONSUMERS
 from barnabas.proxy import v2, v2_consumers, v3_acls, v3_cluster, v3_groups, v3_records, v3_topics
-from barnabas.proxy.call import Call, Services, negotiate
+from barnabas.proxy.call import ProxyCall, Services, negotiate
 from barnabas.proxy.consuming import IDLE_S, INSTANCES_MAX, Consuming
 from barnabas.proxy.encoding import Encoding
 from barnabas.proxy.errors import INVALID_PAYLOAD, JSON_MEDIA_TYPE, V2_MEDIA_TYPE, error_shape
@@ -30,7 +30,7 @@ from barnabas.proxy.producing import Producing
 from barnabas.proxy.schemas import Schemas
 from barnabas.registry.worker import Limits
 
-Work = Callable[[Call], Awaitable[Response]]
+Work = Callable[[ProxyCall], Awaitable[Response]]
 GENERIC: Final = "application/octet-stream"
 """What some libraries send when nobody has said what the body is: it is read as the API's own type."""
 TABLE: Final = (
@@ -155,7 +155,7 @@ def _endpoint(
         try:
             _check_media_type(request, accepted)
             wanted = negotiate(request.headers.get("accept"), offered)
-            response = await work(Call(services, request))
+            response = await work(ProxyCall(services, request))
         except HttpError as error:
             if old:
                 error.headers.setdefault("content-type", V2_MEDIA_TYPE)

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from barnabas.admin import ConfigKind, ConfigResource, ConfigSource, Partition, Topic
 from barnabas.http.errors import HttpError
-from barnabas.proxy.call import Call, answer, as_number, require_known, require_list
+from barnabas.proxy.call import ProxyCall, answer, as_number, require_known, require_list
 from barnabas.proxy.dead_letters import DeadLetter, send
 from barnabas.proxy.errors import (
     CONVERSION_FAILED,
@@ -28,7 +28,7 @@ from barnabas.proxy.producing import DIRECT_MAX, Delivered, Outgoing
 from barnabas.proxy.schemas import Known
 from barnabas.schemas.codecs.rules import RuleFailed
 
-Work = Callable[[Call], Awaitable[Response]]
+Work = Callable[[ProxyCall], Awaitable[Response]]
 
 """The source of an option's value: it was set for the topic."""
 PRODUCED: Final = frozenset({"records", "key_schema", "key_schema_id", "value_schema", "value_schema_id"})
@@ -39,7 +39,7 @@ _GENERIC: Final = frozenset(
 )
 
 
-def content_format(call: Call) -> str:
+def content_format(call: ProxyCall) -> str:
     """The embedded format that the request's media type names. Raises HttpError 415."""
     content_type = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type in _GENERIC:
@@ -81,17 +81,17 @@ def _no_partition(name: str) -> HttpError:
 # --- metadata -----------------------------------------------------------------------------------------
 
 
-async def list_brokers(call: Call) -> Response:
+async def list_brokers(call: ProxyCall) -> Response:
     """GET /brokers: the ids of the brokers."""
     return json_answer({"brokers": await call.services.kafka.brokers()})
 
 
-async def list_topics(call: Call) -> Response:
+async def list_topics(call: ProxyCall) -> Response:
     """GET /topics: the names of the topics."""
     return json_answer(list(await call.services.kafka.topics()))
 
 
-async def get_topic(call: Call) -> Response:
+async def get_topic(call: ProxyCall) -> Response:
     """GET /topics/{topic}: its options and partitions."""
     name = call.part("topic")
     topic = await _topic(call, name)
@@ -108,13 +108,13 @@ async def get_topic(call: Call) -> Response:
     )
 
 
-async def list_partitions(call: Call) -> Response:
+async def list_partitions(call: ProxyCall) -> Response:
     """GET /topics/{topic}/partitions."""
     topic = await _topic(call, call.part("topic"))
     return json_answer([_partition(p) for p in topic.partitions])
 
 
-async def get_partition(call: Call) -> Response:
+async def get_partition(call: ProxyCall) -> Response:
     """GET /topics/{topic}/partitions/{partition}."""
     topic = await _topic(call, call.part("topic"))
     missing = _no_partition(call.part("partition"))
@@ -125,7 +125,7 @@ async def get_partition(call: Call) -> Response:
     raise missing
 
 
-async def get_offsets(call: Call) -> Response:
+async def get_offsets(call: ProxyCall) -> Response:
     """GET /topics/{topic}/partitions/{partition}/offsets: the first offset and the one after the last."""
     name = call.part("topic")
     topic = await _topic(call, name)
@@ -137,7 +137,7 @@ async def get_offsets(call: Call) -> Response:
     return json_answer({"beginning_offset": first, "end_offset": last})
 
 
-async def _topic(call: Call, name: str) -> Topic:
+async def _topic(call: ProxyCall, name: str) -> Topic:
     try:
         return await call.services.kafka.topic(name)
     except HttpError as error:
@@ -161,17 +161,17 @@ def _partition(info: Partition) -> dict[str, Any]:
 # --- producing ----------------------------------------------------------------------------------------
 
 
-async def produce(call: Call) -> Response:
+async def produce(call: ProxyCall) -> Response:
     """POST /topics/{topic}: produces records; registers a schema that is given as text."""
     return await _produce(call, None)
 
 
-async def produce_to_partition(call: Call) -> Response:
+async def produce_to_partition(call: ProxyCall) -> Response:
     """POST /topics/{topic}/partitions/{partition}."""
     return await _produce(call, call.number_part("partition", _no_partition(call.part("partition"))))
 
 
-async def _produce(call: Call, partition: int | None) -> Response:
+async def _produce(call: ProxyCall, partition: int | None) -> Response:
     format = content_format(call)
     body = await call.body()
     is_large = await call.has_large_body()
@@ -244,7 +244,7 @@ def _row_partition(row: dict[str, Any], index: int) -> int:
 
 
 async def _schemas(
-    call: Call, body: dict[str, Any], rows: Sequence[dict[str, Any]], topic: str, format: str
+    call: ProxyCall, body: dict[str, Any], rows: Sequence[dict[str, Any]], topic: str, format: str
 ) -> dict[str, Known | None]:
     """The schemas of keys and values, as far as there are any. Raises HttpError."""
     missing = {"key": KEY_SCHEMA_MISSING, "value": VALUE_SCHEMA_MISSING}
@@ -257,7 +257,7 @@ async def _schemas(
 
 
 async def _encoded(
-    call: Call, schemas: Mapping[str, Known | None], rows: Sequence[dict[str, Any]], is_large: bool
+    call: ProxyCall, schemas: Mapping[str, Known | None], rows: Sequence[dict[str, Any]], is_large: bool
 ) -> dict[str, list[bytes | Mismatch | None]]:
     """The payloads of keys and values that another process has to encode, see Encoding. Raises HttpError."""
     return {
@@ -268,7 +268,7 @@ async def _encoded(
 
 
 async def _schema(
-    call: Call, body: dict[str, Any], part: str, topic: str, format: str, missing: int
+    call: ProxyCall, body: dict[str, Any], part: str, topic: str, format: str, missing: int
 ) -> Known:
     """The schema that the request names by its text or its id. Raises HttpError."""
     schemas = call.services.schemas

@@ -13,7 +13,7 @@ from barnabas.http.errors import HttpError
 from barnabas.proxy import formats
 from barnabas.proxy.call import (
     OFFSET_MAX,
-    Call,
+    ProxyCall,
     as_number,
     dump,
     negotiate,
@@ -36,7 +36,7 @@ from barnabas.proxy.schemas import Known
 from barnabas.proxy.v2 import GENERAL, RECORDS, embedded, json_answer
 from barnabas.schemas.codecs.schemas import mapped_value
 
-Work = Callable[[Call], Awaitable[Response]]
+Work = Callable[[ProxyCall], Awaitable[Response]]
 
 RESETS: Final = ("earliest", "latest", "none", "smallest", "largest")
 SETTINGS: Final = frozenset(
@@ -52,7 +52,7 @@ NAME_MAX: Final = 255
 MARGIN_S: Final = 5.0
 
 
-async def create(call: Call) -> Response:
+async def create(call: ProxyCall) -> Response:
     """POST /consumers/{group}: creates a consumer instance."""
     body = await call.optional_body() or {}
     require_known(body, SETTINGS)
@@ -107,7 +107,7 @@ def _shown(value: Any) -> str:
     return repr(value)[:60]
 
 
-async def delete(call: Call) -> Response:
+async def delete(call: ProxyCall) -> Response:
     """DELETE /consumers/{group}/instances/{instance}: leaves the group."""
     await call.services.consuming.delete(call.part("group"), call.part("instance"))
     return no_content()
@@ -116,7 +116,7 @@ async def delete(call: Call) -> Response:
 # --- what is read -------------------------------------------------------------------------------------
 
 
-async def subscribe(call: Call) -> Response:
+async def subscribe(call: ProxyCall) -> Response:
     """POST .../subscription: topics by their names or by a pattern."""
     body = await call.body()
     require_known(body, SUBSCRIPTION)
@@ -136,7 +136,7 @@ async def subscribe(call: Call) -> Response:
     return no_content()
 
 
-async def subscription(call: Call) -> Response:
+async def subscription(call: ProxyCall) -> Response:
     """GET .../subscription: the subscribed topics."""
     async with _using(call) as instance:
         topics = list(instance.topics)
@@ -146,14 +146,14 @@ async def subscription(call: Call) -> Response:
     return json_answer({"topics": topics})
 
 
-async def unsubscribe(call: Call) -> Response:
+async def unsubscribe(call: ProxyCall) -> Response:
     """DELETE .../subscription."""
     async with _using(call) as instance:
         await call.services.consuming.unsubscribe(instance)
     return no_content()
 
 
-async def assign(call: Call) -> Response:
+async def assign(call: ProxyCall) -> Response:
     """POST .../assignments: assigns partitions by hand, whatever the rest of the group reads."""
     places = _places(await call.body(), "partitions")
     async with _using(call) as instance:
@@ -161,14 +161,14 @@ async def assign(call: Call) -> Response:
     return no_content()
 
 
-async def assignments(call: Call) -> Response:
+async def assignments(call: ProxyCall) -> Response:
     """GET .../assignments: the partitions assigned by hand."""
     async with _using(call) as instance:
         rows = [{"topic": place.topic, "partition": place.partition} for place in instance.assigned]
     return json_answer({"partitions": rows})
 
 
-async def seek(call: Call) -> Response:
+async def seek(call: ProxyCall) -> Response:
     """POST .../positions: sets the offsets of the next records."""
     places = _places(await call.body(), "offsets", with_offset=True)
     async with _using(call) as instance:
@@ -176,17 +176,17 @@ async def seek(call: Call) -> Response:
     return no_content()
 
 
-async def seek_beginning(call: Call) -> Response:
+async def seek_beginning(call: ProxyCall) -> Response:
     """POST .../positions/beginning."""
     return await _seek_to(call, OFFSET_BEGINNING)
 
 
-async def seek_end(call: Call) -> Response:
+async def seek_end(call: ProxyCall) -> Response:
     """POST .../positions/end."""
     return await _seek_to(call, OFFSET_END)
 
 
-async def _seek_to(call: Call, offset: int) -> Response:
+async def _seek_to(call: ProxyCall, offset: int) -> Response:
     named = _places(await call.body(), "partitions")
     places = [TopicPartition(place.topic, place.partition, offset) for place in named]
     async with _using(call) as instance:
@@ -197,7 +197,7 @@ async def _seek_to(call: Call, offset: int) -> Response:
 # --- records ------------------------------------------------------------------------------------------
 
 
-async def records(call: Call) -> Response:
+async def records(call: ProxyCall) -> Response:
     """GET .../records: the next records, as soon as there are some."""
     limit_ms = int((call.services.request_s - MARGIN_S) * 1000)
     timeout_ms = call.number("timeout", -1)
@@ -217,7 +217,7 @@ async def records(call: Call) -> Response:
     return Response(body, media_type=media_type)
 
 
-def _accepted(call: Call, instance: Instance) -> str:
+def _accepted(call: ProxyCall, instance: Instance) -> str:
     """The media type of the answer. Raises HttpError 40601 if the client accepts only those of other instances, or 406."""
     accept = call.request.headers.get("accept")
     try:
@@ -236,7 +236,7 @@ Named = dict[int | str, Known]
 """Schemas by id or GUID."""
 
 
-async def _schemas_of(call: Call, instance: Instance, fetched: Sequence[Any]) -> Named:
+async def _schemas_of(call: ProxyCall, instance: Instance, fetched: Sequence[Any]) -> Named:
     """The schemas that these records name. Raises HttpError."""
     if instance.format not in WITH_SCHEMA:
         return {}
@@ -297,7 +297,7 @@ def _decode(format: str, known: Named, record: Any, part: str) -> Any:
 # --- offsets ------------------------------------------------------------------------------------------
 
 
-async def commit(call: Call) -> Response:
+async def commit(call: ProxyCall) -> Response:
     """POST .../offsets: commits that these records were processed, or all records read if the body is empty.
 
     As in Confluent's proxy, the offsets in the body are those of the last records; the group goes on after them.
@@ -317,7 +317,7 @@ async def commit(call: Call) -> Response:
     return json_answer([])
 
 
-async def committed(call: Call) -> Response:
+async def committed(call: ProxyCall) -> Response:
     """GET .../offsets: the committed offsets of the partitions in the body (or in the query as topic and partition)."""
     body = await call.optional_body()
     if body is None:
@@ -338,7 +338,7 @@ async def committed(call: Call) -> Response:
     return json_answer({"offsets": rows})
 
 
-async def _require_partitions(call: Call, places: Sequence[TopicPartition]) -> None:
+async def _require_partitions(call: ProxyCall, places: Sequence[TopicPartition]) -> None:
     """Raises HttpError 40402 if one of the partitions does not exist."""
     topics = await call.services.kafka.topics()
     there = {(topic.name, partition.number) for topic in topics.values() for partition in topic.partitions}
@@ -368,7 +368,7 @@ def _places(
     return partitions
 
 
-def _using(call: Call) -> Any:
+def _using(call: ProxyCall) -> Any:
     return call.services.consuming.using(call.part("group"), call.part("instance"))
 
 

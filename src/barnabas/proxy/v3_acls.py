@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from barnabas.admin import AclFilter, AclRule, Operation, Pattern, Permission, ResourceType
 from barnabas.http.errors import HttpError
-from barnabas.proxy.call import Call, answer, require_known, require_list, require_text
+from barnabas.proxy.call import ProxyCall, answer, require_known, require_list, require_text
 from barnabas.proxy.v3_cluster import BASE, Work
 from barnabas.proxy.v3_shapes import Shapes, collection, shapes_of
 
@@ -57,7 +57,7 @@ PATTERNS: Final = _names(Pattern)
 PERMISSIONS: Final = _names(Permission)
 
 
-def _filter(call: Call, *, needed: bool) -> AclFilter:
+def _filter(call: ProxyCall, *, needed: bool) -> AclFilter:
     """The filter in the query. needed: types must be named, so that no omission deletes ACLs. Raises HttpError 400."""
 
     def chosen(kinds: Mapping[str, Any], name: str) -> Any:
@@ -79,7 +79,7 @@ def _filter(call: Call, *, needed: bool) -> AclFilter:
     )
 
 
-async def search(call: Call) -> Response:
+async def search(call: ProxyCall) -> Response:
     """GET .../acls: the ACLs that match the query."""
     shapes, wanted, kafka = await shapes_of(call), _filter(call, needed=False), call.services.kafka
     rules = await kafka.ask(kafka.admin.acls.list(wanted))
@@ -109,7 +109,7 @@ def _binding(row: dict[str, Any]) -> AclRule:
     )
 
 
-async def _create(call: Call, rows: list[dict[str, Any]]) -> None:
+async def _create(call: ProxyCall, rows: list[dict[str, Any]]) -> None:
     kafka = call.services.kafka
     bindings = list(dict.fromkeys(_binding(row) for row in rows))
 
@@ -119,14 +119,14 @@ async def _create(call: Call, rows: list[dict[str, Any]]) -> None:
     await kafka.ask(add())
 
 
-async def create(call: Call) -> Response:
+async def create(call: ProxyCall) -> Response:
     """POST .../acls: creates an ACL."""
     await shapes_of(call)
     await _create(call, [await call.body()])
     return Response(status_code=201)
 
 
-async def create_batch(call: Call) -> Response:
+async def create_batch(call: ProxyCall) -> Response:
     """POST .../acls:batch: creates ACLs."""
     await shapes_of(call)
     rows = require_list(await call.body(), "data")
@@ -136,7 +136,7 @@ async def create_batch(call: Call) -> Response:
     return Response(status_code=201)
 
 
-async def delete(call: Call) -> Response:
+async def delete(call: ProxyCall) -> Response:
     """DELETE .../acls: deletes the ACLs that match the query."""
     shapes, wanted, kafka = await shapes_of(call), _filter(call, needed=True), call.services.kafka
 

@@ -19,16 +19,16 @@ from barnabas.admin import (
     set_to,
 )
 from barnabas.http.errors import HttpError
-from barnabas.proxy.call import Call, answer, no_content, require_known, require_list, require_text
+from barnabas.proxy.call import ProxyCall, answer, no_content, require_known, require_list, require_text
 from barnabas.proxy.errors import INVALID_PAYLOAD
 from barnabas.proxy.v3_shapes import Shapes, collection, config_row, shapes_of
 
 BROKERS_OWN: Final = (ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
 
-Work = Callable[[Call], Awaitable[Response]]
+Work = Callable[[ProxyCall], Awaitable[Response]]
 
 
-async def describe_cluster(call: Call) -> ClusterView:
+async def describe_cluster(call: ProxyCall) -> ClusterView:
     """Brokers and controller. Raises HttpError."""
     kafka = call.services.kafka
     return await kafka.ask(kafka.admin.cluster.describe())
@@ -48,13 +48,13 @@ def _cluster(shapes: Shapes, cluster: ClusterView) -> dict[str, Any]:
     return shapes.resource("KafkaCluster", (), (), fields)
 
 
-async def list_clusters(call: Call) -> Response:
+async def list_clusters(call: ProxyCall) -> Response:
     """GET /v3/clusters: the one cluster that this service is connected to."""
     shapes = Shapes(call.base_url(), await call.services.kafka.cluster_id())
     return collection("KafkaClusterList", shapes.root, [_cluster(shapes, await describe_cluster(call))])
 
 
-async def get_cluster(call: Call) -> Response:
+async def get_cluster(call: ProxyCall) -> Response:
     """GET /v3/clusters/{cluster}."""
     return answer(_cluster(await shapes_of(call), await describe_cluster(call)))
 
@@ -75,18 +75,18 @@ def _broker(shapes: Shapes, node: Broker) -> dict[str, Any]:
     return shapes.resource("KafkaBroker", path, (("broker", node.id),), fields)
 
 
-async def list_brokers(call: Call) -> Response:
+async def list_brokers(call: ProxyCall) -> Response:
     """GET .../brokers."""
     shapes = await shapes_of(call)
     nodes = (await describe_cluster(call)).brokers
     return collection("KafkaBrokerList", shapes.url("brokers"), [_broker(shapes, node) for node in nodes])
 
 
-def _no_broker(call: Call) -> HttpError:
+def _no_broker(call: ProxyCall) -> HttpError:
     return HttpError(404, f"Broker {call.part('broker')[:40]} cannot be found.")
 
 
-async def get_broker(call: Call) -> Response:
+async def get_broker(call: ProxyCall) -> Response:
     """GET .../brokers/{broker}."""
     shapes = await shapes_of(call)
     number = call.number_part("broker", _no_broker(call))
@@ -105,25 +105,25 @@ class Options:
     def __init__(
         self,
         kind: str,
-        owner: Callable[[Call], ConfigResource],
-        path: Callable[[Call], tuple[Any, ...]],
-        names: Callable[[Call], tuple[tuple[str, Any], ...]],
-        more: Callable[[Call], dict[str, Any]],
+        owner: Callable[[ProxyCall], ConfigResource],
+        path: Callable[[ProxyCall], tuple[Any, ...]],
+        names: Callable[[ProxyCall], tuple[tuple[str, Any], ...]],
+        more: Callable[[ProxyCall], dict[str, Any]],
     ) -> None:
         self.kind, self.owner, self.path, self.names, self.more = kind, owner, path, names, more
 
-    def row(self, call: Call, shapes: Shapes, entry: Config) -> dict[str, Any]:
+    def row(self, call: ProxyCall, shapes: Shapes, entry: Config) -> dict[str, Any]:
         """The JSON of one option."""
         return config_row(shapes, self.kind, self.path(call), self.names(call), entry, **self.more(call))
 
-    async def list(self, call: Call) -> Response:
+    async def list(self, call: ProxyCall) -> Response:
         """All options."""
         shapes = await shapes_of(call)
         entries = await call.services.kafka.configs(self.owner(call))
         rows = [self.row(call, shapes, entry) for entry in entries]
         return collection(f"{self.kind}List", shapes.url(*self.path(call)), rows)
 
-    async def get(self, call: Call) -> Response:
+    async def get(self, call: ProxyCall) -> Response:
         """One option. Raises HttpError 404."""
         shapes = await shapes_of(call)
         name = call.part("name")
@@ -132,20 +132,20 @@ class Options:
                 return answer(self.row(call, shapes, entry))
         raise HttpError(404, f"Config {name[:100]} cannot be found.")
 
-    async def put(self, call: Call) -> Response:
+    async def put(self, call: ProxyCall) -> Response:
         """Sets one option."""
         await shapes_of(call)
         value = _value(await call.body(), "value")
         await call.services.kafka.alter(self.owner(call), change_of(call.part("name"), value))
         return no_content()
 
-    async def delete(self, call: Call) -> Response:
+    async def delete(self, call: ProxyCall) -> Response:
         """Resets one option to its default."""
         await shapes_of(call)
         await call.services.kafka.alter(self.owner(call), change_of(call.part("name"), None))
         return no_content()
 
-    async def alter(self, call: Call) -> Response:
+    async def alter(self, call: ProxyCall) -> Response:
         """Sets or resets several options at once, all or none."""
         await shapes_of(call)
         changes, validate_only = read_changes(await call.body())
@@ -181,7 +181,7 @@ def read_changes(body: dict[str, Any]) -> tuple[list[ConfigChange], bool]:
     return changes, body.get("validate_only") is True
 
 
-def _broker_owner(call: Call) -> ConfigResource:
+def _broker_owner(call: ProxyCall) -> ConfigResource:
     return ConfigResource(ConfigKind.BROKER, str(call.number_part("broker", _no_broker(call))))
 
 
@@ -208,7 +208,7 @@ TOPIC_OPTIONS: Final = Options(
 )
 
 
-async def all_broker_configs(call: Call) -> Response:
+async def all_broker_configs(call: ProxyCall) -> Response:
     """GET .../brokers/-/configs: the dynamic options of every broker."""
     shapes = await shapes_of(call)
     rows = []

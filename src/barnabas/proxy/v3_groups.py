@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from barnabas.admin import LATEST, FoundOffset, Group, Member, ResourceError, Results, TopicPartition
 from barnabas.http.errors import HttpError
-from barnabas.proxy.call import Call, answer
+from barnabas.proxy.call import ProxyCall, answer
 from barnabas.proxy.errors import from_client
 from barnabas.proxy.v3_cluster import BASE, Work
 from barnabas.proxy.v3_shapes import Shapes, collection, shapes_of
@@ -29,7 +29,7 @@ def _no_group(name: str) -> HttpError:
     return HttpError(404, f"Consumer group {name[:100]} could not be found.")
 
 
-async def _group_of(call: Call) -> Group:
+async def _group_of(call: ProxyCall) -> Group:
     """The group of the path. Raises HttpError 404."""
     kafka, name = call.services.kafka, call.part("group")
     described = await kafka.ask(kafka.admin.groups.describe([name]))
@@ -55,7 +55,7 @@ def _group(shapes: Shapes, group: Group) -> dict[str, Any]:
     return shapes.resource("KafkaConsumerGroup", path, (("consumer-group", group.name),), fields)
 
 
-async def list_groups(call: Call) -> Response:
+async def list_groups(call: ProxyCall) -> Response:
     """GET .../consumer-groups."""
     shapes, kafka = await shapes_of(call), call.services.kafka
     # That some broker did not answer is an error: an incomplete list would look complete.
@@ -76,7 +76,7 @@ async def _all(results: Awaitable[Results[K, V]]) -> Mapping[K, V]:
     return (await results).require()
 
 
-async def get_group(call: Call) -> Response:
+async def get_group(call: ProxyCall) -> Response:
     """GET .../consumer-groups/{group}."""
     return answer(_group(await shapes_of(call), await _group_of(call)))
 
@@ -97,7 +97,7 @@ def _member(shapes: Shapes, group: str, member: Member) -> dict[str, Any]:
     return shapes.resource("KafkaConsumer", path, names, fields)
 
 
-async def _member_of(call: Call) -> tuple[str, Member]:
+async def _member_of(call: ProxyCall) -> tuple[str, Member]:
     group, wanted = await _group_of(call), call.part("consumer")
     for member in group.members:
         if member.id == wanted:
@@ -105,14 +105,14 @@ async def _member_of(call: Call) -> tuple[str, Member]:
     raise HttpError(404, f"Consumer {wanted[:100]} could not be found.")
 
 
-async def list_members(call: Call) -> Response:
+async def list_members(call: ProxyCall) -> Response:
     """GET .../consumer-groups/{group}/consumers."""
     shapes, group = await shapes_of(call), await _group_of(call)
     rows = [_member(shapes, group.name, member) for member in group.members]
     return collection("KafkaConsumerList", shapes.url("consumer-groups", group.name, "consumers"), rows)
 
 
-async def get_member(call: Call) -> Response:
+async def get_member(call: ProxyCall) -> Response:
     """GET .../consumer-groups/{group}/consumers/{consumer}."""
     shapes = await shapes_of(call)
     return answer(_member(shapes, *await _member_of(call)))
@@ -138,7 +138,7 @@ def _assignment(shapes: Shapes, group: str, member: str, place: TopicPartition) 
     return shapes.resource("KafkaConsumerAssignment", path, names, fields)
 
 
-async def list_assignments(call: Call) -> Response:
+async def list_assignments(call: ProxyCall) -> Response:
     """GET .../consumers/{consumer}/assignments."""
     shapes = await shapes_of(call)
     group, member = await _member_of(call)
@@ -148,7 +148,7 @@ async def list_assignments(call: Call) -> Response:
     return collection("KafkaConsumerAssignmentList", url, rows)
 
 
-async def get_assignment(call: Call) -> Response:
+async def get_assignment(call: ProxyCall) -> Response:
     """GET .../consumers/{consumer}/assignments/{topic}/partitions/{partition}."""
     shapes = await shapes_of(call)
     group, member = await _member_of(call)
@@ -180,7 +180,7 @@ class Lag(NamedTuple):
         return max(self.end - self.current, 0)
 
 
-async def lags_of(call: Call) -> tuple[str, list[Lag]]:
+async def lags_of(call: ProxyCall) -> tuple[str, list[Lag]]:
     """The group of the path, and its lag in each partition for which it has committed an offset. Raises HttpError."""
     group, kafka = await _group_of(call), call.services.kafka
     committed = (await kafka.ask(_all(kafka.admin.groups.offsets([group.name]))))[group.name]
@@ -226,7 +226,7 @@ def _lag(shapes: Shapes, group: str, lag: Lag) -> dict[str, Any]:
     return shapes.resource("KafkaConsumerLag", path, names, fields)
 
 
-async def list_lags(call: Call) -> Response:
+async def list_lags(call: ProxyCall) -> Response:
     """GET .../consumer-groups/{group}/lags."""
     shapes = await shapes_of(call)
     group, lags = await lags_of(call)
@@ -234,7 +234,7 @@ async def list_lags(call: Call) -> Response:
     return collection("KafkaConsumerLagList", shapes.url("consumer-groups", group, "lags"), rows)
 
 
-async def get_lag(call: Call) -> Response:
+async def get_lag(call: ProxyCall) -> Response:
     """GET .../consumer-groups/{group}/lags/{topic}/partitions/{partition}."""
     shapes = await shapes_of(call)
     missing = HttpError(404, "Consumer lag could not be found.")
@@ -246,7 +246,7 @@ async def get_lag(call: Call) -> Response:
     raise missing
 
 
-async def lag_summary(call: Call) -> Response:
+async def lag_summary(call: ProxyCall) -> Response:
     """GET .../consumer-groups/{group}/lag-summary: the largest lag and the sum of all."""
     shapes = await shapes_of(call)
     group, lags = await lags_of(call)

@@ -18,7 +18,7 @@ from barnabas.http.bodies import LARGE_BYTES
 from barnabas.http.errors import HttpError
 from barnabas.http.streaming import DuplexResponse
 from barnabas.proxy.call import (
-    Call,
+    ProxyCall,
     answer,
     as_number,
     dump,
@@ -89,7 +89,7 @@ class Part(NamedTuple):
 ABSENT: Final = Part(None, None)
 
 
-async def produce(call: Call) -> Response:
+async def produce(call: ProxyCall) -> Response:
     """POST .../topics/{topic}/records: produces concatenated JSON records; returns a receipt for each, in order."""
     shapes = await shapes_of(call)
     topic = call.part("topic")
@@ -97,7 +97,7 @@ async def produce(call: Call) -> Response:
     return DuplexResponse(receipts, JSON_MEDIA_TYPE, IDLE_S)
 
 
-async def _receipts(call: Call, cluster_id: str, topic: str) -> AsyncGenerator[bytes, None]:
+async def _receipts(call: ProxyCall, cluster_id: str, topic: str) -> AsyncGenerator[bytes, None]:
     """The receipts, in order. Reads more records while earlier ones are in progress, within the limits."""
     stream = JsonStream(RECORD_BYTES_MAX)
     body = call.request.stream().__aiter__()
@@ -177,7 +177,9 @@ async def _read(raw: bytes) -> Row:
         return Row(error, is_large)
 
 
-async def _produce(call: Call, cluster_id: str, topic: str, row: Row, turn: asyncio.Lock) -> dict[str, Any]:
+async def _produce(
+    call: ProxyCall, cluster_id: str, topic: str, row: Row, turn: asyncio.Lock
+) -> dict[str, Any]:
     """The receipt for one record."""
     if isinstance(row.value, BadJson):
         return {"error_code": 400, "message": f"the record cannot be parsed as JSON: {row.value}"}
@@ -191,7 +193,7 @@ async def _produce(call: Call, cluster_id: str, topic: str, row: Row, turn: asyn
 
 
 async def _produce_row(
-    call: Call, cluster_id: str, topic: str, row: Row, turn: asyncio.Lock
+    call: ProxyCall, cluster_id: str, topic: str, row: Row, turn: asyncio.Lock
 ) -> dict[str, Any]:
     """Produce a record; its receipt. turn: a lock that keeps records in the order of the request. Raises HttpError."""
     producing = call.services.producing
@@ -219,7 +221,7 @@ def given(part: Any) -> Any:
         return data
 
 
-async def _begin(call: Call, topic: str, entry: Row, turn: asyncio.Lock) -> tuple[Part, Part, Batch]:
+async def _begin(call: ProxyCall, topic: str, entry: Row, turn: asyncio.Lock) -> tuple[Part, Part, Batch]:
     """Encode a record and hand it to the producer. Raises HttpError, DeadLetter."""
     row = entry.value
     try:
@@ -241,7 +243,7 @@ async def _begin(call: Call, topic: str, entry: Row, turn: asyncio.Lock) -> tupl
         return key, value, producing.begin(topic, [record])
 
 
-async def _partitions(call: Call, topic: str) -> int:
+async def _partitions(call: ProxyCall, topic: str) -> int:
     try:
         return await call.services.producing.partitions(topic)
     except HttpError as error:
@@ -269,7 +271,7 @@ def _receipt(cluster_id: str, topic: str, key: Part, value: Part, result: Delive
     return receipt
 
 
-async def produce_batch(call: Call) -> Response:
+async def produce_batch(call: ProxyCall) -> Response:
     """POST .../topics/{topic}/records:batch: produces records; returns the success or failure of each by its id."""
     shapes = await shapes_of(call)
     topic = call.part("topic")
@@ -348,7 +350,7 @@ def read_headers(value: Any) -> list[tuple[str, bytes | None]]:
     return headers
 
 
-async def _part(call: Call, data_given: Any, part: str, topic: str, is_large: bool) -> Part:
+async def _part(call: ProxyCall, data_given: Any, part: str, topic: str, is_large: bool) -> Part:
     """Encode a key or value. Raises HttpError; DeadLetter if a rule refuses it and names a topic for dead letters."""
     if data_given is None:
         return ABSENT
@@ -393,7 +395,7 @@ async def _part(call: Call, data_given: Any, part: str, topic: str, is_large: bo
     )
 
 
-async def _payload(call: Call, known: Known, data: Any, is_large: bool) -> bytes:
+async def _payload(call: ProxyCall, known: Known, data: Any, is_large: bool) -> bytes:
     """A value, encoded where it holds nobody up. Raises Mismatch, HttpError."""
     if is_large or known.is_heavy:
         (encoded,) = await call.services.encoding.encode(known.source, [data])
@@ -406,7 +408,7 @@ async def _payload(call: Call, known: Known, data: Any, is_large: bool) -> bytes
     return known.codec.encode(data)
 
 
-async def _schema(call: Call, fields: dict[str, Any], part: str, topic: str) -> Known:
+async def _schema(call: ProxyCall, fields: dict[str, Any], part: str, topic: str) -> Known:
     """The schema that a key or value names: by its text, id, version, or the newest of its subject. Raises HttpError."""
     schemas = call.services.schemas
     text, schema_id, version = fields.get("schema"), fields.get("schema_id"), fields.get("schema_version")
@@ -429,7 +431,7 @@ async def _schema(call: Call, fields: dict[str, Any], part: str, topic: str) -> 
     return await schemas.by_version(subject or f"{topic}-{part}", number)
 
 
-async def _subject(call: Call, strategy: str, topic: str, part: str, format: str, text: str) -> str:
+async def _subject(call: ProxyCall, strategy: str, topic: str, part: str, format: str, text: str) -> str:
     if strategy == "TOPIC_NAME":
         return f"{topic}-{part}"
     name = await call.services.schemas.record_name(format, text)

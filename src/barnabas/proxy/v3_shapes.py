@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from barnabas.admin import Config, ConfigSource
 from barnabas.http.errors import HttpError
-from barnabas.proxy.call import Call, answer, quoted
+from barnabas.proxy.call import ProxyCall, answer, quoted
 
 
 class Shapes:
@@ -46,7 +46,7 @@ def collection(kind: str, url: str, rows: list[dict[str, Any]]) -> Response:
     return answer({"kind": kind, "metadata": {"self": url, "next": None}, "data": rows})
 
 
-async def shapes_of(call: Call) -> Shapes:
+async def shapes_of(call: ProxyCall) -> Shapes:
     """The Shapes of the cluster in the path. Raises HttpError 404 if this service is connected to another one."""
     own_id = await call.services.kafka.cluster_id()
     cluster_id = call.part("cluster")

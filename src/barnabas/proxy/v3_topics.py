@@ -9,7 +9,15 @@ from starlette.responses import Response
 
 from barnabas.admin import ConfigKind, ConfigResource, ConfigSource, NewTopic, Partition, Topic
 from barnabas.http.errors import HttpError
-from barnabas.proxy.call import Call, answer, as_number, no_content, require_known, require_list, require_text
+from barnabas.proxy.call import (
+    ProxyCall,
+    answer,
+    as_number,
+    no_content,
+    require_known,
+    require_list,
+    require_text,
+)
 from barnabas.proxy.errors import INVALID_PAYLOAD
 from barnabas.proxy.v3_cluster import BASE, Work, read_changes
 from barnabas.proxy.v3_shapes import Shapes, collection, config_row, shapes_of
@@ -37,7 +45,7 @@ def _held_topic(shapes: Shapes, topic: Topic) -> dict[str, Any]:
     return _topic(shapes, topic.name, len(topic.partitions), topic.replication)
 
 
-async def list_topics(call: Call) -> Response:
+async def list_topics(call: ProxyCall) -> Response:
     """GET .../topics."""
     shapes = await shapes_of(call)
     topics = await call.services.kafka.topics()
@@ -45,7 +53,7 @@ async def list_topics(call: Call) -> Response:
     return collection("KafkaTopicList", shapes.url("topics"), rows)
 
 
-async def get_topic(call: Call) -> Response:
+async def get_topic(call: ProxyCall) -> Response:
     """GET .../topics/{topic}."""
     shapes = await shapes_of(call)
     return answer(_held_topic(shapes, await call.services.kafka.topic(call.part("topic"))))
@@ -63,7 +71,7 @@ TOPIC_FIELDS: Final = frozenset(
 )
 
 
-async def create_topic(call: Call) -> Response:
+async def create_topic(call: ProxyCall) -> Response:
     """POST .../topics."""
     shapes = await shapes_of(call)
     body = await call.body()
@@ -131,7 +139,7 @@ def _assignment(body: dict[str, Any]) -> list[list[int]] | None:
     return [brokers_by_partition[partition] for partition in range(len(brokers_by_partition))]
 
 
-async def change_partitions(call: Call) -> Response:
+async def change_partitions(call: ProxyCall) -> Response:
     """PATCH .../topics/{topic}: adds partitions."""
     shapes = await shapes_of(call)
     name, count = call.part("topic"), _count(await call.body(), "partitions_count")
@@ -148,7 +156,7 @@ async def change_partitions(call: Call) -> Response:
     return answer(_topic(shapes, name, count, description.replication))
 
 
-async def delete_topic(call: Call) -> Response:
+async def delete_topic(call: ProxyCall) -> Response:
     """DELETE .../topics/{topic}."""
     await shapes_of(call)
     kafka, name = call.services.kafka, call.part("topic")
@@ -161,7 +169,7 @@ async def delete_topic(call: Call) -> Response:
     return no_content()
 
 
-async def all_topic_configs(call: Call) -> Response:
+async def all_topic_configs(call: ProxyCall) -> Response:
     """GET .../topics/-/configs: of every topic, the options that were set for it."""
     shapes = await shapes_of(call)
     rows = []
@@ -173,7 +181,7 @@ async def all_topic_configs(call: Call) -> Response:
     return collection("KafkaTopicConfigList", shapes.url("topics", "-", "configs"), rows)
 
 
-async def alter_all_topics(call: Call) -> Response:
+async def alter_all_topics(call: ProxyCall) -> Response:
     """POST .../topics/-/configs:alter: the same change to every topic that is not internal."""
     await shapes_of(call)
     changes, validate_only = read_changes(await call.body())
@@ -213,7 +221,7 @@ def _replica(shapes: Shapes, topic: str, partition: Partition, broker: int) -> d
     return shapes.resource("KafkaReplica", path, names, fields)
 
 
-async def find_partition(call: Call) -> Partition:
+async def find_partition(call: ProxyCall) -> Partition:
     """The partition of the path. Raises HttpError 404."""
     topic = await call.services.kafka.topic(call.part("topic"))
     missing = HttpError(404, "This server does not host this topic-partition.", 40403)
@@ -224,7 +232,7 @@ async def find_partition(call: Call) -> Partition:
     raise missing
 
 
-async def list_partitions(call: Call) -> Response:
+async def list_partitions(call: ProxyCall) -> Response:
     """GET .../topics/{topic}/partitions."""
     shapes, topic = await shapes_of(call), call.part("topic")
     description = await call.services.kafka.topic(topic)
@@ -232,13 +240,13 @@ async def list_partitions(call: Call) -> Response:
     return collection("KafkaPartitionList", shapes.url("topics", topic, "partitions"), rows)
 
 
-async def get_partition(call: Call) -> Response:
+async def get_partition(call: ProxyCall) -> Response:
     """GET .../topics/{topic}/partitions/{partition}."""
     shapes = await shapes_of(call)
     return answer(_partition(shapes, call.part("topic"), await find_partition(call)))
 
 
-async def partition_offsets(call: Call) -> Response:
+async def partition_offsets(call: ProxyCall) -> Response:
     """GET .../topics/{topic}/partitions/{partition}/offset: its first offset, and that of the next record."""
     shapes, topic = await shapes_of(call), call.part("topic")
     partition = await find_partition(call)
@@ -254,7 +262,7 @@ async def partition_offsets(call: Call) -> Response:
     return answer(shapes.resource("KafkaPartitionOffset", path, names, fields))
 
 
-async def list_replicas(call: Call) -> Response:
+async def list_replicas(call: ProxyCall) -> Response:
     """GET .../topics/{topic}/partitions/{partition}/replicas."""
     shapes, topic = await shapes_of(call), call.part("topic")
     partition = await find_partition(call)
@@ -263,7 +271,7 @@ async def list_replicas(call: Call) -> Response:
     return collection("KafkaReplicaList", url, rows)
 
 
-async def get_replica(call: Call) -> Response:
+async def get_replica(call: ProxyCall) -> Response:
     """GET .../topics/{topic}/partitions/{partition}/replicas/{broker}."""
     shapes, topic = await shapes_of(call), call.part("topic")
     partition = await find_partition(call)
@@ -274,7 +282,7 @@ async def get_replica(call: Call) -> Response:
     return answer(_replica(shapes, topic, partition, broker))
 
 
-async def replicas_of_broker(call: Call) -> Response:
+async def replicas_of_broker(call: ProxyCall) -> Response:
     """GET .../brokers/{broker}/partition-replicas."""
     shapes = await shapes_of(call)
     missing = HttpError(404, f"Broker {call.part('broker')[:40]} cannot be found.")
@@ -294,7 +302,7 @@ async def replicas_of_broker(call: Call) -> Response:
 
 
 async def _moves(
-    call: Call, shapes: Shapes, partitions: Iterable[tuple[str, int]] | None = None
+    call: ProxyCall, shapes: Shapes, partitions: Iterable[tuple[str, int]] | None = None
 ) -> list[dict[str, Any]]:
     """The rows of reassignments in progress, of these partitions, or of all. Raises HttpError."""
     kafka = call.services.kafka
@@ -313,14 +321,14 @@ async def _moves(
     return rows
 
 
-async def all_reassignments(call: Call) -> Response:
+async def all_reassignments(call: ProxyCall) -> Response:
     """GET .../topics/-/partitions/-/reassignment: reassignments in progress in the whole cluster."""
     shapes = await shapes_of(call)
     url = shapes.url("topics", "-", "partitions", "-", "reassignment")
     return collection("KafkaReassignmentList", url, await _moves(call, shapes))
 
 
-async def topic_reassignments(call: Call) -> Response:
+async def topic_reassignments(call: ProxyCall) -> Response:
     """GET .../topics/{topic}/partitions/-/reassignment."""
     shapes, topic = await shapes_of(call), call.part("topic")
     description = await call.services.kafka.topic(topic)
@@ -330,7 +338,7 @@ async def topic_reassignments(call: Call) -> Response:
     )
 
 
-async def get_reassignment(call: Call) -> Response:
+async def get_reassignment(call: ProxyCall) -> Response:
     """GET .../topics/{topic}/partitions/{partition}/reassignment."""
     shapes, topic = await shapes_of(call), call.part("topic")
     partition = await find_partition(call)

@@ -15,7 +15,7 @@ import io
 import json
 from typing import Any, Final
 
-from barnabas.client.registry import Registry
+from barnabas.client.registry import RegistryClient
 from barnabas.schemas.framing import Schema, frame, message_path, unframe_any
 from barnabas.streams.errors import StreamsError
 from barnabas.streams.serdes import Serde, made_of
@@ -28,8 +28,8 @@ NAMES: Final = {AVRO: "Avro", PROTOBUF: "Protobuf", JSON: "JSON with a schema"}
 
 
 @functools.cache
-def _registry(url: str) -> Registry:
-    return Registry(url)
+def _registry(url: str) -> RegistryClient:
+    return RegistryClient(url)
 
 
 @functools.cache

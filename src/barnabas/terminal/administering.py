@@ -17,7 +17,7 @@ from barnabas.client.errors import (
     describe,
 )
 from barnabas.client.options import ClientOptions
-from barnabas.terminal.connection import REQUEST_TIMEOUT_SECONDS, Connection, connect
+from barnabas.terminal.connection import REQUEST_TIMEOUT_SECONDS, ClusterAddress, connect
 from barnabas.terminal.errors import CliError
 from barnabas.terminal.output import MANNER
 from barnabas.wire.errors import ErrorCode
@@ -46,7 +46,7 @@ def administer(
 
 
 @contextlib.contextmanager
-def administering(connection: Connection, timeout_s: float = REQUEST_TIMEOUT_SECONDS) -> Iterator[Admin]:
+def administering(connection: ClusterAddress, timeout_s: float = REQUEST_TIMEOUT_SECONDS) -> Iterator[Admin]:
     """An admin of the connection's cluster. Raises CliError at once if no broker answers, and for every failure inside."""
     connection.require_reachable()
     if connection.verbose or MANNER.verbose:
@@ -64,7 +64,7 @@ def explained() -> Iterator[None]:
         raise CliError(explain_error(error)) from None
 
 
-def options_of(connection: Connection, timeout_s: float = REQUEST_TIMEOUT_SECONDS) -> ClientOptions:
+def options_of(connection: ClusterAddress, timeout_s: float = REQUEST_TIMEOUT_SECONDS) -> ClientOptions:
     """How our own client reaches the connection's cluster. Raises ClientError."""
     named = {"client.id": "barnabas", **connection.properties, "bootstrap.servers": connection.bootstrap}
     options = ClientOptions.from_kafka(named)

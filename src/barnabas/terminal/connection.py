@@ -13,7 +13,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from barnabas.client import oidc
-from barnabas.client.connection import Connection as Peer
+from barnabas.client.connection import BrokerConnection as Peer
 from barnabas.client.errors import BrokerError, BrokerUnavailable, ClientError, UnsupportedByBroker
 from barnabas.client.options import ClientOptions, TlsOptions, jaas_values
 from barnabas.client.tls import for_librdkafka
@@ -39,7 +39,7 @@ QUIET_LOG_LEVEL: Final = 2
 
 
 @dataclass(slots=True)
-class Connection:
+class ClusterAddress:
     """The cluster of one command: where it is and which librdkafka properties lead to it."""
 
     bootstrap: str
@@ -234,10 +234,10 @@ def assignor(name: str) -> str:
 
 def connect(
     bootstrap: str | None, properties: Iterable[str] | None = None, verbose: bool = False
-) -> Connection:
+) -> ClusterAddress:
     """The connection that a command's -b, -X and -v, the environment and the profile ask for."""
     where, options = target(bootstrap, properties)
-    return Connection(where, options, verbose or MANNER.verbose)
+    return ClusterAddress(where, options, verbose or MANNER.verbose)
 
 
 def target(bootstrap: str | None, properties: Iterable[str] | None) -> tuple[str, dict[str, str]]:

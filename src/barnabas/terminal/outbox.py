@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError
 
-from barnabas.terminal.connection import RECORD_BYTES_MAX, Connection
+from barnabas.terminal.connection import RECORD_BYTES_MAX, ClusterAddress
 from barnabas.terminal.topics import batch_limits
 
 TOO_LARGE: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE)
@@ -39,7 +39,7 @@ class Stage:
 class Outbox:
     """The producers of one topic. `again` sends a refused record at another stage; `give_up` gets those that are lost."""
 
-    connection: Connection
+    connection: ClusterAddress
     topic: str
     settings: dict[str, Any]
     again: Callable[[Stage, Any], None]

@@ -14,7 +14,7 @@ from barnabas.terminal.connection import (
     BATCH_BYTES,
     RECORD_BYTES_MAX,
     REQUEST_TIMEOUT_SECONDS,
-    Connection,
+    ClusterAddress,
     explain,
 )
 from barnabas.terminal.errors import CliError
@@ -28,7 +28,7 @@ TOPIC_PATIENCE_SECONDS: Final = {KafkaError.UNKNOWN_TOPIC_OR_PART: 1.0, KafkaErr
 
 
 def batch_limits(
-    connection: Connection, topic: str, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
+    connection: ClusterAddress, topic: str, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
 ) -> dict[str, Any]:
     """Producer settings that keep a batch within the topic's max.message.bytes; empty when not known. Raises CliError
     if this is the first contact with the cluster and no broker answers, or the login is refused.
@@ -56,7 +56,7 @@ def batch_limits(
     }
 
 
-def too_few_replicas(connection: Connection, topic: str) -> str:
+def too_few_replicas(connection: ClusterAddress, topic: str) -> str:
     """Which partition has fewer replicas in sync than min.insync.replicas; empty if none has, or nobody answers."""
     resource = ConfigResource(ConfigKind.TOPIC, topic)
     try:
@@ -75,7 +75,7 @@ def too_few_replicas(connection: Connection, topic: str) -> str:
     return ""
 
 
-def read_only_copy(connection: Connection, topic: str) -> str:
+def read_only_copy(connection: ClusterAddress, topic: str) -> str:
     """Why a topic that a link copies cannot be written; empty if it is no copy, or nobody answers."""
     try:
         with administering(connection, LOOK_SECONDS) as admin:
@@ -84,7 +84,7 @@ def read_only_copy(connection: Connection, topic: str) -> str:
         return ""
 
 
-def lacks_topic(connection: Connection, topic: str) -> bool:
+def lacks_topic(connection: ClusterAddress, topic: str) -> bool:
     """Whether the cluster says that there is no such topic; this request does not create it. Raises CliError."""
     resource = ConfigResource(ConfigKind.TOPIC, topic)
     with administering(connection) as admin:

@@ -29,7 +29,7 @@ from barnabas.terminal.connection import explain
 from barnabas.terminal.errors import CliError, UsageError, describe_failure
 
 if TYPE_CHECKING:
-    from barnabas.terminal.connection import Connection
+    from barnabas.terminal.connection import ClusterAddress
 
 RECORDS_MAX: Final = 20
 """Of one transaction."""
@@ -111,7 +111,7 @@ class Verified:
 class Run:
     """One run over some topics. Workers report to `history` under `lock`."""
 
-    def __init__(self, connection: Connection, topics: Iterable[str], writers: int, seed: int) -> None:
+    def __init__(self, connection: ClusterAddress, topics: Iterable[str], writers: int, seed: int) -> None:
         self.connection = connection
         self.name = f"verify-{uuid.uuid4().hex[:8]}"
         self.history = TransactionHistory(self.name)

@@ -18,7 +18,7 @@ from tests.support.process import free_port
 from barnabas.agent.assembly import Assembler, Recipe
 from barnabas.agent.config import read_config
 from barnabas.agent.containers import named
-from barnabas.agent.events import Shape
+from barnabas.agent.events import EventFormat
 from barnabas.agent.files import Followed
 from barnabas.agent.receivers.journal import Cutter
 from barnabas.agent.receivers.lumberjack import Lumberjack
@@ -111,7 +111,7 @@ def container_records(path: Path, text: bytes) -> list[dict[str, Any]]:
     descriptor = os.open(path, os.O_RDONLY)
     status = os.fstat(descriptor)
     followed = Followed.at_entry(str(path), descriptor, Entry(str(path), status.st_dev, status.st_ino))
-    assembler = Assembler(Recipe(Shape(True), container=True), followed)
+    assembler = Assembler(Recipe(EventFormat(True), container=True), followed)
     piece = followed.read()
     assert piece is not None
     complete, rest = assembler.feed(piece), assembler.flush()

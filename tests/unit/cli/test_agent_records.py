@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from barnabas.agent.assembly import Assembler, Recipe
 from barnabas.agent.config import read_config, schema
-from barnabas.agent.events import Shape, TimeRule
+from barnabas.agent.events import EventFormat, TimeRule
 from barnabas.agent.files import Followed, Piece
 from barnabas.agent.multiline import PRESETS, Multiline
 from barnabas.agent.state import DIGEST_BYTES, Entry, State, bytes_before, digest
@@ -179,7 +179,7 @@ def test_what_cannot_be_decoded_is_refused_if_there_are_dead_letters(tmp_path: P
 
 
 def test_json_has_filebeats_shape_and_ecs_names() -> None:
-    shape = Shape(True, {"env": "prod"}, ("web",), host="h1")
+    shape = EventFormat(True, {"env": "prod"}, ("web",), host="h1")
     event = json.loads(shape.values('/var/log/"a".log', 0.5)('say "hi" \x01 grün'.encode() + b"\xff\r", 7, 1))
     assert event["@timestamp"] == "1970-01-01T00:00:00.500Z"
     assert event["message"] == 'say "hi" \x01 grün\ufffd'
@@ -195,7 +195,7 @@ def test_the_time_in_a_line(tmp_path: Path) -> None:
         b'1.2.3.4 - - [20/May/2015:09:05:01 +0200] "GET /"\nno time\n[99/May/2015:09:05:01 +0200]\n'
     )
     rule = TimeRule(re.compile(rb"\[([^]]+)\]"), "%d/%b/%Y:%H:%M:%S %z")
-    first, *others = [json.loads(line) for line in all_records(log, Recipe(Shape(True), time=rule))]
+    first, *others = [json.loads(line) for line in all_records(log, Recipe(EventFormat(True), time=rule))]
     assert first["@timestamp"] == "2015-05-20T07:05:01.000Z"
     assert first["log"] == {"file": {"path": str(log)}, "offset": 0}
     assert all(event["@timestamp"] > "2026" for event in others)
@@ -203,7 +203,7 @@ def test_the_time_in_a_line(tmp_path: Path) -> None:
 
 
 def test_keys_of_parts() -> None:
-    shape = Shape(
+    shape = EventFormat(
         fields={"team": "x"}, key="{fields.team}/{file}/{1}", key_pattern=re.compile(rb"user=(\w+)"), host="h"
     )
     key_of = shape.keys("/var/log/a.log")
@@ -347,7 +347,7 @@ LINE = st.text('aé中\U0001f600"\\/ \t\r\b\f\x00\x01\x1f\x7f', max_size=30).map
 @given(st.lists(LINE, min_size=1, max_size=20), st.integers(0, 1 << 40))
 @settings(max_examples=60, deadline=None)
 def test_events_of_a_block_are_those_of_its_lines(lines: list[bytes], start: int) -> None:
-    framed = Shape(is_json=True, fields={"a": 'b"'}, host="h").framed("/var/log/ü.log", 1.5)
+    framed = EventFormat(is_json=True, fields={"a": 'b"'}, host="h").framed("/var/log/ü.log", 1.5)
     block, at = RecordBlock(), 0
     data = b"".join(line + b"\n" for line in lines)
     upto, count = block.add_lines(data, at, start, Stamp(None, b"", b"", 0), 1000, 1 << 20, framed.frame)

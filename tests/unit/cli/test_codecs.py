@@ -17,7 +17,7 @@ from barnabas.cli.records.codecs import (
     parse_wanted,
 )
 from barnabas.cli.records.formatting import json_writer, value_writer
-from barnabas.client.registry import Registry, RegistryError
+from barnabas.client.registry import RegistryClient, RegistryError
 from barnabas.schemas.framing import NotFramed, Schema, frame
 from barnabas.terminal.errors import CliError, UsageError
 
@@ -129,7 +129,7 @@ def test_schemas_that_are_none(schema: Schema) -> None:
         make_codec(schema)
 
 
-class Known(Registry):
+class Known(RegistryClient):
     """A registry of the three schemas above."""
 
     def by_id(self, schema_id: int) -> Schema:
@@ -221,6 +221,6 @@ def test_a_subject_of_another_type() -> None:
 def test_a_registry_that_is_not_there(url: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.client.registry.PAUSE_S", 0.0)
     with pytest.raises(CliError) as raised:
-        Codecs({"value": Wanted("AVRO", None)}, Registry(url)).prepare("orders")
+        Codecs({"value": Wanted("AVRO", None)}, RegistryClient(url)).prepare("orders")
     assert reason in str(raised.value)
     assert "secret" not in str(raised.value)

@@ -13,7 +13,7 @@ import pytest
 from barnabas.cli import completion, main
 from barnabas.config.loader import load
 from barnabas.config.option import ConfigError
-from barnabas.terminal.connection import Connection
+from barnabas.terminal.connection import ClusterAddress
 from barnabas.terminal.errors import UsageError
 from barnabas.terminal.units import plain_value, topic_settings
 
@@ -84,7 +84,7 @@ def test_importing_the_completion_needs_no_dispatcher() -> None:
 
 def test_assignors_by_their_class() -> None:
     java = "org.apache.kafka.clients.consumer.RangeAssignor,roundrobin"
-    connection = Connection("a:1", {"partition.assignment.strategy": java})
+    connection = ClusterAddress("a:1", {"partition.assignment.strategy": java})
     assert connection.config()["partition.assignment.strategy"] == "range,roundrobin"
 
 

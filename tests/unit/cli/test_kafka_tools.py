@@ -32,7 +32,7 @@ from barnabas.local import found
 from barnabas.records.batch import build_batch
 from barnabas.security.folder import read_users
 from barnabas.security.sasl.scram import decode_credential, new_credential
-from barnabas.terminal.connection import Connection
+from barnabas.terminal.connection import ClusterAddress
 from barnabas.testing import Broker
 
 TOOL = Tool(
@@ -197,7 +197,7 @@ def test_deserializers() -> None:
 def test_java_properties() -> None:
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'
     translated = translate({"sasl.jaas.config": jaas, "buffer.memory": "1", "acks": "1"}, True)
-    config = Connection("host:1", translated).config()
+    config = ClusterAddress("host:1", translated).config()
     assert {name: config[name] for name in config if name.startswith(("sasl.", "acks", "buffer"))} == {
         "sasl.username": "u",
         "sasl.password": "p",

@@ -13,7 +13,7 @@ import typer
 
 from barnabas.cli import commands, main
 from barnabas.local import start
-from barnabas.terminal.connection import Connection, connect
+from barnabas.terminal.connection import ClusterAddress, connect
 from barnabas.terminal.errors import CliError, UsageError
 
 
@@ -131,14 +131,14 @@ def test_start_refuses(arguments: list[str], capsys: pytest.CaptureFixture[str])
 
 
 def test_addresses() -> None:
-    connection = Connection("a:1, b ,[::1]:2,PLAINTEXT://c:3")
+    connection = ClusterAddress("a:1, b ,[::1]:2,PLAINTEXT://c:3")
     assert list(connection.addresses()) == [("a", 1), ("b", 9092), ("::1", 2), ("c", 3)]
     for wrong in ("a:b", "http://a:1"):
         with pytest.raises(UsageError, match=f"'{wrong}' is not HOST:PORT"):
-            list(Connection(wrong).addresses())
+            list(ClusterAddress(wrong).addresses())
     for wrong in ("a:0", "a:65536"):
         with pytest.raises(UsageError, match=f"'{wrong}': the port must be from 1 to 65535"):
-            list(Connection(wrong).addresses())
+            list(ClusterAddress(wrong).addresses())
 
 
 def test_properties(monkeypatch: pytest.MonkeyPatch) -> None:

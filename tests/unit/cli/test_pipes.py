@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.cli.records import formatting
-from barnabas.cli.records.record_shape import Record, Shape, parse_headers
+from barnabas.cli.records.record_shape import LineFormat, Record, parse_headers
 from barnabas.terminal.errors import CliError, UsageError
 from barnabas.terminal.lines import split
 
@@ -82,7 +82,7 @@ def test_json_envelopes_come_back_as_the_same_records() -> None:
         "topic": "t", "partition": 3, "offset": 42, "tstype": "create", "ts": 1234,
         "headers": ["a", "1", "b", None], "key": "k", "payload": "v",
     }  # fmt: skip
-    shape = Shape(None, None, [], None, False, True)
+    shape = LineFormat(None, None, [], None, False, True)
     records = [shape.record(line) for line in lines]
     assert [(r.key, r.value) for r in records] == [(m.key(), m.value()) for m in MESSAGES]
     assert records[0].headers == [("a", b"1"), ("b", None)]
@@ -92,11 +92,13 @@ def test_json_envelopes_come_back_as_the_same_records() -> None:
 @pytest.mark.parametrize("line", [b"[1]", b"{", b"x"])
 def test_bad_envelope(line: bytes) -> None:
     with pytest.raises(CliError, match="one JSON object per line"):
-        Shape(None, None, [], None, False, True).record(line)
+        LineFormat(None, None, [], None, False, True).record(line)
 
 
 def test_json_values_may_be_objects() -> None:
-    record = Shape(None, None, [], None, False, True).record(b'{"value": {"a": 1}, "headers": {"h": "x"}}')
+    record = LineFormat(None, None, [], None, False, True).record(
+        b'{"value": {"a": 1}, "headers": {"h": "x"}}'
+    )
     assert record.value == b'{"a": 1}'
     assert record.headers == [("h", b"x")]
 
@@ -130,7 +132,7 @@ def test_split_anywhere(lines: list[bytes], delimiter: bytes, size: int, ends: b
     ],
 )
 def test_keys(line: bytes, null: bool, key: bytes | None, value: bytes | None) -> None:
-    record = Shape(b":", None, [], None, null, False).record(line)
+    record = LineFormat(b":", None, [], None, null, False).record(line)
     assert record == Record(value, key)
 
 

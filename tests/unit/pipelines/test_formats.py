@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from barnabas.client.registry import Registry, RegistryError
+from barnabas.client.registry import RegistryClient, RegistryError
 from barnabas.pipelines.formats import decoding
 from barnabas.pipelines.formats.avro import AvroWriter, schema_of
 from barnabas.pipelines.formats.base import NoColumns, Unfit
@@ -27,7 +27,7 @@ from barnabas.schemas.framing import NotFramed, Schema, frame, unframe
 UTC = datetime.UTC
 
 
-class Known(Registry):
+class Known(RegistryClient):
     """A registry that holds what it is given. down: it does not answer."""
 
     def __init__(self, *schemas: Schema) -> None:
@@ -74,7 +74,7 @@ def written(schema: Schema, value: Any) -> bytes:
 
 
 def decoded(
-    reader: Schema, *records: bytes | None, known: Registry | None = None
+    reader: Schema, *records: bytes | None, known: RegistryClient | None = None
 ) -> tuple[list[Any], list[Any]]:
     decoded_rows = Decoding(known or Known(reader), reader).decode(pa.array(records, pa.binary()))
     return decoded_rows.field("v").to_pylist(), decoded_rows.field("error").to_pylist()

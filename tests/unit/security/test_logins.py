@@ -18,7 +18,7 @@ from barnabas.config.loader import BrokerConfig
 from barnabas.security.sasl import Outcome, SaslError
 from barnabas.security.sasl.listener import SaslListener
 from barnabas.security.sasl.oauthbearer import OAuthBearer, Rules
-from barnabas.security.sasl.scram import Shape, encode_credential, new_credential, shape_of, stand_in
+from barnabas.security.sasl.scram import CredentialForm, encode_credential, new_credential, shape_of, stand_in
 
 MECHANISM = "SCRAM-SHA-256"
 Users = Mapping[tuple[str, str], Mapping[str, str]]
@@ -124,7 +124,7 @@ def test_salts_of_nobody_stay_when_others_change() -> None:
 
 
 def test_stand_ins_look_like_users_in_proportion() -> None:
-    shapes = {Shape(4096, 26): 90, Shape(8192, 32): 10}
+    shapes = {CredentialForm(4096, 26): 90, CredentialForm(8192, 32): 10}
     shapes_seen = Counter(
         (credential.iterations, len(credential.salt))
         for credential in (stand_in(MECHANISM, f"n{number}", b"secret", shapes) for number in range(1000))
@@ -158,10 +158,10 @@ def test_stand_ins_among_users_of_kafkas_own_tools() -> None:
 
 
 def test_stand_ins_among_long_salts_of_letters() -> None:
-    credential = stand_in(MECHANISM, "nobody", b"secret", {Shape(4096, 64, True): 1})
+    credential = stand_in(MECHANISM, "nobody", b"secret", {CredentialForm(4096, 64, True): 1})
     assert len(credential.salt) == 64
     assert credential.salt.isalnum()
-    assert shape_of(encode_credential(credential)) == Shape(4096, 64, True)
+    assert shape_of(encode_credential(credential)) == CredentialForm(4096, 64, True)
     assert shape_of("salt=!,stored_key=,server_key=,iterations=4096") is None
 
 

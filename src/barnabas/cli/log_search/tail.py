@@ -9,7 +9,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from barnabas.logs.rows import Row, row_of
-from barnabas.terminal.connection import Connection, explain
+from barnabas.terminal.connection import ClusterAddress, explain
 from barnabas.terminal.errors import CliError
 
 TIMEOUT_SECONDS: Final = 30.0
@@ -22,7 +22,7 @@ LATE_MS: Final = 3_600_000
 class Tail:
     """A topic that is read without a group."""
 
-    def __init__(self, connection: Connection, topic: str) -> None:
+    def __init__(self, connection: ClusterAddress, topic: str) -> None:
         self.topic = topic
         self._consumer = connection.consumer(
             {

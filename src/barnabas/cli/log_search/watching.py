@@ -18,7 +18,7 @@ from barnabas.monitor.alerts.conditions import Finding
 from barnabas.monitor.alerts.engine import Engine
 from barnabas.monitor.alerts.rules import AlertFile, Rule
 from barnabas.monitor.alerts.sending import Mailbox, headline
-from barnabas.terminal.connection import Connection
+from barnabas.terminal.connection import ClusterAddress
 from barnabas.terminal.errors import CliError, UsageError
 from barnabas.terminal.output import note
 
@@ -78,7 +78,7 @@ class Reader:
 
     topic: str
     searches: list[SavedSearch]
-    connection: Connection
+    connection: ClusterAddress
     stopped: threading.Event
     lock: threading.Lock
 
@@ -106,7 +106,7 @@ class Reader:
 
 def watch(
     file: AlertFile,
-    connection: Connection,
+    connection: ClusterAddress,
     clients: Mapping[str, ClientOptions],
     is_stopped: Callable[[], bool],
     tell: Callable[[str], None],

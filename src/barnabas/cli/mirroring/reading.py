@@ -7,14 +7,14 @@ import zlib
 from typing import Final
 
 from barnabas.client.comparing import Piece, Pieces
-from barnabas.terminal.connection import Connection
+from barnabas.terminal.connection import ClusterAddress
 from barnabas.terminal.errors import CliError
 
 READ_RECORDS: Final = 1_000
 PATIENCE_S: Final = 30.0
 
 
-def records_of(connection: Connection, topic: str, partition: int, first: int, end: int) -> Pieces:
+def records_of(connection: ClusterAddress, topic: str, partition: int, first: int, end: int) -> Pieces:
     """The records with offsets from `first` to before `end`, as a client reads them. Raises CliError if they do not come."""
     from confluent_kafka import TopicPartition
 

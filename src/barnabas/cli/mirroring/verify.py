@@ -19,7 +19,7 @@ from barnabas.cli.mirroring.reading import records_of
 from barnabas.client.cluster import Cluster
 from barnabas.client.comparing import Pieces, batches_of, compare
 from barnabas.terminal.administering import administering, explained, options_of
-from barnabas.terminal.connection import Connection, connect
+from barnabas.terminal.connection import ClusterAddress, connect
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
 from barnabas.terminal.options import AsJson, Bootstrap, Properties, Verbose
 from barnabas.terminal.output import count_of, note, print_json, print_table, summarize
@@ -151,7 +151,7 @@ class Sides(NamedTuple):
 
 
 @contextmanager
-def both_sides(here: Connection, there: Connection) -> Iterator[Sides]:
+def both_sides(here: ClusterAddress, there: ClusterAddress) -> Iterator[Sides]:
     """Batches of both, or records if the source has no batches yet. Raises ClientError."""
     ours, theirs = Cluster(options_of(here)), Cluster(options_of(there))
     try:

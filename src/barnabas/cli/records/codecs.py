@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from barnabas.client.registry import BadAddress, Registry, RegistryError
+from barnabas.client.registry import BadAddress, RegistryClient, RegistryError
 from barnabas.schemas.codecs import Mismatch
 from barnabas.schemas.framing import NotFramed, Schema, frame, named_schema
 from barnabas.terminal.errors import CliError, UsageError
@@ -138,7 +138,7 @@ class Codecs:
     """The schemas of one run. The registry is asked only when a schema is needed."""
 
     wanted: dict[str, Wanted]
-    registry: Registry
+    registry: RegistryClient
     _by_name: dict[int | str, Codec] = field(default_factory=dict)
     _writing: dict[str, tuple[int, Codec]] = field(default_factory=dict)
     _topic: str = ""
@@ -238,7 +238,7 @@ class Codecs:
 def codecs_of(items: Iterable[str], url: str) -> Codecs | None:
     """The schemas that -s and -r ask for; None without -s. Raises UsageError."""
     wanted = parse_wanted(items)
-    return Codecs(wanted, Registry(url)) if wanted else None
+    return Codecs(wanted, RegistryClient(url)) if wanted else None
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ from barnabas.cli.records.choosing import FilterText, Sieve, sieve_of
 from barnabas.cli.records.codecs import DEFAULT_URL, ReadAs, Undecodable, Url, codecs_of
 from barnabas.cli.records.merging import TimeMerge
 from barnabas.cores.cluster_image import INTERNAL_TOPICS
-from barnabas.terminal.connection import Connection, connect, explain
+from barnabas.terminal.connection import ClusterAddress, connect, explain
 from barnabas.terminal.errors import EXIT_OK, CliError, UsageError, why_of_stream
 from barnabas.terminal.offsets import (
     BEGINNING,
@@ -409,7 +409,7 @@ class Plan:
 
 
 def open_reader(
-    connection: Connection, plan: Plan, writer: formatting.Writer, sieve: Sieve | None = None
+    connection: ClusterAddress, plan: Plan, writer: formatting.Writer, sieve: Sieve | None = None
 ) -> Reader:
     """A reader that is ready to run. Raises CliError."""
     joins = plan.joins()

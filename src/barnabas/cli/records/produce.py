@@ -22,8 +22,8 @@ from confluent_kafka import KafkaError, KafkaException
 from barnabas.cli.records.absence import STATISTICS, Absence, has_records
 from barnabas.cli.records.codecs import DEFAULT_URL, Refused, Url, WriteAs, codecs_of
 from barnabas.cli.records.formatting import unescape
-from barnabas.cli.records.record_shape import Record, Shape, parse_headers
-from barnabas.terminal.connection import BATCH_BYTES, Connection, connect, explain
+from barnabas.cli.records.record_shape import LineFormat, Record, parse_headers
+from barnabas.terminal.connection import BATCH_BYTES, ClusterAddress, connect, explain
 from barnabas.terminal.errors import EXIT_NOT_DELIVERED, EXIT_OK, CliError, UsageError, why_input_fails
 from barnabas.terminal.lines import chunks, split
 from barnabas.terminal.options import AsJson, Bootstrap, Properties, Quiet, Verbose
@@ -62,7 +62,7 @@ PRODUCER: Final = {
 class Sender:
     """Hands records to librdkafka, waits when its queue is full, and counts what failed."""
 
-    connection: Connection
+    connection: ClusterAddress
     topic: str
     settings: dict[str, Any]
     partition: int = -1
@@ -242,7 +242,7 @@ def is_queue_full(error: Any) -> bool:
 def ship(
     sources: list[BinaryIO],
     sender: Sender,
-    shape: Shape,
+    shape: LineFormat,
     delimiter: bytes,
     count: int | None,
     watch: Watch,
@@ -397,7 +397,7 @@ def produce(
 
     Exit code 3: some records were not acknowledged.
     """
-    shape = Shape(
+    shape = LineFormat(
         None if key_separator is None else unescape(key_separator, "-k"),
         None if key is None else key.encode("utf-8", "surrogateescape"),
         parse_headers(header or []),
@@ -451,7 +451,7 @@ def settings_of(codec: str | None, acks: str | None, quiet: bool) -> dict[str, A
     return settings
 
 
-def require_or_make(connection: Connection, topic: str, quiet: bool) -> None:
+def require_or_make(connection: ClusterAddress, topic: str, quiet: bool) -> None:
     """Look the topic up, which has the broker make it if it makes topics by itself. Raises CliError."""
     is_new = not quiet and lacks_topic(connection, topic)
     require_topic(connection.producer({}), topic)

@@ -27,7 +27,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class LineFormat:
     """How one line becomes a record."""
 
     key_separator: bytes | None
@@ -84,7 +84,7 @@ class Shape:
         return Record(value or None, key or None, self.headers, self.partition)
 
 
-def record_of_json(line: bytes, shape: Shape) -> Record:
+def record_of_json(line: bytes, shape: LineFormat) -> Record:
     """One envelope as `consume -J` writes it (`value` is taken for `payload`). Raises CliError."""
     try:
         read = json.loads(line)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
-from barnabas.client.registry import NoRegistry, Registry, RegistryError
+from barnabas.client.registry import NoRegistry, RegistryClient, RegistryError
 from barnabas.connect.converters.avro_schemas import FromAvro, ToAvro, from_avro, to_avro
 from barnabas.connect.converters.base import Converter, Headers
 from barnabas.connect.converters.json import to_json
@@ -65,7 +65,7 @@ class RegistryConverter(Converter):
         if login and self.config["basic.auth.credentials.source"].upper() == "USER_INFO" and "@" not in url:
             scheme, _, rest = url.partition("://")
             url = f"{scheme}://{login}@{rest}"
-        self._registry = Registry(url)
+        self._registry = RegistryClient(url)
         self._part = "key" if is_key else "value"
         self._strategy = self.config[f"{self._part}.subject.name.strategy"].rpartition(".")[2]
         if self._strategy not in STRATEGIES:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from barnabas.client.registry import Registry, RegistryError
+from barnabas.client.registry import RegistryClient, RegistryError
 from barnabas.console.records.formats import DECODERS, Undecodable, guessed
 from barnabas.http_client import Address
 from barnabas.schemas.codecs import Mismatch
@@ -51,7 +51,7 @@ class Decoder:
 
     def __init__(self, registry: Callable[[], Address | None]) -> None:
         self._address = registry
-        self._registry: Registry | None = None
+        self._registry: RegistryClient | None = None
         self._codecs: dict[int | str, Any] = {}
         self._unknown: dict[int | str, str] = {}
         self._lock = threading.Lock()
@@ -129,7 +129,7 @@ class Decoder:
                 address = self._address()
                 if address is None:
                     return "there is no registry"
-                self._registry = Registry(address.url, timeout_s=5.0, context=address.context)
+                self._registry = RegistryClient(address.url, timeout_s=5.0, context=address.context)
             registry = self._registry
         from barnabas.schemas.codecs.schemas import make_codec
 

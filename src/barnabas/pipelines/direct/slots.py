@@ -15,7 +15,7 @@ from barnabas.pipelines.direct.operations import Op
 from barnabas.pipelines.direct.program import Step
 from barnabas.pipelines.direct.values import Kind
 from barnabas.pipelines.plan.expressions import Expression
-from barnabas.pipelines.plan.formulas import Call, Formula, Literal, Name, formula_of
+from barnabas.pipelines.plan.formulas import Formula, FunctionCall, Literal, Name, formula_of
 
 KINDS: Final = {
     "string": Kind.TEXT,
@@ -155,7 +155,7 @@ class Slots:
             return self.constant(tree.value, Kind.INT if abs(tree.value) < 1 << 31 else Kind.LONG)
         return self.constant(tree.value, Kind.TEXT)
 
-    def _call(self, tree: Call) -> int:
+    def _call(self, tree: FunctionCall) -> int:
         name, arguments = tree.name, tree.arguments
         if name == "[]":
             return self._header(*arguments)

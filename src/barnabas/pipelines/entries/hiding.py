@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import Final
 
 from barnabas.pipelines.entries.document import REFERENCE, Item, parse
-from barnabas.pipelines.entries.shapes import PASSWORDS, Hidden, Shape
+from barnabas.pipelines.entries.shapes import PASSWORDS, EntryShape, Hidden
 
 MASK: Final = "********"
 SHORT: Final = 6
@@ -20,7 +20,7 @@ SHORT: Final = 6
 _REFERENCES: Final = re.compile(rf"(?:{REFERENCE.pattern})+")
 
 
-def secret_values(document: Item, shape: Shape) -> frozenset[str]:
+def secret_values(document: Item, shape: EntryShape) -> frozenset[str]:
     """The secrets of a document, both as they are used and as they are written in it."""
     return frozenset(value for hidden in shape.hidden(document) for value in hidden.values if value)
 
@@ -35,7 +35,7 @@ def hide(text: str, secrets: Collection[str]) -> str:
     return text
 
 
-def masked(text: str, shape: Shape) -> str:
+def masked(text: str, shape: EntryShape) -> str:
     """The text of a pipeline file with MASK in place of the secrets in it. Raises PipelineError if it is not YAML."""
     by_span = {hidden.item.span: hidden for hidden in shape.hidden(parse(text, "file", fill=False))}
     for span, hidden in sorted(by_span.items(), reverse=True):

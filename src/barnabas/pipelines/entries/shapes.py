@@ -48,7 +48,7 @@ class Hidden:
     whole: bool = True
 
 
-class Shape(Protocol):
+class EntryShape(Protocol):
     """A kind of entry."""
 
     def hidden(self, item: Item) -> Iterator[Hidden]:
@@ -228,7 +228,7 @@ class Anything(Open):
 class Several:
     """A list; a single value is read as a list of one."""
 
-    of: Shape
+    of: EntryShape
     doc: str = ""
     least: int = 0
 
@@ -251,7 +251,7 @@ class Named:
     """Values under names that the file chooses. suggested: names that editors offer, with their descriptions. guarded:
     values under names like `password` are secret, and others may contain passwords."""
 
-    of: Shape
+    of: EntryShape
     doc: str = ""
     suggested: Mapping[str, str] = field(default_factory=dict)
     least: int = 0
@@ -291,7 +291,7 @@ class Group:
     """Entries with fixed names. one_of: exactly one of these is required. needs: entries that require another one, with
     the other's name."""
 
-    entries: Mapping[str, Shape]
+    entries: Mapping[str, EntryShape]
     doc: str = ""
     required: Collection[str] = ()
     one_of: Collection[str] = ()
@@ -342,7 +342,7 @@ class Either:
     """A value that fits one of several shapes. If it fits none, the error is that of the first shape that, like the
     value, is a group or is none."""
 
-    shapes: tuple[Shape, ...]
+    shapes: tuple[EntryShape, ...]
     doc: str = ""
 
     def check(self, item: Item) -> None:
@@ -369,7 +369,7 @@ class Defined:
     """A shape with a name, which the schema contains only once (in `$defs`), however often it is used."""
 
     name: str
-    make: Callable[[], Shape]
+    make: Callable[[], EntryShape]
 
     def check(self, item: Item) -> None:
         self.make().check(item)

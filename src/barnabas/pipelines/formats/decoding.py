@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barnabas.client.registry import Registry, RegistryError
+from barnabas.client.registry import RegistryClient, RegistryError
 from barnabas.pipelines.formats.base import NoColumns, Reader, Unfit
 from barnabas.pipelines.formats.encoding import contract_for
 from barnabas.schemas.codecs import Mismatch
@@ -60,7 +60,7 @@ class Decoding:
     """Decodes batches into the fields of one schema. Raises RegistryError while the registry does not answer."""
 
     def __init__(
-        self, registry: Registry, schema: Schema, clock: Callable[[], float] = time.monotonic
+        self, registry: RegistryClient, schema: Schema, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.reader = reader_of(schema)
         self.type = pa.struct([("v", self.reader.type), ("error", pa.string())])
@@ -220,7 +220,7 @@ def with_carried(records: pa.Array, headers: pa.Array, part: str) -> pa.Array:
     return pc.binary_join_element_wise(carried, records, b"")
 
 
-_registries: dict[str, Registry] = {}
+_registries: dict[str, RegistryClient] = {}
 _decodings: dict[tuple[str, Schema], Decoding] = {}
 
 
@@ -228,6 +228,6 @@ def decoding_of(url: str, schema: Schema) -> Decoding:
     """The decoding for a schema of a registry, one per process."""
     decoding = _decodings.get((url, schema))
     if decoding is None:
-        registry = _registries.setdefault(url, Registry(url))
+        registry = _registries.setdefault(url, RegistryClient(url))
         decoding = _decodings[url, schema] = Decoding(registry, schema)
     return decoding

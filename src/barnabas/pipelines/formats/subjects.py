@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from barnabas.client.registry import Registry, RegistryError
+from barnabas.client.registry import RegistryClient, RegistryError
 from barnabas.pipelines.formats.avro import schema_of
 from barnabas.pipelines.formats.base import NoColumns
 from barnabas.pipelines.formats.decoding import NOT_FOUND
@@ -23,7 +23,7 @@ def written_schema(url: str, subject: str, rows: pa.StructType, *, registers: bo
 
     Raises RegistryError, NoColumns.
     """
-    registry = Registry(url)
+    registry = RegistryClient(url)
     try:
         return registry.newest(subject)
     except RegistryError as error:

@@ -28,7 +28,7 @@ from typing import Any, Final, Self
 
 from barnabas.pipelines.entries.document import Item, from_python
 from barnabas.pipelines.entries.hiding import hide, secret_values
-from barnabas.pipelines.entries.shapes import Either, Named, Shape, Text
+from barnabas.pipelines.entries.shapes import Either, EntryShape, Named, Text
 from barnabas.pipelines.fronts.parts.common import TRIGGER, read_duration, read_name, read_step
 from barnabas.pipelines.fronts.parts.outputs import (
     DEAD_LETTERS,
@@ -49,7 +49,7 @@ from barnabas.pipelines.plan.pipeline import PipelineSpec, checked
 from barnabas.pipelines.plan.relations import SOURCE, Relation, Scan
 from barnabas.pipelines.plan.sources import Source
 
-SETTINGS: Final[Mapping[str, Shape]] = {
+SETTINGS: Final[Mapping[str, EntryShape]] = {
     "bootstrap": Text(),
     "spark": Named(Text(), guarded=True),
     "trigger": TRIGGER,
@@ -84,7 +84,7 @@ class Builder:
     def _item(self, value: Any, what: str) -> Item:
         return from_python(value, self._where, what)
 
-    def _hide(self, item: Item, shape: Shape) -> None:
+    def _hide(self, item: Item, shape: EntryShape) -> None:
         self._secrets = self._secrets | secret_values(item, shape)
 
     @contextmanager

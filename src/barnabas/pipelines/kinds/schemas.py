@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from barnabas.client.registry import Registry, RegistryError
+from barnabas.client.registry import RegistryClient, RegistryError
 from barnabas.pipelines.formats.base import VALUE, NoColumns
 from barnabas.pipelines.formats.decoding import decoding_of, reader_of
 from barnabas.pipelines.formats.encoding import TYPE, contract_for, encoding_of, writer_of
@@ -48,7 +48,7 @@ def newest(place: RegistryPlace, step: Place) -> Schema:
     if place.text:
         return Schema(0, "PROTOBUF", place.text)
     try:
-        return Registry(place.url).newest(place.subject)
+        return RegistryClient(place.url).newest(place.subject)
     except RegistryError as error:
         fail(step, str(error))
 

@@ -58,14 +58,14 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """An operator or a function in lower case (`=`, `and`, `upper`, `cast string`, ...) and its arguments."""
 
     name: str
     arguments: tuple[Formula, ...]
 
 
-Formula = Name | Literal | Call
+Formula = Name | Literal | FunctionCall
 
 
 class _Unknown(Exception):
@@ -128,19 +128,19 @@ class _Reader:
             raise _Unknown
         left = self._both()
         while self._take("or"):
-            left = Call("or", (left, self._both()))
+            left = FunctionCall("or", (left, self._both()))
         self.depth -= 1
         return left
 
     def _both(self) -> Formula:
         left = self._negated()
         while self._take("and"):
-            left = Call("and", (left, self._negated()))
+            left = FunctionCall("and", (left, self._negated()))
         return left
 
     def _negated(self) -> Formula:
         if self._take("not"):
-            return Call("not", (self._negated(),))
+            return FunctionCall("not", (self._negated(),))
         return self._predicate()
 
     def _predicate(self) -> Formula:
@@ -148,28 +148,30 @@ class _Reader:
         if self._word() in _COMPARISONS:
             sign = _COMPARISONS[self._word()]
             self.at += 1
-            comparison: Formula = Call(sign, (left, self._sum()))
+            comparison: Formula = FunctionCall(sign, (left, self._sum()))
             if self._word() in {*_COMPARISONS, "in", "between", "like", "is", "not"}:
                 raise _Unknown
             return comparison
         if self._take("is", "null"):
-            return Call("is null", (left,))
+            return FunctionCall("is null", (left,))
         if self._take("is", "not", "null"):
-            return Call("not", (Call("is null", (left,)),))
+            return FunctionCall("not", (FunctionCall("is null", (left,)),))
         if self._take("not"):
-            return Call("not", (self._range(left),))
+            return FunctionCall("not", (self._range(left),))
         return self._range(left) if self._word() in ("in", "between", "like") else left
 
     def _range(self, left: Formula) -> Formula:
         if self._take("in"):
             self._need("(")
-            return Call("in", (left, *self._list()))
+            return FunctionCall("in", (left, *self._list()))
         if self._take("between"):
             low = self._sum()
             self._need("and")
-            return Call("and", (Call(">=", (left, low)), Call("<=", (left, self._sum()))))
+            return FunctionCall(
+                "and", (FunctionCall(">=", (left, low)), FunctionCall("<=", (left, self._sum())))
+            )
         if self._take("like"):
-            return Call("like", (left, self._sum()))
+            return FunctionCall("like", (left, self._sum()))
         raise _Unknown
 
     def _list(self) -> tuple[Formula, ...]:
@@ -188,7 +190,7 @@ class _Reader:
         while self._word() in ("+", "-", "||"):
             sign = self._word()
             self.at += 1
-            left = Call(sign, (left, self._product()))
+            left = FunctionCall(sign, (left, self._product()))
         return left
 
     def _product(self) -> Formula:
@@ -196,7 +198,7 @@ class _Reader:
         while self._word() in ("*", "/", "%"):
             sign = self._word()
             self.at += 1
-            left = Call(sign, (left, self._one()))
+            left = FunctionCall(sign, (left, self._one()))
         return left
 
     def _one(self) -> Formula:
@@ -222,7 +224,7 @@ class _Reader:
         else:
             formula = self._named(text, word)
         if self._take("["):
-            formula = Call("[]", (formula, self._one()))
+            formula = FunctionCall("[]", (formula, self._one()))
             self._need("]")
         return formula
 
@@ -237,11 +239,11 @@ class _Reader:
             kind = self._word()
             self.at += 1
             self._need(")")
-            return Call(f"cast {kind}", (value,))
+            return FunctionCall(f"cast {kind}", (value,))
         if word in _WORDS:
             raise _Unknown
         if text[0] != "`" and self._take("("):
-            return Call(word, self._list())
+            return FunctionCall(word, self._list())
         return Name(text.strip("`"))
 
     def _cases(self) -> Formula:
@@ -249,8 +251,8 @@ class _Reader:
         self._need("then")
         value = self.either()
         if self._take("when"):
-            return Call("if", (condition, value, self._cases()))
+            return FunctionCall("if", (condition, value, self._cases()))
         self._need("else")
         otherwise = self.either()
         self._need("end")
-        return Call("if", (condition, value, otherwise))
+        return FunctionCall("if", (condition, value, otherwise))

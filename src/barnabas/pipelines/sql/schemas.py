@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from barnabas.client.registry import Registry, RegistryError
+from barnabas.client.registry import RegistryClient, RegistryError
 from barnabas.pipelines.formats.base import VALUE, NoColumns
 from barnabas.pipelines.formats.decoding import NOT_FOUND, decoding_of, reader_of
 from barnabas.pipelines.formats.encoding import encoding_of, writer_of
@@ -51,12 +51,12 @@ class Schemas:
         """The address of the registry; empty without one."""
         return self._address() or ""
 
-    def _registry(self, form: str) -> Registry:
+    def _registry(self, form: str) -> RegistryClient:
         if not self.url:
             raise SqlError(
                 f"format {form} needs a schema registry: start the server with --registry http://HOST:8081"
             )
-        return Registry(self.url)
+        return RegistryClient(self.url)
 
     def with_registry(self, relation: Relation) -> Relation:
         """The stream or table, with the address of the registry."""
@@ -218,7 +218,7 @@ class Schemas:
         if not self.url or not raw.startswith(b"\0"):
             return None
         try:
-            schema = Registry(self.url).by_id(int.from_bytes(raw[1:5], "big"))
+            schema = RegistryClient(self.url).by_id(int.from_bytes(raw[1:5], "big"))
             decoded = decoding_of(self.url, schema).decode(pa.array([raw], pa.binary()))[0].as_py()
         except (RegistryError, NoColumns, pa.ArrowException):
             return None

@@ -19,7 +19,7 @@ from barnabas.registry.subjects import DEFAULT_CONTEXT, Subject, context_name, p
 from barnabas.registry.tasks import Asks
 
 MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
-Work = Callable[["Call"], Awaitable[Any]]
+Work = Callable[["RegistryCall"], Awaitable[Any]]
 """Handles one method of one path; returns a JSON value, a Response, or the writer's Answer."""
 
 
@@ -48,7 +48,7 @@ def dump(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
-class Call:
+class RegistryCall:
     """One request: its parameters and the registry."""
 
     def __init__(self, registry: Registry, request: Request) -> None:

@@ -13,7 +13,7 @@ from barnabas import __version__
 from barnabas.http import openapi
 from barnabas.http.errors import HttpError
 from barnabas.registry.api import schemas, settings, subjects
-from barnabas.registry.api.call import MEDIA_TYPE, Call, Work, dump
+from barnabas.registry.api.call import MEDIA_TYPE, RegistryCall, Work, dump
 from barnabas.registry.errors import status_of, told
 from barnabas.registry.service import Answer, Registry
 from barnabas.schemas.errors import SchemaError
@@ -25,12 +25,12 @@ TAKEN: Final = frozenset(
 # --- the service itself -------------------------------------------------------------------------------
 
 
-async def root(call: Call) -> Any:
+async def root(call: RegistryCall) -> Any:
     """GET /."""
     return {}
 
 
-async def cluster_ids(call: Call) -> Any:
+async def cluster_ids(call: RegistryCall) -> Any:
     """GET /v1/metadata/id."""
     clusters = {
         "kafka-cluster": call.registry.store.topic.cluster_id,
@@ -39,12 +39,12 @@ async def cluster_ids(call: Call) -> Any:
     return {"scope": {"path": [], "clusters": clusters}, "id": ""}
 
 
-async def server_version(call: Call) -> Any:
+async def server_version(call: RegistryCall) -> Any:
     """GET /v1/metadata/version."""
     return {"version": __version__, "commitId": ""}
 
 
-async def deployment(call: Call) -> Any:
+async def deployment(call: RegistryCall) -> Any:
     """GET /v1/metadata/deployment."""
     return {"attributes": []}
 
@@ -121,7 +121,7 @@ def _endpoint(registry: Registry, works: Mapping[str, Work]) -> Callable[[Reques
             _check_media_type(request)
         try:
             reply = await works["GET" if request.method == "HEAD" else request.method](
-                Call(registry, request)
+                RegistryCall(registry, request)
             )
         except SchemaError as error:
             raise HttpError(status_of(error), told(error), error.code) from error

@@ -7,14 +7,14 @@ from typing import Any
 from starlette.responses import Response
 
 from barnabas.registry import listing
-from barnabas.registry.api.call import MEDIA_TYPE, Call
+from barnabas.registry.api.call import MEDIA_TYPE, RegistryCall
 from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.queries import find_id
 from barnabas.registry.subjects import Subject
 from barnabas.schemas.model import TYPES
 
 
-async def schema_by_id(call: Call) -> Any:
+async def schema_by_id(call: RegistryCall) -> Any:
     """GET /schemas/ids/{id}."""
     context, identified = find_id(call.state, _id(call), call.id_scope())
     content = identified.content
@@ -29,14 +29,14 @@ async def schema_by_id(call: Call) -> Any:
     return body
 
 
-async def formatted(call: Call, content: Any, context: str, style: str) -> str:
+async def formatted(call: RegistryCall, content: Any, context: str, style: str) -> str:
     """The text of a schema in one of its language's formats. Raises InvalidSchema for an unknown one."""
     library = call.registry.library
     text: str = await call.registry.look(lambda: library.read(content, context).formatted(style))
     return text
 
 
-async def schema_text(call: Call) -> Any:
+async def schema_text(call: RegistryCall) -> Any:
     """GET /schemas/ids/{id}/schema."""
     context, identified = find_id(call.state, _id(call), call.id_scope())
     text = identified.content.text
@@ -45,32 +45,32 @@ async def schema_text(call: Call) -> Any:
     return Response(text.encode("utf-8", "surrogatepass"), media_type=MEDIA_TYPE)
 
 
-async def subjects_of_id(call: Call) -> Any:
+async def subjects_of_id(call: RegistryCall) -> Any:
     """GET /schemas/ids/{id}/subjects."""
     return call.page(sorted({str(subject) for subject, _ in _places(call)}))
 
 
-async def versions_of_id(call: Call) -> Any:
+async def versions_of_id(call: RegistryCall) -> Any:
     """GET /schemas/ids/{id}/versions."""
     rows = [{"subject": str(subject), "version": number} for subject, number in sorted(_places(call))]
     return call.page(rows)
 
 
-def _places(call: Call) -> list[tuple[Subject, int]]:
+def _places(call: RegistryCall) -> list[tuple[Subject, int]]:
     _, identified = find_id(call.state, _id(call), call.id_scope())
     subjects = call.state.subjects
     deleted = call.flag("deleted")
     return [p for p in identified.places if deleted or not subjects[p[0]].by_number[p[1]].deleted]
 
 
-def _id(call: Call) -> int:
+def _id(call: RegistryCall) -> int:
     text = call.part("id")
     if not text.isascii() or not text.isdigit() or len(text) > 10:
         raise RegistryError(Code.SCHEMA_NOT_FOUND, f"Schema {text[:40]} not found")
     return int(text)
 
 
-async def schema_by_guid(call: Call) -> Any:
+async def schema_by_guid(call: RegistryCall) -> Any:
     """GET /schemas/guids/{guid}."""
     owners = _owners(call)
     context, schema_id = owners[0]
@@ -82,12 +82,12 @@ async def schema_by_guid(call: Call) -> Any:
     return body
 
 
-async def ids_of_guid(call: Call) -> Any:
+async def ids_of_guid(call: RegistryCall) -> Any:
     """GET /schemas/guids/{guid}/ids."""
     return [{"context": context, "id": schema_id} for context, schema_id in _owners(call)]
 
 
-def _owners(call: Call) -> list[tuple[str, int]]:
+def _owners(call: RegistryCall) -> list[tuple[str, int]]:
     guid = call.part("guid").lower()
     owners = sorted(call.state.guids.get(guid, ()))
     if not owners:
@@ -95,12 +95,12 @@ def _owners(call: Call) -> list[tuple[str, int]]:
     return owners
 
 
-async def schema_types(call: Call) -> Any:
+async def schema_types(call: RegistryCall) -> Any:
     """GET /schemas/types."""
     return list(TYPES)
 
 
-async def all_schemas(call: Call) -> Any:
+async def all_schemas(call: RegistryCall) -> Any:
     """GET /schemas."""
     versions = listing.all_versions(
         call.state,

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from barnabas.registry import decisions, listing, requests
-from barnabas.registry.api.call import MEDIA_TYPE, Call
+from barnabas.registry.api.call import MEDIA_TYPE, RegistryCall
 from barnabas.registry.api.schemas import formatted
 from barnabas.registry.errors import Code, RegistryError
 from barnabas.registry.queries import find_version, require_versions, same_as
@@ -15,7 +15,7 @@ from barnabas.registry.service import Answer
 from barnabas.registry.subjects import DEFAULT_CONTEXT
 
 
-async def list_subjects(call: Call) -> Any:
+async def list_subjects(call: RegistryCall) -> Any:
     """GET /subjects."""
     prefix = call.text("subjectPrefix") or (":*:" if call.context == DEFAULT_CONTEXT else f":{call.context}:")
     names = listing.subject_names(
@@ -24,7 +24,7 @@ async def list_subjects(call: Call) -> Any:
     return call.page(names)
 
 
-async def look_up(call: Call) -> Any:
+async def look_up(call: RegistryCall) -> Any:
     """POST /subjects/{subject}."""
     subject = call.subject()
     wanted = await call.wanted()
@@ -43,7 +43,7 @@ async def look_up(call: Call) -> Any:
     return call.shaped(listing.version_json(version))
 
 
-async def delete_subject(call: Call) -> Any:
+async def delete_subject(call: RegistryCall) -> Any:
     """DELETE /subjects/{subject}."""
     subject, permanent = call.subject(), call.flag("permanent")
     return await call.change(
@@ -51,7 +51,7 @@ async def delete_subject(call: Call) -> Any:
     )
 
 
-async def subject_metadata(call: Call) -> Any:
+async def subject_metadata(call: RegistryCall) -> Any:
     """GET /subjects/{subject}/metadata: the newest version with these properties."""
     query = call.request.query_params
     wanted = dict(zip(query.getlist("key"), query.getlist("value"), strict=False))
@@ -63,7 +63,7 @@ async def subject_metadata(call: Call) -> Any:
     raise RegistryError(Code.SCHEMA_NOT_FOUND, "Schema not found")
 
 
-async def list_versions(call: Call) -> Any:
+async def list_versions(call: RegistryCall) -> Any:
     """GET /subjects/{subject}/versions."""
     deleted, only = call.flag("deleted"), call.flag("deletedOnly")
     versions = require_versions(call.state, call.subject(), deleted=deleted or only)
@@ -72,7 +72,7 @@ async def list_versions(call: Call) -> Any:
     return call.page(rows)
 
 
-async def register(call: Call) -> Any:
+async def register(call: RegistryCall) -> Any:
     """POST /subjects/{subject}/versions."""
     subject = call.subject()
     wanted = await call.wanted()
@@ -94,13 +94,13 @@ async def register(call: Call) -> Any:
     return reply if isinstance(reply, Answer) else _registered(call, reply)
 
 
-def _registered(call: Call, reply: dict[str, Any]) -> dict[str, Any]:
+def _registered(call: RegistryCall, reply: dict[str, Any]) -> dict[str, Any]:
     """The answer to a registration; to clients of versions before 8.0 only the id."""
     body = call.shaped(reply)
     return body if body == reply else {"id": reply["id"]}
 
 
-async def one_version(call: Call) -> Any:
+async def one_version(call: RegistryCall) -> Any:
     """GET /subjects/{subject}/versions/{version}."""
     version = find_version(call.state, call.subject(), call.version(), deleted=call.flag("deleted"))
     body = call.shaped(listing.version_json(version))
@@ -111,7 +111,7 @@ async def one_version(call: Call) -> Any:
     return body
 
 
-async def version_text(call: Call) -> Any:
+async def version_text(call: RegistryCall) -> Any:
     """GET /subjects/{subject}/versions/{version}/schema."""
     version = find_version(call.state, call.subject(), call.version(), deleted=call.flag("deleted"))
     text = version.content.text
@@ -120,7 +120,7 @@ async def version_text(call: Call) -> Any:
     return Response(text.encode("utf-8", "surrogatepass"), media_type=MEDIA_TYPE)
 
 
-async def referenced_by(call: Call) -> Any:
+async def referenced_by(call: RegistryCall) -> Any:
     """GET /subjects/{subject}/versions/{version}/referencedby: ids."""
     version = find_version(call.state, call.subject(), call.version(), deleted=call.flag("deleted"))
     ids = set()
@@ -131,7 +131,7 @@ async def referenced_by(call: Call) -> Any:
     return call.page(sorted(ids))
 
 
-async def delete_version(call: Call) -> Any:
+async def delete_version(call: RegistryCall) -> Any:
     """DELETE /subjects/{subject}/versions/{version}."""
     subject, number, permanent = call.subject(), call.version(), call.flag("permanent")
     return await call.change(
@@ -139,7 +139,7 @@ async def delete_version(call: Call) -> Any:
     )
 
 
-async def change_tags(call: Call) -> Any:
+async def change_tags(call: RegistryCall) -> Any:
     """POST /subjects/{subject}/versions/{version}/tags: a new version with tags added and removed."""
     subject = call.subject()
     version = find_version(call.state, subject, call.version())
@@ -161,7 +161,7 @@ async def change_tags(call: Call) -> Any:
     return call.shaped(listing.version_json(find_version(call.state, subject, reply["version"])))
 
 
-async def check(call: Call) -> Any:
+async def check(call: RegistryCall) -> Any:
     """POST /compatibility/subjects/{subject}/versions[/{version}]."""
     subject = call.subject()
     number = call.version() if "version" in call.request.path_params else None

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from barnabas.schemas.codecs import Mismatch
 from barnabas.schemas.codecs.json_shape import JsonShape
 from barnabas.schemas.codecs.protobuf import ProtobufCodec
-from barnabas.schemas.codecs.rules import READ, WRITE, Rules, Shape, rules_of
+from barnabas.schemas.codecs.rules import READ, WRITE, Rules, SchemaLanguage, rules_of
 from barnabas.schemas.codecs.shapes import AvroShape, ProtobufShape, bare
 from barnabas.schemas.errors import InvalidSchema
 from barnabas.schemas.expressions import cel
@@ -30,7 +30,7 @@ class Language(Protocol):
     """Converts between payloads of one schema and the values that rules work on."""
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> SchemaLanguage:
         """Access to the fields of values."""
         ...
 

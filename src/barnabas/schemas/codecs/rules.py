@@ -62,7 +62,7 @@ class Field(NamedTuple):
 Visit = Callable[[Field, Any], Any]
 
 
-class Shape(Protocol):
+class SchemaLanguage(Protocol):
     """What rules need to know about a schema's language."""
 
     def walk(self, value: Any, visit: Visit) -> Any:
@@ -113,7 +113,7 @@ class Rule:
 class Rules:
     """The domain rules of one schema, for both directions."""
 
-    def __init__(self, contract: str, shape: Shape) -> None:
+    def __init__(self, contract: str, shape: SchemaLanguage) -> None:
         """contract: the schema's `ruleSet` and `metadata` as JSON text."""
         fields = json.loads(contract)
         metadata = fields.get("metadata") or {}

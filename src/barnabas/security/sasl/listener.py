@@ -19,9 +19,9 @@ from barnabas.security.sasl.oauthbearer import UNSECURED, Keys, OAuthBearer, Rul
 from barnabas.security.sasl.plain import Check, Plain, check_named, check_of
 from barnabas.security.sasl.scram import (
     HASHES,
+    CredentialForm,
     Known,
     Scram,
-    Shape,
     decode_credential,
     new_credential,
     shape_of,
@@ -57,7 +57,7 @@ class Spare(NamedTuple):
     shapes: how many users have each shape. text: a real credential, so that decoding takes as much work as for a user.
     """
 
-    shapes: Mapping[Shape, int]
+    shapes: Mapping[CredentialForm, int]
     text: str
     since_ms: float
 
@@ -282,7 +282,7 @@ class SaslListener:
 
 def _counted(
     configs: Mapping[tuple[str, str], Mapping[str, str]], mechanism: str
-) -> tuple[Mapping[Shape, int], str]:
+) -> tuple[Mapping[CredentialForm, int], str]:
     """(how many users have each shape, the first of their credentials in order). Runs in a thread, while the loop may
     change the configs: they are copied in one step.
     """

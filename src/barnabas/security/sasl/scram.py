@@ -39,7 +39,7 @@ class Credential(NamedTuple):
     iterations: int
 
 
-class Shape(NamedTuple):
+class CredentialForm(NamedTuple):
     """What a credential shows to any peer before the peer has to prove anything.
 
     is_text: whether the salt consists of digits and small letters, like those of Kafka's own tools: a random number of 130
@@ -100,7 +100,7 @@ def decode_credential(text: str) -> Credential | None:
         return None
 
 
-def shape_of(text: str) -> Shape | None:
+def shape_of(text: str) -> CredentialForm | None:
     """The shape of the credential in a text, quicker than `decode_credential`; None if it contains none."""
     fields = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
     iterations = fields.get("iterations", "")
@@ -110,10 +110,10 @@ def shape_of(text: str) -> Shape | None:
         return None
     if not salt or not iterations.isascii() or not iterations.isdigit():
         return None
-    return Shape(int(iterations), len(salt), not salt.translate(None, DIGITS))
+    return CredentialForm(int(iterations), len(salt), not salt.translate(None, DIGITS))
 
 
-def stand_in(mechanism: str, user: str, secret: bytes, shapes: Mapping[Shape, int]) -> Credential:
+def stand_in(mechanism: str, user: str, secret: bytes, shapes: Mapping[CredentialForm, int]) -> Credential:
     """The credential for a user who does not exist: always the same for a name, and similar to those of real users.
 
     secret: with it, stand-ins can be told from real users. shapes: how many users have each shape. The stand-ins have
@@ -123,7 +123,7 @@ def stand_in(mechanism: str, user: str, secret: bytes, shapes: Mapping[Shape, in
     seed = hmac.digest(secret, f"{mechanism}\0{user}".encode(), "sha512")
     shape = draw(seed, shapes, lambda shape: b"shape %d %d %d" % shape)
     if shape is None:
-        shape = Shape(ITERATIONS_MIN, SALT_BYTES)
+        shape = CredentialForm(ITERATIONS_MIN, SALT_BYTES)
     # A stand-in whose shape changes gets a new salt, like a user, whose shape and salt change with the password.
     salt_seed = seed + b"salt %d %d %d" % shape
     if shape.is_text:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from barnabas.pipelines.entries.document import Item
-from barnabas.pipelines.entries.shapes import Either, Group, Named, Number, Several, Shape, Text
+from barnabas.pipelines.entries.shapes import Either, EntryShape, Group, Named, Number, Several, Text
 from barnabas.pipelines.fronts.parts.common import (
     AGGREGATE,
     REGISTRY,
@@ -44,7 +44,7 @@ ROUTE: Final = Group(
     "sends records to other topics than the output's own",
     required=("by",),
 )
-ENCODED: Final[dict[str, Shape]] = {
+ENCODED: Final[dict[str, EntryShape]] = {
     "registry": REGISTRY,
     "protobuf": Text("a schema in Protobuf, whose first message is written; nothing in the bytes names it"),
     "fields": Several(Text("a field"), "the fields that are encoded; default all"),

@@ -26,7 +26,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from barnabas.pipelines.entries.document import Item, duration_seconds
-from barnabas.pipelines.entries.shapes import Choice, Duration, Either, Group, Named, Several, Shape, Text
+from barnabas.pipelines.entries.shapes import (
+    Choice,
+    Duration,
+    Either,
+    EntryShape,
+    Group,
+    Named,
+    Several,
+    Text,
+)
 from barnabas.pipelines.fronts.parts.common import AGGREGATE, STEP_LIST, read_aggregate, read_name, read_steps
 from barnabas.pipelines.kinds.sources import SOURCES
 from barnabas.pipelines.kinds.sources.topics import topic_name
@@ -53,7 +62,7 @@ TIME: Final = Group(
     "the event time",
     required=("of", "late"),
 )
-WORK: Final[Mapping[str, Shape]] = {"steps": STEP_LIST, "time": TIME}
+WORK: Final[Mapping[str, EntryShape]] = {"steps": STEP_LIST, "time": TIME}
 SOURCE: Final = Group(
     {**{name: shape for kind in SOURCES.values() for name, shape in kind.shape.entries.items()}, **WORK},
     "what is read",

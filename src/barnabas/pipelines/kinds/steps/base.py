@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from barnabas.pipelines.entries.document import Item, entries
-from barnabas.pipelines.entries.shapes import Hidden, Shape
+from barnabas.pipelines.entries.shapes import EntryShape, Hidden
 from barnabas.pipelines.plan.errors import suggestion
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class StepRule:
 
     name: str
     doc: str
-    shape: Shape
+    shape: EntryShape
     check: Callable[[Item], Operator]
     apply: Callable[[Frame, Any], Frame]
 

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from barnabas.pipelines.entries.document import Item
-from barnabas.pipelines.entries.shapes import Shape
+from barnabas.pipelines.entries.shapes import EntryShape
 from barnabas.pipelines.formats.columns import DDL_TYPES
 from barnabas.pipelines.plan.relations import Join
 from barnabas.pipelines.spark.exact_json import json_text
@@ -107,7 +107,7 @@ class TargetKind:
 
     name: str
     repeats: str
-    shape: Shape
+    shape: EntryShape
     check: Callable[[Item], Mapping[str, Any]]
     reach: Callable[[Mapping[str, Any]], None]
     deliver: Deliver | None = None

@@ -159,7 +159,7 @@ def _open_sqlite(connection: Any, arguments: Mapping[str, Any]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TableLayout:
     """A table as the database has it. columns: names and types."""
 
     schema: str | None
@@ -179,7 +179,7 @@ def named(names: Iterable[str], wanted: str) -> str | None:
     return near[0] if len(near) == 1 else None
 
 
-def _shape(connection: sa.Connection, name: str) -> Shape:
+def _shape(connection: sa.Connection, name: str) -> TableLayout:
     """Looks a table up. Raises DeliveryError if it does not exist."""
     inspector = sa.inspect(connection)
     places: list[tuple[str | None, str]] = [(None, name)]
@@ -191,13 +191,13 @@ def _shape(connection: sa.Connection, name: str) -> Shape:
             existing = inspector.get_table_names(schema) + inspector.get_view_names(schema)
             if (there := named(existing, table)) is not None:
                 columns = inspector.get_columns(there, schema)
-                return Shape(schema, there, {column["name"]: column["type"] for column in columns})
+                return TableLayout(schema, there, {column["name"]: column["type"] for column in columns})
         except sa.exc.NoSuchTableError:
             continue
     raise DeliveryError(f"no such table: {name}")
 
 
-def _keys(shape: Shape, options: Mapping[str, Any]) -> list[str]:
+def _keys(shape: TableLayout, options: Mapping[str, Any]) -> list[str]:
     keys = []
     for name in options["key"]:
         column = shape.column(options["columns"].get(name, name))
@@ -280,7 +280,7 @@ def _ledger(connection: sa.Connection, options: Mapping[str, Any], task: Task) -
 
 
 def _stored(
-    options: Mapping[str, Any], task: Task, shape: Shape, store: Store, batch: pa.RecordBatch
+    options: Mapping[str, Any], task: Task, shape: TableLayout, store: Store, batch: pa.RecordBatch
 ) -> list[Refused]:
     """Stores the rows of a batch; returns those that do not fit the table, or that the database refuses."""
     if not batch.num_rows:
@@ -297,7 +297,9 @@ Ready = tuple[list[str], list[tuple[int, Sequence[Any]]], list[Refused]]
 """Columns; rows with their indices in the batch; rows that do not fit."""
 
 
-def _declared_rows(options: Mapping[str, Any], shape: Shape, dialect: str, batch: pa.RecordBatch) -> Ready:
+def _declared_rows(
+    options: Mapping[str, Any], shape: TableLayout, dialect: str, batch: pa.RecordBatch
+) -> Ready:
     fields = field_names(batch)
     columns = []
     for field in fields:
@@ -339,7 +341,7 @@ def python_values(column: pa.Array) -> tuple[list[Any], list[int]]:
         return values, bad
 
 
-def _open_rows(options: Mapping[str, Any], shape: Shape, dialect: str, batch: pa.RecordBatch) -> Ready:
+def _open_rows(options: Mapping[str, Any], shape: TableLayout, dialect: str, batch: pa.RecordBatch) -> Ready:
     """Rows of open JSON; a row with a value that does not fit its column is refused."""
     columns = list(shape.columns)
     names: dict[str, str | None] = {}

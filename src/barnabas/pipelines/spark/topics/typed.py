@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barnabas.client.registry import Registry, RegistryError
+from barnabas.client.registry import RegistryClient, RegistryError
 from barnabas.pipelines.formats.base import NoColumns
 from barnabas.pipelines.formats.columns import ARROW_TYPES, ddl_schema
 from barnabas.pipelines.formats.decoding import decoding_of, reader_of, with_carried
@@ -53,7 +53,7 @@ def looked_up(options: SourceOptions) -> SourceOptions:
         if place.part not in options.columns:
             raise OptionError(f"{place.part}.schema is set, but columns does not include {place.part}")
         try:
-            schema = Registry(place.url).newest(place.subject)
+            schema = RegistryClient(place.url).newest(place.subject)
             reader_of(schema)
         except (RegistryError, NoColumns) as error:
             raise OptionError(f"{place.part}.schema=registry: {place.subject}: {error}") from error
