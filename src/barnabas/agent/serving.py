@@ -13,7 +13,7 @@ from barnabas.agent.supervising import Supervisor
 from barnabas.http.errors import HttpError
 from barnabas.http.listening import ServiceError
 from barnabas.http.server import HttpOptions, HttpServer, ServerThread, Service
-from barnabas.services.metrics_text import written
+from barnabas.services.metrics_text import Labels, written
 from barnabas.terminal.errors import CliError
 
 
@@ -31,7 +31,7 @@ def make_server(supervisor: Supervisor, listen: str) -> HttpServer:
 
     async def metrics(request: Request) -> Response:
         accept = request.headers.get("accept", "")
-        body, media_type = await asyncio.to_thread(lambda: written(supervisor.samples(), accept))
+        body, media_type = await asyncio.to_thread(lambda: written(supervisor.samples(), accept, Labels()))
         return Response(body, headers={"content-type": media_type})
 
     async def status(request: Request) -> Response:

@@ -15,7 +15,7 @@ from barnabas.http.errors import HttpError
 from barnabas.http.server import HttpOptions, HttpServer, Service
 from barnabas.observe.beans import Rates, beans
 from barnabas.observe.metric import Measure, Sample
-from barnabas.services.metrics_text import written
+from barnabas.services.metrics_text import Labels, written
 
 
 def error_shape(error: HttpError, request_id: str) -> tuple[bytes, str]:
@@ -31,6 +31,7 @@ class Page:
         self._rates = Rates(measure.started_s)
         self._reading: asyncio.Future[list[Sample]] | None = None
         self._writing = asyncio.Lock()
+        self._labels = Labels()
 
     async def _samples(self) -> list[Sample]:
         reading = self._reading
@@ -42,7 +43,9 @@ class Page:
         """The answer to one scrape."""
         samples = await self._samples()
         async with self._writing:
-            body, media_type = await asyncio.to_thread(written, samples, request.headers.get("accept", ""))
+            body, media_type = await asyncio.to_thread(
+                written, samples, request.headers.get("accept", ""), self._labels
+            )
         return Response(body, headers={"content-type": media_type})
 
     async def beans(self, request: Request) -> Response:

@@ -21,6 +21,8 @@ from barnabas.observe.metric import Metric, Sample
 LINES_PER_PIECE: Final = 250
 MANY: Final = 500
 """From so many samples on, the lines of a metric are written here."""
+KEPT: Final = 4
+"""So many times as many labels may be kept as a scrape needs."""
 END: Final = b"# EOF\n"
 SWITCH_S: Final = 0.0005
 """How long the thread that writes may keep the interpreter from the loop: Python's own 5 ms would be seen by clients."""
@@ -58,13 +60,14 @@ def beside_others() -> Iterator[None]:
         sys.setswitchinterval(before_s)
 
 
-def written(samples: Sequence[Sample], accept: str) -> tuple[bytes, str]:
-    """The values as text, in the format that `accept` prefers, and its media type. Runs in a thread beside the loop."""
+def written(samples: Sequence[Sample], accept: str, labels: Labels) -> tuple[bytes, str]:
+    """The values as text, in the format that `accept` prefers, and its media type. Runs in a thread beside the loop, one
+    at a time with the same `labels`."""
     with beside_others():
-        return _written(samples, accept)
+        return _written(samples, accept, labels)
 
 
-def _written(samples: Sequence[Sample], accept: str) -> tuple[bytes, str]:
+def _written(samples: Sequence[Sample], accept: str, labels: Labels) -> tuple[bytes, str]:
     grouped = by_metric(samples)
     many = {metric: grouped.pop(metric) for metric in list(grouped) if len(grouped[metric]) >= MANY}
     text, media_type = page(accept, [_Measured(grouped)])
@@ -72,22 +75,25 @@ def _written(samples: Sequence[Sample], accept: str) -> tuple[bytes, str]:
         return text, media_type
     is_open = text.endswith(END)
     pieces = [text.removesuffix(END)]
-    texts = _Labels()
     for metric, of_metric in many.items():
         assert not metric.has_parts, "requests have few kinds"
-        pieces += _lines(metric, of_metric, texts.of(metric.labels), is_open=is_open)
+        texts = labels.of(metric.labels, len(of_metric))
+        pieces += _lines(metric, of_metric, texts, is_open=is_open)
     return b"".join((*pieces, END) if is_open else pieces), media_type
 
 
-class _Labels:
-    """Labels as text: written once for all metrics of a partition."""
+class Labels:
+    """Labels as text, kept from one scrape to the next: partitions have the same ones each time, and in several metrics."""
 
     def __init__(self) -> None:
         self._by_names: dict[tuple[str, ...], _LabelTexts] = {}
 
-    def of(self, names: tuple[str, ...]) -> _LabelTexts:
-        """The texts of labels with these names."""
-        return self._by_names.setdefault(names, _LabelTexts(names))
+    def of(self, names: tuple[str, ...], count: int) -> _LabelTexts:
+        """The texts of labels with these names, for `count` samples: those of topics that are gone are forgotten."""
+        texts = self._by_names.get(names)
+        if texts is None or len(texts) > KEPT * count:
+            texts = self._by_names[names] = _LabelTexts(names)
+        return texts
 
 
 class _LabelTexts(dict[tuple[str, ...], str]):

@@ -12,7 +12,7 @@ from barnabas.broker.api.measuring.clients import of_clients
 from barnabas.broker.api.telemetry import Point, Values
 from barnabas.cores.telemetry import Client
 from barnabas.observe.metric import Sample
-from barnabas.services.metrics_text import written
+from barnabas.services.metrics_text import Labels, written
 
 
 def exported(*points: Point) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -22,7 +22,7 @@ def exported(*points: Point) -> dict[tuple[str, tuple[tuple[str, str], ...]], fl
     services = cast("Any", SimpleNamespace(telemetry=SimpleNamespace(values={UUID(int=1): values})))
     for _ in of_clients(services, samples):
         pass
-    text = written(samples, "")[0].decode()
+    text = written(samples, "", Labels())[0].decode()
     return {
         (
             sample.name,
