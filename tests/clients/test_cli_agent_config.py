@@ -69,11 +69,12 @@ inputs:
         assert f'barnabas_agent_records_refused_total{{input="{two}",topic="{two}"}} 1.0' in ask(
             port, "metrics"
         )
-        shown = cli.json("agent", "status", "--config", str(path))
-        assert {row["input"]: (row["runs"], row["behind"]) for row in shown} == {
-            one: (True, 0),
-            two: (True, 0),
-        }
+
+        def places() -> dict[str, tuple[bool, int]]:
+            rows = cli.json("agent", "status", "--config", str(path))
+            return {row["input"]: (row["runs"], row["behind"]) for row in rows}
+
+        eventually(lambda: places() == {one: (True, 0), two: (True, 0)}, "both files are read to their ends")
         path.write_text(text + "- nonsense")
         agent.send_signal(signal.SIGHUP)
         eventually(lambda: "stays as it was" in said(path), "the mistake is reported")
