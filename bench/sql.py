@@ -13,10 +13,7 @@ import http.client
 import json
 import os
 import random
-import select
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -152,39 +149,35 @@ def statements(server: SqlServer, broker: Barnabas, bootstrap: str, count: int, 
             print(f"{name}: rows after {first_rows[-1]:.2f} s", flush=True)
     time.sleep(SETTLE_S)
     cpu = cpu_over(20, server, broker)
-    held = costs(server, broker)
+    cost = costs(server, broker)
     return {
         "first_rows_s": statistics.median(first_rows),
         "first_rows_max_s": max(first_rows),
-        "mb": {role: held[role]["mb"] for role in ("driver", "java", "workers")},
-        "processes": {role: held[role]["processes"] for role in ("driver", "java", "workers")},
+        "mb": {role: cost[role]["mb"] for role in ("driver", "java", "workers")},
+        "processes": {role: cost[role]["processes"] for role in ("driver", "java", "workers")},
         "cpu": sum(used for role, used in cpu.items() if role != "broker"),
         "lookups": lookups(server, "totals1", asked),
     }
 
 
+class WithSql(Barnabas):
+    """`barnabas start --with sql`."""
+
+    name = "with-sql"
+
+    def command(self) -> list[str]:
+        return [*super().command(), "--with", "sql", "--sql-listen", f"127.0.0.1:{free_port()}"]
+
+
 def with_broker() -> float:
     """Seconds until `barnabas start --with sql` is ready. Raises BenchError."""
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as place:
-        command = [str(Path(sys.executable).with_name("barnabas")), "start", "--data", f"{place}/data"]
-        command += ["--listen", f"127.0.0.1:{free_port()}", "--with", "sql"]
-        command += ["--sql-listen", f"127.0.0.1:{free_port()}"]
-        begun = time.monotonic()
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        assert process.stdout is not None
+        broker = WithSql(Path(place))
         try:
-            while True:
-                if not select.select([process.stdout], [], [], 120)[0]:
-                    raise BenchError("barnabas start --with sql does not become ready")
-                line = process.stdout.readline()
-                if line.startswith(b"ready"):
-                    return time.monotonic() - begun
-                if not line:
-                    raise BenchError("barnabas start --with sql has ended")
+            broker.start()
         finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(120)
-            process.stdout.close()
+            broker.stop()
+        return broker.start_seconds
 
 
 def table(rows: list[dict[str, Any]]) -> list[list[str]]:
@@ -200,9 +193,9 @@ def table(rows: list[dict[str, Any]]) -> list[list[str]]:
         "sum, MB",
     ]
     head += ["CPU idle", "lookup p50", "p99", "after a restart p50", "p99"]
-    found = [head]
+    lines = [head]
     for row in rows:
-        found.append(
+        lines.append(
             [
                 str(row["statements"]),
                 f"{row['ready_s']:.1f} s",
@@ -219,7 +212,7 @@ def table(rows: list[dict[str, Any]]) -> list[list[str]]:
                 ),
             ]
         )
-    return found
+    return lines
 
 
 def page(result: dict[str, Any]) -> str:

@@ -4,75 +4,55 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Message, Producer
 
-import requests
 from barnabas.testing import Broker
 from tests.console.conftest import WAIT_S, ConsoleProcess, running
+from tests.support.cluster import until
+from tests.support.connect_worker import Worker, worker_options
 
 FILES = "org.apache.kafka.connect.file.FileStream"
 TEXT = "org.apache.kafka.connect.storage.StringConverter"
 
 
 def await_flow(console: ConsoleProcess, path: str, name: str) -> dict[str, Any]:
-    """The flow of this name, once the page has it with topics on both sides of what it has."""
-    limit_s = time.monotonic() + WAIT_S
-    while True:
-        found = next((flow for flow in console.data(path)["flows"] if flow["name"] == name), None)
-        if found is not None and found["reads"]:
-            return dict(found)
-        assert time.monotonic() < limit_s, console.data(path)
-        time.sleep(0.2)
+    """The flow of this name, once the page has it with what it reads."""
+
+    def look() -> dict[str, Any] | None:
+        flows = (flow for flow in console.data(path)["flows"] if flow["name"] == name and flow["reads"])
+        return next(flows, None)
+
+    flow = until(look, f"{path} shows {name}", WAIT_S)
+    assert flow is not None
+    return flow
 
 
 @pytest.fixture(scope="module")
 def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
     folder = tmp_path_factory.mktemp("lineage")
     with Broker() as source, Broker() as broker:
-        command = [
-            sys.executable,
-            "-m",
-            "barnabas",
-            "connect",
-            "start",
-            "-b",
-            broker.bootstrap,
-            "--listen",
-            "127.0.0.1:0",
-        ]
-        with (folder / "worker").open("wb") as log:
-            worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+        worker = Worker(worker_options(broker.bootstrap, "lineage"))
         try:
-            assert worker.stdout is not None
-            ready = worker.stdout.readline().decode()
-            assert ready.startswith("ready on "), (folder / "worker").read_text()
-            connect = ready.split()[2]
-            _fill(source, broker, connect, folder)
-            with running(broker.bootstrap, folder / "log", "--connect", connect) as console:
+            _fill(source, broker, worker, folder)
+            with running(broker.bootstrap, folder / "log", "--connect", worker.url) as console:
                 yield console
         finally:
-            worker.terminate()
-            worker.wait(WAIT_S)
+            worker.stop()
 
 
-def _fill(source: Broker, broker: Broker, connect: str, folder: Path) -> None:
+def _fill(source: Broker, broker: Broker, worker: Worker, folder: Path) -> None:
     """A file → lines → a file, lines → group `readers`, orders of another cluster → orders → group `shop`."""
     (folder / "in.txt").write_text("one\ntwo\n")
-    common = {"tasks.max": "1", "key.converter": TEXT, "value.converter": TEXT}
-    for name, more in (
-        ("reads", {"connector.class": f"{FILES}SourceConnector", "file": str(folder / "in.txt"), "topic": "lines"}),
-        ("writes", {"connector.class": f"{FILES}SinkConnector", "file": str(folder / "out.txt"), "topics": "lines"}),
-    ):  # fmt: skip
-        answer = requests.post(
-            f"{connect}/connectors", json={"name": name, "config": {**common, **more}}, timeout=WAIT_S
-        )
-        assert answer.status_code == 201, answer.text
+    common = {"tasks_max": "1", "key_converter": TEXT, "value_converter": TEXT}
+    ends = {"reads": ("Source", "in.txt", "topic"), "writes": ("Sink", "out.txt", "topics")}
+    for name, (kind, file, topic) in ends.items():
+        more = {"connector_class": f"{FILES}{kind}Connector", "file": str(folder / file), topic: "lines"}
+        worker.create(name, **common, **more)
     producer = Producer({"bootstrap.servers": source.bootstrap})
     producer.produce("orders", b"1")
     producer.flush()
@@ -93,11 +73,15 @@ def _fill(source: Broker, broker: Broker, connect: str, folder: Path) -> None:
             {"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
         )
         consumer.subscribe([topic])
-        limit_s = time.monotonic() + WAIT_S
-        while (message := consumer.poll(1)) is None or message.error():
-            assert time.monotonic() < limit_s
+        message = until(lambda reader=consumer: read(reader), f"a record of {topic}", WAIT_S)
+        assert message is not None
         consumer.commit(message, asynchronous=False)
         consumer.close()
+
+
+def read(consumer: Consumer) -> Message | None:
+    message = consumer.poll(1)
+    return None if message is None or message.error() else message
 
 
 def test_a_topic_shows_what_writes_it_and_what_reads_it(beside: ConsoleProcess) -> None:
@@ -106,9 +90,9 @@ def test_a_topic_shows_what_writes_it_and_what_reads_it(beside: ConsoleProcess) 
     writes = await_flow(beside, "/topics/lines/lineage", "writes")
     assert writes["reads"] == [{"kind": "topic", "name": "lines"}]
     assert writes["writes"] == [{"kind": "FileStreamSink", "name": ""}]
-    found = beside.data("/topics/lines/lineage")
-    assert {flow["name"] for flow in found["flows"]} == {"reads", "writes", "readers"}
-    columns = {box["whole"]: box["x"] for box in found["picture"]["boxes"]}
+    page = beside.data("/topics/lines/lineage")
+    assert {flow["name"] for flow in page["flows"]} == {"reads", "writes", "readers"}
+    columns = {box["whole"]: box["x"] for box in page["picture"]["boxes"]}
     assert columns["lines"] < columns["readers"]
 
 

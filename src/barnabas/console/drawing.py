@@ -95,21 +95,21 @@ def depths(ids: Sequence[str], arrows: Sequence[Sequence[str]]) -> dict[str, int
     begins: dict[str, list[str]] = {id: [] for id in ids}
     for begin, end in arrows:
         begins[end].append(begin)
-    found: dict[str, int] = {}
+    columns: dict[str, int] = {}
     for id in ids:
-        _measure(id, begins, found)
-    return found
+        _measure(id, begins, columns)
+    return columns
 
 
-def _measure(start: str, begins: Mapping[str, Sequence[str]], found: dict[str, int]) -> None:
+def _measure(start: str, begins: Mapping[str, Sequence[str]], columns: dict[str, int]) -> None:
     """The depths of a node and of all that lead to it, without recursion: chains may be long."""
     way, entered = [start], set[str]()
     while way:
         id = way[-1]
-        if id not in entered and id not in found:
+        if id not in entered and id not in columns:
             entered.add(id)
-            way += [begin for begin in begins[id] if begin not in found and begin not in entered]
+            way += [begin for begin in begins[id] if begin not in columns and begin not in entered]
             continue
         way.pop()
-        if id not in found:
-            found[id] = max((found[begin] + 1 for begin in begins[id] if begin in found), default=0)
+        if id not in columns:
+            columns[id] = max((columns[begin] + 1 for begin in begins[id] if begin in columns), default=0)

@@ -120,7 +120,7 @@ class Directory:
         name = ldap3.utils.dn.escape_rdn(user) if "=" in self._template else user
         connection = ldap3.Connection(
             self._server(), user=self._template.replace(USER, name), password=password, authentication=ldap3.SIMPLE,
-            receive_timeout=ANSWER_S, raise_exceptions=False,
+            receive_timeout=ANSWER_S, raise_exceptions=False, auto_referrals=False,
         )  # fmt: skip
         try:
             if self._starts_tls and not connection.start_tls():

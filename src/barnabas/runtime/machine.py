@@ -18,6 +18,8 @@ READ_AHEAD_BYTES: Final = 1 << 20
 
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connect = Callable[[str, int, ssl.SSLContext | None], Awaitable[Streams]]
+"""(host, port, TLS or None) -> a connection to another process. Raises OSError."""
 AddressTowards = Callable[[str, int, bool], str | None]
 
 
@@ -47,10 +49,9 @@ class Machine:
     """(maximum number of threads, their name) -> an executor, for work that the storage distributes over threads."""
     new_socket: Callable[[int, int], Any] = socket.socket
     """(family, kind) -> an unconnected socket to listen on."""
-    connect: Callable[[str, int, ssl.SSLContext | None], Awaitable[Streams]] = _connect_tcp
-    """(host, port, TLS or None) -> a connection to another process. Raises OSError."""
-    dial: Callable[[str, int, ssl.SSLContext | None], Awaitable[Streams]] | None = None
-    """As `connect`, to brokers of other clusters; None for the client's own way, which says more about what fails."""
+    connect: Connect = _connect_tcp
+    dial: Connect | None = None
+    """To brokers of other clusters; None for the client's own way, which says more about what fails."""
     address_towards: AddressTowards = _address_towards
     """(host, port, whether IPv6 is acceptable) -> this machine's address on the way to that host, or None."""
     open_tree: Callable[[], Awaitable[Any]] | None = None

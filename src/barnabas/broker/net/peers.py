@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from barnabas.config.option import ConfigError
+from barnabas.runtime.machine import Connect, Streams
 from barnabas.security.purposes import NO_CLIENT_AUTH, NO_SERVER_AUTH, why_ended, why_not_trusted
 from barnabas.security.sasl.client import ClientLogin, LoginRefused
 from barnabas.wire.errors import ApiError, ErrorCode
@@ -37,8 +38,6 @@ from barnabas.wire.primitives import WireError
 from barnabas.wire.schema import Message
 
 Address = tuple[str, int]
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-Connect = Callable[[str, int, ssl.SSLContext | None], Awaitable[Streams]]
 Note = Callable[[str | None], None]
 """Called with the reason when a broker refuses this one or is not trusted; with None when it answers again."""
 T = TypeVar("T")

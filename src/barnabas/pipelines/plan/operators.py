@@ -50,6 +50,11 @@ class RegistryPlace:
     subject: str
     text: str = ""
 
+    @classmethod
+    def of_text(cls, text: str) -> RegistryPlace:
+        """A schema in Protobuf that no registry has."""
+        return cls("", "the schema", text)
+
 
 def expression_type(expression: Expression, schema: Schema) -> str | None:
     """The type of an expression over such rows; None if only Spark knows it."""

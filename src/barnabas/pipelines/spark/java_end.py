@@ -15,6 +15,7 @@ import signal
 import socket
 import stat
 import threading
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -22,7 +23,7 @@ from subprocess import Popen
 from typing import Final
 
 MARK: Final = "BARNABAS_JAVA"
-"""An environment variable of a Java process and of all that it starts, by which what it leaves behind is found."""
+"""An environment variable of a Java process and of all that it starts, by which what it leaves behind is connection."""
 HELPER: Final = "jspawnhelper"
 PAUSES_SECONDS: Final = (0.0, 0.1, 0.4)
 """A helper that is being started when Java ends has its name a moment later."""
@@ -49,7 +50,7 @@ def watch(
         process.wait()
         own = ended()
         for pause_s in PAUSES_SECONDS:
-            threading.Event().wait(pause_s)
+            time.sleep(pause_s)
             kill_helpers(mark)
             cut_connections(port, own)
 
@@ -69,14 +70,14 @@ def kill_helpers(mark: str) -> None:
 def cut_connections(port: int, own: Collection[int] = ()) -> None:
     """Ends this process's connections to a local port, and those to its own ports: whoever reads from one gets its end."""
     for name in os.listdir("/dev/fd"):
-        with contextlib.suppress(OSError), _own(os.dup(int(name))) as held:
-            if not stat.S_ISSOCK(os.fstat(held).st_mode):
+        with contextlib.suppress(OSError), _own(os.dup(int(name))) as descriptor:
+            if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
                 continue
-            with socket.socket(fileno=os.dup(held)) as found:
-                if found.family != socket.AF_INET:
+            with socket.socket(fileno=os.dup(descriptor)) as connection:
+                if connection.family != socket.AF_INET:
                     continue
-                if found.getpeername() == ("127.0.0.1", port) or found.getsockname()[1] in own:
-                    found.shutdown(socket.SHUT_RDWR)
+                if connection.getpeername() == ("127.0.0.1", port) or connection.getsockname()[1] in own:
+                    connection.shutdown(socket.SHUT_RDWR)
 
 
 @contextlib.contextmanager

@@ -22,18 +22,23 @@ def group_of(name: str, info: Mapping[str, Any]) -> str:
     return str((info.get("config") or {}).get(OF_GROUP) or f"connect-{name}")
 
 
-async def progress_of(ask: Ask, infos: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """lag, in records, and per_second, by connector; None while unknown. The rate of a source is that of its topics."""
+async def progress_of(
+    ask: Ask, infos: Mapping[str, Mapping[str, Any]], topics: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, dict[str, Any]]:
+    """lag, in records, and per_second, by connector; None while unknown. The rate of a source is that of its topics.
+
+    topics: by connector; None: the worker is asked for those of sources.
+    """
     nothing: dict[str, dict[str, Any]] = {name: {"lag": None, "per_second": None} for name in infos}
     try:
         bounds, commits = await asyncio.gather(ask.cluster.bounds.get(), ask.cluster.commits.get())
     except ClientError:
         return nothing
     speeds = ask.cluster.group_rates()
-    sources = [name for name, info in infos.items() if info.get("type") == "source"][:TOPICS_MAX]
-    topics = dict(
-        zip(sources, await asyncio.gather(*(topics_of(ask, name) for name in sources)), strict=True)
-    )
+    if topics is None:
+        sources = [name for name, info in infos.items() if info.get("type") == "source"][:TOPICS_MAX]
+        asked = await asyncio.gather(*(topics_of(ask, name) for name in sources))
+        topics = dict(zip(sources, asked, strict=True))
     rates = ask.cluster.rates()
     for name, info in infos.items():
         if info.get("type") == "source":

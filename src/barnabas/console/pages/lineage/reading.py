@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from barnabas.client.errors import ClientError
 from barnabas.console.asking import Ask
-from barnabas.console.pages import connectors, pipelines, sql
-from barnabas.console.pages.connectors.progress import group_of, topics_of
-from barnabas.console.pages.connectors.worker import at
+from barnabas.console.pages import pipelines, sql
+from barnabas.console.pages.connectors.progress import group_of, progress_of, topics_of
 from barnabas.console.pages.connectors.worker import call as ask_connect
 from barnabas.console.pages.groups import lag_of
 from barnabas.console.pages.mirrors.reading import links_of, summary_of
@@ -123,10 +122,10 @@ async def _pipelines(ask: Ask) -> list[Flow]:
 
 
 async def _queries(ask: Ask) -> list[Flow]:
-    found = await sql.read(ask)
+    state = await sql.read(ask)
     flows = []
-    for query in found["queries"]:
-        reads = topics(one["topic"] for one in found["relations"] if query["id"] in one["read_by"])
+    for query in state["queries"]:
+        reads = topics(one["topic"] for one in state["relations"] if query["id"] in one["read_by"])
         flows.append(
             Flow(
                 "query",
@@ -142,26 +141,18 @@ async def _queries(ask: Ask) -> list[Flow]:
 
 
 async def _connectors(ask: Ask) -> list[Flow]:
-    rows = {row["name"]: row for row in (await connectors.read(ask))["connectors"]}
-    of_topics = await _each(list(rows), lambda name: topics_of(ask, name))
-    configs = await _each(list(rows), lambda name: ask_connect(ask, "GET", at(name, "config")))
+    connectors = await ask_connect(ask, "GET", "/connectors?expand=info")
+    infos = {name: connectors[name].get("info") or {} for name in sorted(connectors) if ask.sees(name)}
+    of_topics = await _each(list(infos), lambda name: topics_of(ask, name))
+    progress = await progress_of(ask, infos, of_topics)
     flows = []
-    for name, row in rows.items():
-        config = configs.get(name, {})
+    for name, info in infos.items():
+        config = info.get("config") or {}
         inside = topics(sorted(of_topics.get(name) or _topics_in(config)))
-        outside = (Place(_short(row["class"]), ""),)
-        reads, writes = (inside, outside) if row["type"] == "sink" else (outside, inside)
-        flows.append(
-            Flow(
-                "connector",
-                name,
-                f"/connectors/{encoded(name)}",
-                reads,
-                writes,
-                row["per_second"],
-                row["lag"],
-            )
-        )
+        outside = (Place(_short(str(config.get("connector.class") or "")), ""),)
+        reads, writes = (inside, outside) if info.get("type") == "sink" else (outside, inside)
+        lag, per_second = progress[name]["lag"], progress[name]["per_second"]
+        flows.append(Flow("connector", name, f"/connectors/{encoded(name)}", reads, writes, per_second, lag))
     return flows
 
 

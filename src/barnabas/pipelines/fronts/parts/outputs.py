@@ -191,7 +191,7 @@ def _encoded(entries: Mapping[str, Item], subject: str | None) -> tuple[Registry
     PipelineError."""
     fields = tuple(entries["fields"].texts()) if "fields" in entries else ()
     if "protobuf" in entries:
-        return RegistryPlace("", "the schema", entries["protobuf"].text()), fields
+        return RegistryPlace.of_text(entries["protobuf"].text()), fields
     return read_registry(entries["registry"], subject), fields
 
 

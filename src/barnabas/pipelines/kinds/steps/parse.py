@@ -159,7 +159,7 @@ def _check_parse(item: Item) -> Operator:
         where = entry.mapping()
         of: Literal["value", "key"] = "key" if "of" in where and where["of"].text() == "key" else "value"
         if kind == "protobuf":
-            place = RegistryPlace("", "the schema", where["schema"].text())
+            place = RegistryPlace.of_text(where["schema"].text())
         else:
             place = RegistryPlace(where["url"].text(), where["subject"].text())
         return ParseRegistry(
