@@ -167,8 +167,8 @@ def text_of(results: dict[str, Any]) -> str:
         "",
         f"`python -m bench.logs --gb {results['gb']:g}`: {table['lines']:,} lines of a web server's log, a week, in a Delta "
         f"table of {table['files']} files and {table['bytes'] / 1e9:.2f} GB;",
-        f"{machine()['cores']} cores of {machine()['cpu']}, which other programs used, too, so that processor",
-        "time says more than time.",
+        f"{machine()['cores']} cores of {machine()['cpu']}; load average of the machine before the questions: "
+        f"{results['load average']}.",
         "",
         f"Index: {index['lines'] / index['cpu_s']:,.0f} lines a second of one core's time; {index['bytes'] / 1e6:,.0f} MB.",
         "",
@@ -187,7 +187,7 @@ def main() -> int:
     parser.add_argument("--dir", type=Path, required=True, help="where the table is made")
     options = parser.parse_args()
     results: dict[str, Any] = {"gb": options.gb}
-    results["table"], results["index"], results["answers"] = measured(options.dir, options.log, options.gb)
+    results |= measured(options.dir, options.log, options.gb)
     text = text_of(results)
     print(text)
     (RESULTS / "logs.md").write_text(text)
@@ -195,19 +195,20 @@ def main() -> int:
     return 0
 
 
-def measured(folder: Path, log: Path, gb: float) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """A table, its index and its answers."""
+def measured(folder: Path, log: Path, gb: float) -> dict[str, Any]:
+    """A table, its index, its answers, and the load average before the questions."""
     size_bytes, table, kept = int(gb * 1e9), folder / f"table-{gb:g}", folder / f"table-{gb:g}.json"
     if not is_there(table):
         make_table(table, log, size_bytes)
     index_made = index(table)
     if index_made["lines"]:
         kept.write_text(json.dumps(index_made))
-    answers = {}
+    answers, load = {}, round(os.getloadavg()[0], 1)
     for name, options in questions(rare_word(log, size_bytes)).items():
         answers[name] = ask(table, options)
         print(name, answers[name], flush=True)
-    return table_of(table), json.loads(kept.read_text()), answers
+    index_kept = json.loads(kept.read_text())
+    return {"table": table_of(table), "index": index_kept, "answers": answers, "load average": load}
 
 
 if __name__ == "__main__":
