@@ -28,6 +28,7 @@ pytestmark = pytest.mark.soak
 SECONDS = float(os.environ.get("BARNABAS_AGENT_STORM_SECONDS", "180"))
 SEED = int(os.environ.get("BARNABAS_AGENT_STORM_SEED", "12"))
 SETTLE_SECONDS = 25
+TWICE = 0.3
 JAVA = Path(__file__).parent / "java"
 
 ROTATIONS = {
@@ -106,7 +107,7 @@ class Clock:
 
 @dataclass
 class Rotator:
-    """Debian's logrotate, once per log and agent: an agent that is down may miss one rotation, not two."""
+    """Debian's logrotate. What it truncates is sometimes truncated twice in a row, perhaps between two looks of an agent."""
 
     root: Path
     folder: Path
@@ -115,9 +116,16 @@ class Rotator:
     rotated_at: dict[str, float] = field(default_factory=dict)
     count: int = 0
 
-    def rotate(self, name: str) -> None:
+    def rotate_perhaps_twice(self, name: str, chance: random.Random) -> None:
+        self.rotate(name)
+        if name.startswith("cut") and chance.random() < TWICE:
+            time.sleep(0.1)  # for the writer
+            self.rotate(name, again=True)
+
+    def rotate(self, name: str, again: bool = False) -> None:
         log = self.folder / f"{name}.log"
-        if not log.exists() or self.rotated_at.get(name, 0.0) > self.agent_saved_at() - 2:
+        is_early = self.rotated_at.get(name, 0.0) > self.agent_saved_at() - 2
+        if not log.exists() or (is_early and not again):
             return
         config = self.folder.parent / f"{name}.conf"
         config.write_text(f"{log} {{\n rotate 500\n {ROTATIONS[name]}\n missingok\n su root root\n}}\n")
@@ -181,7 +189,7 @@ class Storm:
                 time.sleep(self.chance.choice([0, 0, 0.5]))
                 self.start_agent()
             case "rotate":
-                self.rotator.rotate(self.chance.choice([*ROTATIONS]))
+                self.rotator.rotate_perhaps_twice(self.chance.choice([*ROTATIONS]), self.chance)
             case "broker":
                 self.broker.kill()
                 time.sleep(self.chance.uniform(0, 3))

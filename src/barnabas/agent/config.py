@@ -138,7 +138,8 @@ RECEIVED: Final[Mapping[str, EntryShape]] = {
         {"listen": ADDRESS, "tls": TLS}, "a listener for Filebeat and Logstash", required=("listen",)
     ),
     "otlp": Group(
-        {"listen": ADDRESS, "grpc": ADDRESS}, "listeners for OpenTelemetry's logs, over HTTP and gRPC"
+        {"listen": ADDRESS, "grpc": ADDRESS, "tls": TLS},
+        "listeners for OpenTelemetry's logs, over HTTP and gRPC",
     ),
 }
 CONTAINERS: Final = Several(

@@ -18,7 +18,7 @@ import time
 import zlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from barnabas.agent.files import CHUNK_BYTES, CLOSED, Followed, joined_tail
 from barnabas.agent.state import DIGEST_BYTES, HEAD_BYTES_MIN, Entry, digest
@@ -29,6 +29,14 @@ COPYING_SECONDS_MAX: Final = 60.0
 ARCHIVES: Final[dict[str, Callable[[Path], Any]]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 UNREADABLE: Final = (OSError, EOFError, lzma.LZMAError, zlib.error)
 """The exceptions that unpacking an archive may raise; OSError for a damaged one, too."""
+
+
+class Rest(NamedTuple):
+    """An open file that holds what was read of another, and perhaps more. written_ns: when it was written last."""
+
+    descriptor: int
+    is_archive: bool
+    written_ns: int
 
 
 def is_named_after(name: str, log: str) -> bool:
@@ -69,12 +77,11 @@ def find_rest(
     others: Iterable[Entry],
     folder: Path,
     report: Callable[[str], None],
-) -> tuple[int, bool] | None:
-    """An open descriptor of the file that holds what was acknowledged of `entry` and perhaps more.
+) -> Rest | None:
+    """The file that holds what was acknowledged of `entry` and perhaps more.
 
     known: (device, inode) of files that are followed already. others: what was read of other files.
-    folder: where an archive may be unpacked to. The second
-    item says whether it is an archive's rest. report: called with what went wrong.
+    folder: where an archive may be unpacked to. report: called with what went wrong.
     """
     archives = []
     for file in rotated_from(path):
@@ -88,16 +95,17 @@ def find_rest(
         status = os.fstat(descriptor)
         is_known = (status.st_dev, status.st_ino) in known or is_of_any(others, descriptor, status)
         if not is_known and entry.verifies(descriptor, status.st_size):
-            return descriptor, False
+            return Rest(descriptor, False, status.st_mtime_ns)
         os.close(descriptor)
     for file in archives:
         try:
+            written_ns = os.stat(file).st_mtime_ns
             unpacked = unpack_somewhere(file, entry, folder)
         except UNREADABLE as error:
             report(f"cannot unpack {file}: {error}; lines in it that were not shipped yet are left out")
             continue
         if unpacked is not None:
-            return unpacked, True
+            return Rest(unpacked, True, written_ns)
     return None
 
 

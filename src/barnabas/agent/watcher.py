@@ -22,6 +22,7 @@ from typing import Final
 
 from barnabas.agent.copies import (
     UNREADABLE,
+    Rest,
     find_rest,
     is_named_after,
     is_recognizable,
@@ -276,7 +277,7 @@ class Watcher:
             opened = self.find_entry(entry)
             if opened is None:
                 continue
-            descriptor, is_archive = opened
+            descriptor, is_archive, _ = opened
             if os.fstat(descriptor).st_size == entry.position:
                 os.close(descriptor)
                 continue
@@ -296,8 +297,8 @@ class Watcher:
                 self.follow_missed_of(log, state.written_ns)
         state.patterns = tuple(patterns)
 
-    def follow_missed_of(self, log: str, since_ns: int) -> None:
-        """As `follow_missed`, for one log."""
+    def follow_missed_of(self, log: str, since_ns: int, when: str = "while no agent ran") -> None:
+        """As `follow_missed`, for one log that was rotated after the time `since_ns`."""
         entries, folder = self.state.entries, self.state.path.parent
         known = {*self.open_files, *self.left_out}
         for path, descriptor, is_archive in find_missed(
@@ -306,7 +307,7 @@ class Watcher:
             entry = Entry(log, 0, 0)
             entries.append(entry)
             self.add_rest(Followed.at_entry(log, descriptor, entry, self.looks.newline), is_archive)
-            self.notes.append(f"{path} was written and rotated while no agent ran; reading it from its start")
+            self.notes.append(f"{path} was written and rotated {when}; reading it from its start")
 
     def on_unread(self, path: Path, error: Exception) -> None:
         """A file that was rotated while no agent ran cannot be read. When there is room on the disk again, it can."""
@@ -315,17 +316,18 @@ class Watcher:
             why = f"{error.strerror}; it is read when that is mended"
         else:
             why = f"{error}; its lines are left out"
-        self.skip(str(path), f"cannot read {path}, which was rotated while no agent ran: {why}")
+        self.skip(str(path), f"cannot read {path}, which was rotated before it was read: {why}")
 
-    def find_entry(self, entry: Entry) -> tuple[int, bool] | None:
-        """An open descriptor of the file of an entry, and whether it is an archive's content; None when it is gone."""
+    def find_entry(self, entry: Entry) -> Rest | None:
+        """The file of an entry; None when it is gone."""
         key = (entry.device, entry.inode)
         path = None if key in self.open_files else find_inode(Path(entry.path).parent, key)
         if path is not None:
             with contextlib.suppress(OSError):
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-                if entry.verifies(descriptor, os.fstat(descriptor).st_size):
-                    return descriptor, False
+                status = os.fstat(descriptor)
+                if entry.verifies(descriptor, status.st_size):
+                    return Rest(descriptor, False, status.st_mtime_ns)
                 os.close(descriptor)
         if not entry.position and entry.head_bytes < HEAD_BYTES_MIN:
             return None
@@ -339,7 +341,7 @@ class Watcher:
                 return None
         return self.find_rest(entry)
 
-    def find_rest(self, entry: Entry) -> tuple[int, bool] | None:
+    def find_rest(self, entry: Entry) -> Rest | None:
         """As `find_entry`, among the files that are not followed."""
         others = [other for other in self.state.entries if other.id != entry.id]
         return find_rest(
@@ -395,14 +397,14 @@ class Watcher:
 
     def restart(self, key: FileKey) -> None:
         """A truncated file is read from the beginning, as another file in the state. A copy may have the rest of what
-        it held.
+        it held. Copies that were made since have what the file held between two truncations.
         """
         old = self.open_files[key]
         entry = Entry(old.path, *key)
         fresh = Followed(old.path, os.dup(old.descriptor), entry, 0, newline=old.newline)
         fresh.moved = old.moved
         self.open_files[key] = self.by_path[old.path] = fresh
-        rest = self.go_on_in_copy(old)
+        rest, copied_ns = self.go_on_in_copy(old)
         self.state.entries.append(entry)
         where = f"; the rest of what it held is in {rest}" if rest else ""
         self.notes.append(f"{old.path} was truncated or written anew; reading it from its start{where}")
@@ -410,23 +412,25 @@ class Watcher:
             old.dropped = True
             self.state.entries.remove(old.entry)
         old.close()
+        if rest:
+            self.follow_missed_of(old.path, copied_ns, "between two truncations")
 
-    def go_on_in_copy(self, old: Followed) -> str:
+    def go_on_in_copy(self, old: Followed) -> tuple[str, int]:
         """Read the rest of what a truncated file held from the copy that was made before; a description of it, or
-        nothing.
+        nothing, and when it was made.
         """
         if old.is_archive or not is_recognizable(old):
-            return ""
+            return "", 0
         for key, copy in self.open_files.items():
             if self.is_unread_copy(copy, old.path) and looks_copied(copy, old):
                 self.hand_over(key, old.go_on_in(copy.path, copy.descriptor))
-                return copy.path
+                return copy.path, os.fstat(copy.descriptor).st_mtime_ns
         opened = self.find_rest(old.as_read())
         if opened is None:
-            return ""
-        descriptor, is_archive = opened
+            return "", 0
+        descriptor, is_archive, written_ns = opened
         self.add_rest(old.go_on_in(old.path, descriptor), is_archive)
-        return "an archive of it" if is_archive else "a copy of it"
+        return "an archive of it" if is_archive else "a copy of it", written_ns
 
     def close(self, key: FileKey) -> None:
         """Stop following a file; its descriptor is closed once its lines are acknowledged."""

@@ -315,6 +315,35 @@ def test_two_rotations_while_no_agent_ran(
     assert ship(killed(state, *patterns)) == []
 
 
+@pytest.mark.parametrize(("packed", "matched"), [(0, False), (1, False), (3, False), (0, True)])
+def test_a_log_that_is_truncated_several_times_between_two_looks(
+    tmp_path: Path, state: State, packed: int, matched: bool
+) -> None:
+    """By copytruncate: what it held in between is only in copies. matched: the pattern matches them, too."""
+    log, names = tmp_path / "a.log", [tmp_path / f"a.log.{number}" for number in (3, 2, 1)]
+    before = [b"a line from before, number %d" % number for number in range(9)]
+    write(tmp_path / "a.log.4", before)
+    os.utime(tmp_path / "a.log.4", (1e9, 1e9))
+    watcher = watching(state, f"{log}*" if matched else str(log))
+    shipped = ship(watcher)
+    write(log, LINES[:10])
+    watcher.scan()
+    shipped += ship(watcher)
+    write(log, LINES[10:100])
+    for number, copy in enumerate(names):
+        copy_and_truncate(log, copy)
+        os.utime(copy, (2e9 + number, 2e9 + number))
+        write(log, LINES[100 + 50 * number : 150 + 50 * number])
+    for path in names[:packed]:
+        pack(path)
+    watcher.scan()
+    for _ in range(2):
+        shipped += ship(watcher)
+        watcher.scan()
+    assert sorted(shipped) == sorted([*before[: 9 * matched], *LINES[:250]])
+    assert ship(next_run(watcher.state, *watcher.patterns)) == []
+
+
 def test_an_archive_that_finds_no_room_is_read_later(
     tmp_path: Path, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,9 +11,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from barnabas.agent.receivers.otlp_events import BODY_BYTES_MAX, requested
-from barnabas.agent.receivers.receiver import Event
+from barnabas.agent.receivers.receiver import Event, Tls
 from barnabas.http.errors import HttpError
 from barnabas.http.guard import Limits
+from barnabas.http.listening import TlsFiles
 from barnabas.http.server import HttpOptions, HttpServer, Service
 
 
@@ -26,7 +27,9 @@ async def _start(url: str) -> None:
     """There is nothing to prepare."""
 
 
-def make_server(keep: Callable[[list[Event]], Awaitable[None]], listen: str) -> HttpServer:
+def make_server(
+    keep: Callable[[list[Event]], Awaitable[None]], listen: str, tls: Tls | None = None
+) -> HttpServer:
     """A server that is not started yet. keep: called with events; they are safe when it returns."""
 
     async def logs(request: Request) -> Response:
@@ -46,4 +49,7 @@ def make_server(keep: Callable[[list[Event]], Awaitable[None]], listen: str) -> 
     def build() -> Service:
         return Service("agent", [Route("/v1/logs", logs, methods=["POST"])], error_shape, start=_start)
 
-    return HttpServer(build, HttpOptions(listen, Limits(BODY_BYTES_MAX, 60.0, 100)))
+    files = None
+    if tls is not None:
+        files = TlsFiles(tls.certificate, tls.key, client_ca_file=tls.authority or None)
+    return HttpServer(build, HttpOptions(listen, Limits(BODY_BYTES_MAX, 60.0, 100), tls=files))

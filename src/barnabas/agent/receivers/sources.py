@@ -49,7 +49,7 @@ class Source:
             case "otlp":
                 from barnabas.agent.receivers.otlp import Otlp
 
-                return Otlp(spool, who, listen=self.listen, grpc=self.grpc)
+                return Otlp(spool, who, listen=self.listen, grpc=self.grpc, tls=self.tls)
             case _:
                 from barnabas.agent.receivers.standard_input import StandardInput
 
