@@ -66,7 +66,8 @@ its time (Kafka's client 2.8.2 and 0.10.2.2 for Java, Flink 1.6.1, Spark 3.5.5 w
 Confluent's client 1.9 for Go, kafka-python, Debian's librdkafka 2.0), and runs it against a broker, whose address replaces
 the printed one. No other change is made where the state is *runs*; *mended* programs do not compile or do not work as
 printed, and the last column says why.
-`examples/lessons/printed.toml` has each change.
+`examples/lessons/printed.toml` has each change, and `pieces.toml` those of programs that the course of 2018 prints in
+pieces, each on a slide of its own, put together: its stock prices, with the libraries of its time.
 
 | program | document | language | state | what the print lacks |
 |---|---|---|---|---|
@@ -77,10 +78,10 @@ Other programs of the documents:
 * The guide names kits for PHP, Node.js and C++, but prints no program in these languages; their clients are librdkafka and
   kafkajs, which other tests use.
 * The course's programs in Avro need `io.confluent:kafka-avro-serializer`, which is not on Maven Central; [the phone
-  book](../examples/lessons/phone_book) does the same with Confluent's client for Python. Its stock prices are printed in
-  pieces without imports; they run from [our own text](../tests/lessons/java/StockPrices.java).
+  book](../examples/lessons/phone_book) does the same with Confluent's client for Python. So it is with its programs in
+  Protobuf.
 * The guide's programs in Avro need Confluent's serializer, too.
-* The other snippets of the documents are parts of a function, and are in the labs above.
+* The other snippets of the documents are single settings, and are in the labs above.
 """
 
 
@@ -117,7 +118,11 @@ def typed() -> str:
 
 def printed() -> str:
     """The rows of the programs of printed.toml."""
-    rows = tomllib.loads((HERE / "printed.toml").read_text("utf-8"))["program"]
+    rows = [
+        row
+        for name in ("printed.toml", "pieces.toml")
+        for row in tomllib.loads((HERE / name).read_text("utf-8"))["program"]
+    ]
     return "".join(
         f"| {row['place']} | {row['document']} | {row['language']} | {row['state']} | {row.get('note', '')} |\n"
         for row in rows

@@ -1,7 +1,8 @@
 """The programs that the documents of examples/lessons/labs.toml print, taken from the documents themselves.
 
 Nothing of their text is kept here: `examples/lessons/printed.toml` says in which lines of which document a program stands,
-and what has to be mended before it compiles: lines that the page's margin cut off, and misprints.
+and what has to be mended before it compiles: lines that the page's margin cut off, and misprints. `pieces.toml` does the
+same for programs that are printed in pieces.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pytest
 
 from tests.documents.sessions import ROOT
 
-CATALOGUE: Final = ROOT / "examples" / "lessons" / "printed.toml"
+CATALOGUES: Final = tuple(ROOT / "examples" / "lessons" / name for name in ("printed.toml", "pieces.toml"))
 FOLDER: Final = Path(os.environ.get("BARNABAS_TEST_SEEDS", ROOT.parent / "shared" / "seeds"))
 FILES: Final = {
     "guide": "000_*.txt",
@@ -40,6 +41,8 @@ PLACES: Final = (
     "IP:PORT",
 )
 """What the documents write for the address of a cluster."""
+REGISTRY: Final = "http://localhost:8081"
+"""And of a schema registry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,11 @@ class Program:
     editor: bool = False
     file: str = ""
     before: str = ""
+    after: str = ""
     """Lines that the document leaves out, such as its imports."""
     topic: str = ""
+    message: str = ""
+    """What the messages of that topic are, if any text does not do."""
     needs: tuple[str, ...] = ()
     shows: str = ""
     """A regular expression of a line that the program prints once it has done its work."""
@@ -68,6 +74,10 @@ class Program:
     """The topic that a program writes which prints nothing."""
     libraries: str = ""
     """The folder below tests whose pom.xml names what a program needs besides Kafka's client."""
+    client: str = ""
+    """The release of Kafka's client, if not that of the document's time."""
+    registry: bool = False
+    """Whether it needs a schema registry."""
     beside: tuple[str, ...] = ()
     """The programs whose classes it uses."""
 
@@ -90,7 +100,7 @@ def _program(row: dict[str, Any]) -> Program:
 
 
 def programs() -> list[Program]:
-    return [_program(row) for row in tomllib.loads(CATALOGUE.read_text("utf-8"))["program"]]
+    return [_program(row) for path in CATALOGUES for row in tomllib.loads(path.read_text("utf-8"))["program"]]
 
 
 def document(name: str) -> list[str]:
@@ -121,11 +131,12 @@ def source(program: Program, *, mended: bool) -> str:
                         line = line.replace(old, new)
                 line = line.rstrip() + program.ends[number] if number in program.ends else line
             kept.append(line)
-    return (program.before if mended else "") + "\n".join(kept) + "\n"
+    text_of = "\n".join(kept) + "\n"
+    return program.before + text_of + program.after if mended else text_of
 
 
-def addressed(text: str, bootstrap: str) -> str:
-    """With the address of a broker where the document writes its own."""
+def addressed(text: str, bootstrap: str, registry: str = REGISTRY) -> str:
+    """With the addresses of a broker and of a registry where the document writes its own."""
     for place in PLACES:
         text = text.replace(place, bootstrap)
-    return text
+    return text.replace(REGISTRY, registry)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -16,9 +17,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.clients import foreign
 from tests.frameworks.harness import running
-from tests.lessons.printed import Program, addressed, programs, source
+from tests.lessons.printed import REGISTRY, Program, addressed, programs, source
 from tests.support.admin import create_topic
 from tests.support.process import BrokerProcess
+from tests.support.registry import own_registry
 
 HERE: Final = Path(__file__).parent
 POM: Final = foreign.HERE / "old" / "java" / "pom.xml"
@@ -41,7 +43,7 @@ PROGRAMS: Final = programs()
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_each_change_of_a_printed_program_is_said(program: Program) -> None:
-    changed = bool(program.ends or program.swaps or program.drops or program.before)
+    changed = bool(program.ends or program.swaps or program.drops or program.before or program.after)
     assert program.state == "compiles" or changed == (program.state == "mended")
     assert source(program, mended=True).strip()
 
@@ -51,15 +53,23 @@ def test_each_change_of_a_printed_program_is_said(program: Program) -> None:
 def test_a_printed_program_runs(
     program: Program, own_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
-    text = source(program, mended=True)
-    bootstrap = "localhost:9092"
-    if program.state != "compiles":
-        bootstrap = own_broker().bootstrap
-        if program.topic or program.fills:
-            create_topic(bootstrap, program.topic or program.fills, PARTITIONS)
-    command = COMPILERS[program.language](program, addressed(text, bootstrap), tmp_path)
-    if program.state != "compiles":
-        run(program, command, bootstrap, tmp_path)
+    bootstrap, registry = "localhost:9092", REGISTRY
+    with ExitStack() as services:
+        if program.state != "compiles":
+            bootstrap = own_broker().bootstrap
+            for topic in {program.topic, program.fills} - {""}:
+                create_topic(bootstrap, topic, PARTITIONS)
+        if program.registry:
+            registry = services.enter_context(own_registry(bootstrap, tmp_path, "printed")).url
+        (tmp_path / "program").mkdir()
+        for other in PROGRAMS:
+            if other.name in program.beside:
+                text = addressed(source(other, mended=True), bootstrap, registry)
+                (tmp_path / "program" / f"{other.file}.java").write_text(text)
+        text = addressed(source(program, mended=True), bootstrap, registry)
+        command = COMPILERS[program.language](program, text, tmp_path / "program")
+        if program.state != "compiles":
+            run(program, command, bootstrap, tmp_path / "program")
 
 
 def run(program: Program, command: list[str], bootstrap: str, folder: Path) -> None:
@@ -73,7 +83,7 @@ def run(program: Program, command: list[str], bootstrap: str, folder: Path) -> N
     producer, shown = Producer({"bootstrap.servers": bootstrap}), re.compile(program.shows)
     deadline_s = time.monotonic() + SHOWN_TIMEOUT_S
     if program.topic:
-        fill(producer, program.topic)
+        fill(producer, program)
     with running(command, folder, log, {"PYTHONUNBUFFERED": "1"}):
         while not (
             is_filled(bootstrap, program.fills)
@@ -82,7 +92,7 @@ def run(program: Program, command: list[str], bootstrap: str, folder: Path) -> N
         ):
             assert time.monotonic() < deadline_s, log.read_text(errors="replace")[-3000:]
             if program.topic:
-                fill(producer, program.topic)
+                fill(producer, program)
             time.sleep(0.5)
 
 
@@ -98,28 +108,28 @@ def is_filled(bootstrap: str, topic: str) -> bool:
         consumer.close()
 
 
-def fill(producer: Producer, topic: str) -> None:
+def fill(producer: Producer, program: Program) -> None:
     """Twenty messages for each partition, with keys that a reader of long integers takes as well."""
     for number in range(20):
         for partition in range(PARTITIONS):
-            producer.produce(topic, f"message {number}", number.to_bytes(8, "big"), partition)
+            message = program.message or f"message {number}"
+            producer.produce(program.topic, message, number.to_bytes(8, "big"), partition)
     assert producer.flush(60) == 0
 
 
 def java(program: Program, text: str, folder: Path) -> list[str]:
     libraries = libraries_of(program)
     (folder / f"{program.file}.java").write_text(text)
-    for other in PROGRAMS:
-        if other.name in program.beside:
-            (folder / f"{other.file}.java").write_text(source(other, mended=True))
     flags = [f"-J{option}" for option in foreign.SHORT_JAVA]
-    paths = f"{folder}:{libraries}/*"
+    paths, files = f"{folder}:{libraries}/*", sorted(path.name for path in folder.glob("*.java"))
     foreign.build(
-        [foreign.need("javac"), *flags, "-nowarn", "-cp", paths, "-d", str(folder), f"{program.file}.java"],
+        [foreign.need("javac"), *flags, "-nowarn", "-cp", paths, "-d", str(folder), *files],
         folder,
     )
     more = opened() if program.libraries else []
-    return [foreign.need("java"), *foreign.SHORT_JAVA, *more, "-cp", paths, program.file]
+    package = re.search(r"^\s*package ([\w.]+);", text, re.MULTILINE)
+    name = f"{package[1]}.{program.file}" if package else program.file
+    return [foreign.need("java"), *foreign.SHORT_JAVA, *more, "-cp", paths, name]
 
 
 def scala(program: Program, text: str, folder: Path) -> list[str]:
@@ -142,7 +152,7 @@ def libraries_of(program: Program) -> Path:
         pom = HERE.parent / program.libraries / "pom.xml"
         name = f"{program.libraries.replace('/', '-')}-{foreign.fingerprint(pom.parent, 'pom.xml')}"
         return foreign.made(name, lambda folder: foreign.maven(pom, folder, f"what {program.name} needs"))
-    release = CLIENT[program.document]
+    release = program.client or CLIENT[program.document]
     return foreign.made(
         f"java-libs-{release}",
         lambda folder: foreign.maven(POM, folder, f"kafka-clients {release}", f"-Dkafka.version={release}"),
