@@ -205,7 +205,7 @@ def delays_ms(source: str, target: str, topic: str, copy: str) -> dict[str, floa
 
 
 def ours(config: Path) -> list[str]:
-    code = "import sys; from barnabas.kafka_tools.connect_mirror import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from barnabas.kafka_tools.servers.connect_mirror import main; sys.exit(main(sys.argv[1:]))"
     return [sys.executable, "-c", code, str(config)]
 
 

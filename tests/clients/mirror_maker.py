@@ -33,7 +33,10 @@ QUICK = {
 KEPT = "315360000000"
 """retention.ms of ten years: records that tests write have a time of 2023, and a broker of Kafka removes old ones 30 s after
 its start."""
-OURS = "import sys; from barnabas.kafka_tools.connect_worker import script; sys.argv[0] = 'connect-mirror-maker'; script()"
+OURS = (
+    "import sys; from barnabas.kafka_tools.servers.connect_worker import script; "
+    "sys.argv[0] = 'connect-mirror-maker'; script()"
+)
 JAVA = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.support.process import BrokerProcess
 from tests.support.zookeeper import ZooKeeperServer, zookeeper_jars
 
-MODULE = "from barnabas.kafka_tools.zookeeper_shell import script; script()"
+MODULE = "from barnabas.kafka_tools.servers.zookeeper_shell import script; script()"
 TIMEOUT_SECONDS = 120
 SESSION = """\
 create /a

@@ -49,7 +49,7 @@ def command_in(file: Path, last: bool = True) -> list[str]:
     line = [line for line in lines if re.match(r"(kafka|zookeeper)-", line)][-1 if last else 0]
     tool, *words = shlex.split(line)
     if tool == "zookeeper-server-start":
-        code = f"from barnabas.kafka_tools.zookeeper import main; main({tool!r}, {words!r})"
+        code = f"from barnabas.kafka_tools.servers.zookeeper import main; main({tool!r}, {words!r})"
         return [sys.executable, "-c", code]
     return [sys.executable, "-m", "barnabas", "kafka", tool, *words]
 

@@ -43,7 +43,7 @@ def test_no_record_is_lost_or_doubled_when_the_worker_is_killed(
     command = [
         sys.executable,
         "-c",
-        "import sys; from barnabas.kafka_tools.connect_worker import standalone; ",
+        "import sys; from barnabas.kafka_tools.servers.connect_worker import standalone; ",
     ]
     command[-1] += "sys.exit(standalone(sys.argv[1:]))"
 
@@ -83,7 +83,7 @@ def test_a_worker_takes_over_what_a_killed_one_ran_and_nothing_is_doubled(
     command = [
         sys.executable,
         "-c",
-        "import sys; from barnabas.kafka_tools.connect_worker import distributed; ",
+        "import sys; from barnabas.kafka_tools.servers.connect_worker import distributed; ",
     ]
     command[-1] += "sys.exit(distributed(sys.argv[1:]))"
     process = subprocess.Popen(

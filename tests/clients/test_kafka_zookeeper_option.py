@@ -25,7 +25,7 @@ def zookeeper(zookeeper_server: ZooKeeperServer) -> str:
     """A place of its own in the shared ZooKeeper."""
     root = f"/option-{uuid.uuid4().hex[:8]}"
     done = subprocess.run(
-        [sys.executable, "-c", "from barnabas.kafka_tools.zookeeper_shell import script; script()",
+        [sys.executable, "-c", "from barnabas.kafka_tools.servers.zookeeper_shell import script; script()",
          zookeeper_server.address, "create", root],
         capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
     )  # fmt: skip

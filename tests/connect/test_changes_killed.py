@@ -37,7 +37,10 @@ from tests.support.relay import Relay
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(4500)]
 OUTAGE_S = 3.0
-COMMAND = "import sys; from barnabas.kafka_tools.connect_worker import standalone; sys.exit(standalone(sys.argv[1:]))"
+COMMAND = (
+    "import sys; from barnabas.kafka_tools.servers.connect_worker import standalone; "
+    "sys.exit(standalone(sys.argv[1:]))"
+)
 
 
 class Victim:

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 
 import barnabas.security.sasl.listener as sasl_listener
 from barnabas.cores.acl import Operation, Pattern, Permission, Resource, ResourceType, Rule
-from barnabas.kafka_tools.operations import delegation_tokens
+from barnabas.kafka_tools.security import delegation_tokens
 from barnabas.testing import Broker
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.header import encode_request

@@ -32,7 +32,7 @@ MODULES: Final = {
             "asyncio.runners",
             "confluent_kafka.admin",
             "barnabas.kafka_tools.main",
-            "barnabas.kafka_tools.topics",
+            "barnabas.kafka_tools.topics.topics",
         ),
         *(BY_NAME[name].module for name in ("config", "consume", "group", "produce", "topic")),
     ),

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
-from barnabas.kafka_tools.librdkafka import consumer_defaults
-from barnabas.kafka_tools.verifiable_consumer import Run
-from barnabas.kafka_tools.verifiable_producer import RecordTemplate, Report, run_producer
+from barnabas.kafka_tools.measuring.verifiable_consumer import Run
+from barnabas.kafka_tools.measuring.verifiable_producer import RecordTemplate, Report, run_producer
+from barnabas.kafka_tools.shared.librdkafka import consumer_defaults
 from barnabas.terminal.connection import connect
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_NOT_DELIVERED, EXIT_OK
 from barnabas.terminal.options import AsJson, AsJsonAlready, Bootstrap, Properties, Verbose

@@ -27,152 +27,158 @@ class Tool(NamedTuple):
 
 
 TOOLS: Final = (
-    Tool("kafka-topics", "topics", "Create, list, describe, alter, delete topics.", ("TopicCommand",)),
-    Tool("kafka-configs", "configs", "Options of topics, brokers, groups; quotas.", ("ConfigCommand",)),
+    Tool("kafka-topics", "topics.topics", "Create, list, describe, alter, delete topics.", ("TopicCommand",)),
+    Tool(
+        "kafka-configs", "configs.configs", "Options of topics, brokers, groups; quotas.", ("ConfigCommand",)
+    ),
     Tool(
         "kafka-console-producer",
-        "console_producer",
+        "records.console_producer",
         "Lines of standard input to a topic.",
         ("ConsoleProducer",),
     ),
     Tool(
         "kafka-console-consumer",
-        "console_consumer",
+        "records.console_consumer",
         "Records of a topic to the screen.",
         ("ConsoleConsumer",),
     ),
     Tool(
         "kafka-consumer-groups",
-        "consumer_groups",
+        "groups.consumer_groups",
         "List, describe, reset, delete consumer groups.",
         ("ConsumerGroupCommand",),
     ),
-    Tool("kafka-get-offsets", "get_offsets", "Offsets of topics, by time.", ("GetOffsetShell",)),
+    Tool("kafka-get-offsets", "topics.get_offsets", "Offsets of topics, by time.", ("GetOffsetShell",)),
     Tool(
         "kafka-delete-records",
-        "delete_records",
+        "topics.delete_records",
         "Delete records before an offset.",
         ("DeleteRecordsCommand",),
     ),
-    Tool("kafka-log-dirs", "log_dirs", "Sizes of partitions on disk.", ("LogDirsCommand",)),
-    Tool("kafka-dump-log", "dump_log", "Decode segment and index files.", ("DumpLogSegments",)),
+    Tool("kafka-log-dirs", "storage.log_dirs", "Sizes of partitions on disk.", ("LogDirsCommand",)),
+    Tool("kafka-dump-log", "storage.dump_log", "Decode segment and index files.", ("DumpLogSegments",)),
     Tool(
         "kafka-broker-api-versions",
-        "api_versions",
+        "cluster.api_versions",
         "Versions that brokers serve.",
         ("BrokerApiVersionsCommand",),
     ),
-    Tool("kafka-cluster", "cluster", "Cluster id and endpoints.", ("ClusterTool",)),
-    Tool("kafka-jmx", "operations.jmx", "Metrics of a broker by their MBeans.", ("JmxTool",)),
-    Tool("kafka-groups", "groups", "List groups of every type.", ("GroupsCommand",)),
+    Tool("kafka-cluster", "cluster.cluster", "Cluster id and endpoints.", ("ClusterTool",)),
+    Tool("kafka-jmx", "cluster.jmx", "Metrics of a broker by their MBeans.", ("JmxTool",)),
+    Tool("kafka-groups", "groups.groups", "List groups of every type.", ("GroupsCommand",)),
     Tool(
         "kafka-share-groups",
-        "share_groups",
+        "groups.share_groups",
         "List, describe, reset, delete share groups.",
         ("ShareGroupCommand",),
     ),
     Tool(
         "kafka-console-share-consumer",
-        "console_share_consumer",
+        "records.console_share_consumer",
         "Records of a topic to the screen, as a member of a share group.",
         ("ConsoleShareConsumer",),
     ),
-    Tool("kafka-acls", "operations.acls", "Who may do what.", ("AclCommand",)),
+    Tool("kafka-acls", "security.acls", "Who may do what.", ("AclCommand",)),
     Tool(
         "kafka-transactions",
-        "operations.transactions",
+        "cluster.transactions",
         "Transactions under way; end those that hang.",
         ("TransactionsCommand",),
     ),
     Tool(
         "kafka-leader-election",
-        "operations.leader_election",
+        "cluster.leader_election",
         "Elect preferred or unclean leaders.",
         ("LeaderElectionCommand",),
     ),
     Tool(
         "kafka-reassign-partitions",
-        "operations.reassign",
+        "reassignment.reassign",
         "Move replicas between brokers and log dirs.",
         ("ReassignPartitionsCommand",),
     ),
-    Tool("kafka-features", "operations.features", "Feature levels of the cluster.", ("FeatureCommand",)),
-    Tool("kafka-storage", "operations.storage", "Format log dirs; make a cluster id.", ("StorageTool",)),
+    Tool("kafka-features", "cluster.features", "Feature levels of the cluster.", ("FeatureCommand",)),
+    Tool("kafka-storage", "storage.storage", "Format log dirs; make a cluster id.", ("StorageTool",)),
     Tool(
         "kafka-client-metrics",
-        "operations.client_metrics",
+        "configs.client_metrics",
         "Which metrics clients send.",
         ("ClientMetricsCommand",),
     ),
     Tool(
         "kafka-metadata-quorum",
-        "operations.metadata_quorum",
+        "cluster.metadata_quorum",
         "The quorum of a KRaft cluster.",
         ("MetadataQuorumCommand",),
     ),
     Tool(
         "kafka-delegation-tokens",
-        "operations.delegation_tokens",
+        "security.delegation_tokens",
         "Create, renew, expire, list tokens.",
         ("DelegationTokenCommand",),
     ),
-    Tool("kafka-producer-perf-test", "producer_perf", "Measure producing.", ("ProducerPerformance",)),
-    Tool("kafka-consumer-perf-test", "consumer_perf", "Measure consuming.", ("ConsumerPerformance",)),
-    Tool("kafka-e2e-latency", "e2e_latency", "Measure from send to receive.", ("EndToEndLatency",)),
+    Tool(
+        "kafka-producer-perf-test", "measuring.producer_perf", "Measure producing.", ("ProducerPerformance",)
+    ),
+    Tool(
+        "kafka-consumer-perf-test", "measuring.consumer_perf", "Measure consuming.", ("ConsumerPerformance",)
+    ),
+    Tool("kafka-e2e-latency", "measuring.e2e_latency", "Measure from send to receive.", ("EndToEndLatency",)),
     Tool(
         "kafka-verifiable-producer",
-        "verifiable_producer",
+        "measuring.verifiable_producer",
         "Produce numbers, report acks.",
         ("VerifiableProducer",),
     ),
     Tool(
         "kafka-verifiable-consumer",
-        "verifiable_consumer",
+        "measuring.verifiable_consumer",
         "Consume, report what happens.",
         ("VerifiableConsumer",),
     ),
     Tool(
         "kafka-streams-application-reset",
-        "operations.streams_reset",
+        "groups.streams_reset",
         "Let a Kafka Streams application begin anew.",
         ("StreamsResetter",),
     ),
     Tool(
         "kafka-streams-groups",
-        "streams_groups",
+        "groups.streams_groups",
         "List, describe, reset, delete streams groups.",
         ("StreamsGroupCommand",),
     ),
     Tool(
         "kafka-replica-verification",
-        "operations.replica_verification",
+        "cluster.replica_verification",
         "Compare the replicas of partitions.",
         ("ReplicaVerificationTool",),
     ),
     Tool(
         "kafka-mirror-maker",
-        "operations.mirror_maker",
+        "records.mirror_maker",
         "Copy topics from one cluster to another.",
         ("MirrorMaker",),
     ),
-    Tool("kafka-server-start", "server_start", "Start a broker.", ("Kafka",)),
-    Tool("kafka-server-stop", "server_stop", "Stop the brokers of this machine."),
+    Tool("kafka-server-start", "servers.server_start", "Start a broker.", ("Kafka",)),
+    Tool("kafka-server-stop", "servers.server_stop", "Stop the brokers of this machine."),
     Tool("kafka-run-class", "run_class", "Run a tool by its Java class."),
 )
 BY_NAME: Final = {
     **{tool.name: tool for tool in TOOLS},
-    "kafka-replica-validation": Tool("kafka-replica-validation", "operations.replica_verification", ""),
+    "kafka-replica-validation": Tool("kafka-replica-validation", "cluster.replica_verification", ""),
     "kafka-preferred-replica-election": Tool(
-        "kafka-preferred-replica-election", "operations.preferred_election", ""
+        "kafka-preferred-replica-election", "cluster.preferred_election", ""
     ),
 }
 """The tools, and two names that books use and that Kafka no longer has."""
 
 OF_CLASSES: Final = {
     **{name: tool.module for tool in TOOLS for name in tool.classes},
-    "ExportZkOffsets": "operations.zk_offsets",
-    "ImportZkOffsets": "operations.zk_offsets",
-    "ConsumerOffsetChecker": "operations.offset_checker",
+    "ExportZkOffsets": "groups.zk_offsets",
+    "ImportZkOffsets": "groups.zk_offsets",
+    "ConsumerOffsetChecker": "groups.offset_checker",
 }
 """Modules by Java class, without its package."""
 
@@ -193,7 +199,7 @@ def run(name: str, arguments: Sequence[str]) -> int:
     """Run one tool; its exit code."""
     tool = BY_NAME[name]
     module = importlib.import_module(f"barnabas.kafka_tools.{tool.module}")
-    from barnabas.kafka_tools.common import guarded
+    from barnabas.kafka_tools.shared.common import guarded
 
     return guarded(tool.name, module.main, list(arguments))
 

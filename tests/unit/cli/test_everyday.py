@@ -154,7 +154,7 @@ def test_a_missing_zookeeper_file_is_named() -> None:
 
 def run_zookeeper_script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     words = [name, *arguments]
-    code = f"import sys; sys.argv = {words!r}; from barnabas.kafka_tools.zookeeper import script; script()"
+    code = f"import sys; sys.argv = {words!r}; from barnabas.kafka_tools.servers.zookeeper import script; script()"
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )

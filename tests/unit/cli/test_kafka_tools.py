@@ -15,19 +15,22 @@ import pytest
 from tests.support.process import free_port
 
 from barnabas.admin.families.groups import read_assignment
-from barnabas.kafka_tools import group_offsets, group_views
-from barnabas.kafka_tools.common import ToolError, servers
-from barnabas.kafka_tools.configs import entities_of, split_configs
-from barnabas.kafka_tools.console_consumer import deserializer
-from barnabas.kafka_tools.console_producer import LineReader
-from barnabas.kafka_tools.get_offsets import parse_rule, parse_time
-from barnabas.kafka_tools.librdkafka import translate
+from barnabas.kafka_tools.cluster import features
+from barnabas.kafka_tools.configs.configs import entities_of, split_configs
+from barnabas.kafka_tools.configs.quotas import title
+from barnabas.kafka_tools.groups import group_offsets, group_views
 from barnabas.kafka_tools.main import TOOLS, main
-from barnabas.kafka_tools.operations import features, reassign_plan, storage, storage_scram
-from barnabas.kafka_tools.parser import COMMON, Opt, Refused, Tool
-from barnabas.kafka_tools.quotas import title
-from barnabas.kafka_tools.topics import TOOL as TOPICS
-from barnabas.kafka_tools.topics import parse_assignment
+from barnabas.kafka_tools.reassignment import plan as reassign_plan
+from barnabas.kafka_tools.records.console_consumer import deserializer
+from barnabas.kafka_tools.records.console_producer import LineReader
+from barnabas.kafka_tools.shared.common import ToolError, servers
+from barnabas.kafka_tools.shared.librdkafka import translate
+from barnabas.kafka_tools.shared.parser import COMMON, Opt, Refused, Tool
+from barnabas.kafka_tools.storage import scram as storage_scram
+from barnabas.kafka_tools.storage import storage
+from barnabas.kafka_tools.topics.get_offsets import parse_rule, parse_time
+from barnabas.kafka_tools.topics.topics import TOOL as TOPICS
+from barnabas.kafka_tools.topics.topics import parse_assignment
 from barnabas.local import found
 from barnabas.records.batch import build_batch
 from barnabas.security.folder import read_users
@@ -148,7 +151,7 @@ def test_config_items() -> None:
 
 
 def test_config_entities() -> None:
-    from barnabas.kafka_tools.configs import TOOL as CONFIGS
+    from barnabas.kafka_tools.configs.configs import TOOL as CONFIGS
 
     def read(*words: str) -> list[tuple[str, str | None]]:
         return [(entity.kind, entity.name) for entity in entities_of(CONFIGS.parse(words), words)]

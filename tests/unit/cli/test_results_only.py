@@ -58,7 +58,7 @@ def test_a_wrong_option_of_a_tool(name: str, capsys: pytest.CaptureFixture[str])
 def test_a_tool_without_a_broker(
     name: str, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barnabas.kafka_tools.common.CONTACT_SECONDS", 0.1)
+    monkeypatch.setattr("barnabas.kafka_tools.shared.common.CONTACT_SECONDS", 0.1)
     assert run(name, ["--bootstrap-server", NOBODY, *words.split()]) != 0
     printed = capsys.readouterr()
     assert printed.out == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.kafka_tools import schema_registry
+from barnabas.kafka_tools.servers import schema_registry
 from barnabas.terminal.errors import CliError
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from barnabas.cli.administration.config import app
-from barnabas.kafka_tools.samples import Place, samples
+from barnabas.kafka_tools.servers.samples import Place, samples
 from barnabas.terminal.errors import EXIT_OK, CliError, UsageError
 from barnabas.terminal.options import AsJson
 from barnabas.terminal.output import print_json, summarize

@@ -131,8 +131,8 @@ def dump(
     json: AsJson = False,
 ) -> int:
     """Print .log, .index, .timeindex, .txnindex and .snapshot files, of Barnabas or Kafka, as Kafka's tool does."""
-    from barnabas.kafka_tools import dump_log
-    from barnabas.kafka_tools.common import ToolError
+    from barnabas.kafka_tools.shared.common import ToolError
+    from barnabas.kafka_tools.storage import dump_log
 
     try:
         return dump_log.dump(

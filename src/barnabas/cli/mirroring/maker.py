@@ -35,7 +35,7 @@ def run_maker(
     ] = None,
 ) -> int:
     """Run MirrorMaker 2: copy topics, checkpoints and heartbeats between any clusters, until Ctrl-C."""
-    from barnabas.kafka_tools.connect_mirror import run
+    from barnabas.kafka_tools.servers.connect_mirror import run
 
     return run(file, clusters or ())
 
@@ -47,7 +47,7 @@ def show_lags(file: Path, json: bool) -> int:
     from barnabas.connect.errors import ConnectError
     from barnabas.connect.mirror.flow import said
     from barnabas.connect.mirror.lagging import TopicLag, lags
-    from barnabas.kafka_tools.connect_mirror import read_file
+    from barnabas.kafka_tools.servers.connect_mirror import read_file
 
     rows: list[TopicLag] = []
     where = str(file)

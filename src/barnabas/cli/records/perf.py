@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from barnabas.cli.records.produce import PRODUCER, hasten_producer_id
-from barnabas.kafka_tools.common import ToolError
-from barnabas.kafka_tools.perf import ConsumeRun, Latencies, ProduceRun
+from barnabas.kafka_tools.measuring.perf import ConsumeRun, Latencies, ProduceRun
+from barnabas.kafka_tools.shared.common import ToolError
 from barnabas.terminal.connection import connect
 from barnabas.terminal.errors import EXIT_NOT_DELIVERED, EXIT_OK, CliError
 from barnabas.terminal.options import AsJson, Bootstrap, Properties, Verbose
@@ -122,8 +122,8 @@ def e2e(
     json: AsJson = False,
 ) -> int:
     """Send one record after the other and report how long each takes until it is read."""
-    from barnabas.kafka_tools.e2e_latency import measure
-    from barnabas.kafka_tools.librdkafka import consumer_defaults
+    from barnabas.kafka_tools.measuring.e2e_latency import measure
+    from barnabas.kafka_tools.shared.librdkafka import consumer_defaults
 
     connection = connect(bootstrap, properties, verbose)
     producer = connection.producer({"linger.ms": 0})

@@ -201,7 +201,7 @@ def reset(
 ) -> int:
     """Put a stopped app back to its beginning: its offsets go there, its state is put aside. Topics that it has written keep
     their records."""
-    from barnabas.kafka_tools.operations import streams_reset
+    from barnabas.kafka_tools.groups import streams_reset
     from barnabas.streams.errors import StreamsError
     from barnabas.streams.loading import app_of
     from barnabas.streams.resetting import put_state_aside

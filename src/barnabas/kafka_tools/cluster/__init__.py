@@ -1,0 +1,1 @@
+"""The brokers: versions, features, elections, transactions, metrics."""

@@ -1,0 +1,1 @@
+"""Options, quotas and credentials: `kafka-configs`, `kafka-client-metrics`."""

@@ -1,0 +1,1 @@
+"""Groups of every type and their offsets: `kafka-consumer-groups` and the others."""

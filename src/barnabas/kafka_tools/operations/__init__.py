@@ -1,1 +1,0 @@
-"""Kafka's tools for operators of a cluster: access rules, transactions, replicas, features, storage."""

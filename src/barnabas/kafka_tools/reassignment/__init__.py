@@ -1,0 +1,1 @@
+"""`kafka-reassign-partitions`: plans, throttles, moves between brokers and between log directories."""

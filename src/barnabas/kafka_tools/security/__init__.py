@@ -1,0 +1,1 @@
+"""Access rules and tokens: `kafka-acls`, `kafka-delegation-tokens`."""

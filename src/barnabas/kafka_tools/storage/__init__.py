@@ -1,0 +1,1 @@
+"""Files of a broker: `kafka-dump-log`, `kafka-storage`, `kafka-log-dirs`."""
