@@ -31,7 +31,7 @@ def kafkas_worker(options: WorkerOptions, bootstrap: str, folder: Path) -> Itera
     )
     url = f"http://127.0.0.1:{free_port()}"
     options_given = {
-        **options.given,
+        **options.worker_texts,
         "bootstrap.servers": bootstrap,
         "listeners": url,
         "exactly.once.source.support": "enabled",

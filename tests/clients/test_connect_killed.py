@@ -30,7 +30,7 @@ def test_no_record_is_lost_or_doubled_when_the_worker_is_killed(
     source.write_text("".join(f"{number}\n" for number in range(count)))
     properties = tmp_path / "worker.properties"
     options = {
-        **worker_options(bootstrap, name).given,
+        **worker_options(bootstrap, name).worker_texts,
         "bootstrap.servers": bootstrap,
         "listeners": "http://127.0.0.1:0",
     }
@@ -78,7 +78,7 @@ def test_a_worker_takes_over_what_a_killed_one_ran_and_nothing_is_doubled(
     source.write_text("".join(f"{number}\n" for number in range(count)))
     options = worker_options(bootstrap, name, **{"session.timeout.ms": "6000"})
     properties = tmp_path / "worker.properties"
-    worker_texts = {**options.given, "bootstrap.servers": bootstrap, "listeners": "http://127.0.0.1:0"}
+    worker_texts = {**options.worker_texts, "bootstrap.servers": bootstrap, "listeners": "http://127.0.0.1:0"}
     properties.write_text("".join(f"{key}={value}\n" for key, value in worker_texts.items()))
     command = [
         sys.executable,

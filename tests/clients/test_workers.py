@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from barnabas.local.found import processes
+from barnabas.local.process_list import processes
 from tests.support.admin import create_topic
 from tests.support.cluster import until
 from tests.support.process import free_ports

@@ -51,14 +51,14 @@ class Trial(Bench):
         self.engine._file = StatementFile(folder / str(number))
         self.engine.catalog.numbers = 1000 * number
         self.catalog = self.engine.catalog
-        self.inputs = list(case.given.get("inputs", []))
+        self.inputs = list(case.content.get("inputs", []))
         self.problem: str | None = None
 
     def begin(self) -> None:
         """Carries out the statements."""
-        wanted = expected_error(self.case.given)
+        wanted = expected_error(self.case.content)
         try:
-            for text in self.case.given["statements"]:
+            for text in self.case.content["statements"]:
                 for statement in read_statements(text, types=self.catalog.types):
                     self.carry_out(statement)
         except SqlError as error:
@@ -138,8 +138,8 @@ class Trial(Bench):
 
     def judge(self) -> str | None:
         """What is different from what the case expects."""
-        outputs = self.case.given.get("outputs", [])
-        put = {one["topic"] for one in self.case.given.get("inputs", [])}
+        outputs = self.case.content.get("outputs", [])
+        put = {one["topic"] for one in self.case.content.get("inputs", [])}
         topics = dict.fromkeys(str(one["topic"]) for one in outputs)
         out_rows = list(self.written_to([self.prefix + topic for topic in topics if topic not in put]))
         return differences(outputs, out_rows)
@@ -181,7 +181,7 @@ def whole_cases() -> list[Any]:
         case
         for path in sorted(CASES.glob("*.json"))
         for case in cases_of(path)
-        if "expressions" not in case.given
+        if "expressions" not in case.content
     ]
     groups = [cases[at : at + AT_ONCE] for at in range(0, len(cases), AT_ONCE)]
     return [pytest.param(group, id=f"{group[0].name}...".replace(" ", "-")) for group in groups]
@@ -229,7 +229,9 @@ def wait(trials: list[Trial], seconds: float = 90) -> None:
     time has moved: what is late, and which windows are over, counts from then on."""
     give_up = time.monotonic() + seconds
     _await_idle(trials, give_up)
-    if any(word in str(trial.case.given["statements"]) for trial in trials for word in ("WINDOW", "WITHIN")):
+    if any(
+        word in str(trial.case.content["statements"]) for trial in trials for word in ("WINDOW", "WITHIN")
+    ):
         time.sleep(NEXT_BATCH_SECONDS)
         _await_idle(trials, give_up)
 

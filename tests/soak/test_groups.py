@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.soak.journal import Rules
-from tests.soak.world import Kind, World
+from tests.soak.world import Protocol, World
 from tests.support.process import BrokerProcess
 
 PYTHON = ("confluent-kafka", "aiokafka", "kafka-python")
@@ -27,7 +27,7 @@ def begin(tmp_path: Path, own_broker: Callable[..., BrokerProcess]) -> Iterator[
     worlds: list[World] = []
 
     def make(
-        kinds: Sequence[Kind],
+        kinds: Sequence[Protocol],
         sizes: Sequence[int],
         partitions: int,
         rules: Rules,
@@ -55,7 +55,7 @@ def begin(tmp_path: Path, own_broker: Callable[..., BrokerProcess]) -> Iterator[
 
 @pytest.mark.soak
 def test_two_groups_of_ten_through_one_of_each_fault(begin: Begin) -> None:
-    kinds = (Kind("classic", "cooperative-sticky"), Kind("consumer"))
+    kinds = (Protocol("classic", "cooperative-sticky"), Protocol("consumer"))
     rules = Rules(session_s=4, heartbeat_s=0.4, settle_s=10, revoke_s=12)
     world = begin(kinds, (4, 3, 1, 1, 1), 24, rules, rate=200)
     for group in world.groups:
@@ -72,17 +72,17 @@ def test_two_groups_of_ten_through_one_of_each_fault(begin: Begin) -> None:
 
 
 LONG = [
-    pytest.param(Kind("classic", "range"), id="range"),
-    pytest.param(Kind("classic", "roundrobin", PYTHON), id="roundrobin-three-libraries"),
-    pytest.param(Kind("classic", "cooperative-sticky"), id="cooperative"),
-    pytest.param(Kind("consumer"), id="consumer"),
+    pytest.param(Protocol("classic", "range"), id="range"),
+    pytest.param(Protocol("classic", "roundrobin", PYTHON), id="roundrobin-three-libraries"),
+    pytest.param(Protocol("classic", "cooperative-sticky"), id="cooperative"),
+    pytest.param(Protocol("consumer"), id="consumer"),
 ]
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kind", LONG)
-def test_two_hundred_members_for_minutes(begin: Begin, kind: Kind) -> None:
+def test_two_hundred_members_for_minutes(begin: Begin, kind: Protocol) -> None:
     """8 rounds of faults, of about half a minute each; the broker dies in the middle."""
     # A heartbeat of the consumer protocol that is not answered within two intervals is followed by one in which
     # librdkafka says that it owns nothing of what it is about to take. The broker believes it, as Kafka does.

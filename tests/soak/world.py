@@ -28,7 +28,7 @@ RECORD = bytes(100)
 
 
 @dataclass(frozen=True)
-class Kind:
+class Protocol:
     """One group's sort of members. libraries: each new process takes the next one."""
 
     protocol: str
@@ -67,7 +67,7 @@ class Members:
 
 
 class Group:
-    def __init__(self, world: World, kind: Kind, sizes: Sequence[int]) -> None:
+    def __init__(self, world: World, kind: Protocol, sizes: Sequence[int]) -> None:
         self.world, self.kind, self.name = world, kind, f"soak-{kind.name}"
         self.alive: list[Members] = []
         self.all: list[Members] = []
@@ -183,7 +183,7 @@ class World:
     _stopped: list[Members] = field(default_factory=list)
     _runs_again_at: float = 0.0
 
-    def begin(self, kinds: Sequence[Kind], sizes: Sequence[int], records_per_s: int) -> None:
+    def begin(self, kinds: Sequence[Protocol], sizes: Sequence[int], records_per_s: int) -> None:
         """Groups of members of the given process sizes each, and everything owned."""
         create_topic(self.broker.bootstrap, self.topic, self.partitions)
         self.feeder = Feeder(self, records_per_s)

@@ -81,7 +81,7 @@ class Alarm:
         self.source.close()
 
 
-def made() -> Alarm | None:
+def create() -> Alarm | None:
     """An alarm; None where there is no inotify."""
     try:
         from inotify_simple import INotify

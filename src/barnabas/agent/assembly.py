@@ -104,12 +104,12 @@ class Assembler:
     """The end of the last line that came."""
     tail: bytes = b""
     """The bytes before it."""
-    told: int = 0
+    assembled_end: int = 0
     """The end of the last piece that came out."""
     joiner: Joiner | None = None
 
     def __post_init__(self) -> None:
-        self.position = self.told = self.followed.entry.position
+        self.position = self.assembled_end = self.followed.entry.position
         self.tail = self.followed.last
         self.joiner = None if self.recipe.multiline is None else self.recipe.multiline.joiner()
 
@@ -126,14 +126,14 @@ class Assembler:
         self.position, self.tail = piece.end, piece.tail
         if self.pending is not None:
             shaped.end, shaped.tail = self.pending.position, self.pending.tail
-        if shaped.end == self.told and not (shaped.too_long or shaped.lines or shaped.refused):
+        if shaped.end == self.assembled_end and not (shaped.too_long or shaped.lines or shaped.refused):
             return None
-        self.told = shaped.end
+        self.assembled_end = shaped.end
         return shaped
 
     def passed(self, piece: Piece) -> None:
         """Lines were sent without coming here."""
-        self.position = self.told = piece.end
+        self.position = self.assembled_end = piece.end
         self.tail = piece.tail
 
     def _tail_before(self, start: int) -> bytes:
@@ -149,7 +149,7 @@ class Assembler:
         if pending is None:
             return None
         shaped = Piece([], pending.position, self.position, self.tail, positions=[], ends=[])
-        self.told = shaped.end
+        self.assembled_end = shaped.end
         self._shape([Joined(pending.position, self.position, pending.lines, pending.extra)], shaped)
         return shaped
 

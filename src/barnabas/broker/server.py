@@ -56,7 +56,7 @@ from barnabas.cores.znode_layout import sanitize
 from barnabas.runtime.machine import Machine
 from barnabas.runtime.timing import RequestTimes
 from barnabas.security.between import BetweenBrokers
-from barnabas.security.exposed import exposed, open_log_dirs, said
+from barnabas.security.exposed import exposed, exposed_line, open_log_dirs
 from barnabas.security.folder import FIRST_USERS, FolderError, read_users
 from barnabas.security.sasl.listener import SaslListener
 from barnabas.security.tls import TlsListener
@@ -143,7 +143,7 @@ class BrokerServer:
         self._between = self._new_between()
         self._check_audit()
         for path, secret in exposed(self.config).items():
-            log.warning("a file with secrets is open to others", extra={"reason": said(path, secret)})
+            log.warning("a file with secrets is open to others", extra={"reason": exposed_line(path, secret)})
         for reason in open_log_dirs(self.config):
             log.warning("a log dir is open to others", extra={"reason": reason})
         turn = Turn(asyncio.get_running_loop())

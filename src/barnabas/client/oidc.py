@@ -109,32 +109,32 @@ def for_librdkafka(options: Mapping[str, str], jaas: Mapping[str, str]) -> dict[
     return {METHOD: "oidc", IDS[0]: login.client_id, SECRETS[0]: login.secret, **scope}
 
 
-class _Held(NamedTuple):
+class _CachedToken(NamedTuple):
     token: str
     use_until: float
     """By the monotonic clock."""
 
 
 _lock = threading.Lock()
-_held: dict[OidcOptions, _Held] = {}
+_tokens: dict[OidcOptions, _CachedToken] = {}
 
 
 def token_of(options: OidcOptions) -> str:
     """A token that is good for a while; connections share it. Blocks while one is fetched. Raises AuthenticationFailed."""
     with _lock:
-        token = _held.get(options)
+        token = _tokens.get(options)
         if token is None or time.monotonic() >= token.use_until:
-            token = _held[options] = _fetched(options)
+            token = _tokens[options] = _fetched(options)
         return token.token
 
 
 def forget(options: OidcOptions) -> None:
     """Fetch a new token next time: a broker has refused this one."""
     with _lock:
-        _held.pop(options, None)
+        _tokens.pop(options, None)
 
 
-def _fetched(options: OidcOptions) -> _Held:
+def _fetched(options: OidcOptions) -> _CachedToken:
     begun = time.monotonic()
     where = without_login(options.url)
     for left in range(TRIES - 1, -1, -1):
@@ -177,7 +177,7 @@ def _context(options: OidcOptions) -> ssl.SSLContext:
         raise AuthenticationFailed(f"{name}: no certificates can be read there ({error})") from None
 
 
-def _read(options: OidcOptions, status: int, raw: bytes, begun: float) -> _Held:
+def _read(options: OidcOptions, status: int, raw: bytes, begun: float) -> _CachedToken:
     """The token in an answer. begun: when it was asked for."""
     try:
         answer: Any = json.loads(raw)
@@ -202,4 +202,4 @@ def _read(options: OidcOptions, status: int, raw: bytes, begun: float) -> _Held:
         raise AuthenticationFailed(f"{where} does not answer as a token endpoint does; check {URL}")
     life = fields.get("expires_in")
     life_s = float(life) if isinstance(life, int | float) and life > 0 else LIFE_S
-    return _Held(token, begun + USED_PART * life_s)
+    return _CachedToken(token, begun + USED_PART * life_s)

@@ -15,7 +15,7 @@ from barnabas.config.broker_options import BROKER, listener_base_name
 from barnabas.config.client_options import CLIENT_METRICS
 from barnabas.config.group_options import GROUP, GROUP_LIMITS, GROUP_SYNONYM
 from barnabas.config.loader import BrokerConfig
-from barnabas.config.option import ConfigError, Kind, Mode, Option, OptionTable, format_value
+from barnabas.config.option import ConfigError, Mode, Option, OptionTable, OptionType, format_value
 from barnabas.config.topic_options import (
     BARNABAS_LINK,
     MAX_COMPACTION_LAG_MS,
@@ -338,7 +338,7 @@ def _altered(
 
 def _with_items(table: OptionTable, name: str, before: str, value: str, operation: Operation) -> str:
     option = table.find(name)
-    if option is None or option.kind is not Kind.LIST:
+    if option is None or option.kind is not OptionType.LIST:
         verb = "APPEND to" if operation is Operation.APPEND else "SUBTRACT from"
         raise _invalid(f"Can't {verb} key {name} because its type is not LIST.")
     items = [item.strip() for item in before.split(",") if item.strip()]

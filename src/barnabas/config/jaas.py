@@ -109,7 +109,7 @@ def _login(tokens: _Tokens) -> Login:
 class _Tokens:
     def __init__(self, text: str) -> None:
         self._text = text
-        self._found: list[tuple[str, int, bool]] = []  # text, position, is a mark
+        self._tokens: list[tuple[str, int, bool]] = []  # text, position, is a mark
         self._next = 0
         at = 0
         while at < len(text):
@@ -117,21 +117,23 @@ class _Tokens:
             if match is None:
                 raise JaasError(f"line {self._line(at)}: a quotation mark has no end")
             if match["text"] is not None:
-                self._found.append((re.sub(r"\\(.)", r"\1", match["text"][1:-1], flags=re.DOTALL), at, False))
+                self._tokens.append(
+                    (re.sub(r"\\(.)", r"\1", match["text"][1:-1], flags=re.DOTALL), at, False)
+                )
             elif match["mark"] or match["word"]:
-                self._found.append((match[0], at, match["mark"] is not None))
+                self._tokens.append((match[0], at, match["mark"] is not None))
             at = match.end()
 
     def take(self) -> str | None:
         """The next token; None at the end."""
-        if self._next == len(self._found):
+        if self._next == len(self._tokens):
             return None
         self._next += 1
-        return self._found[self._next - 1][0]
+        return self._tokens[self._next - 1][0]
 
     def word(self, what: str) -> str:
         """The next token, which must not be a punctuation mark."""
-        if self._next == len(self._found) or self._found[self._next][2]:
+        if self._next == len(self._tokens) or self._tokens[self._next][2]:
             raise JaasError(f"line {self.line}: {what} is missing")
         token = self.take()
         assert token is not None
@@ -139,7 +141,7 @@ class _Tokens:
 
     def skip(self, mark: str) -> bool:
         """Skip the next token if it is this mark; returns whether it was."""
-        is_next = self._next < len(self._found) and self._found[self._next][::2] == (mark, True)
+        is_next = self._next < len(self._tokens) and self._tokens[self._next][::2] == (mark, True)
         self._next += is_next
         return is_next
 
@@ -151,7 +153,7 @@ class _Tokens:
     @property
     def line(self) -> int:
         """The line of the next token, from 1."""
-        at = self._found[self._next][1] if self._next < len(self._found) else len(self._text)
+        at = self._tokens[self._next][1] if self._next < len(self._tokens) else len(self._text)
         return self._line(at)
 
     def _line(self, at: int) -> int:

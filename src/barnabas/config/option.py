@@ -19,7 +19,7 @@ HIDDEN: Final = "[hidden]"
 T = TypeVar("T")
 
 
-class Kind(IntEnum):
+class OptionType(IntEnum):
     """The type of an option's value; the numbers are DescribeConfigs' `config_type`."""
 
     BOOLEAN = 1
@@ -34,9 +34,9 @@ class Kind(IntEnum):
 
 
 INTEGER_RANGE: Final = {
-    Kind.SHORT: (-(1 << 15), (1 << 15) - 1),
-    Kind.INT: (-INT_MAX - 1, INT_MAX),
-    Kind.LONG: (-LONG_MAX - 1, LONG_MAX),
+    OptionType.SHORT: (-(1 << 15), (1 << 15) - 1),
+    OptionType.INT: (-INT_MAX - 1, INT_MAX),
+    OptionType.LONG: (-LONG_MAX - 1, LONG_MAX),
 }
 
 
@@ -89,7 +89,7 @@ class Option(Generic[T]):
     """
 
     name: str
-    kind: Kind
+    kind: OptionType
     default: T
     doc: str
     lo: float | None = None
@@ -104,7 +104,7 @@ class Option(Generic[T]):
     @property
     def sensitive(self) -> bool:
         """Whether the value must never be shown."""
-        return self.kind is Kind.PASSWORD
+        return self.kind is OptionType.PASSWORD
 
     @property
     def read_only(self) -> bool:
@@ -115,16 +115,22 @@ class Option(Generic[T]):
         """The values that the option accepts, in words that end a sentence."""
         if self.choices:
             listed = ", ".join(choice or "(empty)" for choice in self.choices)
-            return f"a comma-separated list of: {listed}" if self.kind is Kind.LIST else f"one of: {listed}"
+            return (
+                f"a comma-separated list of: {listed}"
+                if self.kind is OptionType.LIST
+                else f"one of: {listed}"
+            )
         if self.kind in INTEGER_RANGE:
             lo, hi = INTEGER_RANGE[self.kind]
             lo, hi = lo if self.lo is None else int(self.lo), hi if self.hi is None else int(self.hi)
             return f"a whole number from {lo} to {hi}"
-        if self.kind is Kind.DOUBLE:
+        if self.kind is OptionType.DOUBLE:
             return f"a number{_limits(self.lo, self.hi)}"
-        if self.kind is Kind.BOOLEAN:
+        if self.kind is OptionType.BOOLEAN:
             return "true or false"
-        return {Kind.LIST: "a comma-separated list", Kind.CLASS: "a class name"}.get(self.kind, "text")
+        return {OptionType.LIST: "a comma-separated list", OptionType.CLASS: "a class name"}.get(
+            self.kind, "text"
+        )
 
     def parse(self, text: str) -> T:
         """The value of a text. Raises ConfigError naming option, value and what is allowed."""
@@ -144,7 +150,7 @@ class Option(Generic[T]):
         if self.hi is not None and value > self.hi:
             return f"Value must be no more than {self.hi} (allowed: {self.allowed()})"
         if self.choices:
-            for item in value if self.kind is Kind.LIST else (value,):
+            for item in value if self.kind is OptionType.LIST else (value,):
                 if item not in self.choices:
                     return f"{item!r} must be {self.allowed()}" if item else f"must be {self.allowed()}"
         return None if self.check is None else self.check(value)
@@ -158,26 +164,26 @@ def _limits(lo: float | None, hi: float | None) -> str:
     return "" if hi is None else f" of at most {hi}"
 
 
-def _parse(kind: Kind, text: str) -> tuple[object, str | None]:
+def _parse(kind: OptionType, text: str) -> tuple[object, str | None]:
     """(value, None), or (None, why the text is refused)."""
     if kind in INTEGER_RANGE:
         return _parse_integer(kind, text)
-    if kind is Kind.BOOLEAN:
+    if kind is OptionType.BOOLEAN:
         lowered = text.lower()
         if lowered in ("true", "false"):
             return lowered == "true", None
         return None, "Expected value to be either true or false"
-    if kind is Kind.DOUBLE:
+    if kind is OptionType.DOUBLE:
         try:
             return float(text), None
         except ValueError:
             return None, "Not a number of type DOUBLE"
-    if kind is Kind.LIST:
+    if kind is OptionType.LIST:
         return tuple(part.strip() for part in text.split(",")) if text else (), None
     return text, None
 
 
-def _parse_integer(kind: Kind, text: str) -> tuple[object, str | None]:
+def _parse_integer(kind: OptionType, text: str) -> tuple[object, str | None]:
     digits = text[1:] if text[:1] in ("-", "+") else text
     # int() also accepts 1_000 and digits of other scripts; Java's parser does not.
     if not (digits.isascii() and digits.isdigit()):
@@ -251,61 +257,61 @@ class OptionTable:
 
     def boolean(self, name: str, default: bool, doc: str, **rules: Unpack[Rules]) -> Option[bool]:
         """Declare a true/false option."""
-        return self.add(Option(name, Kind.BOOLEAN, default, doc, **rules))
+        return self.add(Option(name, OptionType.BOOLEAN, default, doc, **rules))
 
     def integer(self, name: str, default: int, doc: str, **rules: Unpack[Rules]) -> Option[int]:
         """Declare an int32 option."""
-        return self.add(Option(name, Kind.INT, default, doc, **rules))
+        return self.add(Option(name, OptionType.INT, default, doc, **rules))
 
     def integer_or_null(self, name: str, doc: str, **rules: Unpack[Rules]) -> Option[int | None]:
         """Declare an int32 option whose default is null."""
-        option: Option[int | None] = Option(name, Kind.INT, None, doc, **rules)
+        option: Option[int | None] = Option(name, OptionType.INT, None, doc, **rules)
         return self.add(option)
 
     def short(self, name: str, default: int, doc: str, **rules: Unpack[Rules]) -> Option[int]:
         """Declare an int16 option."""
-        return self.add(Option(name, Kind.SHORT, default, doc, **rules))
+        return self.add(Option(name, OptionType.SHORT, default, doc, **rules))
 
     def long(self, name: str, default: int, doc: str, **rules: Unpack[Rules]) -> Option[int]:
         """Declare an int64 option."""
-        return self.add(Option(name, Kind.LONG, default, doc, **rules))
+        return self.add(Option(name, OptionType.LONG, default, doc, **rules))
 
     def long_or_null(self, name: str, doc: str, **rules: Unpack[Rules]) -> Option[int | None]:
         """Declare an int64 option whose default is null."""
-        option: Option[int | None] = Option(name, Kind.LONG, None, doc, **rules)
+        option: Option[int | None] = Option(name, OptionType.LONG, None, doc, **rules)
         return self.add(option)
 
     def double(self, name: str, default: float, doc: str, **rules: Unpack[Rules]) -> Option[float]:
         """Declare a floating-point option."""
-        return self.add(Option(name, Kind.DOUBLE, default, doc, **rules))
+        return self.add(Option(name, OptionType.DOUBLE, default, doc, **rules))
 
     def string(self, name: str, default: str, doc: str, **rules: Unpack[Rules]) -> Option[str]:
         """Declare a text option."""
-        return self.add(Option(name, Kind.STRING, default, doc, **rules))
+        return self.add(Option(name, OptionType.STRING, default, doc, **rules))
 
     def string_or_null(self, name: str, doc: str, **rules: Unpack[Rules]) -> Option[str | None]:
         """Declare a text option whose default is null."""
-        option: Option[str | None] = Option(name, Kind.STRING, None, doc, **rules)
+        option: Option[str | None] = Option(name, OptionType.STRING, None, doc, **rules)
         return self.add(option)
 
     def strings(
         self, name: str, default: tuple[str, ...], doc: str, **rules: Unpack[Rules]
     ) -> Option[tuple[str, ...]]:
         """Declare a comma-separated list of texts."""
-        return self.add(Option(name, Kind.LIST, default, doc, **rules))
+        return self.add(Option(name, OptionType.LIST, default, doc, **rules))
 
     def strings_or_null(self, name: str, doc: str, **rules: Unpack[Rules]) -> Option[tuple[str, ...] | None]:
         """Declare a comma-separated list whose default is null."""
-        option: Option[tuple[str, ...] | None] = Option(name, Kind.LIST, None, doc, **rules)
+        option: Option[tuple[str, ...] | None] = Option(name, OptionType.LIST, None, doc, **rules)
         return self.add(option)
 
     def class_name(
         self, name: str, default: str | None, doc: str, **rules: Unpack[Rules]
     ) -> Option[str | None]:
         """Declare an option that names a class."""
-        return self.add(Option(name, Kind.CLASS, default, doc, **rules))
+        return self.add(Option(name, OptionType.CLASS, default, doc, **rules))
 
     def password(self, name: str, doc: str, **rules: Unpack[Rules]) -> Option[str | None]:
         """Declare a secret; its default is null and its value is never shown."""
-        option: Option[str | None] = Option(name, Kind.PASSWORD, None, doc, **rules)
+        option: Option[str | None] = Option(name, OptionType.PASSWORD, None, doc, **rules)
         return self.add(option)

@@ -90,8 +90,8 @@ class Provider:
 
     def __init__(self, options: OidcOptions) -> None:
         self.options = options
-        self._found: Mapping[str, Any] = {}
-        self._found_s = -FRESH_S
+        self._configuration: Mapping[str, Any] = {}
+        self._configuration_s = -FRESH_S
         self._keys: Keys | None = None
         self._pending: dict[str, Pending] = {}
 
@@ -172,8 +172,8 @@ class Provider:
 
     async def _discovered(self) -> Mapping[str, Any]:
         """The provider's discovery document. Raises Refused."""
-        if time.monotonic() - self._found_s < FRESH_S:
-            return self._found
+        if time.monotonic() - self._configuration_s < FRESH_S:
+            return self._configuration
         issuer = self.options.issuer
         url = issuer.rstrip("/") + "/.well-known/openid-configuration"
         discovered = await self._fetch(url, "GET")
@@ -184,7 +184,7 @@ class Provider:
                 raise self._away(f"its configuration has no usable {name}")
         if self._keys is None or self._keys.url != discovered["jwks_uri"]:
             self._keys = Keys(discovered["jwks_uri"], 3_600_000, 10_000, lambda: time.monotonic() * 1000)
-        self._found, self._found_s = discovered, time.monotonic()
+        self._configuration, self._configuration_s = discovered, time.monotonic()
         return discovered
 
     async def _token(self, discovered: Mapping[str, Any], code: str, pending: Pending) -> str:

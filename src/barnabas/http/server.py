@@ -235,7 +235,7 @@ class HttpServer:
         self.options = options
         self.url = ""
         self._service: Service | None = None
-        self._given: socket.socket | None = None
+        self._listening: socket.socket | None = None
         self._socket: socket.socket | None = None
         self._server: BoundedServer | None = None
         self._task: asyncio.Task[None] | None = None
@@ -245,11 +245,11 @@ class HttpServer:
 
     def listen_on(self, listening: socket.socket) -> None:
         """Serve on a socket that listens already, not on the address of the options."""
-        self._given = listening
+        self._listening = listening
 
     async def start(self) -> None:
         """Listen, start the service, serve. Raises ServiceError."""
-        self._socket = self._given or listen(self.options.listen)
+        self._socket = self._listening or listen(self.options.listen)
         service = self._service = self._build()
         host, port = self._socket.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host

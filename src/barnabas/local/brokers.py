@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from barnabas.local.found import is_broker, node_of, processes
+from barnabas.local.process_list import is_broker, node_of, processes
 
 LOCK = ".lock"
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from barnabas.local.found import processes
+from barnabas.local.process_list import processes
 from barnabas.terminal.errors import CliError
 
 LOOK_SECONDS: Final = 0.05

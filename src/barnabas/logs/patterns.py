@@ -51,7 +51,7 @@ class Pattern:
 class Patterns:
     """The patterns of lines."""
 
-    found: list[Pattern] = field(default_factory=list)
+    patterns: list[Pattern] = field(default_factory=list)
     _by_shape: dict[tuple[int, str], list[Pattern]] = field(default_factory=dict)
 
     def add(self, message: str, time: int, level: str = "", *, is_before: bool = False) -> Pattern:
@@ -63,8 +63,8 @@ class Patterns:
         pattern = self._most_similar(words, near)
         if pattern is None:
             pattern = Pattern(words, message)
-            if len(self.found) < PATTERNS_MAX:
-                self.found.append(pattern)
+            if len(self.patterns) < PATTERNS_MAX:
+                self.patterns.append(pattern)
                 near.append(pattern)
         else:
             mine = pattern.words
@@ -90,4 +90,4 @@ class Patterns:
 
     def common(self) -> list[Pattern]:
         """Those that are not only of before, the most frequent first."""
-        return sorted((one for one in self.found if one.count), key=lambda one: (-one.count, one.text))
+        return sorted((one for one in self.patterns if one.count), key=lambda one: (-one.count, one.text))

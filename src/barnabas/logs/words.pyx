@@ -109,22 +109,22 @@ cdef class Words:
 
     cdef int note(self, int block, const uint8_t* word, Py_ssize_t size, uint64_t hash) except -1:
         cdef Py_ssize_t slot
-        cdef Word* found
+        cdef Word* entry
         hash = (hash ^ (hash >> 32)) * self.seed
         hash ^= hash >> 29
         slot = hash & self.mask
         while self.slots[slot]:
-            found = &self.words[self.slots[slot] - 1]
-            if found.hash == hash and found.size == size and not memcmp(self.arena + found.begin, word, size):
-                if found.last != block:
-                    found.last = block
-                    found.count += 1
+            entry = &self.words[self.slots[slot] - 1]
+            if entry.hash == hash and entry.size == size and not memcmp(self.arena + entry.begin, word, size):
+                if entry.last != block:
+                    entry.last = block
+                    entry.count += 1
                     self.pair(self.slots[slot] - 1, block)
                 return 0
             slot = (slot + 1) & self.mask
         self.reserve(size)
-        found = &self.words[self.count]
-        found.hash, found.begin, found.size, found.last, found.count = hash, self.arena_bytes, size, block, 1
+        entry = &self.words[self.count]
+        entry.hash, entry.begin, entry.size, entry.last, entry.count = hash, self.arena_bytes, size, block, 1
         memcpy(self.arena + self.arena_bytes, word, size)
         self.arena_bytes += size
         self.count += 1

@@ -35,7 +35,7 @@ async def send(
     error = letter.error
     assert error.dead_letters is not None
     added = error.headers(letter.subject, topic)
-    record = Outgoing(_given(key), _given(value), headers=[*headers, *added])
+    record = Outgoing(_bytes_of(key), _bytes_of(value), headers=[*headers, *added])
     try:
         await producing.partitions(error.dead_letters)
         (result,) = await producing.send(error.dead_letters, [record])
@@ -47,7 +47,7 @@ async def send(
     return f"{letter}; sent to {error.dead_letters}"
 
 
-def _given(data: Any) -> bytes | None:
+def _bytes_of(data: Any) -> bytes | None:
     """Bytes and text as they are, everything else as JSON."""
     if data is None or isinstance(data, bytes):
         return data

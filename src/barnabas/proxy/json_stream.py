@@ -18,17 +18,17 @@ class JsonStream:
 
     def __init__(self, object_bytes_max: int) -> None:
         self._max = object_bytes_max
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._seen = 0  # how many bytes of _held were scanned
         self._depth = 0
         self._quoted = False
 
     def feed(self, data: bytes) -> list[bytes]:
         """The objects that are complete now. Raises StreamError: no object begins here, or it is too large. O(n)."""
-        self._held += data
+        self._buffer += data
         documents: list[bytes] = []
         begin = 0
-        buffer = self._held
+        buffer = self._buffer
         position = self._seen
         while True:
             if not self._depth:
@@ -65,5 +65,5 @@ class JsonStream:
 
     def end(self) -> None:
         """The stream is over. Raises StreamError if an object is incomplete."""
-        if self._held.strip(_SPACE):
+        if self._buffer.strip(_SPACE):
             raise StreamError("the body ends in the middle of a record")

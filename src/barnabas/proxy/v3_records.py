@@ -200,7 +200,7 @@ async def _produce_row(
     try:
         key, value, batch = await _begin(call, topic, row, turn)
     except DeadLetter as letter:
-        key_data, value_data = (given(row.value.get(name)) for name in PARTS)
+        key_data, value_data = (part_value(row.value.get(name)) for name in PARTS)
         headers = read_headers(row.value.get("headers"))
         message = await send(producing, letter, topic, key_data, value_data, headers)
         raise HttpError(400, message, 400) from letter
@@ -208,7 +208,7 @@ async def _produce_row(
     return _receipt(cluster_id, topic, key, value, result)
 
 
-def given(part: Any) -> Any:
+def part_value(part: Any) -> Any:
     """A key or value of a request: the bytes that it stands for or, if it has a schema, its JSON value."""
     if not isinstance(part, dict):
         return None

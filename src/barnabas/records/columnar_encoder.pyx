@@ -325,11 +325,11 @@ cdef class Append:
     cdef int64_t now_ms
     cdef int64_t units_per_ms
     cdef Py_buffer views[24]
-    cdef int held
+    cdef int views_taken
 
     def __dealloc__(self):
         cdef int i
-        for i in range(self.held):
+        for i in range(self.views_taken):
             PyBuffer_Release(&self.views[i])
 
     cdef const uint8_t* hold(self, object source, Py_ssize_t need, str name, Py_ssize_t* size) except? NULL:
@@ -338,12 +338,12 @@ cdef class Append:
                 raise ValueError(f"column {name} has no buffer")
             size[0] = 0
             return <const uint8_t*> self.views  # never read, since it has no bytes
-        PyObject_GetBuffer(source, &self.views[self.held], PyBUF_SIMPLE)
-        self.held += 1
-        if self.views[self.held - 1].len < need:
-            raise ValueError(f"a buffer of column {name} is too short: {self.views[self.held - 1].len} bytes, not {need}")
-        size[0] = self.views[self.held - 1].len
-        return <const uint8_t*> self.views[self.held - 1].buf
+        PyObject_GetBuffer(source, &self.views[self.views_taken], PyBUF_SIMPLE)
+        self.views_taken += 1
+        if self.views[self.views_taken - 1].len < need:
+            raise ValueError(f"a buffer of column {name} is too short: {self.views[self.views_taken - 1].len} bytes, not {need}")
+        size[0] = self.views[self.views_taken - 1].len
+        return <const uint8_t*> self.views[self.views_taken - 1].buf
 
     cdef int bits(self, Column* column, object validity, Py_ssize_t rows, str name) except -1:
         cdef Py_ssize_t size = 0

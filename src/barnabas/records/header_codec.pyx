@@ -81,7 +81,7 @@ def check_batch(buf, Py_ssize_t pos=0):
     cdef const uint8_t* data
     cdef Py_ssize_t left
     cdef int32_t length
-    cdef uint32_t found
+    cdef uint32_t crc
     PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
     try:
         left = require_header(&view, pos)
@@ -94,8 +94,8 @@ def check_batch(buf, Py_ssize_t pos=0):
         checked = PyMemoryView_FromMemory(
             <char*>data + ATTRIBUTES_AT, length + OVERHEAD_BYTES - ATTRIBUTES_AT, PyBUF_READ
         )
-        found = crc32c(checked)
-        if found != big32(data + CRC_AT):
+        crc = crc32c(checked)
+        if crc != big32(data + CRC_AT):
             raise CorruptBatch(f"the checksum of the batch at offset {big64(data)} does not hold")
         return header_at(data)
     finally:

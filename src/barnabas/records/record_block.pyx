@@ -142,16 +142,16 @@ cdef class Stamp:
         cdef uint8_t digits[DIGITS_MAX]
         cdef uint8_t number[VARINT_BYTES_MAX]
         cdef int count
-        made = self.first
+        line = self.first
         if self.name:
             count = digits_of(<uint64_t> position, digits + DIGITS_MAX)
             size = number[: write_varint(number, len(self.before) + count) - number]
-            made += self.name + size + self.before + (digits + DIGITS_MAX - count)[:count]
-        made += self.last
+            line += self.name + size + self.before + (digits + DIGITS_MAX - count)[:count]
+        line += self.last
         if end >= 0:
             count = digits_of(<uint64_t> end, digits + DIGITS_MAX)
-            made += END_NAME + number[: write_varint(number, count) - number] + (digits + DIGITS_MAX - count)[:count]
-        return made
+            line += END_NAME + number[: write_varint(number, count) - number] + (digits + DIGITS_MAX - count)[:count]
+        return line
 
 
 cdef class RecordBlock:

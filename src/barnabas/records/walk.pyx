@@ -337,18 +337,18 @@ cdef const char* VALUE_HEADER = b"__value_schema_id"
 
 cdef Reference reference_at(const uint8_t* data, int64_t size) noexcept nogil:
     """The reference at the beginning of a payload or a header: 0 and an id, or 1 and a GUID."""
-    cdef Reference found
-    found.kind = NO_SCHEMA
-    found.at = data + 1
+    cdef Reference reference
+    reference.kind = NO_SCHEMA
+    reference.at = data + 1
     if size >= 5 and data[0] == 0:
-        found.kind = BY_ID
+        reference.kind = BY_ID
     elif size >= 17 and data[0] == 1:
-        found.kind = BY_GUID
-    return found
+        reference.kind = BY_GUID
+    return reference
 
 
 cdef bint read_reference(
-    const uint8_t* data, Py_ssize_t* at, Py_ssize_t size, bint of_key, Reference* found
+    const uint8_t* data, Py_ssize_t* at, Py_ssize_t size, bint of_key, Reference* reference
 ) noexcept nogil:
     """Read the schema named by the record at `at`, and move `at` behind it; False if its fields do not fill its length."""
     cdef int64_t length, number, key_bytes, value_bytes, headers, name_bytes, wanted_bytes
@@ -372,10 +372,10 @@ cdef bint read_reference(
     if of_key:
         value_at = key_at
         value_bytes = key_bytes
-    found.kind = NOTHING
-    found.at = data
+    reference.kind = NOTHING
+    reference.at = data
     if value_bytes >= 0:
-        found[0] = reference_at(data + value_at, value_bytes)
+        reference[0] = reference_at(data + value_at, value_bytes)
     if not read_varint(data, at, end, &headers) or headers < 0:
         return False
     while headers > 0:
@@ -386,17 +386,17 @@ cdef bint read_reference(
         if not read_varint(data, at, end, &number) or number < -1 or number > end - at[0]:
             return False
         if value_bytes >= 0 and name_bytes == wanted_bytes and memcmp(data + name_at, wanted, wanted_bytes) == 0:
-            found[0] = reference_at(data + at[0], number)
+            reference[0] = reference_at(data + at[0], number)
         at[0] += <Py_ssize_t>number if number > 0 else 0
         headers -= 1
     return at[0] == end
 
 
-cdef object named(Reference* found):
-    if found.kind == BY_ID:
-        return <int64_t>big32(found.at) & 0xFFFFFFFF
-    if found.kind == BY_GUID:
-        return PyBytes_FromStringAndSize(<const char*>found.at, 16)
+cdef object named(Reference* reference):
+    if reference.kind == BY_ID:
+        return <int64_t>big32(reference.at) & 0xFFFFFFFF
+    if reference.kind == BY_GUID:
+        return PyBytes_FromStringAndSize(<const char*>reference.at, 16)
     return None
 
 
@@ -416,17 +416,17 @@ def schemas_named(const uint8_t[::1] block, Py_ssize_t count, bint of_key):
     """
     cdef Py_ssize_t at = 0, size = block.shape[0], number
     cdef const uint8_t* data = &block[0] if size else NULL
-    cdef Reference found, last
+    cdef Reference reference, last
     last.kind = NOTHING
     last.at = data
     names = set()
     for number in range(count):
-        if not read_reference(data, &at, size, of_key, &found):
+        if not read_reference(data, &at, size, of_key, &reference):
             raise CorruptBatch(f"record {number} of {count} does not fit its length")
-        if found.kind == NOTHING or is_same(&found, &last):
+        if reference.kind == NOTHING or is_same(&reference, &last):
             continue
-        last = found
-        names.add(named(&found))
+        last = reference
+        names.add(named(&reference))
     return names
 
 
@@ -434,11 +434,11 @@ def records_naming(const uint8_t[::1] block, Py_ssize_t count, bint of_key, name
     """The numbers of the records whose schema is one of `names`, given as by schemas_named. Raises CorruptBatch."""
     cdef Py_ssize_t at = 0, size = block.shape[0], number
     cdef const uint8_t* data = &block[0] if size else NULL
-    cdef Reference found
+    cdef Reference reference
     numbers = []
     for number in range(count):
-        if not read_reference(data, &at, size, of_key, &found):
+        if not read_reference(data, &at, size, of_key, &reference):
             raise CorruptBatch(f"record {number} of {count} does not fit its length")
-        if found.kind != NOTHING and named(&found) in names:
+        if reference.kind != NOTHING and named(&reference) in names:
             numbers.append(number)
     return numbers

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from barnabas.registry import records
 from barnabas.registry.compatibility import in_group, reasons
 from barnabas.registry.contracts import check_fields, check_rules, reserved_problems
-from barnabas.registry.errors import Code, RegistryError, told
+from barnabas.registry.errors import Code, RegistryError, client_message
 from barnabas.registry.library import Library, Schema
 from barnabas.registry.merging import with_inherited
 from barnabas.registry.model import Config, Content, Level, Mode, Version
@@ -213,7 +213,7 @@ def decide_check(
     except InvalidSchema as error:
         if not verbose:
             raise
-        return {"is_compatible": False, "messages": [told(error)]}
+        return {"is_compatible": False, "messages": [client_message(error)]}
     if number is None:
         earlier = in_group(earlier, content, config)
 

@@ -51,7 +51,7 @@ INVALID: Final = "Invalid schema"
 """How messages of error 42201 begin in Confluent's registry, which clients look for."""
 
 
-def told(error: SchemaError) -> str:
+def client_message(error: SchemaError) -> str:
     """The message as clients get it."""
     if error.code == Code.INVALID_SCHEMA and not error.message.startswith(INVALID):
         return f"{INVALID}: {error.message}"

@@ -59,7 +59,7 @@ class Library:
         self._characters = 0
         self._steps = Steps(0)
         self._desk = Desk()
-        self._held: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
+        self._cached: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
         self._bytes = 0
 
     def begin(self) -> None:
@@ -137,18 +137,18 @@ class Library:
         return str(self.answer(task, lambda _: change_tags(content.type, content.text, changes)))
 
     def _get(self, key: Any) -> Any:
-        entry = self._held.get(key)
+        entry = self._cached.get(key)
         if entry is None:
             return None
-        self._held.move_to_end(key)
+        self._cached.move_to_end(key)
         return entry[0]
 
     def _put(self, key: Any, value: Any, size: int) -> None:
-        gone = self._held.pop(key, None)
+        gone = self._cached.pop(key, None)
         self._bytes += size - (gone[1] if gone else 0)
-        self._held[key] = (value, size)
-        while len(self._held) > CACHED_MAX or (self._bytes > CACHED_BYTES_MAX and len(self._held) > 1):
-            _, (_, lost) = self._held.popitem(last=False)
+        self._cached[key] = (value, size)
+        while len(self._cached) > CACHED_MAX or (self._bytes > CACHED_BYTES_MAX and len(self._cached) > 1):
+            _, (_, lost) = self._cached.popitem(last=False)
             self._bytes -= lost
 
     def dependencies(self, references: Sequence[Reference], context: str) -> list[Dependency]:

@@ -8,7 +8,7 @@ from typing import Any
 from barnabas.registry.model import Config, Content
 from barnabas.registry.requests import RULE_LISTS
 
-Held = Mapping[str, Any] | None
+JsonObject = Mapping[str, Any] | None
 
 
 def with_inherited(content: Content, previous: Content | None, config: Config) -> Content:
@@ -22,7 +22,7 @@ def with_inherited(content: Content, previous: Content | None, config: Config) -
     return Content(content.type, content.text, content.references, metadata, rules)
 
 
-def merge_metadata(weaker: Held, stronger: Held) -> Held:
+def merge_metadata(weaker: JsonObject, stronger: JsonObject) -> JsonObject:
     """Merge metadata: properties of `stronger` win; tags and names of sensitive properties are united."""
     if not weaker or not stronger:
         return stronger or weaker or None
@@ -41,7 +41,7 @@ def merge_metadata(weaker: Held, stronger: Held) -> Held:
     return merged
 
 
-def merge_rules(weaker: Held, stronger: Held) -> Held:
+def merge_rules(weaker: JsonObject, stronger: JsonObject) -> JsonObject:
     """Merge rule sets: a rule of `stronger` replaces the rule of the same name in `weaker`."""
     if not weaker or not stronger:
         return stronger or weaker or None

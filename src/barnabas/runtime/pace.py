@@ -44,7 +44,7 @@ class Pace:
             yield piece
             await self.rest()
 
-    async def made(self, make: Callable[[T], R], rows: Iterable[T]) -> list[R]:
+    async def map(self, make: Callable[[T], R], rows: Iterable[T]) -> list[R]:
         """What `make` makes of each row, with rests in between."""
         made_rows: list[R] = []
         async for piece in self.pieces(rows):

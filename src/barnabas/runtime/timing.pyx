@@ -101,26 +101,26 @@ cdef class Histogram:
         cdef int i, bucket = -1
         for i in range(BUCKETS):
             total += self._recent[i]
-        found = []
+        values = []
         for fraction in fractions:
             want = <double>fraction * total
             while bucket < BUCKETS - 1 and (bucket < 0 or seen < want - TOLERANCE):
                 bucket += 1
                 seen += self._recent[bucket]
-            found.append(0.0 if total == 0 else (begin_of(bucket) + begin_of(bucket + 1) - 1) / 2)
-        return found
+            values.append(0.0 if total == 0 else (begin_of(bucket) + begin_of(bucket + 1) - 1) / 2)
+        return values
 
     def at_most(self, bounds):
         """For each bound, in ascending order, how many values since the start are not above it, as far as buckets tell."""
         cdef int bucket = 0
         cdef int64_t seen = 0
-        found = []
+        counts = []
         for bound in bounds:
             while bucket < BUCKETS and begin_of(bucket + 1) - 1 <= <int64_t>bound:
                 seen += self._counts[bucket]
                 bucket += 1
-            found.append(seen)
-        return found
+            counts.append(seen)
+        return counts
 
     def extremes(self):
         """The least and the greatest of the recent values; (0, 0) without any."""

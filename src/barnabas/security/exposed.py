@@ -31,7 +31,7 @@ def exposed(config: BrokerConfig) -> dict[str, str]:
     return readers_by_path
 
 
-def said(path: str, what: str) -> str:
+def exposed_line(path: str, what: str) -> str:
     """One line that reports a file that `exposed` found."""
     return f"every user of this machine can read {path}, which holds {what}; chmod 600 it"
 

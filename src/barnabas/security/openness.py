@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.config import broker_security as options
 from barnabas.config.option import ConfigError
 from barnabas.security import purposes, stores
-from barnabas.security.exposed import exposed, open_log_dirs, said
+from barnabas.security.exposed import exposed, exposed_line, open_log_dirs
 from barnabas.security.listener_options import ListenerOptions
 from barnabas.security.sasl.oauthbearer import UNSECURED
 
@@ -30,7 +30,7 @@ def findings(config: BrokerConfig) -> Iterator[str]:
     elif config.get(options.ALLOW_EVERYONE_IF_NO_ACL_FOUND):
         yield "allow.everyone.if.no.acl.found=true: everybody may use resources that have no ACL"
     for path, what in exposed(config).items():
-        yield said(path, what)
+        yield exposed_line(path, what)
     yield from open_log_dirs(config)
     if "User:ANONYMOUS" in config.get(options.SUPER_USERS):
         yield "super.users names User:ANONYMOUS: whoever connects without a login may do everything"

@@ -270,12 +270,12 @@ def _unusable(tls: TlsFiles, error: OSError) -> UsageError:
 
 def exposed(files: Iterable[tuple[Path, str]]) -> Iterator[str]:
     """One line about each file that every user of the machine can read. files: (path, what it contains)."""
-    from barnabas.security.exposed import said
+    from barnabas.security.exposed import exposed_line
     from barnabas.security.stores import readable_by_others
 
     for path, what in files:
         if readable_by_others(str(path)):
-            yield said(str(path), what)
+            yield exposed_line(str(path), what)
 
 
 def check_openness(

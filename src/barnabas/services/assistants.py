@@ -9,7 +9,7 @@ from typing import Any, Final
 from barnabas.services.access import Access
 from barnabas.services.command import services_extra, warn_of_exposed
 from barnabas.services.option import field_of
-from barnabas.services.row import Given
+from barnabas.services.row import ServiceContext
 from barnabas.services.rows.console import CONSOLE, OPTIONS, check_mcp, options_of
 from barnabas.terminal.connection import target
 
@@ -37,7 +37,9 @@ def run_assistant(
         warn_of_exposed(Access(), CONSOLE.secret_files(values_given))
         where, client = target(bootstrap, properties)
         values = {**{field_of(word): values_given[field_of(word)] for word in SHARED}, "mcp": may}
-        options = options_of(Given(values, {**client, "bootstrap.servers": where}, HttpOptions(""), Access()))
+        options = options_of(
+            ServiceContext(values, {**client, "bootstrap.servers": where}, HttpOptions(""), Access())
+        )
 
     async def serve() -> None:
         console = make_console(options, Sessions(None), is_secure=False)

@@ -14,7 +14,7 @@ import typer
 
 from barnabas.services.access import ACCESS, OPEN_HELP, Access, check_openness, exposed
 from barnabas.services.option import COMMON, MEGABYTE, ServiceOption, field_of, require_positive
-from barnabas.services.row import Given, Row, needs_extra
+from barnabas.services.row import Row, ServiceContext, needs_extra
 from barnabas.terminal import profiles
 from barnabas.terminal.connection import target
 from barnabas.terminal.errors import CliError
@@ -134,7 +134,7 @@ def run_service(
             has_own_login=row.has_login(values),
             secret_files=row.secret_files(values),
         )
-        whole = Given(values, {**client, "bootstrap.servers": where}, http, access)
+        whole = ServiceContext(values, {**client, "bootstrap.servers": where}, http, access)
         server = row.make(whole)
     return serve(server, lambda: f"ready on {server.url} ({row.ready(whole, server.health())})")
 

@@ -23,7 +23,7 @@ def _no_neighbour(name: str) -> Address | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ServiceContext:
     """What a service is made of. values: of its own options, by field. client: librdkafka's properties, with
     bootstrap.servers. neighbour: the address of another service in this process by its name, once it has started; None
     without one. measure: asks a broker in this process for its metrics; None if there is none.
@@ -59,8 +59,8 @@ class Row:
     who: str
     about: str
     examples: tuple[str, ...]
-    make: Callable[[Given], HttpServer]
-    ready: Callable[[Given, Mapping[str, Any]], str]
+    make: Callable[[ServiceContext], HttpServer]
+    ready: Callable[[ServiceContext, Mapping[str, Any]], str]
     options: Mapping[str, ServiceOption] = field(default_factory=dict)
     secret_files: Callable[[Mapping[str, Any]], Iterable[tuple[Path, str]]] = lambda values: ()
     has_login: Callable[[Mapping[str, Any]], bool] = lambda values: False

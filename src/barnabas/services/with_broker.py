@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.services.access import ACCESS, INSIDE_USER, OPEN_HELP, Access, check_openness, exposed
 from barnabas.services.metrics_door import MetricsDoor, is_of_this_machine
 from barnabas.services.option import MEGABYTE, ServiceOption, defaults, field_of, require_positive
-from barnabas.services.row import Given, Row, needs_extra
+from barnabas.services.row import Row, ServiceContext, needs_extra
 from barnabas.services.table import ROWS
 from barnabas.terminal.errors import UsageError
 from barnabas.terminal.properties import require_known
@@ -242,7 +242,7 @@ def _services_of(options: argparse.Namespace) -> MakeCompanion | None:
         if absent is not None:
             raise ValueError(f"--with {name}: {absent}")
     try:
-        services = Made(options)
+        services = CheckedServices(options)
     except UsageError as error:
         raise ValueError(str(error)) from None
     return services.companion
@@ -328,7 +328,7 @@ class _Offered:
     http: HttpOptions
 
 
-class Made:
+class CheckedServices:
     """The services of one command line, checked as far as possible before the broker runs. Raises UsageError."""
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -365,12 +365,14 @@ class Made:
         client = dict(self._client)
         client["bootstrap.servers"] = address_of(client.get("security.protocol", "PLAINTEXT").upper())
         for offered in self._offered:
-            context = Given(offered.values, client, offered.http, self._access, self._neighbour, measure)
+            context = ServiceContext(
+                offered.values, client, offered.http, self._access, self._neighbour, measure
+            )
             self._servers[offered.row.name] = offered.row.make(context)
         return ServerThread(list(self._servers.values()), lambda: self._neighbour("registry"))
 
     def _neighbour(self, name: str) -> Address | None:
-        """Where another service of this process answers, once it has started. See Given."""
+        """Where another service of this process answers, once it has started. See ServiceContext."""
         from barnabas.http_client import Address
 
         server = self._servers.get(name)

@@ -35,7 +35,7 @@ class Killed(BaseException):
 class Life:
     """One run of a simulated process."""
 
-    __slots__ = ("alive", "held", "name", "pauses", "tasks")
+    __slots__ = ("alive", "name", "pauses", "stopped", "tasks")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -43,7 +43,7 @@ class Life:
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.pauses = 0
         """How many reasons it has to stand still; see SimLoop.pause."""
-        self.held: list[asyncio.Handle] = []
+        self.stopped: list[asyncio.Handle] = []
         """What it would have done meanwhile, in order."""
 
 
@@ -129,7 +129,7 @@ class SimLoop(asyncio.BaseEventLoop):
             if life is None or (life.alive and not life.pauses):
                 handle._run()
             elif life.alive:
-                life.held.append(handle)
+                life.stopped.append(handle)
         self._now_s += TURN_S
 
     def _process_events(self, event_list: Any) -> None:
@@ -225,8 +225,8 @@ class SimLoop(asyncio.BaseEventLoop):
         life.pauses -= 1
         self.paused -= 1
         if not life.pauses:
-            self._ready.extend(life.held)
-            life.held.clear()
+            self._ready.extend(life.stopped)
+            life.stopped.clear()
 
     def _make_task(self, loop: Any, work: Any, context: Any = None) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, context=context)

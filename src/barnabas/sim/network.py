@@ -199,8 +199,8 @@ class SimNetwork:
             self.loop.call_at(target.due_s, self._deliver, target, piece, context=NOBODY)
 
     def _deliver(self, target: SimSocket, piece: bytes) -> None:
-        if target.held or not self.hears(target.local[0], target.remote[0]):
-            target.held.append(piece)
+        if target.delayed or not self.hears(target.local[0], target.remote[0]):
+            target.delayed.append(piece)
         else:
             target.receive(piece)
 
@@ -246,7 +246,7 @@ class SimSocket:
         """The other host has lost power: data sent there is lost."""
         self.due_s = 0.0
         self.backlog: deque[SimSocket] = deque()
-        self.held: list[bytes] = []
+        self.delayed: list[bytes] = []
         self.under_way_bytes = 0
         self._network = network
         self._inbox = bytearray()
@@ -269,7 +269,7 @@ class SimSocket:
 
     def deliver_held(self) -> None:
         """The hosts can reach each other again."""
-        pieces, self.held = self.held, []
+        pieces, self.delayed = self.delayed, []
         for piece in pieces:
             self.receive(piece)
 

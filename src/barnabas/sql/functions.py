@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, overload
 
-Kind = Literal["SCALAR", "AGGREGATE", "TABLE"]
+FunctionKind = Literal["SCALAR", "AGGREGATE", "TABLE"]
 GROUP: Final = "barnabas.sql_functions"
 """The group of entry points."""
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -55,7 +55,7 @@ class Declared:
     result; of a table function an array."""
 
     name: str
-    kind: Kind
+    kind: FunctionKind
     code: Callable[..., Any]
     takes: tuple[str, ...]
     least: int
@@ -74,9 +74,9 @@ def scalar(code: Code, /) -> Code: ...
 def scalar(
     *, name: str = "", takes: Sequence[str] | None = None, returns: str | None = None
 ) -> Callable[[Code], Code]: ...
-def scalar(code: Any = None, /, **given: Any) -> Any:
+def scalar(code: Any = None, /, **declaration: Any) -> Any:
     """Declares a function of the values of one row. Raises BadFunction."""
-    return _declared("SCALAR", code, **given)
+    return _declared("SCALAR", code, **declaration)
 
 
 @overload
@@ -85,10 +85,10 @@ def aggregate(code: Code, /) -> Code: ...
 def aggregate(
     *, name: str = "", takes: Sequence[str] | None = None, returns: str | None = None
 ) -> Callable[[Code], Code]: ...
-def aggregate(code: Any = None, /, **given: Any) -> Any:
+def aggregate(code: Any = None, /, **declaration: Any) -> Any:
     """Declares a function of the values of a group: it gets a list; of several arguments, a list of tuples. All values of a
     group are kept. takes: the types of its arguments in SQL, to be given. Raises BadFunction."""
-    return _declared("AGGREGATE", code, **given)
+    return _declared("AGGREGATE", code, **declaration)
 
 
 @overload
@@ -97,14 +97,14 @@ def table(code: Code, /) -> Code: ...
 def table(
     *, name: str = "", takes: Sequence[str] | None = None, returns: str | None = None
 ) -> Callable[[Code], Code]: ...
-def table(code: Any = None, /, **given: Any) -> Any:
+def table(code: Any = None, /, **declaration: Any) -> Any:
     """Declares a function that makes several rows of one: it returns a list, whose elements are the rows' values. Raises
     BadFunction."""
-    return _declared("TABLE", code, **given)
+    return _declared("TABLE", code, **declaration)
 
 
 def _declared(
-    kind: Kind,
+    kind: FunctionKind,
     code: Callable[..., Any] | None,
     *,
     name: str = "",

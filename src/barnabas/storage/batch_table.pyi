@@ -1,9 +1,11 @@
 from barnabas.records.batch import BatchHeader
 from barnabas.records.compression import Buffer
 from barnabas.records.units import LeaderEpoch, Offset, Position
-from barnabas.storage.formats import Found
+from barnabas.storage.formats import FoundBatch
 
-def seek(piece: bytes, start: int, limit: int, offset: int, with_records: bool = False) -> Found | int: ...
+def seek(
+    piece: bytes, start: int, limit: int, offset: int, with_records: bool = False
+) -> FoundBatch | int: ...
 def find_batch(data: Buffer, start: int, limit: int, low: int, ceiling: int) -> int: ...
 
 class BatchTable:

@@ -16,7 +16,7 @@ from libc.string cimport memcpy
 from barnabas.records.batch import HEADER, BatchHeader, CorruptBatch
 from barnabas.records.batch_layout cimport ATTRIBUTES_AT, CRC_AT, EPOCH_AT, HEADER_BYTES, LENGTH_AT, MAGIC_AT, OVERHEAD_BYTES
 from barnabas.records.checksum import crc32c
-from barnabas.storage.formats import Damaged, Found, verify
+from barnabas.storage.formats import Damaged, FoundBatch, verify
 from barnabas.wire.big_endian cimport big16, big32, big64
 
 cdef enum:
@@ -83,7 +83,7 @@ cdef str why(const uint8_t* data):
 def seek(bytes piece, int64_t start, int64_t limit, int64_t offset, bint with_records=False):
     """Walk over the headers in `piece`, which begins at byte `start` of a file that is valid up to `limit`.
 
-    Returns the Found of the first batch whose last offset is at or after `offset` (with_records: and that is not
+    Returns the FoundBatch of the first batch whose last offset is at or after `offset` (with_records: and that is not
     empty), or else the byte at which the walk must continue, which is `start` if even the first header is cut off.
     Raises Damaged.
     """
@@ -98,7 +98,7 @@ def seek(bytes piece, int64_t start, int64_t limit, int64_t offset, bint with_re
         if outcome == CUT:
             break
         if row.last_offset >= offset and (row.record_count or not with_records):
-            return Found(start + at, row.size, row.magic, row.base_offset, row.last_offset)
+            return FoundBatch(start + at, row.size, row.magic, row.base_offset, row.last_offset)
         at += row.size
     return start + at
 
@@ -153,7 +153,7 @@ cdef class BatchTable:
         `data` is used until the next `read`.
         """
         cdef int64_t have, at = 0
-        cdef Outcome found
+        cdef Outcome outcome
         cdef Row* row
         self.data = data
         self.bytes = data
@@ -165,8 +165,8 @@ cdef class BatchTable:
             if self.count == self.capacity:
                 self.make_room()
             row = self.rows + self.count
-            found = CUT if at >= have else read_row(&self.data[at], have - at, limit - start - at, bodies, row)
-            if found != WHOLE:
+            outcome = CUT if at >= have else read_row(&self.data[at], have - at, limit - start - at, bodies, row)
+            if outcome != WHOLE:
                 break
             row.at = at
             row.intact = row.kept = row.telling = False
@@ -174,7 +174,7 @@ cdef class BatchTable:
             at += row.size
         self.end = start + at
         self.needed = row.size if at < have and row.size > HEADER_BYTES else HEADER_BYTES
-        if found == DAMAGED:
+        if outcome == DAMAGED:
             self.damage = why(&self.data[at])
         if verified:
             self.verify_rows()

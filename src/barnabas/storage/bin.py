@@ -33,7 +33,7 @@ OFFSETS_FILE: Final = "barnabas-bin.json"
 _FOLDER: Final = re.compile(r".*-(\d+)\.bin([0-9a-f]{32})" + STRAY_SUFFIX)
 
 
-class Held(NamedTuple):
+class BinnedLog(NamedTuple):
     """A log in the bin."""
 
     topic_id: uuid.UUID
@@ -60,19 +60,19 @@ class Bin:
 
     def __init__(self, manager: Keeper) -> None:
         self._manager = manager
-        self._folders: dict[Held, str] = {}
+        self._folders: dict[BinnedLog, str] = {}
         self._lock = threading.Lock()
         self._at_work = threading.Lock()
         """Held while files are opened, closed or removed: a topic may be restored before its logs have been closed."""
 
     def scan(self, log_dirs: Iterable[str]) -> None:
         """Find what earlier runs have put there. Raises OSError."""
-        folders: dict[Held, str] = {}
+        folders: dict[BinnedLog, str] = {}
         for log_dir in log_dirs:
             for entry in os.scandir(log_dir):
                 match = _FOLDER.fullmatch(entry.name)
                 if match is not None and entry.is_dir():
-                    folders[Held(uuid.UUID(match[2]), int(match[1]))] = entry.path
+                    folders[BinnedLog(uuid.UUID(match[2]), int(match[1]))] = entry.path
         with self._lock:
             self._folders.update(folders)
 
@@ -97,7 +97,7 @@ class Bin:
             self._manager.take_offline(gone.log_dir, error)
             raise
         with self._lock:
-            self._folders[Held(topic_id, partition)] = gone.folder
+            self._folders[BinnedLog(topic_id, partition)] = gone.folder
         return gone
 
     def close(self, gone: Log) -> None:

@@ -28,7 +28,7 @@ from barnabas.records.units import LeaderEpoch, Position
 from barnabas.storage.cleaned_txns import CleanedTxns
 from barnabas.storage.errors import LogDirOffline, StorageError
 from barnabas.storage.files import LogFile, pwrite_all
-from barnabas.storage.formats import Damaged, Found, records_in, verify
+from barnabas.storage.formats import Damaged, FoundBatch, records_in, verify
 from barnabas.storage.scan import found_at, tables
 from barnabas.storage.segment import CLEANED_SUFFIX, LOG_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Segment
 from barnabas.storage.swap import Swap
@@ -224,7 +224,7 @@ class Copy:
                 self._batch(found_at(table, stop), table.header(stop), table.view(stop))
             i = stop + 1
 
-    def _batch(self, batch: Found, header: BatchHeader, view: memoryview) -> None:
+    def _batch(self, batch: FoundBatch, header: BatchHeader, view: memoryview) -> None:
         stats = self._pass.stats
         if header.magic < 2:
             self._old_format(batch, header, view)
@@ -256,7 +256,7 @@ class Copy:
         else:
             self._data(batch, header, view, keep_header)
 
-    def _data(self, place: Found, header: BatchHeader, view: memoryview, keep_header: bool) -> None:
+    def _data(self, place: FoundBatch, header: BatchHeader, view: memoryview, keep_header: bool) -> None:
         from barnabas.storage.compaction import keep_block, shift_timestamps
 
         now_ms = self._pass.now_ms
@@ -292,7 +292,7 @@ class Copy:
         batch = assemble(copied, stay)
         self._emit(place, header._replace(max_timestamp=max_timestamp), batch, changed=True)
 
-    def _old_format(self, place: Found, header: BatchHeader, view: memoryview) -> None:
+    def _old_format(self, place: FoundBatch, header: BatchHeader, view: memoryview) -> None:
         """A message of magic 0 or 1: the records to be kept are written as magic 2."""
         records = list(records_in(view, header))
         self._pass.stats.records_read += len(records)
@@ -313,7 +313,7 @@ class Copy:
             bare = header._replace(attributes=0, partition_leader_epoch=LeaderEpoch(-1))
             self._emit(place, bare._replace(max_timestamp=-1), empty_batch(bare), changed=True)
 
-    def _ends_the_round(self, place: Found) -> bool:
+    def _ends_the_round(self, place: FoundBatch) -> bool:
         """Whether the pass ends at this batch. It is kept, so that the end is not lost."""
         return place.last_offset == self._latest_offset
 
@@ -327,14 +327,16 @@ class Copy:
             return header.last_offset == last_offset
         return header.is_control and header.producer_epoch == epoch
 
-    def _emptied(self, place: Found, header: BatchHeader, keep_header: bool) -> None:
+    def _emptied(self, place: FoundBatch, header: BatchHeader, keep_header: bool) -> None:
         self._changed = self._changed or header.record_count > 0 or not keep_header
         if keep_header:
             # Without records, the batch has no timestamp for the time index either.
             bare = header._replace(max_timestamp=-1)
             self._emit(place, bare, empty_batch(header), changed=header.record_count > 0)
 
-    def _emit(self, place: Found, header: BatchHeader, data: bytes | memoryview, *, changed: bool) -> None:
+    def _emit(
+        self, place: FoundBatch, header: BatchHeader, data: bytes | memoryview, *, changed: bool
+    ) -> None:
         target = self._target
         assert target is not None
         self._changed = self._changed or changed

@@ -32,7 +32,7 @@ from barnabas.storage.errors import CorruptCheckpoint, CorruptIndex, StorageErro
 from barnabas.storage.files import LogFile
 from barnabas.storage.formats import records_in, verify
 from barnabas.storage.index import OffsetIndex, TimeIndex
-from barnabas.storage.scan import ANY_OFFSET, Damaged, Found, first_from, scan
+from barnabas.storage.scan import ANY_OFFSET, Damaged, FoundBatch, first_from, scan
 
 Decoder = Callable[[Record], tuple[str | None, str | None]]
 """A record -> the texts of its key and its payload; None for one that is not shown."""
@@ -306,7 +306,7 @@ def _base_offset(file: Path) -> int:
     return int(stem)
 
 
-def _header(batch: Found, view: memoryview) -> tuple[BatchHeader, str | None]:
+def _header(batch: FoundBatch, view: memoryview) -> tuple[BatchHeader, str | None]:
     """(header, why the batch is invalid or None)."""
     try:
         return verify(view), None
@@ -333,7 +333,7 @@ def _header(batch: Found, view: memoryview) -> tuple[BatchHeader, str | None]:
         )
 
 
-def _batch_line(batch: Found, header: BatchHeader, view: memoryview, valid: bool) -> str:
+def _batch_line(batch: FoundBatch, header: BatchHeader, view: memoryview, valid: bool) -> str:
     if header.magic == 2:
         what = (
             f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count} "
@@ -376,7 +376,7 @@ def _time_type(header: BatchHeader) -> str:
     return "CreateTime"
 
 
-def _batch_at(opened: LogFile, position: int, size: int) -> Found | None:
+def _batch_at(opened: LogFile, position: int, size: int) -> FoundBatch | None:
     try:
         return first_from(opened, position, size, ANY_OFFSET) if 0 <= position < size else None
     except Damaged:

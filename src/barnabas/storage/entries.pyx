@@ -19,11 +19,11 @@ cdef Py_ssize_t search(bytearray entries, Py_ssize_t entry_bytes, Py_ssize_t at,
     """`count_up_to` for compiled callers, who know what they ask."""
     cdef const uint8_t* data = <const uint8_t*>PyByteArray_AS_STRING(entries) + at
     cdef Py_ssize_t low = 0, high = PyByteArray_GET_SIZE(entries) // entry_bytes, middle
-    cdef int64_t found
+    cdef int64_t entry
     while low < high:
         middle = (low + high) // 2
-        found = <int32_t>big32(data + middle * entry_bytes) if width == 4 else big64(data + middle * entry_bytes)
-        if found <= value:
+        entry = <int32_t>big32(data + middle * entry_bytes) if width == 4 else big64(data + middle * entry_bytes)
+        if entry <= value:
             low = middle + 1
         else:
             high = middle

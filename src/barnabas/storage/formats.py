@@ -23,7 +23,7 @@ class Damaged(Exception):
         self.position = position
 
 
-class Found(NamedTuple):
+class FoundBatch(NamedTuple):
     """The place of one batch in a segment."""
 
     position: Position

@@ -124,7 +124,7 @@ cdef class KeyCollector:
         """A filter of the keys that were added since the last one; of at least one byte."""
         cdef Py_ssize_t i, kept = 0
         cdef uint64_t bits
-        cdef bytes made
+        cdef bytes filter_bytes
         cdef uint8_t* out
         with nogil:
             if self.count:
@@ -134,14 +134,14 @@ cdef class KeyCollector:
                     self.hashes[kept] = self.hashes[i]
                     kept += 1
         bits = <uint64_t>((kept * bits_per_key + 7) // 8 * 8 if kept else 8)
-        made = PyBytes_FromStringAndSize(NULL, bits // 8)
-        out = <uint8_t*>PyBytes_AS_STRING(made)
+        filter_bytes = PyBytes_FromStringAndSize(NULL, bits // 8)
+        out = <uint8_t*>PyBytes_AS_STRING(filter_bytes)
         with nogil:
             memset(out, 0, bits // 8)
             for i in range(kept):
                 set_bits(out, bits, self.hashes + i, hash_count)
         self.count = self.records = 0
-        return made
+        return filter_bytes
 
 
 cdef void set_bits(uint8_t* out, uint64_t bits, const Hash* hashed, Py_ssize_t hash_count) noexcept nogil:

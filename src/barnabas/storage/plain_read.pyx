@@ -49,18 +49,18 @@ def plain_range(
     cdef Window window
     cdef Batch batch
     cdef int64_t position, start, end, limit, low
-    cdef bint found
+    cdef bint has_batch
     window.fd, window.size, window.start, window.have, window.reads = fd, size_bytes, 0, 0, 0
     low = position_up_to(entries, 0, offset - base_offset)
     with nogil:
         position = low
-        found = header(&window, position, &batch) and base_offset <= batch.first and (low == 0 or batch.first <= offset)
-        while found and batch.last < offset:
+        has_batch = header(&window, position, &batch) and base_offset <= batch.first and (low == 0 or batch.first <= offset)
+        while has_batch and batch.last < offset:
             position += batch.size
-            found = following(&window, position, &batch)
+            has_batch = following(&window, position, &batch)
         start, end = position, position + batch.size
-        found = found and batch.count > 0 and batch.size <= max_bytes
-    if not found:
+        has_batch = has_batch and batch.count > 0 and batch.size <= max_bytes
+    if not has_batch:
         return None
     if max_bytes >= size_bytes - start:
         return low, start, size_bytes
@@ -68,14 +68,14 @@ def plain_range(
     position = position_up_to(entries, POSITION_AT, limit)
     with nogil:
         if position > start:
-            found = header(&window, position, &batch) and batch.first > offset
+            has_batch = header(&window, position, &batch) and batch.first > offset
             end = position
-        while found and end < limit:
-            found = header(&window, end, &batch)
+        while has_batch and end < limit:
+            has_batch = header(&window, end, &batch)
             if end + batch.size > limit:
                 break
             end += batch.size
-    return (low, start, end) if found else None
+    return (low, start, end) if has_batch else None
 
 
 cdef int64_t position_up_to(bytearray entries, Py_ssize_t at, int64_t value):

@@ -70,7 +70,7 @@ class Mended:
         """Whether nothing was lost."""
         return not (self.cut or self.rebuilt or self.epochs)
 
-    def told(self) -> dict[str, object]:
+    def log_fields(self) -> dict[str, object]:
         """The fields of a log line, without those that are zero."""
         fields: dict[str, object] = {}
         if self.scanned_bytes:
@@ -87,7 +87,7 @@ class Mended:
 
     def tell(self, log_dir: str, logs: int, *, clean: bool) -> None:
         """Write one log line for the whole log dir."""
-        fields = {"log_dir": log_dir, "logs": logs, **self.told()}
+        fields = {"log_dir": log_dir, "logs": logs, **self.log_fields()}
         if logs and not clean:
             level = logging.INFO if self.nothing else logging.WARNING
             log.log(level, "logs recovered after an unclean stop", extra=fields)

@@ -14,11 +14,11 @@ from typing import Final
 from barnabas.records.units import Offset
 from barnabas.storage.batch_table import BatchTable, seek
 from barnabas.storage.files import LogFile
-from barnabas.storage.formats import Damaged, Found
+from barnabas.storage.formats import Damaged, FoundBatch
 
 __all__ = [
     "Damaged",
-    "Found",
+    "FoundBatch",
     "boundary_before",
     "first_from",
     "found_at",
@@ -37,8 +37,10 @@ ANY_OFFSET: Final = Offset(-1)
 """An offset at or below those of all batches."""
 
 
-def found_at(table: BatchTable, i: int) -> Found:
-    return Found(table.position(i), table.size(i), table.magic(i), table.base_offset(i), table.last_offset(i))
+def found_at(table: BatchTable, i: int) -> FoundBatch:
+    return FoundBatch(
+        table.position(i), table.size(i), table.magic(i), table.base_offset(i), table.last_offset(i)
+    )
 
 
 def tables(
@@ -71,7 +73,7 @@ def tables(
             return
 
 
-def first_from(file: LogFile, position: int, end: int, offset: Offset) -> Found | None:
+def first_from(file: LogFile, position: int, end: int, offset: Offset) -> FoundBatch | None:
     """The first batch from `position` (the start of a batch) on whose last offset is at or after `offset`.
 
     None if all batches up to byte `end` are below it, or the last one is cut off. Raises Damaged, OSError.
@@ -98,7 +100,9 @@ def boundary_before(file: LogFile, position: int, limit: int) -> int:
     return batch_or_end if isinstance(batch_or_end, int) else batch_or_end.position
 
 
-def _seek(file: LogFile, position: int, end: int, offset: int, *, with_records: bool = False) -> Found | int:
+def _seek(
+    file: LogFile, position: int, end: int, offset: int, *, with_records: bool = False
+) -> FoundBatch | int:
     """As first_from, but returns the end of the last whole batch if none is found. Only headers are read."""
     while position + SMALLEST_BYTES <= end:
         data = os.pread(file.fd, min(LOOK_BYTES, end - position), position)
@@ -111,7 +115,7 @@ def _seek(file: LogFile, position: int, end: int, offset: int, *, with_records: 
     return position
 
 
-def scan(file: LogFile, start: int, end: int) -> Iterator[tuple[Found, memoryview]]:
+def scan(file: LogFile, start: int, end: int) -> Iterator[tuple[FoundBatch, memoryview]]:
     """Each whole batch in [start, end) with its bytes, which are valid only until the next step.
 
     Like `tables`, unverified, for callers that examine every batch.

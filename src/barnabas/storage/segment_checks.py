@@ -20,7 +20,7 @@ from barnabas.storage.scan import (
     LOOK_BYTES,
     SMALLEST_BYTES,
     Damaged,
-    Found,
+    FoundBatch,
     boundary_before,
     first_from,
     found_at,
@@ -54,9 +54,9 @@ class SegmentChecks(SegmentFiles):
         """See Segment.rebuild."""
         raise NotImplementedError
 
-    def locate(self, offset: Offset) -> Found | Position | None:
-        """The first batch whose last offset is at or after `offset`: a Found, or just its position if it is in the tail.
-        None if the segment ends before. Raises OSError.
+    def locate(self, offset: Offset) -> FoundBatch | Position | None:
+        """The first batch whose last offset is at or after `offset`: a FoundBatch, or just its position if it is in the
+        tail. None if the segment ends before. Raises OSError.
         """
         if self.size_bytes == 0:
             return None
@@ -83,7 +83,7 @@ class SegmentChecks(SegmentFiles):
             self.rebuild("its offset index is missing or damaged")
         return None
 
-    def _find(self, position: int, offset: Offset) -> Found | None:
+    def _find(self, position: int, offset: Offset) -> FoundBatch | None:
         """The first batch from the boundary `position` on whose last offset is at or after `offset`; damage is skipped.
         Only headers are read if there is no damage."""
         file, start = self.open(), position
@@ -257,7 +257,7 @@ class SegmentChecks(SegmentFiles):
             extra={"file": self.path(LOG_SUFFIX), "position": position, "was": old_offset, "is": base_offset},
         )
 
-    def intact(self, position: int) -> Iterator[tuple[Found, BatchHeader, memoryview]]:
+    def intact(self, position: int) -> Iterator[tuple[FoundBatch, BatchHeader, memoryview]]:
         """The batches from `position` on with a correct checksum; their bytes are valid for one step."""
         for table, first, stop in self.intact_rows(position):
             for i in range(first, stop):

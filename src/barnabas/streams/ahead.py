@@ -124,7 +124,7 @@ class Batched(Ahead):
     def _some(self, pairs: Pairs) -> list[Outcome]:
         """If the function raises, it is called for halves, until only the records for which it does so fail."""
         try:
-            values = self._made(self.call(self._table(pairs)))
+            values = self._answered_rows(self.call(self._table(pairs)))
             if len(values) != len(pairs):
                 raise StreamsError(f"the function returned {len(values)} rows for {len(pairs)} records")
         except Exception as error:
@@ -149,7 +149,7 @@ class Batched(Ahead):
             return polars.from_arrow(table)
         return table
 
-    def _made(self, answer: Any) -> list[Any]:
+    def _answered_rows(self, answer: Any) -> list[Any]:
         import pyarrow as pa
 
         if hasattr(answer, "to_arrow"):  # of polars

@@ -65,7 +65,7 @@ class App(StreamsBuilder):
         if batch_max < 1:
             raise StreamsError(f"batch_max is {batch_max}; a micro-batch has at least 1 record")
         self.batch_max = batch_max
-        self._given = topology
+        self._topology = topology
         self.cache = cache
         self.handlers = Handlers(on_unreadable, on_failed, on_unwritable)
 
@@ -118,7 +118,7 @@ class App(StreamsBuilder):
     @property
     def topology(self) -> Topology:
         """What it runs. Raises StreamsError."""
-        topology = self._given
+        topology = self._topology
         if not isinstance(topology, Topology):
             topology = super().build(self.tasks) if topology is None else topology.build(self.tasks)
         cached = topology.cached if self.cache else frozenset()

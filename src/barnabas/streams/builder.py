@@ -11,7 +11,7 @@ from barnabas.streams.errors import StreamsError
 from barnabas.streams.global_tables import GlobalKTable
 from barnabas.streams.graph import Graph
 from barnabas.streams.running.flows import Source
-from barnabas.streams.running.stores_of_users import Kind, StoreSpec
+from barnabas.streams.running.stores_of_users import StoreKind, StoreSpec
 from barnabas.streams.running.tables import TableSource, VersionedSource
 from barnabas.streams.serdes import serde_for
 from barnabas.streams.topology import TASKS, Topology, topology_of
@@ -92,7 +92,7 @@ class StreamsBuilder:
     def add_state_store(
         self,
         name: str,
-        kind: Kind = "key_value",
+        kind: StoreKind = "key_value",
         *,
         ttl: Duration | None = None,
         retention: Duration | None = None,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from barnabas.pipelines.processing.packed import FINISHED, Entry, Made, Origin
+from barnabas.pipelines.processing.packed import FINISHED, Entry, Origin, TaskOutput
 from barnabas.streams.errors import StreamsError
 from barnabas.streams.making import one_more
 from barnabas.streams.records import Change, Headers, Record, headers_text
@@ -37,7 +37,7 @@ FLOWS: Final = (
 
 
 @dataclass
-class Held:
+class PendingResult:
     """A result that waits for the end of the micro-batch. origin, place: of the record that has made it."""
 
     node: Node
@@ -63,7 +63,7 @@ class Counted:
 class PackedRun(Run):
     """A task whose topology keeps results until the end (`Topology.cached`). origin, place: of what is processed now."""
 
-    held: dict[tuple[str, str], Held] = field(default_factory=dict)
+    pending: dict[tuple[str, str], PendingResult] = field(default_factory=dict)
     undo: list[Callable[[], Any]] = field(default_factory=list)
     counted: dict[tuple[str, str], Counted] = field(default_factory=dict)
     origin: Origin | None = None
@@ -77,9 +77,9 @@ class PackedRun(Run):
             return
         item = (child.name, sent(record.key, named), sent(record.value), time_of(record), record.headers)
         if getattr(child, "everywhere", False):
-            self.made.extend((child.stage, task, item) for task in range(self.topology.tasks))
+            self.rows_out.extend((child.stage, task, item) for task in range(self.topology.tasks))
         else:
-            self.made.append((child.stage, task_of(named, self.topology.tasks), item))
+            self.rows_out.append((child.stage, task_of(named, self.topology.tasks), item))
 
     def _count(self, child: Node, named: str, record: Record[Any, Any]) -> None:
         """Counts a record here, so that one item is sent for all that have its key."""
@@ -91,12 +91,12 @@ class PackedRun(Run):
         )
         self.undo.append(lambda: _back(self.counted, name, before))
 
-    def hand_over_counted(self, packed: Made) -> None:
+    def hand_over_counted(self, packed: TaskOutput) -> None:
         """Sends on what was counted."""
         for (node, named), one in self.counted.items():
             item = (node, sent(one.key, named), (one.count, None), one.at, one.headers)
             task = task_of(named, self.topology.tasks)
-            self.made.append((self.nodes[node].stage, task, item))
+            self.rows_out.append((self.nodes[node].stage, task, item))
             self.origin, self.number = one.origin, one.place
             self.taken(packed, FINISHED)
         self.counted = {}
@@ -115,7 +115,7 @@ class PackedRun(Run):
             "out_key": key,
             "out_value": value,
         }
-        self.made.append((OUT, 0, row))
+        self.rows_out.append((OUT, 0, row))
         for source in self.topology.entries(topic):
             again = source.read(key, value, record.timestamp, record.headers)
             for name in source.children:
@@ -126,15 +126,15 @@ class PackedRun(Run):
             self.forward(node, record)
             return
         name = (node.name, text_of(record.key))
-        before = self.held.pop(name, None)  # it comes where the last change of its key was
+        before = self.pending.pop(name, None)  # it comes where the last change of its key was
         if before is not None:
             record = record.put(value=Change(record.value.new, before.record.value.old))
-        self.held[name] = Held(node, record, self.origin, self.number)
-        self.undo.append(lambda: _back(self.held, name, before))
+        self.pending[name] = PendingResult(node, record, self.origin, self.number)
+        self.undo.append(lambda: _back(self.pending, name, before))
 
-    def taken(self, packed: Made, number: int) -> None:
+    def taken(self, packed: TaskOutput, number: int) -> None:
         """Moves what was made of the present record to the rest. number: of the record's item."""
-        for count, (stage, task, what) in enumerate(self.made):
+        for count, (stage, task, what) in enumerate(self.rows_out):
             if stage == OUT:
                 packed.rows.append((what, self.origin))
                 continue
@@ -143,7 +143,7 @@ class PackedRun(Run):
             if not entries or entries[-1].origin is not self.origin or entries[-1].place != place:
                 entries.append(Entry(self.origin, place, []))
             entries[-1].items.append((count, *what))
-        self.made.clear()
+        self.rows_out.clear()
 
 
 def _back(into: dict[tuple[str, str], Any], name: tuple[str, str], before: Any) -> None:

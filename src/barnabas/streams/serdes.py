@@ -46,7 +46,7 @@ class Serde(Generic[T]):
         try:
             return self.deserialize(data)
         except Exception as error:
-            raise Unreadable(f"the {what} is not {self.name}: {_said(error)}: {data[:60]!r}") from error
+            raise Unreadable(f"the {what} is not {self.name}: {_reason(error)}: {data[:60]!r}") from error
 
     def write(self, value: Any, what: str) -> bytes | None:
         """The bytes of a value; None of None. Raises ValueError."""
@@ -59,11 +59,11 @@ class Serde(Generic[T]):
             return data
         except Exception as error:
             raise Unwritable(
-                f"the {what} {value!r:.60} cannot be written as {self.name}: {_said(error)}"
+                f"the {what} {value!r:.60} cannot be written as {self.name}: {_reason(error)}"
             ) from error
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 

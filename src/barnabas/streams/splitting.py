@@ -18,15 +18,15 @@ class Split(Generic[S]):
     def __init__(self, graph: Graph, node: str, make: Callable[[str], S]) -> None:
         """make: the stream of a node's records."""
         self._graph, self._make = graph, make
-        self._made = flows.Branches(graph.name("KSTREAM-BRANCH"))
-        graph.add(self._made, node)
+        self._branches = flows.Branches(graph.name("KSTREAM-BRANCH"))
+        graph.add(self._branches, node)
         self.streams: dict[str, S] = {}
 
     def stream(self, wanted: Callable[..., Any]) -> S:
         """The records for which the function is true, and none before was."""
         call = of_pair(wanted, "split")
-        name = self._graph.add(flows.Pass(self._graph.name("KSTREAM-BRANCHCHILD")), self._made.name)
-        self._made.calls = (*self._made.calls, call)
+        name = self._graph.add(flows.Pass(self._graph.name("KSTREAM-BRANCHCHILD")), self._branches.name)
+        self._branches.calls = (*self._branches.calls, call)
         return self._make(name)
 
     def rest(self) -> S:

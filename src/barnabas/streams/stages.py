@@ -22,12 +22,12 @@ from barnabas.pipelines.plan.sources import Source as Topics
 from barnabas.pipelines.plan.whole import SendHeaders, WholeRecord
 from barnabas.pipelines.processing import MapState, Processor
 from barnabas.pipelines.processing.engine import Skipped, Stopped, reason_of
-from barnabas.pipelines.processing.packed import BUCKETS, FINISHED, Entry, Made, Origin
+from barnabas.pipelines.processing.packed import BUCKETS, FINISHED, Entry, Origin, TaskOutput
 from barnabas.pipelines.processing.processor import declared_states
 from barnabas.pipelines.processing.values import EPOCH
 from barnabas.streams.ahead import Outcome
 from barnabas.streams.handling import Failure, kind_of
-from barnabas.streams.packing import Held, PackedRun, keeps_nothing, received
+from barnabas.streams.packing import PackedRun, PendingResult, keeps_nothing, received
 from barnabas.streams.queries import layout_of, ttl_of
 from barnabas.streams.records import Record, headers_of
 from barnabas.streams.running.processors import STREAM_TIME, WALL_CLOCK
@@ -121,7 +121,7 @@ class Stage(Processor):
                 node.call.now = known  # type: ignore[attr-defined]
             run.pass_to(node, record)
         self._punctuate(run)
-        return iter(run.made)
+        return iter(run.rows_out)
 
     def call_ahead(self, rows: Sequence[dict[str, Any]]) -> None:
         """Calls the functions of this stage that are called for many records at once."""
@@ -136,7 +136,7 @@ class Stage(Processor):
     def on_timer(self, at: Any) -> Iterator[dict[str, Any]]:
         run = self._begun()
         self._by_clock(run)
-        return iter(run.made)
+        return iter(run.rows_out)
 
     def changes(self) -> Iterator[dict[str, Any]]:
         """What has changed in stores that can be looked up, once the rows of a task are processed."""
@@ -158,14 +158,14 @@ class Stage(Processor):
             self._run.stream_time = NEVER if latest is None else int(latest)
         run = self._run
         run.now_ms = (self.now - EPOCH) // MILLISECOND
-        run.made = []
+        run.rows_out = []
         return run
 
     # --- entries ------------------------------------------------------------------------------------------
 
-    def process_entries(self, entries: Sequence[Entry]) -> Made:
+    def process_entries(self, entries: Sequence[Entry]) -> TaskOutput:
         """Processes all that a task gets in a micro-batch."""
-        run, packed = self._begun(PackedRun), Made()
+        run, packed = self._begun(PackedRun), TaskOutput()
         if self.topology.ahead_in(self.stage):
             self._call_items_ahead(entries)
         for entry in entries:
@@ -176,17 +176,17 @@ class Stage(Processor):
                 self._attempt(run, packed, item[0], self._take, item)
         return self._finished(run, packed)
 
-    def fire_entries(self, at_ms: int) -> Made:
+    def fire_entries(self, at_ms: int) -> TaskOutput:
         """Does what is due by the clock."""
-        run, packed = self._begun(PackedRun), Made()
+        run, packed = self._begun(PackedRun), TaskOutput()
         run.origin, run.number = None, ()
         self._attempt(run, packed, 0, lambda run, _: self._by_clock(run), None)
         return self._finished(run, packed)
 
-    def _finished(self, run: PackedRun, packed: Made) -> Made:
+    def _finished(self, run: PackedRun, packed: TaskOutput) -> TaskOutput:
         """Passes on the results that were held, and tells what has changed in stores."""
-        waiting = list(run.held.values())
-        run.held = {}
+        waiting = list(run.pending.values())
+        run.pending = {}
         for one in waiting:
             run.origin, run.number = one.origin, one.place
             self._attempt(run, packed, FINISHED, self._release, one)
@@ -195,16 +195,16 @@ class Stage(Processor):
             packed.rows += [(row, None) for row in self.changes()]
         return packed
 
-    def _release(self, run: PackedRun, waiting: Held) -> None:
+    def _release(self, run: PackedRun, waiting: PendingResult) -> None:
         run.forward(waiting.node, waiting.record)
 
-    def _attempt(self, run: PackedRun, packed: Made, number: int, work: Any, what: Any) -> None:
+    def _attempt(self, run: PackedRun, packed: TaskOutput, number: int, work: Any, what: Any) -> None:
         """Does something; if it fails, nothing of it stays, and the record is among those that failed."""
         kept: Any = self.cells["kept"]
         try:
             work(run, what)
         except Exception as error:
-            run.made.clear()
+            run.rows_out.clear()
             for back in reversed(run.undo):
                 back()
             run.undo.clear()
@@ -215,10 +215,10 @@ class Stage(Processor):
         run.undo.clear()
         if not self.keeps_nothing:
             kept.settle()
-        if run.made:
+        if run.rows_out:
             run.taken(packed, number)
 
-    def _note_failed(self, origin: Origin | None, error: Exception, packed: Made) -> None:
+    def _note_failed(self, origin: Origin | None, error: Exception, packed: TaskOutput) -> None:
         known = origin or Origin("", -1, -1, 0)
         row = {"topic": known.topic, "partition": known.partition, "offset": known.offset}
         try:

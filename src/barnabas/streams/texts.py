@@ -49,7 +49,7 @@ _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 def value_of(text: str, classes: Classes) -> Any:
     """The value of a text."""
     content = _scan(text, 0)[0]
-    return content if type(content) in _PLAIN else _made(content, classes)
+    return content if type(content) in _PLAIN else _value_of(content, classes)
 
 
 def is_model(kind: Any) -> bool:
@@ -111,13 +111,13 @@ _WRITERS: Final[Mapping[type, tuple[str, Callable[[Any], Any]]]] = {
 }
 
 
-def _made(value: Any, classes: Classes) -> Any:
+def _value_of(value: Any, classes: Classes) -> Any:
     if isinstance(value, list):
-        return [one if type(one) in _PLAIN else _made(one, classes) for one in value]
+        return [one if type(one) in _PLAIN else _value_of(one, classes) for one in value]
     if not isinstance(value, dict):
         return value
     if KIND not in value:
-        return {key: _made(one, classes) for key, one in value.items()}
+        return {key: _value_of(one, classes) for key, one in value.items()}
     return _READERS[value[KIND]](value, classes)
 
 
@@ -129,7 +129,7 @@ def _class(value: Mapping[str, Any], classes: Classes) -> Any:
 
 
 def _listed(value: Any, classes: Classes) -> list[Any]:
-    return [_made(one, classes) for one in value["v"]]
+    return [_value_of(one, classes) for one in value["v"]]
 
 
 _READERS: Final[Mapping[str, Callable[[Any, Classes], Any]]] = {
@@ -138,15 +138,17 @@ _READERS: Final[Mapping[str, Callable[[Any, Classes], Any]]] = {
     "tuple": lambda v, classes: tuple(_listed(v, classes)),
     "set": lambda v, classes: set(_listed(v, classes)),
     "frozenset": lambda v, classes: frozenset(_listed(v, classes)),
-    "dict": lambda v, classes: {_made(key, classes): _made(one, classes) for key, one in v["v"]},
+    "dict": lambda v, classes: {_value_of(key, classes): _value_of(one, classes) for key, one in v["v"]},
     "datetime": lambda v, _: datetime.fromisoformat(v["v"]),
     "date": lambda v, _: date.fromisoformat(v["v"]),
     "timedelta": lambda v, _: timedelta(microseconds=v["v"]),
     "decimal": lambda v, _: Decimal(v["v"]),
     "uuid": lambda v, _: uuid.UUID(v["v"]),
-    "windowed": lambda v, classes: Windowed(_made(v["v"][0], classes), Window(v["v"][1], v["v"][2])),
-    "change": lambda v, classes: Change(_made(v["v"][0], classes), _made(v["v"][1], classes)),
+    "windowed": lambda v, classes: Windowed(_value_of(v["v"][0], classes), Window(v["v"][1], v["v"][2])),
+    "change": lambda v, classes: Change(_value_of(v["v"][0], classes), _value_of(v["v"][1], classes)),
     "enum": lambda v, classes: _class(v, classes)[v["v"]],
-    "data": lambda v, classes: _class(v, classes)(**{k: _made(one, classes) for k, one in v["v"].items()}),
+    "data": lambda v, classes: _class(v, classes)(
+        **{k: _value_of(one, classes) for k, one in v["v"].items()}
+    ),
     "model": lambda v, classes: _class(v, classes).model_validate(v["v"]),
 }

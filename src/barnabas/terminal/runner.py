@@ -148,12 +148,12 @@ def with_manner(command: Callable[..., Any]) -> Callable[..., Any]:
     }
 
     @functools.wraps(command)
-    def run(**given: Any) -> Any:
-        MANNER.quiet, MANNER.verbose = given["quiet"], given["verbose"]
+    def run(**arguments: Any) -> Any:
+        MANNER.quiet, MANNER.verbose = arguments["quiet"], arguments["verbose"]
         for name, shown in required.items():
-            if given[name] == "" or (isinstance(given[name], list) and "" in given[name]):
+            if arguments[name] == "" or (isinstance(arguments[name], list) and "" in arguments[name]):
                 raise UsageError(f"{shown} is '', but must not be empty")
-        return command(**{name: value for name, value in given.items() if name not in added})
+        return command(**{name: value for name, value in arguments.items() if name not in added})
 
     run.__signature__ = signature.replace(parameters=[*declared.values(), *added.values()])  # type: ignore[attr-defined]
     run.__annotations__ = {**hints, **EVERYWHERE}

@@ -25,7 +25,7 @@ NOBODY: Final = "02:00:00:00:ff:ff"
 """The hardware address for frames that no host is to receive."""
 FOLDER: Final = Path("/run/netns")
 HOSTS_MAX: Final = 200
-MADE: Final = itertools.count()
+NETWORK_NUMBERS: Final = itertools.count()
 """Numbers the networks of this process, so that each has names of its own."""
 NAME_MAX: Final = 6
 """Characters of the name of a zone: names of interfaces have at most 15."""
@@ -53,7 +53,7 @@ class Network:
         """subnet: the first three numbers of all addresses; by default from 198.18.0.0/16, which is reserved for
         tests. The machine itself has number 254. Raises NetworkError.
         """
-        number = next(MADE)
+        number = next(NETWORK_NUMBERS)
         self._mark = f"{os.getpid() & 0xFFFF:x}{number}"
         self.subnet = subnet or f"198.18.{(os.getpid() + number) % 256}"
         self.own_address = f"{self.subnet}.254"

@@ -78,8 +78,8 @@ cdef class ProduceShape:
         cdef Py_ssize_t before = len(self.before), after = len(self.after)
         cdef Py_ssize_t numbers = UP_TO_START_BYTES if self.with_start else UP_TO_TIME_BYTES
         cdef Py_ssize_t size = before + numbers + after
-        made = PyBytes_FromStringAndSize(NULL, size)
-        cdef uint8_t* data = <uint8_t*>PyBytes_AS_STRING(made)
+        answer = PyBytes_FromStringAndSize(NULL, size)
+        cdef uint8_t* data = <uint8_t*>PyBytes_AS_STRING(answer)
         memcpy(data, PyBytes_AS_STRING(self.before), before)
         put_big32(data, <uint32_t>(size - 4))
         put_big32(data + CORRELATION_AT, <uint32_t>correlation_id)
@@ -91,7 +91,7 @@ cdef class ProduceShape:
         put_big64(data + 14, append_time_ms)
         if self.with_start:
             put_big64(data + 22, start)
-        return made
+        return answer
 
 
 cdef bint read_length(const uint8_t* data, Py_ssize_t* at, Py_ssize_t end, uint64_t* length) noexcept nogil:

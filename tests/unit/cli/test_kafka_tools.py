@@ -31,7 +31,7 @@ from barnabas.kafka_tools.storage import storage
 from barnabas.kafka_tools.topics.get_offsets import parse_rule, parse_time
 from barnabas.kafka_tools.topics.topics import TOOL as TOPICS
 from barnabas.kafka_tools.topics.topics import parse_assignment
-from barnabas.local import found
+from barnabas.local import process_list
 from barnabas.records.batch import build_batch
 from barnabas.security.folder import read_users
 from barnabas.security.sasl.scram import decode_credential, new_credential
@@ -309,8 +309,8 @@ def test_dump_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_which_processes_are_brokers(line: str, is_one: bool, node: str) -> None:
-    assert found.is_broker(line.split()) is is_one
-    assert found.node_of(line.split()) == node
+    assert process_list.is_broker(line.split()) is is_one
+    assert process_list.node_of(line.split()) == node
 
 
 def test_releases_and_their_features() -> None:

@@ -16,7 +16,15 @@ from barnabas.config.broker_options import (
 )
 from barnabas.config.client_options import CLIENT_METRICS, QUOTA
 from barnabas.config.group_options import GROUP, GROUP_LIMITS, GROUP_SYNONYM
-from barnabas.config.option import INTEGER_RANGE, ConfigError, Kind, Mark, Mode, OptionTable, format_value
+from barnabas.config.option import (
+    INTEGER_RANGE,
+    ConfigError,
+    Mark,
+    Mode,
+    OptionTable,
+    OptionType,
+    format_value,
+)
 from barnabas.config.topic_options import TOPIC
 
 TABLES = [BROKER, TOPIC, GROUP, CLIENT_METRICS, QUOTA]
@@ -75,11 +83,13 @@ def test_integers_are_read_as_java_reads_them() -> None:
         option.parse("-6")
 
 
-@pytest.mark.parametrize("kind", [Kind.INT, Kind.LONG, Kind.SHORT])
-def test_integer_limits_are_those_of_the_type(kind: Kind) -> None:
-    option = {Kind.INT: table().integer, Kind.LONG: table().long, Kind.SHORT: table().short}[kind](
-        "n", 0, "doc"
-    )
+@pytest.mark.parametrize("kind", [OptionType.INT, OptionType.LONG, OptionType.SHORT])
+def test_integer_limits_are_those_of_the_type(kind: OptionType) -> None:
+    option = {
+        OptionType.INT: table().integer,
+        OptionType.LONG: table().long,
+        OptionType.SHORT: table().short,
+    }[kind]("n", 0, "doc")
     for limit in INTEGER_RANGE[kind]:
         assert option.parse(str(limit)) == limit
     for beyond in (INTEGER_RANGE[kind][0] - 1, INTEGER_RANGE[kind][1] + 1):
@@ -127,7 +137,7 @@ def test_listener_overrides_have_a_plain_name() -> None:
 
 
 def test_kinds_are_numbered_as_in_the_protocol() -> None:
-    assert [kind.value for kind in Kind] == list(range(1, 10))
+    assert [kind.value for kind in OptionType] == list(range(1, 10))
     assert BROKER["log.segment.bytes"].mark is Mark.WORKS
 
 

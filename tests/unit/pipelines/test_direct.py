@@ -26,7 +26,7 @@ from barnabas.pipelines.direct.operations import Op
 from barnabas.pipelines.direct.parcels import BYTES_MAX, HELD_BYTES, SINK_SCHEMA, packer, unpacked
 from barnabas.pipelines.direct.planning import direct_program
 from barnabas.pipelines.direct.program import PARCEL, PARCEL_ROWS, Program
-from barnabas.pipelines.direct.values import Kind
+from barnabas.pipelines.direct.values import SlotType
 from barnabas.pipelines.formats.columns import ARROW_TYPES, BASE_COLUMNS, arrow_schema
 from barnabas.pipelines.fronts.yaml.spec import parse_spec
 from barnabas.pipelines.plan.patterns import NAMED_PATTERNS
@@ -372,7 +372,7 @@ def test_parcels_are_bounded_whatever_is_large_in_them() -> None:
     assert len(parcel_sizes(list(packer(drops.text()).packed(batch_of([larger] * 3), "t", 3)))) == 3
 
 
-TEXT = int(Kind.TEXT)
+TEXT = int(SlotType.TEXT)
 
 
 def machine(

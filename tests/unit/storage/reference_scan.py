@@ -9,10 +9,10 @@ from typing import NamedTuple
 from barnabas.cores.partition import PartitionCore
 from barnabas.records.batch import BatchHeader, CorruptBatch
 from barnabas.records.control import marker_of
-from barnabas.storage.formats import Damaged, Found, verify
+from barnabas.storage.formats import Damaged, FoundBatch, verify
 
 
-def walk(data: bytes, start: int, end: int) -> Iterator[tuple[Found, memoryview]]:
+def walk(data: bytes, start: int, end: int) -> Iterator[tuple[FoundBatch, memoryview]]:
     """Each whole batch in [start, end). Raises Damaged."""
     end = min(end, len(data))
     position = start
@@ -26,11 +26,11 @@ def walk(data: bytes, start: int, end: int) -> Iterator[tuple[Found, memoryview]
         if magic == 2 and size < 61:
             raise Damaged(position, f"length {length} and magic {magic}")
         last = base + struct.unpack_from(">i", data, position + 23)[0] if magic == 2 else base
-        yield Found(position, size, magic, base, last), memoryview(data)[position : position + size]
+        yield FoundBatch(position, size, magic, base, last), memoryview(data)[position : position + size]
         position += size
 
 
-def first_from(data: bytes, start: int, end: int, offset: int) -> Found | None:
+def first_from(data: bytes, start: int, end: int, offset: int) -> FoundBatch | None:
     return next((batch for batch, _ in walk(data, start, end) if batch.last_offset >= offset), None)
 
 
@@ -94,7 +94,7 @@ def recover(data: bytes, base_offset: int, interval: int, core: PartitionCore) -
 
 
 def learn(
-    core: PartitionCore, batch: Found, header: BatchHeader, view: memoryview, aborted: list[int]
+    core: PartitionCore, batch: FoundBatch, header: BatchHeader, view: memoryview, aborted: list[int]
 ) -> None:
     epoch = header.partition_leader_epoch
     if not header.is_control:

@@ -20,7 +20,7 @@ from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.config import LogConfig
 from barnabas.storage.files import LogFile
-from barnabas.storage.formats import Damaged, Found
+from barnabas.storage.formats import Damaged, FoundBatch
 from barnabas.storage.log import Log
 from barnabas.storage.recovery import open_log, recover_segment
 from barnabas.storage.segment import Segment
@@ -132,7 +132,7 @@ def outcome(function: Callable[[], T]) -> T | tuple[str, int, str]:
         return ("damaged", damage.position, str(damage))
 
 
-def drained(batches: Iterator[tuple[Found, memoryview]]) -> list[object]:
+def drained(batches: Iterator[tuple[FoundBatch, memoryview]]) -> list[object]:
     seen: list[object] = []
     try:
         seen += [(batch, bytes(view)) for batch, view in batches]
@@ -168,7 +168,7 @@ def test_the_same_batches_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         )
 
 
-def _whole(data: bytes) -> Iterator[tuple[Found, memoryview]]:
+def _whole(data: bytes) -> Iterator[tuple[FoundBatch, memoryview]]:
     try:
         yield from reference_scan.walk(data, 0, len(data))
     except Damaged:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.pipelines.plan.processing import State
-from barnabas.pipelines.processing.packed import BUCKETS, FEWEST, Buckets, Entry, Made, Origin, in_order
+from barnabas.pipelines.processing.packed import BUCKETS, FEWEST, Buckets, Entry, Origin, TaskOutput, in_order
 from barnabas.pipelines.processing.processor import Timers
 from barnabas.pipelines.processing.testing import MemoryStore
 from barnabas.pipelines.processing.values import EPOCH
@@ -47,9 +47,9 @@ class Cluster:
                 self.failed += [reason for _, reason in packed.failed]
         assert not waiting
 
-    def _worked(self, number: int, task: int, entries: list[Entry]) -> Made:
+    def _worked(self, number: int, task: int, entries: list[Entry]) -> TaskOutput:
         if not entries:
-            return Made()
+            return TaskOutput()
         stage: Any = stage_class(self.topology, number)()
         stage.timers, stage.key, stage.now = Timers(), task, EPOCH
         stage.init()

@@ -101,7 +101,7 @@ class AsyncRecords:
             return {
                 key: ResourceError(row.error_code, "read the offsets of", f"partition {key}")
                 if row.error_code
-                else _found(row)
+                else _found_offset(row)
                 for topic in answer.topics
                 for row in topic.partitions
                 for key in [TopicPartition(topic.name, row.partition_index)]
@@ -226,7 +226,7 @@ def _require_places(connection: AsyncConnection, version: int, places: set[int])
             )
 
 
-def _found(row: wire_offsets.ListOffsetsPartitionResponse) -> FoundOffset:
+def _found_offset(row: wire_offsets.ListOffsetsPartitionResponse) -> FoundOffset:
     return FoundOffset(
         Offset(row.offset) if row.offset >= 0 else None,
         TimestampMs(row.timestamp) if row.timestamp >= 0 else None,

@@ -69,15 +69,15 @@ class Configs:
         self._broker = broker
         self._image = image
         self._passwords = Passwords(broker)
-        self._said: set[str] = set()
+        self._warned_about: set[str] = set()
         """Texts of passwords that cannot be decrypted, and unknown options, that have been logged."""
 
     def refresh_broker(self, node_id: int) -> None:
         """Take the dynamic broker options from the image."""
         for entity in (DEFAULT_ENTITY, str(node_id)):
             for name in unknown_broker_names(self._image.config("brokers", entity)):
-                if name not in self._said:
-                    self._said.add(name)
+                if name not in self._warned_about:
+                    self._warned_about.add(name)
                     log.warning("an option that brokers do not have is set", extra={"option": name})
         self._broker.set_dynamic(
             default=self._opened(self._image.config("brokers", DEFAULT_ENTITY)),
@@ -92,8 +92,8 @@ class Configs:
                 try:
                     opened[name] = self._passwords.decode(text)
                 except CannotDecrypt as error:
-                    if text not in self._said:
-                        self._said.add(text)
+                    if text not in self._warned_about:
+                        self._warned_about.add(text)
                         log.error(
                             "a dynamic password has no effect", extra={"option": name, "reason": str(error)}
                         )

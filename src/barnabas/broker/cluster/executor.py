@@ -40,7 +40,7 @@ log = logging.getLogger("barnabas.controller")
 
 T = TypeVar("T")
 Decide = Callable[[], Iterable[Op | None]]
-Made = Callable[[Sequence[Op]], None]
+NoteChunk = Callable[[Sequence[Op]], None]
 
 WATCHED: Final = (
     "/brokers", "/config", "/admin", layout.CONTROLLER, layout.CONTROLLER_EPOCH, acl.LITERAL_ROOT, acl.EXTENDED_ROOT,
@@ -240,14 +240,14 @@ class Executor(ImageKeeper):
 
     # --- changing --------------------------------------------------------------------------------------
 
-    async def change(self, decide: Decide, note_chunk: Made = lambda chunk: None) -> None:
+    async def change(self, decide: Decide, note_chunk: NoteChunk = lambda chunk: None) -> None:
         """Make the changes that `decide` returns, in chunks, and replay them; decide again when the tree refuses them.
 
         note_chunk: called with each chunk when it is in the tree and in the image.
 
         Raises ApiError: what `decide` raises, and REQUEST_TIMED_OUT when the tree does not answer.
         """
-        await self._made(decide, lambda: self.image, note_chunk)
+        await self._write(decide, lambda: self.image, note_chunk)
 
     async def change_topic(self, name: str, decide: Decide) -> None:
         """As `change`, for one topic, which becomes visible with its partitions once all changes are made."""
@@ -258,14 +258,14 @@ class Executor(ImageKeeper):
             draft = self.image.draft(name)
             return draft
 
-        await self._made(decide, fresh_draft)
+        await self._write(decide, fresh_draft)
         for kind, entity in draft.configs:
             self.image.take_config(kind, entity, draft)
         if name in draft.topics and draft.topics[name] is not self.image.topics.get(name):
             await self.show(draft.topics[name])
 
-    async def _made(
-        self, decide: Decide, onto: Callable[[], ClusterImage], note_chunk: Made = lambda chunk: None
+    async def _write(
+        self, decide: Decide, onto: Callable[[], ClusterImage], note_chunk: NoteChunk = lambda chunk: None
     ) -> None:
         refusals: Counter[str] = Counter()
         # Each node may overtake this change a few times. A limit for all of them together would end an election of thousands

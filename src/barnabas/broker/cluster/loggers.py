@@ -14,7 +14,7 @@ from typing import Final
 from barnabas.config.describe import Entry, Source
 from barnabas.config.dynamic import Change, Operation
 from barnabas.config.log_levels import LEVELS
-from barnabas.config.option import Kind
+from barnabas.config.option import OptionType
 from barnabas.wire.errors import ApiError, ErrorCode
 
 KIND: Final = "broker-loggers"
@@ -35,7 +35,7 @@ def describe() -> list[Entry]:
             read_only=False,
             sensitive=False,
             synonyms=(),
-            config_type=Kind.STRING,
+            config_type=OptionType.STRING,
             doc="",
         )
         for name in _names()

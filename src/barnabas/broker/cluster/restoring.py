@@ -50,7 +50,7 @@ class FoundTopic:
 
 
 @dataclass
-class Found:
+class LogDirContents:
     """The contents of one broker's log dirs."""
 
     cluster_id: str
@@ -104,7 +104,7 @@ def locked(log_dirs: Sequence[Path]) -> Iterator[None]:
             log_dir.unlock()
 
 
-def find(log_dirs: Sequence[Path]) -> Found:
+def find(log_dirs: Sequence[Path]) -> LogDirContents:
     """Collect what the log dirs contain. Raises CannotRestore."""
     owners: set[tuple[str, int]] = set()
     topics: dict[str, FoundTopic] = {}
@@ -126,7 +126,7 @@ def find(log_dirs: Sequence[Path]) -> Found:
     if len(owners) != 1:
         raise CannotRestore(_why_not(log_dirs, owners))
     ((cluster_id, node_id),) = owners
-    return Found(cluster_id, node_id, topics, producer_id_max)
+    return LogDirContents(cluster_id, node_id, topics, producer_id_max)
 
 
 def _why_not(log_dirs: Sequence[Path], owners: set[tuple[str, int]]) -> str:
@@ -180,7 +180,7 @@ async def restore(log_dirs: Sequence[Path], now_ms: int, *, apply: bool) -> Rest
             path.unlink(missing_ok=True)
 
 
-async def complete(path: Path, on_disk: Found, now_ms: int) -> Restored:
+async def complete(path: Path, on_disk: LogDirContents, now_ms: int) -> Restored:
     """Make the tree at `path`, which may be new, agree with the contents of the log dirs."""
     tree = LocalTree.open(path, lambda: now_ms)
     try:
@@ -244,7 +244,7 @@ def _gone(topic: TopicImage, image: ClusterImage) -> list[Op]:
     return [*ops, Delete(layout.partitions_path(topic.name)), Delete(layout.topic_path(topic.name))]
 
 
-def _raised_epochs(image: ClusterImage, on_disk: Found) -> list[Op]:
+def _raised_epochs(image: ClusterImage, on_disk: LogDirContents) -> list[Op]:
     """Leader epochs must not be lower than the epochs under which records were written."""
     ops: list[Op] = []
     for name, topic in on_disk.topics.items():
@@ -259,7 +259,7 @@ def _raised_epochs(image: ClusterImage, on_disk: Found) -> list[Op]:
     return ops
 
 
-async def _producer_ids(tree: LocalTree, on_disk: Found) -> Op:
+async def _producer_ids(tree: LocalTree, on_disk: LogDirContents) -> Op:
     """Ids handed out since the copy was made must not be used again: new batches would be taken for duplicates."""
     data, _ = await tree.get(layout.PRODUCER_ID_BLOCK)
     block = layout.decode_producer_id_block(data)

@@ -86,7 +86,7 @@ class Seat(Generic[C]):
     waiting: dict[object, Event[object]] = field(default_factory=dict)
     """Token -> event, for requests that have not been answered."""
     armed: set[Hashable] = field(default_factory=set)
-    held: deque[tuple[Acknowledgement, Decision]] = field(default_factory=deque)
+    uncommitted: deque[tuple[Acknowledgement, Decision]] = field(default_factory=deque)
     """Decisions whose replies and effects wait until the high watermark covers their entries, oldest first."""
     is_appending: bool = False
     """A decision is being appended and is not applied yet."""

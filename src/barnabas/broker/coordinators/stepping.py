@@ -102,14 +102,14 @@ class Stepping(Generic[C]):
                 self._timers.set((seat.index, timer.key), timer.deadline_ms)
         for note in decision.notes:
             log.info(note.text, extra=dict(note.fields))
-        if acknowledgement is not None and seat.held:
+        if acknowledgement is not None and seat.uncommitted:
             self._release(seat)
         if is_doubtful:
             self._doubts.prove_later(seat, decision)
         elif acknowledgement is not None and not acknowledgement.is_ready:
             self.hold(seat, acknowledgement, decision)
-        elif seat.held:  # an answer must not show what a crash could still undo
-            seat.held.append((seat.held[-1][0], decision))
+        elif seat.uncommitted:  # an answer must not show what a crash could still undo
+            seat.uncommitted.append((seat.uncommitted[-1][0], decision))
         else:
             self._give_out(seat, decision)
 
@@ -137,13 +137,18 @@ class Stepping(Generic[C]):
 
     def hold(self, seat: Seat[C], acknowledgement: Acknowledgement, decision: Decision) -> None:
         """Give out a decision's replies and effects, and those of all later ones, once the acknowledgement is ready."""
-        seat.held.append((acknowledgement, decision))
+        seat.uncommitted.append((acknowledgement, decision))
         acknowledgement.when_ready(lambda _: self._release(seat))
 
     def _release(self, seat: Seat[C]) -> None:
         """Release what waited, as far as the high watermark has advanced."""
-        while seat.held and seat.held[0][0].is_ready and not seat.is_gone and not seat.is_appending:
-            acknowledgement, decision = seat.held.popleft()
+        while (
+            seat.uncommitted
+            and seat.uncommitted[0][0].is_ready
+            and not seat.is_gone
+            and not seat.is_appending
+        ):
+            acknowledgement, decision = seat.uncommitted.popleft()
             if acknowledgement.error is not None and not seat.partition.is_leader:
                 self.leave(seat)  # the topic was deleted, or another broker leads
                 return
@@ -189,7 +194,7 @@ class Stepping(Generic[C]):
         waiting, seat.waiting = seat.waiting, {}
         for token, event in waiting.items():
             _answer(token, event.refused(error))
-        seat.held.clear()
+        seat.uncommitted.clear()
         self._doubts.forget(seat)
 
     # --- time ------------------------------------------------------------------------------------------

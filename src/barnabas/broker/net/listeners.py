@@ -114,7 +114,7 @@ class Listeners:
         self._handler: FrameHandler | None = None
         self._listeners: list[Listener] = []
         self._full: list[Listener] = []
-        self._held: set[socket.socket] = set()
+        self._refused: set[socket.socket] = set()
         self._said_full_s = -ACCEPT_REST_S
 
     def limit_connections(self, wanted_max: int) -> None:
@@ -206,7 +206,7 @@ class Listeners:
         return 0
 
     def _is_full(self) -> bool:
-        return len(self.connections) + len(self._held) + len(self._handshakes) >= self.connections_max
+        return len(self.connections) + len(self._refused) + len(self._handshakes) >= self.connections_max
 
     def _make_room_of_strangers(self, is_meant: IsMeant) -> bool:
         """End the oldest handshake that is unfinished, else the oldest connection without a login; whether there was one."""
@@ -237,13 +237,13 @@ class Listeners:
                 "connection refused after a wait",
                 extra={"peer": ip, "reason": "connection_creation_rate of its address", "wait_ms": hold_ms},
             )
-            self._held.add(sock)
-            self._loop.call_later(hold_ms / 1000, self._close_held, sock)
+            self._refused.add(sock)
+            self._loop.call_later(hold_ms / 1000, self._close_refused, sock)
             return True
         return False
 
-    def _close_held(self, sock: socket.socket) -> None:
-        self._held.discard(sock)
+    def _close_refused(self, sock: socket.socket) -> None:
+        self._refused.discard(sock)
         sock.close()
 
     def _await_room(self, listener: Listener, what: str) -> float:
@@ -426,8 +426,8 @@ class Listeners:
             listener.sock.close()
         self._listeners.clear()
         self.limits.close()
-        for waiting in list(self._held):
-            self._close_held(waiting)
+        for waiting in list(self._refused):
+            self._close_refused(waiting)
         for handshake in list(self._handshakes):
             handshake.cut("")
         for connection in list(self.connections):

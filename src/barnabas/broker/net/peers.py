@@ -184,7 +184,7 @@ class PeerConnection:
         if offer.error_code:
             offered = ", ".join(offer.mechanisms or ()) or "none"
             raise LoginRefused(f"a broker does not accept logins by {login.mechanism}, only by {offered}")
-        token: bytes | None = await self._made(login.first())
+        token: bytes | None = await self._computed_token(login.first())
         lifetime_ms = 0
         while token is not None:
             request = SaslAuthenticateRequest(auth_bytes=token)
@@ -195,10 +195,10 @@ class PeerConnection:
                     f"a broker refuses the login of {login.user!r} by {login.mechanism}: {why}"
                 )
             lifetime_ms = answer.session_lifetime_ms
-            token = await self._made(login.answer(bytes(answer.auth_bytes)))
+            token = await self._computed_token(login.answer(bytes(answer.auth_bytes)))
         return lifetime_ms
 
-    async def _made(self, token: Awaitable[T]) -> T:
+    async def _computed_token(self, token: Awaitable[T]) -> T:
         """A token computed by this side. Raises LoginRefused, PeerLost."""
         try:
             async with asyncio.timeout(LOGIN_TIMEOUT_S):

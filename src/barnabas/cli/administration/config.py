@@ -25,7 +25,7 @@ KINDS: Final = {
     "logger": ConfigKind.BROKER_LOGGER,
     "metrics": ConfigKind.CLIENT_METRICS,
 }
-Kind = Annotated[
+EntityType = Annotated[
     str, typer.Argument(metavar="KIND", help="topic, broker, group, logger or metrics.", show_default=False)
 ]
 Name = Annotated[
@@ -60,7 +60,7 @@ def is_own(resource: ConfigResource, source: ConfigSource) -> bool:
     epilog=example("barnabas config describe topic orders", "barnabas config describe broker 0 --all")
 )
 def describe(
-    kind: Kind,
+    kind: EntityType,
     name: Name,
     everything: Annotated[
         bool, typer.Option("-a", "--all", help="Also show options that are not set.")
@@ -94,7 +94,7 @@ def describe(
     "set", epilog=example("barnabas config set topic orders retention.ms=3600000 cleanup.policy=compact")
 )
 def set_options(
-    kind: Kind,
+    kind: EntityType,
     name: Name,
     pairs: Annotated[list[str], typer.Argument(metavar="NAME=VALUE", show_default=False)],
     bootstrap: Bootstrap = None,
@@ -117,7 +117,7 @@ def set_options(
 
 @app.command(epilog=example("barnabas config unset topic orders retention.ms"))
 def unset(
-    kind: Kind,
+    kind: EntityType,
     name: Name,
     options: Annotated[list[str], typer.Argument(metavar="OPTION", show_default=False)],
     bootstrap: Bootstrap = None,

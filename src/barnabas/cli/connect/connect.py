@@ -270,7 +270,7 @@ def restart(
 )
 def offsets(
     name: Name,
-    given: Annotated[
+    positions: Annotated[
         list[str] | None,
         typer.Argument(metavar="PARTITION OFFSET...", help="With --set, as JSON.", show_default=False),
     ] = None,
@@ -287,7 +287,7 @@ def offsets(
     if sets and reset:
         raise UsageError("--set and --reset exclude each other")
     if sets or reset:
-        body = {"offsets": _entries(given or [])} if sets else None
+        body = {"offsets": _entries(positions or [])} if sets else None
         reply = ask(url, "PATCH" if sets else "DELETE", at(name, "offsets"), body)
         print_json(reply) if as_json else print(reply["message"])
         return EXIT_OK

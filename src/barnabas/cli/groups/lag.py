@@ -117,7 +117,7 @@ def _shown_partition(row: PartitionLag, now_ms: int) -> dict[str, Any]:
         "partition": row.partition.partition,
         "committed": row.committed,
         "end": row.end,
-        "held": row.held,
+        "held": row.in_transactions,
         "lag": row.records,
         "lag_seconds": seconds_of(row.waiting_s(now_ms)),
         "behind_seconds": seconds_of(row.behind_s),

@@ -31,7 +31,7 @@ Url = Annotated[
     ),
 ]
 SubjectName = Annotated[str, typer.Argument(metavar="SUBJECT", show_default=False)]
-Kind = Annotated[
+SchemaType = Annotated[
     str | None,
     typer.Option(
         "-t",
@@ -121,7 +121,7 @@ def register(
         Path, typer.Argument(metavar="FILE", help="The schema; - for standard input.", show_default=False)
     ],
     url: Url = DEFAULT_URL,
-    kind: Kind = None,
+    kind: SchemaType = None,
     references: References = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Store one form for all spellings.")] = False,
     as_json: AsJson = False,
@@ -196,7 +196,7 @@ def check(
         ),
     ] = None,
     url: Url = DEFAULT_URL,
-    kind: Kind = None,
+    kind: SchemaType = None,
     references: References = None,
     as_json: AsJson = False,
 ) -> int:

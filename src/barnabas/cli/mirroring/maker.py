@@ -45,7 +45,7 @@ def show_lags(file: Path, json: bool) -> int:
     from confluent_kafka import KafkaException
 
     from barnabas.connect.errors import ConnectError
-    from barnabas.connect.mirror.flow import said
+    from barnabas.connect.mirror.flow import message_of
     from barnabas.connect.mirror.lagging import TopicLag, lags
     from barnabas.kafka_tools.servers.connect_mirror import read_file
 
@@ -56,7 +56,7 @@ def show_lags(file: Path, json: bool) -> int:
             where = str(flow)
             rows += lags(flow)
     except (ClientError, ConnectError, KafkaException) as error:
-        raise CliError(f"{where}: {said(error)}") from None
+        raise CliError(f"{where}: {message_of(error)}") from None
     if json:
         print_json([row._asdict() for row in rows])
     elif rows:

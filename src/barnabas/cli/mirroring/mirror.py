@@ -453,7 +453,7 @@ def _show_tails(tails: Sequence[LinkTail], json: bool, done: str) -> None:
     summarize(f"{count_of(len(topics), 'topic')} {done}; {count_of(lost, 'offset')} of the source not copied")
 
 
-def _said(name: str, done: str, json: bool) -> int:
+def _print_outcome(name: str, done: str, json: bool) -> int:
     """Print what was done with a link; the exit code."""
     if json:
         print_json({"link": name, "done": done})
@@ -479,7 +479,7 @@ def pause(
     """Copy nothing until `resume`; the copies stay read-only."""
     with with_links(bootstrap, properties, verbose) as admin:
         admin.links.pause(name)
-    return _said(name, "paused", json)
+    return _print_outcome(name, "paused", json)
 
 
 @link_app.command(epilog=example("barnabas mirror link resume east -b localhost:9092"))
@@ -493,7 +493,7 @@ def resume(
     """Continue a link that was paused."""
     with with_links(bootstrap, properties, verbose) as admin:
         admin.links.resume(name)
-    return _said(name, "resumed", json)
+    return _print_outcome(name, "resumed", json)
 
 
 @link_app.command(epilog=example("barnabas mirror link delete east -b localhost:9092"))
@@ -507,4 +507,4 @@ def delete(
     """Remove a link that copies nothing any more: promote its topics first."""
     with with_links(bootstrap, properties, verbose) as admin:
         admin.links.delete(name)
-    return _said(name, "deleted", json)
+    return _print_outcome(name, "deleted", json)

@@ -140,7 +140,7 @@ def verify(
                     rows.append({"topic": key.topic, "partition": key.partition, **part.as_json()})
                     if json:
                         print(json_module.dumps(rows[-1]), flush=True)
-    return _told(rows, json)
+    return _print_comparison(rows, json)
 
 
 class Sides(NamedTuple):
@@ -178,7 +178,7 @@ def _common(
             yield key, first, end
 
 
-def _told(rows: list[dict[str, Any]], json: bool) -> int:
+def _print_comparison(rows: list[dict[str, Any]], json: bool) -> int:
     different = [row for row in rows if row["differs_from"] is not None]
     if rows and not json:
         print_table(

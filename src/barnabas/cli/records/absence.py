@@ -47,7 +47,7 @@ class Absence:
     _served_by: dict[Key, str] = field(default_factory=dict)
     """The address of the broker that served each partition last."""
     _missed: dict[str, float] = field(default_factory=dict)
-    _said: dict[str, float] = field(default_factory=dict)
+    _reported_at: dict[str, float] = field(default_factory=dict)
 
     def on_statistics(self, text: str) -> None:
         """Compare with the previous statistics."""
@@ -60,17 +60,19 @@ class Absence:
             address = up.get(part["leader"])
             if address is not None:
                 self._served_by[key] = address
-            elif key in self._served_by and (self.is_waiting(part) or self._served_by[key] in self._said):
+            elif key in self._served_by and (
+                self.is_waiting(part) or self._served_by[key] in self._reported_at
+            ):
                 lost.add(self._served_by[key])
         now = self.clock()
-        for address in sorted(lost - self._said.keys()):
+        for address in sorted(lost - self._reported_at.keys()):
             if address in self._missed:
-                self._said[address] = self._missed[address]
+                self._reported_at[address] = self._missed[address]
                 self.say(f"broker {address} is away; waiting for it")
             else:
                 self._missed[address] = now
-        for address in [address for address in self._said if address not in lost]:
-            away = time_left_text(now - self._said.pop(address))
+        for address in [address for address in self._reported_at if address not in lost]:
+            away = time_left_text(now - self._reported_at.pop(address))
             if address in up.values():
                 self.say(f"broker {address} is back after {away}")
             else:

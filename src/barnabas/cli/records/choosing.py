@@ -31,32 +31,32 @@ FilterText = Annotated[
 class _Messages:
     """Messages as a source of filters' records. See lazy.Source."""
 
-    held: Sequence[Any]
+    messages: Sequence[Any]
     partition: int = 0
 
     def key(self, row: int) -> bytes | None:
-        data: bytes | None = self.held[row].key()
+        data: bytes | None = self.messages[row].key()
         return data
 
     def value(self, row: int) -> bytes | None:
-        data: bytes | None = self.held[row].value()
+        data: bytes | None = self.messages[row].value()
         return data
 
     def headers(self, row: int) -> Sequence[tuple[str, bytes | None]]:
-        return self.held[row].headers() or ()
+        return self.messages[row].headers() or ()
 
 
 @dataclass(slots=True)
 class Sieve:
     """Lets the records that fit through to a writer, at most `left` of them.
 
-    passed: how many of the last list were looked at. found: how many of them fitted.
+    passed: how many of the last list were looked at. fitting: how many of them fitted.
     """
 
     fits: Filter
     left: int | None = None
     passed: int = 0
-    found: int = 0
+    fitting: int = 0
     _source: _Messages = field(default_factory=lambda: _Messages(()))
     _records: dict[str, Lazy] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ class Sieve:
     def chosen(self, messages: Sequence[Any]) -> list[Any]:
         """Those that fit. What a filter cannot be applied to does not."""
         passed_messages: list[Any] = []
-        self._source.held, self.passed = messages, 0
+        self._source.messages, self.passed = messages, 0
         for row, message in enumerate(messages):
             if self.left is not None and len(passed_messages) >= self.left:
                 break
@@ -82,7 +82,7 @@ class Sieve:
                     passed_messages.append(message)
             except (ArithmeticError, RecursionError, ValueError, TypeError):
                 continue
-        self.found = len(passed_messages)
+        self.fitting = len(passed_messages)
         if self.left is not None:
             self.left -= len(passed_messages)
         return passed_messages

@@ -160,7 +160,7 @@ class Reader:
         write_all(self.descriptor, data)
         count = len(good)
         if self.sieve is not None:
-            good, count = good[: self.sieve.passed], self.sieve.found
+            good, count = good[: self.sieve.passed], self.sieve.fitting
         self.records += count
         self.bytes += len(data)
         if self.count_left is not None:

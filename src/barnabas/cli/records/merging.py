@@ -23,7 +23,7 @@ class TimeMerge:
     late there comes when it comes.
     """
 
-    _held: dict[Key, deque[Any]] = field(default_factory=dict)
+    _waiting: dict[Key, deque[Any]] = field(default_factory=dict)
     _heads: list[tuple[int, str, int]] = field(default_factory=list)
     _at_end: set[Key] = field(default_factory=set)
 
@@ -31,7 +31,7 @@ class TimeMerge:
         """Takes records as they were read."""
         for message in messages:
             key = (message.topic(), message.partition())
-            queue = self._held.setdefault(key, deque())
+            queue = self._waiting.setdefault(key, deque())
             queue.append(message)
             self._at_end.discard(key)
             if len(queue) == 1:
@@ -44,11 +44,11 @@ class TimeMerge:
     def ready(self, open_keys: Collection[Key], most: int) -> list[Any]:
         """The records, at most so many, that nothing older can come before. open_keys: the partitions that have more."""
         messages: list[Any] = []
-        waiting = {key for key in open_keys if not self._held.get(key) and key not in self._at_end}
+        waiting = {key for key in open_keys if not self._waiting.get(key) and key not in self._at_end}
         while self._heads and not waiting and len(messages) < most:
             _, topic, partition = heapq.heappop(self._heads)
             key = (topic, partition)
-            queue = self._held[key]
+            queue = self._waiting[key]
             messages.append(queue.popleft())
             if queue:
                 heapq.heappush(self._heads, (queue[0].timestamp()[1], *key))
@@ -63,8 +63,8 @@ class TimeMerge:
 
     def full(self) -> set[Key]:
         """The partitions that are to be read no further for a while."""
-        return {key for key, queue in self._held.items() if len(queue) >= HELD_MAX}
+        return {key for key, queue in self._waiting.items() if len(queue) >= HELD_MAX}
 
     def few(self, paused: Iterable[Key]) -> set[Key]:
         """Those of them that may be read on."""
-        return {key for key in paused if len(self._held.get(key, ())) < HELD_FEW}
+        return {key for key in paused if len(self._waiting.get(key, ())) < HELD_FEW}

@@ -62,7 +62,7 @@ class Rows:
 
     def __init__(self, task: Task, topic: str | None, key: DecodeKey) -> None:
         self._task, self._topic, self._key = task, topic, key
-        self._made = 0
+        self._records_numbered = 0
         self._last: tuple[Any, ...] = ()
         self._nth = 0
         self._schema: Schema | None = None
@@ -123,11 +123,11 @@ class Rows:
         for topic, partition, offset, identity in zip(*columns, identities(batch), strict=True):
             record = (topic, partition, offset)
             if offset is None:
-                self._made += 1
+                self._records_numbered += 1
                 yield (
                     self._topic or self._task.query,
                     self._task.part,
-                    ((self._task.batch_id << BATCH_BITS) + self._made - 1),
+                    ((self._task.batch_id << BATCH_BITS) + self._records_numbered - 1),
                 )
                 continue
             self._nth = self._nth + 1 if record == self._last else 0

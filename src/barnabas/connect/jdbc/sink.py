@@ -28,7 +28,7 @@ from barnabas.connect.jdbc.sink_tables import (
     evolve,
     place_of,
 )
-from barnabas.connect.jdbc.urls import engine, failed, said, shown, sqlalchemy_url
+from barnabas.connect.jdbc.urls import engine, failed, message_of, shown, sqlalchemy_url
 from barnabas.connect.options import Config
 from barnabas.connect.records import SinkRecord
 from barnabas.connect.schemas import (
@@ -78,7 +78,7 @@ class JdbcSink(SinkConnector):
         except OptionError as error:
             return {error.option or "connection.url": str(error)}
         except (sa.exc.SQLAlchemyError, OSError) as error:
-            return {"connection.url": f"{shown(url)} cannot be opened: {said(error)}"}
+            return {"connection.url": f"{shown(url)} cannot be opened: {message_of(error)}"}
 
     def start(self, config: Config, context: SinkContext) -> None:
         """See SinkConnector."""
@@ -123,7 +123,7 @@ class JdbcSink(SinkConnector):
         except (sa.exc.SQLAlchemyError, OSError) as error:
             self._close()
             if isinstance(error, sa.exc.DBAPIError) and is_conflict(error):
-                raise RetriableError(f"{shown(self._url)}: storing: {said(error)}") from error
+                raise RetriableError(f"{shown(self._url)}: storing: {message_of(error)}") from error
             raise failed(self._url, error, "storing records") from error
         except BaseException:
             self._close()
@@ -219,7 +219,7 @@ class JdbcSink(SinkConnector):
             names, [values for _, values in bound_rows], [row.gone for row, _ in bound_rows]
         )
         return refused + [
-            (bound_rows[index][0].record, DataError(f"table {place}: {said(error)}"))
+            (bound_rows[index][0].record, DataError(f"table {place}: {message_of(error)}"))
             for index, error in failed_rows
         ]
 
@@ -244,7 +244,7 @@ class JdbcSink(SinkConnector):
                 with connection.begin_nested():
                     connection.execute(changed, dict(zip(bind.values(), values, strict=True)))
             except (sa.exc.DataError, sa.exc.IntegrityError) as error:
-                refused.append((row.record, DataError(f"table {place}: {said(error)}")))
+                refused.append((row.record, DataError(f"table {place}: {message_of(error)}")))
         return refused
 
     def _ready(self, connection: sa.Connection, place: Place, row: Row) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from barnabas.connect.jdbc.columns import (
 )
 from barnabas.connect.jdbc.queries import Reading, offset_of, query_of
 from barnabas.connect.jdbc.tables import Table, counting_column, find_tables, key_columns, nullable
-from barnabas.connect.jdbc.urls import engine, failed, said, shown, sqlalchemy_url
+from barnabas.connect.jdbc.urls import engine, failed, message_of, shown, sqlalchemy_url
 from barnabas.connect.options import Config
 from barnabas.connect.records import Json, SourceRecord
 from barnabas.connect.schemas import EPOCH, Schema, struct
@@ -90,7 +90,7 @@ class JdbcSource(SourceConnector):
         except OptionError as error:
             return {error.option or "connection.url": str(error)}
         except (sa.exc.SQLAlchemyError, OSError) as error:
-            return {"connection.url": f"{shown(url)} cannot be opened: {said(error)}"}
+            return {"connection.url": f"{shown(url)} cannot be opened: {message_of(error)}"}
         return {}
 
     @classmethod
@@ -218,10 +218,12 @@ class JdbcSource(SourceConnector):
     def _reading(self, connection: sa.Connection, name: str) -> tuple[Reading, Table | None, dict[str, bool]]:
         """How a table is read, found out once."""
         if name not in self._readings:
-            self._readings[name] = self._found(connection, name)
+            self._readings[name] = self._reading_of(connection, name)
         return self._readings[name]
 
-    def _found(self, connection: sa.Connection, name: str) -> tuple[Reading, Table | None, dict[str, bool]]:
+    def _reading_of(
+        self, connection: sa.Connection, name: str
+    ) -> tuple[Reading, Table | None, dict[str, bool]]:
         config, dialect = self.config, connection.dialect.name
         dialect = "mysql" if dialect == "mariadb" else dialect
         times = (

@@ -157,7 +157,7 @@ def shown(url: sa.URL) -> str:
     return url.render_as_string(hide_password=True)
 
 
-def said(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """The database's message on one line."""
     inner = getattr(error, "orig", None) or error
     if len(inner.args) == 2 and isinstance(inner.args[0], int):  # MySQL's number and text
@@ -167,7 +167,7 @@ def said(error: BaseException) -> str:
 
 def failed(url: sa.URL, error: Exception, doing: str) -> ConnectError:
     """What to raise for an error of the database: whether it is away, busy, or refuses."""
-    text = f"{shown(url)}: {doing}: {said(error)}"
+    text = f"{shown(url)}: {doing}: {message_of(error)}"
     away = isinstance(error, (sa.exc.OperationalError, sa.exc.InterfaceError, OSError))
     refuses = re.search(
         r"password|authenticat|access denied|does not exist|unknown database|unknown column|doesn't exist|permission"

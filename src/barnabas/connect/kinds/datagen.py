@@ -29,7 +29,7 @@ def _record(name: str, key: str, **fields: Any) -> tuple[str, dict[str, Any]]:
     return key, {"type": "record", "name": name, "namespace": "ksql", "fields": rows}
 
 
-def _made(kind: str, **how: Any) -> dict[str, Any]:
+def _generator(kind: str, **how: Any) -> dict[str, Any]:
     return {"type": kind, "arg.properties": how}
 
 
@@ -37,52 +37,52 @@ QUICKSTARTS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     "users": _record(
         "users",
         "userid",
-        registertime=_made("long", range={"min": 1487715775521, "max": 1519273364600}),
-        userid=_made("string", regex="User_[1-9]"),
-        regionid=_made("string", regex="Region_[1-9]"),
-        gender=_made("string", options=["MALE", "FEMALE", "OTHER"]),
+        registertime=_generator("long", range={"min": 1487715775521, "max": 1519273364600}),
+        userid=_generator("string", regex="User_[1-9]"),
+        regionid=_generator("string", regex="Region_[1-9]"),
+        gender=_generator("string", options=["MALE", "FEMALE", "OTHER"]),
     ),
     "pageviews": _record(
         "pageviews",
         "viewtime",
-        viewtime=_made("long", iteration={"start": 1, "step": 10}),
-        userid=_made("string", regex="User_[1-9]"),
-        pageid=_made("string", regex="Page_[1-9][0-9]"),
+        viewtime=_generator("long", iteration={"start": 1, "step": 10}),
+        userid=_generator("string", regex="User_[1-9]"),
+        pageid=_generator("string", regex="Page_[1-9][0-9]"),
     ),
     "orders": _record(
         "orders",
         "orderid",
-        ordertime=_made("long", range={"min": 1487715775521, "max": 1519273364600}),
-        orderid=_made("int", iteration={"start": 0}),
-        itemid=_made("string", regex="Item_[1-9][0-9]"),
-        orderunits=_made("double", range={"min": 0.1, "max": 10.0}),
+        ordertime=_generator("long", range={"min": 1487715775521, "max": 1519273364600}),
+        orderid=_generator("int", iteration={"start": 0}),
+        itemid=_generator("string", regex="Item_[1-9][0-9]"),
+        orderunits=_generator("double", range={"min": 0.1, "max": 10.0}),
         address={
             "type": "record",
             "name": "address",
             "fields": [
-                {"name": "city", "type": _made("string", regex="City_[1-9][0-9]")},
-                {"name": "state", "type": _made("string", regex="State_[1-9][0-9]")},
-                {"name": "zipcode", "type": _made("long", range={"min": 10000, "max": 99999})},
+                {"name": "city", "type": _generator("string", regex="City_[1-9][0-9]")},
+                {"name": "state", "type": _generator("string", regex="State_[1-9][0-9]")},
+                {"name": "zipcode", "type": _generator("long", range={"min": 10000, "max": 99999})},
             ],
         },
     ),
     "stock_trades": _record(
         "StockTrade",
         "symbol",
-        side=_made("string", options=["BUY", "SELL"]),
-        quantity=_made("int", range={"min": 1, "max": 5000}),
-        symbol=_made("string", options=["ZBZX", "ZJZZT", "ZTEST", "ZVV", "ZVZZT", "ZWZZT", "ZXZZT"]),
-        price=_made("int", range={"min": 5, "max": 1000}),
-        account=_made("string", regex="[A-Z]{3}[0-9]{3}"),
-        userid=_made("string", regex="User_[1-9]"),
+        side=_generator("string", options=["BUY", "SELL"]),
+        quantity=_generator("int", range={"min": 1, "max": 5000}),
+        symbol=_generator("string", options=["ZBZX", "ZJZZT", "ZTEST", "ZVV", "ZVZZT", "ZWZZT", "ZXZZT"]),
+        price=_generator("int", range={"min": 5, "max": 1000}),
+        account=_generator("string", regex="[A-Z]{3}[0-9]{3}"),
+        userid=_generator("string", regex="User_[1-9]"),
     ),
     "clickstream": _record(
         "clickstream",
         "ip",
-        ip=_made("string", regex="111\\.1[0-9][0-9]\\.[1-9][0-9]\\.[1-9]"),
-        userid=_made("int", range={"min": 1, "max": 40}),
-        _time=_made("long", iteration={"start": 1, "step": 10}),
-        request=_made(
+        ip=_generator("string", regex="111\\.1[0-9][0-9]\\.[1-9][0-9]\\.[1-9]"),
+        userid=_generator("int", range={"min": 1, "max": 40}),
+        _time=_generator("long", iteration={"start": 1, "step": 10}),
+        request=_generator(
             "string",
             options=[
                 "GET /index.html HTTP/1.1",
@@ -90,20 +90,20 @@ QUICKSTARTS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
                 "GET /images/logo.png HTTP/1.1",
             ],
         ),
-        status=_made("int", options=[200, 302, 404, 405, 407]),
-        bytes=_made("int", options=[278, 1289, 2048, 4006, 14096]),
-        agent=_made("string", options=["Mozilla/5.0", "curl/8.5"]),
+        status=_generator("int", options=[200, 302, 404, 405, 407]),
+        bytes=_generator("int", options=[278, 1289, 2048, 4006, 14096]),
+        agent=_generator("string", options=["Mozilla/5.0", "curl/8.5"]),
     ),
     "ratings": _record(
         "ratings",
         "rating_id",
-        rating_id=_made("long", iteration={"start": 1}),
-        user_id=_made("int", range={"min": 1, "max": 20}),
-        stars=_made("int", range={"min": 1, "max": 5}),
-        route_id=_made("int", range={"min": 1, "max": 10000}),
-        rating_time=_made("long", iteration={"start": 1, "step": 10}),
-        channel=_made("string", options=["ios", "android", "web", "iOS-test"]),
-        message=_made(
+        rating_id=_generator("long", iteration={"start": 1}),
+        user_id=_generator("int", range={"min": 1, "max": 20}),
+        stars=_generator("int", range={"min": 1, "max": 5}),
+        route_id=_generator("int", range={"min": 1, "max": 10000}),
+        rating_time=_generator("long", iteration={"start": 1, "step": 10}),
+        channel=_generator("string", options=["ios", "android", "web", "iOS-test"]),
+        message=_generator(
             "string",
             options=[
                 "why is it so difficult to keep the bathrooms clean ?",
@@ -168,9 +168,9 @@ class Datagen(SourceConnector):
         end = end if most < 0 else min(end, most)
         if interval_ms and begin < end:
             self.context.stopping.wait(random.uniform(0, interval_ms) / 1000)
-        return [self._made(int(partition["task.id"]), number) for number in range(begin, end)]
+        return [self._next_record(int(partition["task.id"]), number) for number in range(begin, end)]
 
-    def _made(self, task: int, number: int) -> SourceRecord:
+    def _next_record(self, task: int, number: int) -> SourceRecord:
         chance = random.Random(f"{self.config['random.seed']}-{task}-{number}")
         value = _value(self._about, chance, number)
         key_schema: Schema | None = self._schema.by_name[self._key].schema if self._key else None

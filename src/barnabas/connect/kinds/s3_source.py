@@ -89,7 +89,7 @@ class S3Source(SourceConnector):
         self._objects: dict[tuple[str, int], list[str]] = {}
         self._open: tuple[str, int, Rows] | None = None
 
-    def _found(self) -> dict[tuple[str, int], list[str]]:
+    def _object_names(self) -> dict[tuple[str, int], list[str]]:
         """The names of all objects by topic and partition, in the order of offsets. Raises ConnectError."""
         from pyarrow import fs
 
@@ -111,7 +111,7 @@ class S3Source(SourceConnector):
 
     def partitions(self) -> Sequence[Json]:
         """One for each partition of a topic that has objects."""
-        return [{TOPIC: topic, PARTITION: partition} for topic, partition in self._found()]
+        return [{TOPIC: topic, PARTITION: partition} for topic, partition in self._object_names()]
 
     def poll(self, partition: Json, offset: Json | None) -> list[SourceRecord]:
         """See SourceConnector."""
@@ -135,7 +135,7 @@ class S3Source(SourceConnector):
         for is_new in (False, True):
             names = self._objects.get(place, [])
             if is_new:
-                self._objects = self._found()
+                self._objects = self._object_names()
                 names = self._objects.get(place, [])
             if name is None:
                 if names:

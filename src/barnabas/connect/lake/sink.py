@@ -35,7 +35,7 @@ class LakeSink(SinkConnector):
         super().start(config, context)
         self._waiting: dict[str, list[SinkRecord]] = {}
         self._stored: dict[str, dict[TopicPartition, int]] = {}
-        self._said: set[tuple[str, str, int]] = set()
+        self._warned_about: set[tuple[str, str, int]] = set()
 
     def names(self, record: SinkRecord) -> Sequence[str]:
         """The tables of a record. Raises DataError."""
@@ -77,9 +77,9 @@ class LakeSink(SinkConnector):
     def _left_out(self, name: str, record: SinkRecord) -> None:
         """Says once for each partition that the table has its records already: a topic may have been created anew."""
         place = (name, record.original_topic, record.original_partition)
-        if place in self._said:
+        if place in self._warned_about:
             return
-        self._said.add(place)
+        self._warned_about.add(place)
         log.warning(
             "records are in the table already, and left out",
             extra={

@@ -131,14 +131,14 @@ class Flow:
     ) -> Consumer:
         """A consumer of committed records that joins no group. always: properties that no given one replaces. Raises
         OptionError."""
-        return self._made(Consumer, {**CONSUMER, **(more or {})}, side, "consumer", always or {})
+        return self._new_client(Consumer, {**CONSUMER, **(more or {})}, side, "consumer", always or {})
 
     def producer(self, side: str) -> Producer:
         """A producer of internal records. Raises OptionError."""
         own = {"enable.idempotence": True, "linger.ms": 5, "acks": "all"}
-        return self._made(Producer, own, side, "producer")
+        return self._new_client(Producer, own, side, "producer")
 
-    def _made(
+    def _new_client(
         self, kind: Any, own: Mapping[str, Any], side: str, part: str, always: Mapping[str, Any] | None = None
     ) -> Any:
         properties = self.properties(side, part)
@@ -165,9 +165,9 @@ def replicas_of(admin: Admin, wanted: int) -> int:
     return wanted if wanted < 0 else min(wanted, len(admin.cluster.describe().brokers))
 
 
-def said(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """What a client's error says."""
     return error.args[0].str() if isinstance(error, KafkaException) else str(error)
 
 
-__all__ = ["SOURCE", "TARGET", "ConnectError", "Flow", "replicas_of", "require_topic", "said"]
+__all__ = ["SOURCE", "TARGET", "ConnectError", "Flow", "message_of", "replicas_of", "require_topic"]

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from barnabas.client.errors import ClientError
 from barnabas.connect.errors import ConnectError
 from barnabas.connect.mirror.dedicated import MirrorFlow
-from barnabas.connect.mirror.flow import said
+from barnabas.connect.mirror.flow import message_of
 from barnabas.connect.worker.api import error_shape
 from barnabas.connect.worker.main import STOP_S, Worker
 from barnabas.http.listening import ServiceError
@@ -37,7 +37,7 @@ class MirrorMaker:
                 worker.start(name)
             except (ClientError, ConnectError, KafkaException) as error:
                 self.stop()
-                raise ConnectError(f"{flow} cannot start: {said(error)}") from error
+                raise ConnectError(f"{flow} cannot start: {message_of(error)}") from error
 
     def stop(self) -> None:
         """Ends all of them."""

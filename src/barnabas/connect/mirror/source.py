@@ -29,7 +29,7 @@ from barnabas.client.patterns import PatternError
 from barnabas.connect.connectors import SourceConnector, SourceContext
 from barnabas.connect.converters.finding import make_converter, prefixed
 from barnabas.connect.errors import ConnectError, RetriableError
-from barnabas.connect.mirror.flow import SOURCE, TARGET, Flow, require_topic, said
+from barnabas.connect.mirror.flow import SOURCE, TARGET, Flow, message_of, require_topic
 from barnabas.connect.mirror.formats import OffsetSync
 from barnabas.connect.mirror.measures import Copied
 from barnabas.connect.mirror.options import PACKAGE, start_ms
@@ -199,7 +199,7 @@ class MirrorSource(SourceConnector):
         try:
             offsets = self._consumer.offsets_for_times(asked, START_S)
         except KafkaException as error:
-            raise RetriableError(f"{self._alias} cannot look up a time: {said(error)}") from error
+            raise RetriableError(f"{self._alias} cannot look up a time: {message_of(error)}") from error
         for row, place in zip(rows, offsets, strict=True):
             row.offset = OFFSET_END if place.offset < 0 else place.offset
 
@@ -429,7 +429,9 @@ class MirrorSource(SourceConnector):
                 log.warning("offset syncs are left out", extra={"topic": topic, "count": len(self._due)})
                 break
             except KafkaException as error:
-                raise ConnectError(f"an offset sync cannot be written to {topic}: {said(error)}") from error
+                raise ConnectError(
+                    f"an offset sync cannot be written to {topic}: {message_of(error)}"
+                ) from error
         self._due.clear()
         self._syncs.poll(0)
 

@@ -114,7 +114,7 @@ class Link:
         problems = []
         for address in self.login.addresses:
             self._address, self._error = address, None
-            client = self._made(address)
+            client = self._new_client(address)
             try:
                 client.connect(address.host, address.port, self.login.keep_alive_s)
             except (OSError, ValueError) as error:
@@ -132,7 +132,7 @@ class Link:
                 raise error_now
         raise RetriableError("; ".join(problems))
 
-    def _made(self, address: Address) -> paho.Client:
+    def _new_client(self, address: Address) -> paho.Client:
         client = paho.Client(
             CallbackAPIVersion.VERSION2,
             client_id=self.login.client_id,

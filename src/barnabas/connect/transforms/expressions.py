@@ -85,27 +85,27 @@ class Compute(Transform):
     def configure(self, config: Mapping[str, Any]) -> None:
         """See Transform."""
         super().configure(config)
-        self._made: list[tuple[str, str]] = []
+        self._computed: list[tuple[str, str]] = []
         for text in split_top(self.config["fields"]):
             name, equals, expression = text.partition("=")
             if not equals or not name.strip().isidentifier():
                 raise OptionError(
                     f"fields has {text.strip()!r}, but must be NAME = EXPRESSION, ...", "fields"
                 )
-            self._made.append((name.strip(), checked(expression.strip(), "fields")))
+            self._computed.append((name.strip(), checked(expression.strip(), "fields")))
 
     def apply(self, record: Record) -> Record:
         """See Transform."""
         if record.value is None:
             return record
         value = dict(require_map(record.value, "computing fields"))
-        for name, text in self._made:
+        for name, text in self._computed:
             value[name] = value_of(text, record, value)
         schema = record.value_schema
         return self.put(record, None if schema is None else self._schema(schema, value), value)
 
     def _schema(self, schema: Schema, value: Mapping[str, Any]) -> Schema:
-        names = [name for name, _ in self._made]
+        names = [name for name, _ in self._computed]
         kept = [field for field in schema.fields if field.name not in names]
         for name in dict.fromkeys(names):
             schema_of_value = schemas.inferred(value[name])

@@ -86,11 +86,11 @@ class JavaFormat:
             )
         fields = {name.rpartition("_")[0]: part for name, part in match.groupdict().items()}
         try:
-            return self._made(fields)
+            return self._datetime(fields)
         except ValueError as error:
             raise DataError(f"Could not parse timestamp: value ({text}): {error}") from None
 
-    def _made(self, fields: dict[str, str]) -> dt.datetime:
+    def _datetime(self, fields: dict[str, str]) -> dt.datetime:
         year = int(fields.get("year", "1970"))
         if "year" in fields and len(fields["year"]) == 2:
             year += 2000 if year < 50 else 1900

@@ -37,7 +37,7 @@ def chosen_converter(options: WorkerOptions, config: Mapping[str, Any], part: st
     """The converter of keys or values (part: key.converter): the connector's own with its options, or the worker's.
     Raises OptionError."""
     name = config.get(part)
-    texts = config if name else options.given
+    texts = config if name else options.worker_texts
     own = prefixed(texts, f"{part}.")
     if options.registry is not None:
         own.setdefault("schema.registry.url", options.registry)
@@ -50,7 +50,7 @@ def chosen_converter(options: WorkerOptions, config: Mapping[str, Any], part: st
 def chosen_headers(options: WorkerOptions, config: Mapping[str, Any]) -> HeaderConverter:
     """The converter of headers. Raises OptionError."""
     name = config.get("header.converter")
-    texts = config if name else options.given
+    texts = config if name else options.worker_texts
     return make_header_converter(
         str(name or options["header.converter"]), prefixed(texts, "header.converter.")
     )
@@ -77,7 +77,7 @@ class Converting:
             try:
                 before = transformed
                 assert before is not None
-                transformed = self._rules.tried(lambda step=step, given=before: step(given))  # type: ignore[misc]
+                transformed = self._rules.tried(lambda step=step, value=before: step(value))  # type: ignore[misc]
             except Exception as error:
                 self._rules.note(subject or record, failing.STAGE_TRANSFORM, step.class_name, error)
                 return None

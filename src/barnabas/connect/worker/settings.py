@@ -97,13 +97,13 @@ def librdkafka(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """client: properties of the cluster, with bootstrap.servers. given: the worker's own texts. folder: for files of
+    """client: properties of the cluster, with bootstrap.servers. worker_texts: the worker's own texts. folder: for files of
     connectors. first: connectors to begin
     with, by name. registry: the schema registry of converters that name none. standalone: there are no other connectors than
     `first`."""
 
     client: Mapping[str, str]
-    given: Mapping[str, str] = field(default_factory=dict)
+    worker_texts: Mapping[str, str] = field(default_factory=dict)
     folder: str | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
     first: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -168,7 +168,7 @@ class WorkerOptions:
         prefix = f"{kind}."
         own = {
             name.removeprefix(prefix): text
-            for name, text in self.given.items()
+            for name, text in self.worker_texts.items()
             if kind and name.startswith(prefix) and not name.startswith(f"{prefix}override.")
         }
         return {**QUIET, **librdkafka({**self.client, **own, **(overrides or {})})}

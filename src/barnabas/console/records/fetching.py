@@ -93,16 +93,16 @@ class Rows:
     """Records of one partition that are copied already."""
 
     partition: int
-    held: list[Row]
+    records: list[Row]
 
     def key(self, row: int) -> bytes | None:
-        return self.held[row].key
+        return self.records[row].key
 
     def value(self, row: int) -> bytes | None:
-        return self.held[row].value
+        return self.records[row].value
 
     def headers(self, row: int) -> tuple[tuple[str, bytes | None], ...]:
-        return self.held[row].headers
+        return self.records[row].headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +125,11 @@ class Columns:
     header_ends: memoryview
     name_ends: memoryview
     names: memoryview
-    held_ends: memoryview
-    held: memoryview
+    header_value_ends: memoryview
+    header_values: memoryview
     key_nulls: memoryview | None
     value_nulls: memoryview | None
-    held_nulls: memoryview | None
+    header_value_nulls: memoryview | None
 
     def key(self, row: int) -> bytes | None:
         if self.key_nulls is not None and not self.key_nulls[row >> 3] >> (row & 7) & 1:
@@ -145,9 +145,18 @@ class Columns:
         headers = []
         for at in range(self.header_ends[row], self.header_ends[row + 1]):
             name = bytes(self.names[self.name_ends[at] : self.name_ends[at + 1]]).decode("utf-8", "replace")
-            is_null = self.held_nulls is not None and not self.held_nulls[at >> 3] >> (at & 7) & 1
+            is_null = (
+                self.header_value_nulls is not None and not self.header_value_nulls[at >> 3] >> (at & 7) & 1
+            )
             headers.append(
-                (name, None if is_null else bytes(self.held[self.held_ends[at] : self.held_ends[at + 1]]))
+                (
+                    name,
+                    None
+                    if is_null
+                    else bytes(
+                        self.header_values[self.header_value_ends[at] : self.header_value_ends[at + 1]]
+                    ),
+                )
             )
         return tuple(headers)
 

@@ -58,7 +58,7 @@ class Wanted:
 class Progress:
     """How far a scan is. at: the next offset of each partition. ends: where to stop. skipped: damaged places, as sentences.
 
-    scanned: records looked at. size_bytes: fetched. found: records that fit.
+    scanned: records looked at. size_bytes: fetched. fitting: records that fit.
     """
 
     at: dict[int, int]
@@ -66,7 +66,7 @@ class Progress:
     starts: Mapping[int, int]
     scanned: int = 0
     size_bytes: int = 0
-    found: int = 0
+    fitting: int = 0
     failed: int = 0
     skipped: list[str] = field(default_factory=list)
     began_s: float = field(default_factory=time.monotonic)
@@ -139,7 +139,7 @@ class Scan:
             progress.at[number] = end
             return []
         progress.scanned += scanned
-        progress.found += len(rows)
+        progress.fitting += len(rows)
         progress.at[number] = max(next_offset, at + 1) if next_offset <= at else next_offset
         return rows
 
@@ -162,7 +162,7 @@ class Scan:
         for part in columns_of(piece, end):
             record = Lazy(self._decoder, self.topic, self.wanted.how, part, self.wanted.masks)
             if isinstance(part, Rows):
-                for index, row in enumerate(part.held):
+                for index, row in enumerate(part.records):
                     if len(rows) >= room:
                         return rows, at, scanned
                     scanned, at = scanned + 1, row.offset + 1

@@ -71,7 +71,7 @@ class Search:
         self.backward = backward
         self.cursor: dict[int, int] = dict(ends if backward else starts)
         self.progress = Progress(dict(starts), ends, starts)
-        self.found = 0
+        self.fitting = 0
 
     @property
     def is_over(self) -> bool:
@@ -87,15 +87,15 @@ class Search:
     async def _forward(self) -> AsyncIterator[list[Row]]:
         scan = self._scan(self._starts, self._ends)
         self.progress = scan.progress
-        async for rows in scan.steps(lambda: self._limit - self.found):
-            self.found += len(rows)
+        async for rows in scan.steps(lambda: self._limit - self.fitting):
+            self.fitting += len(rows)
             self.cursor = dict(scan.progress.at)
             yield rows
 
     async def _backward(self) -> AsyncIterator[list[Row]]:
         window = self._first_window()
         whole = self.progress
-        while not self.is_over and self.found < self._limit:
+        while not self.is_over and self.fitting < self._limit:
             begins = {n: max(start, self.cursor[n] - window) for n, start in self._starts.items()}
             scan = self._scan(begins, self.cursor)
             before = whole.scanned, whole.size_bytes
@@ -109,7 +109,7 @@ class Search:
                 yield []
             whole.failed += scan.progress.failed
             whole.skipped += scan.progress.skipped
-            self.found += len(kept)
+            self.fitting += len(kept)
             self.cursor = {n: dropped.get(n, begin) for n, begin in begins.items()}
             whole.at = {n: self._starts[n] + self._ends[n] - at for n, at in self.cursor.items()}
             yield [row for _, row in sorted(kept, reverse=True)]
@@ -121,7 +121,7 @@ class Search:
     def _keep(self, kept: list[tuple[tuple[int, int, int], Row]], dropped: dict[int, int], row: Row) -> None:
         """Keep the newest records; `dropped` has the offset after the newest one of each partition that is not kept."""
         entry = (newest_first(row), row)
-        if len(kept) < self._limit - self.found:
+        if len(kept) < self._limit - self.fitting:
             heapq.heappush(kept, entry)
             return
         _, out = heapq.heappushpop(kept, entry)

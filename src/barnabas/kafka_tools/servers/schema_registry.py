@@ -18,11 +18,11 @@ from barnabas.connect.files import read_config
 from barnabas.kafka_tools.failures import ToolError
 from barnabas.kafka_tools.shared.common import say
 from barnabas.kafka_tools.zookeeper.lookup import servers_at
-from barnabas.local.found import processes
+from barnabas.local.process_list import processes
 from barnabas.services.access import Access
 from barnabas.services.command import http_options, serve, services_extra
 from barnabas.services.option import field_of
-from barnabas.services.row import Given
+from barnabas.services.row import ServiceContext
 from barnabas.services.rows.connect import listener_of
 from barnabas.services.rows.registry import REGISTRY
 from barnabas.terminal.ending import end_process
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
         access = Access(is_open=True)
         listen = listener_of(properties, REGISTRY.port, "barnabas registry start --tls-cert FILE")
         http = http_options(listen, REGISTRY.body_mb, REGISTRY.timeout_s, access, requests=REGISTRY.requests)
-        context = Given(values_of(properties), client, http, access)
+        context = ServiceContext(values_of(properties), client, http, access)
         server = REGISTRY.make(context)
     return serve(server, lambda: f"ready on {server.url} ({REGISTRY.ready(context, server.health())})")
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from barnabas.kafka_tools.shared.common import parse, say
 from barnabas.kafka_tools.shared.parser import Opt, Tool
-from barnabas.local.found import is_broker, node_of, processes
+from barnabas.local.process_list import is_broker, node_of, processes
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
 
 TOOL: Final = Tool(

@@ -16,7 +16,7 @@ from typing import Final
 from barnabas.kafka_tools.servers.server_start import log_file
 from barnabas.kafka_tools.shared.common import read_properties, say
 from barnabas.local import zookeeper as servers
-from barnabas.local.found import processes
+from barnabas.local.process_list import processes
 from barnabas.local.processes import Member, Started
 from barnabas.terminal.ending import end_process
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK, CliError

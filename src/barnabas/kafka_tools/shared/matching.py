@@ -47,7 +47,7 @@ class Matching:
     on_revoke: Callable[..., None] | None = None
     begin_at: int | None = None
     age_s: float = AGE_S
-    found: set[Key] = field(default_factory=set)
+    matched: set[Key] = field(default_factory=set)
     look_at: float = 0.0
 
     @classmethod
@@ -92,9 +92,9 @@ class Matching:
         except KafkaException:
             topics = {}  # no broker answers now: the consumer itself goes on trying
         there = {(name, part) for name in filter(self.matches, topics) for part in topics[name].partitions}
-        if there - self.found:
+        if there - self.matched:
             self.take(there)
-        self.look_at = now + (self.age_s if self.found else AGAIN_S)
+        self.look_at = now + (self.age_s if self.matched else AGAIN_S)
 
     def take(self, there: set[Key]) -> None:
         """Read these partitions, some of which are new. A topic that was made meanwhile is read from its beginning."""
@@ -104,7 +104,7 @@ class Matching:
             revoked = {} if self.on_revoke is None else {"on_revoke": self.on_revoke}
             self.consumer.subscribe(sorted({name for name, _ in there}), **revoked)
         else:
-            begin_at = OFFSET_BEGINNING if self.found or self.look_at else self.begin_at
-            added = [TopicPartition(*key, begin_at) for key in sorted(there - self.found)]
+            begin_at = OFFSET_BEGINNING if self.matched or self.look_at else self.begin_at
+            added = [TopicPartition(*key, begin_at) for key in sorted(there - self.matched)]
             self.consumer.incremental_assign(added)
-        self.found |= there
+        self.matched |= there

@@ -82,11 +82,11 @@ class Message:
 
 @dataclass(slots=True)
 class _Bundle:
-    """The alerts of one cause. told: those that a message has named, and that are not resolved or not told as such."""
+    """The alerts of one cause. reported: those that a message has named; without those that one has called resolved."""
 
     began_ms: int
     sent_ms: int | None = None
-    told: dict[Key, Alert] = field(default_factory=dict)
+    reported: dict[Key, Alert] = field(default_factory=dict)
 
 
 class Engine:
@@ -142,20 +142,20 @@ class Engine:
             by_cause.setdefault(alert.cause, []).append(alert)
         messages = []
         for cause in {*by_cause, *(cause for cause in self._bundles if cause.cluster == cluster)}:
-            messages += self._told(now_ms, cause, by_cause.get(cause, []))
+            messages += self._messages_about(now_ms, cause, by_cause.get(cause, []))
         return sorted(messages, key=lambda message: message.cause)
 
-    def _told(self, now_ms: int, cause: Cause, firing: list[Alert]) -> list[Message]:
+    def _messages_about(self, now_ms: int, cause: Cause, firing: list[Alert]) -> list[Message]:
         """The messages about a cause, and what is remembered of it."""
         bundle = self._bundles.setdefault(cause, _Bundle(now_ms))
         if not firing:
             del self._bundles[cause]
-            if not bundle.told:
+            if not bundle.reported:
                 return []
-            return self._made("resolved", now_ms, cause, list(bundle.told.values()))
+            return self._messages_to_receivers("resolved", now_ms, cause, list(bundle.reported.values()))
         if self._is_quiet(now_ms, firing):
             return []
-        new = [alert for alert in firing if alert.key not in bundle.told]
+        new = [alert for alert in firing if alert.key not in bundle.reported]
         if bundle.sent_ms is None:
             is_due = now_ms - bundle.began_ms >= GATHER_MS
         else:
@@ -166,10 +166,12 @@ class Engine:
         if not is_due:
             return []
         bundle.sent_ms = now_ms
-        bundle.told = {alert.key: alert for alert in firing}
-        return self._made("firing", now_ms, cause, firing)
+        bundle.reported = {alert.key: alert for alert in firing}
+        return self._messages_to_receivers("firing", now_ms, cause, firing)
 
-    def _made(self, status: str, now_ms: int, cause: Cause, alerts: list[Alert]) -> list[Message]:
+    def _messages_to_receivers(
+        self, status: str, now_ms: int, cause: Cause, alerts: list[Alert]
+    ) -> list[Message]:
         """One message for each set of receivers."""
         everybody = tuple(receiver.name for receiver in self._file.receivers)
         by_receivers: dict[tuple[str, ...], list[Alert]] = {}

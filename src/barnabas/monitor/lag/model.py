@@ -19,8 +19,9 @@ class PartitionLag:
 
     committed: the offset at which the group goes on; None if it has none. end: the offset after the last record that a
     reader gets, which open transactions may hold back. records: offsets between the two, 0 if there is no record among
-    them; None if either is unknown. held: offsets after `end` that open transactions hold back. never_read: offsets in a
-    partition without a committed one. next_ms, newest_ms: timestamps of the next record to read, and of the newest.
+    them; None if either is unknown. in_transactions: offsets after `end` that open transactions hold back. never_read:
+    offsets in a partition without a committed one. next_ms, newest_ms: timestamps of the next record to read, and of the
+    newest.
     client, host: who reads it now.
     """
 
@@ -28,7 +29,7 @@ class PartitionLag:
     committed: int | None
     end: int | None
     records: int | None
-    held: int = 0
+    in_transactions: int = 0
     never_read: int | None = None
     next_ms: int | None = None
     newest_ms: int | None = None

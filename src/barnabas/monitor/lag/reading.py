@@ -248,12 +248,12 @@ def _with_end(row: PartitionLag, end: int | None, high: int | None, start: int |
     open_count = 0 if end is None or high is None else max(high - end, 0)
     if row.committed is None:
         unread = None if end is None or start is None else max(end - start, 0)
-        return replace(row, end=end, held=open_count, never_read=unread)
+        return replace(row, end=end, in_transactions=open_count, never_read=unread)
     if end is None:
         return row
     between = max(end - row.committed, 0)
     records = between if row.records is None else min(row.records, between)
-    return replace(row, end=end, held=open_count, records=records)
+    return replace(row, end=end, in_transactions=open_count, records=records)
 
 
 def _group(group: Group | ShareGroup, rows: Mapping[TopicPartition, PartitionLag]) -> GroupLag:

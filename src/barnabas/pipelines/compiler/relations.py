@@ -172,7 +172,9 @@ class Compiler:
             return aggregated(frame, wanted, place)
         frame, groups = grouped(frame, wanted, place)
         if relation.name == self.kept:
-            table = table_of_groups(frame, groups, wanted, place, each=False, told=True, before=self.before)
+            table = table_of_groups(
+                frame, groups, wanted, place, each=False, kept_state=True, before=self.before
+            )
             return with_state_told(table)
         return table_of_groups(frame, groups, wanted, place, each=self.plan.meets_stream(relation.name))
 

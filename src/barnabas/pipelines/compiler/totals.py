@@ -47,11 +47,11 @@ def table_of_groups(
     place: Places,
     *,
     each: bool,
-    told: bool = False,
+    kept_state: bool = False,
     before: Before | None = None,
 ) -> Frame:
     """The results of groups as a table with the groups as its key. groups: columns of the frame, the window first. each:
-    whether every change makes a result, not only the last of a micro-batch. told, before: see `totalled`."""
+    whether every change makes a result, not only the last of a micro-batch. kept_state, before: see `totalled`."""
     frame, by = _named(frame, groups, wanted)
     calls: list[AggregateCall] = []
     rests: dict[str, Expression] = {}
@@ -64,7 +64,7 @@ def table_of_groups(
     for call in calls:
         frame, total = _total(frame, call, known, place("aggregate"))
         totals.append(total)
-    rows = totalled(frame.data, by, totals, each=each, told=told, before=before)
+    rows = totalled(frame.data, by, totals, each=each, kept_state=kept_state, before=before)
     results = _results(Frame(rows, tuple(by)), wanted, calls, place("aggregate"))
     for name, rest in rests.items():
         results = computed(results, name, rest, place(f"aggregate.compute.{name}"))

@@ -41,13 +41,13 @@ cdef bint printable(const uint8_t* p, Py_ssize_t n) noexcept nogil:
     return not bad
 
 
-cdef inline bint until(const uint8_t* p, Py_ssize_t* at, Py_ssize_t n, uint8_t stop, Span* found) noexcept nogil:
+cdef inline bint until(const uint8_t* p, Py_ssize_t* at, Py_ssize_t n, uint8_t stop, Span* span) noexcept nogil:
     """Find at least one byte before `stop`, and move `at` behind `stop`; False if there is none."""
     cdef const uint8_t* end = <const uint8_t*> memchr(p + at[0], stop, n - at[0])
     if end == NULL or end == p + at[0]:
         return False
-    found.start = p + at[0]
-    found.length = end - found.start
+    span.start = p + at[0]
+    span.length = end - span.start
     at[0] = end - p + 1
     return True
 
@@ -59,7 +59,7 @@ cdef inline bint expect(const uint8_t* p, Py_ssize_t* at, Py_ssize_t n, const ch
     return True
 
 
-cdef bint quoted(const uint8_t* p, Py_ssize_t* at, Py_ssize_t n, Span* found) noexcept nogil:
+cdef bint quoted(const uint8_t* p, Py_ssize_t* at, Py_ssize_t n, Span* span) noexcept nogil:
     """Find the text before the next unescaped quote; null if it is empty or a dash. False without a quote."""
     cdef Py_ssize_t start = at[0]
     cdef Py_ssize_t i = start
@@ -67,10 +67,10 @@ cdef bint quoted(const uint8_t* p, Py_ssize_t* at, Py_ssize_t n, Span* found) no
         i += 2 if p[i] == c'\\' else 1
     if i >= n:
         return False
-    found.start = p + start
-    found.length = i - start
+    span.start = p + start
+    span.length = i - start
     if i == start or (i == start + 1 and p[start] == c'-'):
-        found.length = -1
+        span.length = -1
     at[0] = i + 1
     return True
 

@@ -59,7 +59,7 @@ cdef struct Bytes:
 
 
 cdef class Template:
-    """How a column of an output is made of values. texts: of an OBJECT, what is before each field and at the end."""
+    """How a column of an output is fate of values. texts: of an OBJECT, what is before each field and at the end."""
     cdef int shape
     cdef Py_ssize_t count, fixed
     cdef list slots, texts
@@ -117,7 +117,7 @@ cdef class Template:
 
 
 cdef class Machine:
-    """Runs a program. kinds: the Kind of each slot. constants: slots with their values for all records. parts: slots
+    """Runs a program. kinds: the SlotType of each slot. constants: slots with their values for all records. parts: slots
     with the Part of the record that each shows. steps: (Op, slot of the result, slots of the arguments, kind). tables:
     for LOOKUP, its arguments' texts. templates: (column, Template), by column."""
     cdef LineReader lines
@@ -128,7 +128,7 @@ cdef class Machine:
     cdef Value values[SLOTS_MAX]
     cdef int slots
     cdef int steps_count
-    cdef list parts, held, columns_of, templates
+    cdef list parts, kept_alive, columns_of, templates
     cdef Step steps[SLOTS_MAX]
     cdef int arguments[4 * SLOTS_MAX]
     cdef Buffer room
@@ -151,7 +151,7 @@ cdef class Machine:
         fields = 0 if reader is None else reader.fields
         if not 0 <= base <= self.slots - fields:
             raise ValueError(f"there is no slot {base + fields - 1}")
-        self.held = []
+        self.kept_alive = []
         for slot, value in constants.items():
             self._check([slot])
             if value is None:
@@ -159,7 +159,7 @@ cdef class Machine:
             self.values[slot].there = True
             if self.kinds[slot] == TEXT:
                 text = value.encode()
-                self.held.append(text)
+                self.kept_alive.append(text)
                 self.values[slot].start, self.values[slot].length = <const uint8_t*> <const char*> text, len(text)
             elif self.kinds[slot] == DOUBLE:
                 self.values[slot].real = value
@@ -205,7 +205,7 @@ cdef class Machine:
         cdef bytearray certain = bytearray(rows)
         cdef unsigned char* sure = certain
         cdef Py_ssize_t row
-        cdef int made
+        cdef int fate
         cdef list columns = [Column(rows * self.columns_of.count(place)) for place in range(self.columns)]
         cdef Bytes texts[2]
         if wanted.shape[0] < rows:
@@ -216,10 +216,10 @@ cdef class Machine:
         for row in range(rows):
             if not wanted[row]:
                 continue
-            made = self.work(row, first, texts, parts, headers)
-            if made == 1 and not self.write(columns):
-                made = 0
-            sure[row] = made
+            fate = self.work(row, first, texts, parts, headers)
+            if fate == 1 and not self.write(columns):
+                fate = 0
+            sure[row] = fate
         return certain, columns
 
     cdef bint write(self, list columns) except? True:
@@ -242,7 +242,7 @@ cdef class Machine:
     cdef int work(self, Py_ssize_t row, Py_ssize_t first, Bytes* texts, dict parts, list headers) except -1:
         """0, 1 or 2 as `run` returns it."""
         cdef Room room
-        cdef int slot, part, i, found
+        cdef int slot, part, i, outcome
         cdef Value* value
         cdef const uint8_t* p
         cdef Py_ssize_t n = 0
@@ -264,13 +264,13 @@ cdef class Machine:
                 value.whole = int(parts[part][first + row])
         for i in range(self.steps_count):
             if self.steps[i].op == READ:
-                found = self.read(&texts[<int> VALUE], first + row, &room)
+                outcome = self.read(&texts[<int> VALUE], first + row, &room)
             elif self.steps[i].op == HEADER:
-                found = self.header(&self.steps[i], headers[row])
+                outcome = self.header(&self.steps[i], headers[row])
             else:
-                found = self.step(&self.steps[i], &room)
-            if found != 1:
-                return found
+                outcome = self.step(&self.steps[i], &room)
+            if outcome != 1:
+                return outcome
         return 1
 
     cdef int read(self, Bytes* texts, Py_ssize_t at, Room* room) except -1:
@@ -377,14 +377,14 @@ cdef class Machine:
         """Arguments: the text, a default, then pairs of text and result."""
         cdef Value* text = &self.values[self.arguments[step.first]]
         cdef Value* key
-        cdef Value found = self.values[self.arguments[step.first + 1]]
+        cdef Value chosen = self.values[self.arguments[step.first + 1]]
         cdef int i
         if text.there:
             for i in range(2, step.count, 2):
                 key = &self.values[self.arguments[step.first + i]]
                 if key.length == text.length and memcmp(key.start, text.start, text.length) == 0:
-                    found = self.values[self.arguments[step.first + i + 1]]
-        out[0] = found
+                    chosen = self.values[self.arguments[step.first + i + 1]]
+        out[0] = chosen
         return 1
 
     cdef int refused(self, Step* step, Value* text) noexcept:

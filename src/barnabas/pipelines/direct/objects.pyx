@@ -62,25 +62,25 @@ cdef inline bint expect(Scan* scan, const char* word, Py_ssize_t length) noexcep
     return True
 
 
-cdef bint read_text(Scan* scan, Text* found) noexcept nogil:
+cdef bint read_text(Scan* scan, Text* text) noexcept nogil:
     """A string in quotes, which begins at this point."""
     cdef Py_ssize_t i = scan.at + 1
     cdef Py_ssize_t n = scan.n
     cdef const uint8_t* p = scan.p
-    found.start = p + i
-    found.escaped = False
+    text.start = p + i
+    text.escaped = False
     while i < n and p[i] != c'"':
         if p[i] < 0x20:
             return False
         if p[i] == c'\\':
-            found.escaped = True
+            text.escaped = True
             i += 1
         i += 1
     if i >= n:
         return False
-    found.length = p + i - found.start
+    text.length = p + i - text.start
     scan.at = i + 1
-    return found.length <= TEXT_MAX and (not found.escaped or unescaped(found, NULL) >= 0)
+    return text.length <= TEXT_MAX and (not text.escaped or unescaped(text, NULL) >= 0)
 
 
 cdef Py_ssize_t unescaped(const Text* text, uint8_t* out) noexcept nogil:
@@ -89,7 +89,7 @@ cdef Py_ssize_t unescaped(const Text* text, uint8_t* out) noexcept nogil:
     cdef Py_ssize_t i = 0, size = 0, k
     cdef int code, digit
     cdef uint8_t c
-    cdef uint8_t made[4]
+    cdef uint8_t utf8[4]
     while i < text.length:
         c = text.start[i]
         i += 1
@@ -126,30 +126,30 @@ cdef Py_ssize_t unescaped(const Text* text, uint8_t* out) noexcept nogil:
         elif c != c'"' and c != c'\\' and c != c'/':
             return -1
         if code < 0x80:
-            made[0] = <uint8_t> code
+            utf8[0] = <uint8_t> code
             k = 1
         elif code < 0x800:
-            made[0] = <uint8_t> (0xC0 | code >> 6)
-            made[1] = <uint8_t> (0x80 | code & 0x3F)
+            utf8[0] = <uint8_t> (0xC0 | code >> 6)
+            utf8[1] = <uint8_t> (0x80 | code & 0x3F)
             k = 2
         else:
-            made[0] = <uint8_t> (0xE0 | code >> 12)
-            made[1] = <uint8_t> (0x80 | code >> 6 & 0x3F)
-            made[2] = <uint8_t> (0x80 | code & 0x3F)
+            utf8[0] = <uint8_t> (0xE0 | code >> 12)
+            utf8[1] = <uint8_t> (0x80 | code >> 6 & 0x3F)
+            utf8[2] = <uint8_t> (0x80 | code & 0x3F)
             k = 3
         if out != NULL:
             for digit in range(<int> k):
-                out[size + digit] = made[digit]
+                out[size + digit] = utf8[digit]
         size += k
     return size
 
 
-cdef bint read_number(Scan* scan, Text* found) noexcept nogil:
+cdef bint read_number(Scan* scan, Text* text) noexcept nogil:
     """A number without an exponent, of at most DIGITS_MAX digits. escaped: whether it has a fraction."""
     cdef const uint8_t* p = scan.p
     cdef Py_ssize_t n = scan.n, i = scan.at, digits = 0
-    found.start = p + i
-    found.escaped = False
+    text.start = p + i
+    text.escaped = False
     if p[i] == c'-':
         i += 1
     if i >= n or not is_digit(p[i]):
@@ -160,7 +160,7 @@ cdef bint read_number(Scan* scan, Text* found) noexcept nogil:
         i += 1
         digits += 1
     if i < n and p[i] == c'.':
-        found.escaped = True
+        text.escaped = True
         i += 1
         if i >= n or not is_digit(p[i]):
             return False
@@ -169,7 +169,7 @@ cdef bint read_number(Scan* scan, Text* found) noexcept nogil:
             digits += 1
     if i < n and (p[i] == c'e' or p[i] == c'E'):
         return False
-    found.length = p + i - found.start
+    text.length = p + i - text.start
     scan.at = i
     return digits <= DIGITS_MAX
 
@@ -274,7 +274,7 @@ cdef bint read_value(Scan* scan, int kind, Value* value, Room* room) noexcept no
 
 
 cdef class ObjectReader:
-    """Reads objects with these fields. kinds: the Kind of each."""
+    """Reads objects with these fields. kinds: the SlotType of each."""
 
     def __init__(self, list names, list kinds):
         cdef Py_ssize_t i

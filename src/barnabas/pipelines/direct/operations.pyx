@@ -33,13 +33,13 @@ cdef inline int sign(int64_t value) noexcept:
 
 
 cdef int order(int kind, Value* a, Value* b) noexcept:
-    cdef int found
+    cdef int difference
     if kind == DOUBLE:
         return (a.real > b.real) - (a.real < b.real)
     if kind != TEXT:
         return (a.whole > b.whole) - (a.whole < b.whole)
-    found = memcmp(a.start, b.start, min(a.length, b.length))
-    return sign(found) if found else sign(a.length - b.length)
+    difference = memcmp(a.start, b.start, min(a.length, b.length))
+    return sign(difference) if difference else sign(a.length - b.length)
 
 
 cdef bint is_like(const uint8_t* p, Py_ssize_t n, const uint8_t* pattern, Py_ssize_t m) noexcept:

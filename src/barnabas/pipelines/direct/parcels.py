@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from barnabas.pipelines.direct.machine import Machine, Part, Template, reader_of
-from barnabas.pipelines.direct.program import ONE_TOPIC, PARCEL, PARCEL_ROWS, Made, Program, Recipe
+from barnabas.pipelines.direct.program import ONE_TOPIC, PARCEL, PARCEL_ROWS, Program, Recipe, RecordRecipe
 from barnabas.pipelines.formats.columns import ARROW_TYPES, HEADER_TYPE
 from barnabas.records.columnar import BinaryColumn, repeat
 
@@ -60,7 +60,7 @@ class Layout:
     def __init__(self, program: Program) -> None:
         self.templates: list[tuple[int, Template]] = []
         self.columns = 0
-        self.outputs: list[tuple[Made, dict[str, int]]] = []
+        self.outputs: list[tuple[RecordRecipe, dict[str, int]]] = []
         for output in program.outputs:
             places: dict[str, int] = {}
             for name in ("topic", "key", "value"):
@@ -123,7 +123,7 @@ class Packer:
             start += count
 
     def _packed(self, rows: pa.RecordBatch, topic: str, partition: int) -> Iterator[pa.RecordBatch]:
-        fates, columns = self._made(rows, topic, partition)
+        fates, columns = self._run_machine(rows, topic, partition)
         schema = _with_parcels(rows.schema)
         certain = fates == 1
         count = int(certain.sum())
@@ -141,7 +141,9 @@ class Packer:
         if pieces:
             yield pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
 
-    def _made(self, rows: pa.RecordBatch, topic: str, partition: int) -> tuple[Any, list[BinaryColumn]]:
+    def _run_machine(
+        self, rows: pa.RecordBatch, topic: str, partition: int
+    ) -> tuple[Any, list[BinaryColumn]]:
         """What becomes of each row, see `Machine.run`, and the columns that were made."""
         headers = rows.column("headers")
         if self.makes_headers:  # added to those of the record by Spark
@@ -272,7 +274,7 @@ def opened_parcel(parcel: pa.Buffer) -> list[pa.RecordBatch]:
 
 
 def _rows_of(
-    output: Made, places: Mapping[str, int], batch: pa.RecordBatch, topic: str, partition: int
+    output: RecordRecipe, places: Mapping[str, int], batch: pa.RecordBatch, topic: str, partition: int
 ) -> pa.RecordBatch:
     rows = batch.num_rows
     origin = [_same(topic, rows), pa.repeat(pa.scalar(partition, pa.int32()), rows)]
@@ -302,7 +304,7 @@ def _array(column: BinaryColumn) -> pa.Array:
     )
 
 
-def _headers(output: Made, values: pa.Array, rows: int) -> pa.Array:
+def _headers(output: RecordRecipe, values: pa.Array, rows: int) -> pa.Array:
     """Headers with the same names in every row. values: of each row, or a list of them for each row."""
     assert output.headers is not None
     names = [name.encode() for name, _ in output.headers]
@@ -345,7 +347,7 @@ def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from sorter.aside.taken()
 
 
-class _Held:
+class _RowsKeptBack:
     """Rows that are held back."""
 
     def __init__(self) -> None:
@@ -373,7 +375,7 @@ class _Sorter:
 
     def __init__(self) -> None:
         self.opened: dict[str, pa.RecordBatch] = {}
-        self.behind, self.aside = _Held(), _Held()
+        self.behind, self.aside = _RowsKeptBack(), _RowsKeptBack()
 
     def open(self, pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Begins with the rows of another parcel. Returns the rows that were put aside if any are for its topics: a route

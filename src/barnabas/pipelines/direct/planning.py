@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.pipelines.direct.lines import GROUPS
 from barnabas.pipelines.direct.machine import Part, Shape
 from barnabas.pipelines.direct.operations import Op
-from barnabas.pipelines.direct.program import Made, Program, Recipe, Step
+from barnabas.pipelines.direct.program import Program, Recipe, RecordRecipe, Step
 from barnabas.pipelines.direct.slots import HEADERS, NeedsSpark, Slots, of_types
-from barnabas.pipelines.direct.values import Kind
+from barnabas.pipelines.direct.values import SlotType
 from barnabas.pipelines.plan.expressions import Expression
 from barnabas.pipelines.plan.operators import (
     ChangeText,
@@ -93,7 +93,7 @@ def planned_program(spec: PipelineSpec, query: Query) -> Program:
     _check_source(spec.source)
     # Outputs that share a query have no steps of their own.
     work = _Fields((*spec.plan[query.relation].operators, *query.output.operators))
-    outputs = tuple(_made(work.slots, output, spec) for output in query.outputs)
+    outputs = tuple(_record_recipe(work.slots, output, spec) for output in query.outputs)
     written = [topic for output in query.outputs for topic in output.topics()]
     any_topic = any(output.route is not None and not output.route.topics for output in query.outputs)
     if len(set(written)) < len(written) or (any_topic and len(outputs) > 1):
@@ -153,7 +153,7 @@ class _Fields:
             if not _PLAIN.fullmatch(name):
                 raise NeedsSpark(f"field {name!r} has more than letters, digits and underscores in its name")
 
-    def _parse(self, source: str | None, reader: Mapping[str, Any], fields: Mapping[str, Kind]) -> None:
+    def _parse(self, source: str | None, reader: Mapping[str, Any], fields: Mapping[str, SlotType]) -> None:
         if source is not None:
             raise NeedsSpark("it parses a field, not the record's value")
         if self.reader:
@@ -171,7 +171,7 @@ class _Fields:
             raise NeedsSpark("its pattern is not combined-log or common-log")
         combined = COMBINED[step.pattern]
         groups = GROUPS if combined else GROUPS[:-2]
-        self._parse(step.source, {"lines": combined}, dict.fromkeys(groups, Kind.TEXT))
+        self._parse(step.source, {"lines": combined}, dict.fromkeys(groups, SlotType.TEXT))
 
     def json(self, step: ParseJson) -> None:
         kinds = of_types(step.fields, step.prefix)
@@ -192,18 +192,18 @@ class _Fields:
 
     def time(self, step: ReadTime) -> None:
         old = self.slots.place(step.field)
-        if self.slots.kinds[old] != Kind.TEXT:
+        if self.slots.kinds[old] != SlotType.TEXT:
             raise NeedsSpark(f"{step.field} is not text")
         if step.formats[:1] not in ((), (LAYOUT,)) or (not step.formats and step.zone is not None):
             raise NeedsSpark(f"it has another format than ISO 8601 and {LAYOUT}")
         op = Op.LINE_TIME if step.formats else Op.TEXT_TO_TIME
-        self.slots.names[step.to] = self.slots.step(op, Kind.TIME, old)
+        self.slots.names[step.to] = self.slots.step(op, SlotType.TIME, old)
 
     def text(self, step: ChangeText) -> None:
         slots = self.slots
         olds = {name: slots.text(slots.place(name)) for name in step.names}
         op = TEXT_OPS[type(step)]
-        slots.names |= {name: slots.step(op, Kind.TEXT, olds[name]) for name in step.names}
+        slots.names |= {name: slots.step(op, SlotType.TEXT, olds[name]) for name in step.names}
 
     def compute(self, step: Compute) -> None:
         for name, wanted in step.fields.items():
@@ -211,11 +211,11 @@ class _Fields:
 
     def constant(self, step: Constant) -> None:
         for name, value in step.fields.items():
-            kind = Kind.TEXT
+            kind = SlotType.TEXT
             if isinstance(value, bool):
-                kind = Kind.BOOLEAN
+                kind = SlotType.BOOLEAN
             elif isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
-                kind = Kind.INT if -(1 << 31) <= value < 1 << 31 else Kind.LONG
+                kind = SlotType.INT if -(1 << 31) <= value < 1 << 31 else SlotType.LONG
             elif not isinstance(value, str):
                 raise NeedsSpark(f"{name} is neither text nor a whole number nor true or false")
             self.slots.names[name] = self.slots.constant(value, kind)
@@ -225,7 +225,7 @@ class _Fields:
             if part == "headers":
                 self.slots.with_headers = True
                 # Headers that are not text fail here even if nobody asks for them.
-                self.slots.step(Op.HEADER, Kind.TEXT, self.slots.constant("", Kind.TEXT))
+                self.slots.step(Op.HEADER, SlotType.TEXT, self.slots.constant("", SlotType.TEXT))
                 self.slots.names[name] = HEADERS
             elif part in PARTS:
                 self.slots.names[name] = self.slots.part(PARTS[part])
@@ -279,13 +279,13 @@ _STEPS: Final[Mapping[type[Operator], Callable[[_Fields, Any], None]]] = {
 """The steps that are planned here."""
 
 
-def _made(slots: Slots, output: Output, spec: PipelineSpec) -> Made:
+def _record_recipe(slots: Slots, output: Output, spec: PipelineSpec) -> RecordRecipe:
     def own(wanted: Expression) -> Recipe:
         return Recipe(Shape.FIELD, (slots.text(slots.result(wanted)),))
 
     try:
         value = own(output.value) if output.value is not None else _object(slots) if slots.names else None
-        return Made(
+        return RecordRecipe(
             output.name,
             output.topic if output.route is None else _topic(slots, output, spec),
             None if output.key is None else own(output.key),
@@ -307,19 +307,19 @@ def _topic(slots: Slots, output: Output, spec: PipelineSpec) -> Recipe:
     """The recipe of the topic that an output's route chooses."""
     assert output.route is not None
     by = slots.text(slots.result(output.route.by))
-    otherwise = slots.constant(output.topic, Kind.TEXT)
+    otherwise = slots.constant(output.topic, SlotType.TEXT)
     refused = []
     if output.route.topics:
-        pairs = [slots.constant(text, Kind.TEXT) for pair in output.route.topics.items() for text in pair]
+        pairs = [slots.constant(text, SlotType.TEXT) for pair in output.route.topics.items() for text in pair]
         # An unknown value is looked up as if it were empty.
-        unknown = slots.constant("", Kind.TEXT)
-        chosen = slots.step(Op.COALESCE, Kind.TEXT, by, unknown)
-        chosen = slots.step(Op.LOOKUP, Kind.TEXT, chosen, otherwise, *pairs)
+        unknown = slots.constant("", SlotType.TEXT)
+        chosen = slots.step(Op.COALESCE, SlotType.TEXT, by, unknown)
+        chosen = slots.step(Op.LOOKUP, SlotType.TEXT, chosen, otherwise, *pairs)
     else:
         if any(source.pattern is not None for source in spec.sources):
             raise NeedsSpark("it may write to a topic that the pipeline reads")
-        chosen = slots.step(Op.COALESCE, Kind.TEXT, by, otherwise)
+        chosen = slots.step(Op.COALESCE, SlotType.TEXT, by, otherwise)
         topics = [topic for source in spec.sources for topic in source.topics]
-        refused = [slots.constant(topic, Kind.TEXT) for topic in topics]
+        refused = [slots.constant(topic, SlotType.TEXT) for topic in topics]
     slots.steps.append(Step(int(Op.REFUSE), chosen, (chosen, *refused)))
     return Recipe(Shape.FIELD, (chosen,))

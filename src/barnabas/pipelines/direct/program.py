@@ -17,7 +17,7 @@ ONE_TOPIC: Final = b"barnabas.one-topic"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """op: operations.Op. out: the slot of its result. arguments: slots. kind: values.Kind that it works with."""
+    """op: operations.Op. out: the slot of its result. arguments: slots. kind: values.SlotType that it works with."""
 
     op: int
     out: int
@@ -35,7 +35,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class RecordRecipe:
     """How the record of an output is made. topic: its name, or how it is made. key, value, headers: None keeps what the
     source's record has."""
 
@@ -59,7 +59,7 @@ class Program:
     parts: tuple[tuple[int, int], ...]
     with_headers: bool
     steps: tuple[Step, ...]
-    outputs: tuple[Made, ...]
+    outputs: tuple[RecordRecipe, ...]
 
     def text(self) -> str:
         """The program as the value of an option of the data source."""
@@ -79,7 +79,7 @@ class Program:
             tuple(
                 Step(raw["op"], raw["out"], tuple(raw["arguments"]), raw["kind"]) for raw in whole["steps"]
             ),
-            tuple(_made(raw) for raw in whole["outputs"]),
+            tuple(_record_recipe(raw) for raw in whole["outputs"]),
         )
 
 
@@ -87,9 +87,9 @@ def _recipe(raw: Mapping[str, Any]) -> Recipe:
     return Recipe(raw["shape"], tuple(raw["slots"]), tuple(raw["texts"]))
 
 
-def _made(raw: Mapping[str, Any]) -> Made:
+def _record_recipe(raw: Mapping[str, Any]) -> RecordRecipe:
     key, value, headers, topic = raw["key"], raw["value"], raw["headers"], raw["topic"]
-    return Made(
+    return RecordRecipe(
         raw["output"],
         topic if isinstance(topic, str) else _recipe(topic),
         None if key is None else _recipe(key),

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from barnabas.records.columnar cimport Buffer
 
-cpdef enum Kind:
+cpdef enum SlotType:
     TEXT
     INT
     LONG
@@ -48,7 +48,7 @@ cdef inline bint is_digit(uint8_t c) noexcept nogil:
 cdef int text_class(const uint8_t* p, Py_ssize_t n) noexcept nogil
 cdef Py_ssize_t write_text(uint8_t* out, const Value* value, int kind) noexcept
 cdef void put_escaped(Buffer buffer, const uint8_t* p, Py_ssize_t n) noexcept nogil
-cdef bint whole_of(const uint8_t* p, Py_ssize_t n, Py_ssize_t digits_max, int64_t* found) noexcept nogil
-cdef bint real_of(const uint8_t* p, Py_ssize_t n, double* found) noexcept nogil
+cdef bint whole_of(const uint8_t* p, Py_ssize_t n, Py_ssize_t digits_max, int64_t* out) noexcept nogil
+cdef bint real_of(const uint8_t* p, Py_ssize_t n, double* out) noexcept nogil
 cdef bint time_of_iso(const uint8_t* p, Py_ssize_t n, int64_t* micros) noexcept nogil
 cdef bint time_of_log(const uint8_t* p, Py_ssize_t n, int64_t* micros) noexcept nogil

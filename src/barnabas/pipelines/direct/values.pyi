@@ -1,6 +1,6 @@
 from enum import IntEnum
 
-class Kind(IntEnum):
+class SlotType(IntEnum):
     TEXT = 0
     INT = 1
     LONG = 2

@@ -67,7 +67,7 @@ cdef int text_class(const uint8_t* p, Py_ssize_t n) noexcept nogil:
     return 2
 
 
-cdef bint whole_of(const uint8_t* p, Py_ssize_t n, Py_ssize_t digits_max, int64_t* found) noexcept nogil:
+cdef bint whole_of(const uint8_t* p, Py_ssize_t n, Py_ssize_t digits_max, int64_t* out) noexcept nogil:
     """Read digits, with or without a minus before them; False for anything else, for more than `digits_max`, and for -0."""
     cdef bint minus = n > 0 and p[0] == c'-'
     cdef Py_ssize_t i = 1 if minus else 0
@@ -80,17 +80,17 @@ cdef bint whole_of(const uint8_t* p, Py_ssize_t n, Py_ssize_t digits_max, int64_
         value = value * 10 + (p[i] - c'0')
     if minus and value == 0:
         return False
-    found[0] = -value if minus else value
+    out[0] = -value if minus else value
     return True
 
 
-cdef bint real_of(const uint8_t* p, Py_ssize_t n, double* found) noexcept nogil:
+cdef bint real_of(const uint8_t* p, Py_ssize_t n, double* out) noexcept nogil:
     """Read digits, with or without a point between them; False for anything else and for more than 15 digits."""
     cdef bint minus = n > 0 and p[0] == c'-'
     cdef Py_ssize_t i = 1 if minus else 0
     cdef int64_t value = 0
     cdef int digits = 0, fraction = -1
-    cdef double made
+    cdef double real
     if i >= n or not is_digit(p[i]) or not is_digit(p[n - 1]):
         return False
     for i in range(i, n):
@@ -107,10 +107,10 @@ cdef bint real_of(const uint8_t* p, Py_ssize_t n, double* found) noexcept nogil:
             return False
     if minus and value == 0:
         return False
-    made = <double> value
+    real = <double> value
     if fraction > 0:
-        made /= POWER_OF_TEN[fraction]
-    found[0] = -made if minus else made
+        real /= POWER_OF_TEN[fraction]
+    out[0] = -real if minus else real
     return True
 
 

@@ -211,8 +211,8 @@ def _list_converter(convert: Convert) -> Convert:
 
 def _map_converter(convert: Convert) -> Callable[[Any], Any]:
     if convert is None:
-        return lambda found: list(found.items())
-    return lambda found: [(key, convert(value)) for key, value in found.items()]
+        return lambda entries: list(entries.items())
+    return lambda entries: [(key, convert(value)) for key, value in entries.items()]
 
 
 def _json_text(value: Any) -> str | None:

@@ -7,18 +7,18 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from barnabas.pipelines.formats.avro_columns import Column, Kind, fill
+from barnabas.pipelines.formats.avro_columns import Column, ColumnType, fill
 
 DIGITS_MAX: Final = 38
 KINDS: Final = {
-    "null": Kind.NOTHING,
-    "boolean": Kind.BOOLEAN,
-    "int": Kind.INT,
-    "long": Kind.LONG,
-    "float": Kind.FLOAT,
-    "double": Kind.DOUBLE,
-    "bytes": Kind.BYTES,
-    "string": Kind.BYTES,
+    "null": ColumnType.NOTHING,
+    "boolean": ColumnType.BOOLEAN,
+    "int": ColumnType.INT,
+    "long": ColumnType.LONG,
+    "float": ColumnType.FLOAT,
+    "double": ColumnType.DOUBLE,
+    "bytes": ColumnType.BYTES,
+    "string": ColumnType.BYTES,
 }
 
 
@@ -36,7 +36,7 @@ class AvroBatches:
         self._id = schema_id
         self._type = type
         column = _column(schema, named)
-        self._column = column if is_record else Column(Kind.RECORD, children=[column])
+        self._column = column if is_record else Column(ColumnType.RECORD, children=[column])
 
     def decode(self, records: pa.Array) -> pa.StructArray | None:
         """The rows of records (binary); None if one of them is null, of another schema or damaged."""
@@ -73,17 +73,21 @@ def _column(node: Any, named: Mapping[str, Any]) -> Column:
     if node.get("logicalType") == "decimal":
         if int(node["precision"]) > DIGITS_MAX:
             raise NoPlan
-        return Column(Kind.DECIMAL) if kind == "bytes" else Column(Kind.FIXED_DECIMAL, size=int(node["size"]))
+        return (
+            Column(ColumnType.DECIMAL)
+            if kind == "bytes"
+            else Column(ColumnType.FIXED_DECIMAL, size=int(node["size"]))
+        )
     if kind in ("record", "error"):
-        return Column(Kind.RECORD, children=[_column(row["type"], named) for row in node["fields"]])
+        return Column(ColumnType.RECORD, children=[_column(row["type"], named) for row in node["fields"]])
     if kind == "array":
-        return Column(Kind.ARRAY, children=[_column(node["items"], named)])
+        return Column(ColumnType.ARRAY, children=[_column(node["items"], named)])
     if kind == "map":
-        return Column(Kind.MAP, children=[Column(Kind.BYTES), _column(node["values"], named)])
+        return Column(ColumnType.MAP, children=[Column(ColumnType.BYTES), _column(node["values"], named)])
     if kind == "enum":
-        return Column(Kind.ENUM, symbols=[symbol.encode() for symbol in node["symbols"]])
+        return Column(ColumnType.ENUM, symbols=[symbol.encode() for symbol in node["symbols"]])
     if kind == "fixed":
-        return Column(Kind.FIXED, size=int(node["size"]))
+        return Column(ColumnType.FIXED, size=int(node["size"]))
     return _column(kind, named)
 
 
@@ -92,7 +96,7 @@ def _union(node: list[Any], named: Mapping[str, Any]) -> Column:
     if len(node) != 2 or len(others) != 1:
         raise NoPlan
     column = _column(others[0], named)
-    if column.null_branch >= 0 or column.kind == Kind.NOTHING:
+    if column.null_branch >= 0 or column.kind == ColumnType.NOTHING:
         raise NoPlan
     column.null_branch = node.index("null")
     return column
@@ -103,17 +107,17 @@ def _array(column: Column, type: pa.DataType) -> pa.Array:
         None if buffer is None else pa.py_buffer(buffer) for buffer in column.buffers()
     )
     rows, nulls = column.rows, column.nulls
-    if column.kind == Kind.RECORD:
+    if column.kind == ColumnType.RECORD:
         inside = [_array(child, field.type) for child, field in zip(column.children, type, strict=True)]
         return pa.Array.from_buffers(type, rows, [validity], nulls, children=inside)
-    if column.kind == Kind.ARRAY:
+    if column.kind == ColumnType.ARRAY:
         items = _array(column.children[0], type.value_type)
         return pa.Array.from_buffers(type, rows, [validity, offsets], nulls, children=[items])
-    if column.kind == Kind.MAP:
+    if column.kind == ColumnType.MAP:
         pairs = [_array(column.children[0], type.key_type), _array(column.children[1], type.item_type)]
         entries = pa.StructArray.from_arrays(pairs, fields=[type.key_field, type.item_field])
         return pa.Array.from_buffers(type, rows, [validity, offsets], nulls, children=[entries])
-    if column.kind == Kind.FIXED:
+    if column.kind == ColumnType.FIXED:
         binary = pa.Array.from_buffers(pa.binary(column.size), rows, [validity, values], nulls)
         return binary.cast(type)
     buffers = [validity, values] if offsets is None else [validity, offsets, values]

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
-class Kind(IntEnum):
+class ColumnType(IntEnum):
     NOTHING = 0
     BOOLEAN = 1
     INT = 2

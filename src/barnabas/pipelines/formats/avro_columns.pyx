@@ -13,7 +13,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from barnabas.records.varint cimport read_varint
 
-cpdef enum Kind:
+cpdef enum ColumnType:
     NOTHING
     BOOLEAN
     INT
@@ -46,16 +46,16 @@ cdef class Buffer:
     cdef char* more(self, Py_ssize_t count) except NULL:
         """Append `count` uninitialized bytes; returns where they begin."""
         cdef Py_ssize_t wanted = self.size + count
-        cdef char* made
+        cdef char* grown
         if self.data == NULL or wanted > self.room:
-            made = <char*>realloc(self.data, wanted * 2 + 64)
-            if made == NULL:
+            grown = <char*>realloc(self.data, wanted * 2 + 64)
+            if grown == NULL:
                 raise MemoryError()
-            self.data = made
+            self.data = grown
             self.room = wanted * 2 + 64
-        made = self.data + self.size
+        grown = self.data + self.size
         self.size = wanted
-        return made
+        return grown
 
     cdef bytes taken(self):
         return PyBytes_FromStringAndSize(self.data, self.size)
@@ -232,13 +232,13 @@ cdef void put_decimal(char* to, const uint8_t* data, Py_ssize_t size) noexcept n
 cdef bytes bitmap(Buffer flags):
     """A bitmap with a 1 for each byte that is not 0."""
     cdef Py_ssize_t i
-    made = PyBytes_FromStringAndSize(NULL, (flags.size + 7) // 8)
-    cdef char* bits = PyBytes_AS_STRING(made)
+    packed = PyBytes_FromStringAndSize(NULL, (flags.size + 7) // 8)
+    cdef char* bits = PyBytes_AS_STRING(packed)
     memset(bits, 0, (flags.size + 7) // 8)
     for i in range(flags.size):
         if flags.data[i]:
             bits[i >> 3] |= <char>(1 << (i & 7))
-    return made
+    return packed
 
 
 def fill(Column column, const uint8_t[::1] data, const int32_t[::1] offsets, Py_ssize_t first, Py_ssize_t rows, uint32_t id):
@@ -249,13 +249,13 @@ def fill(Column column, const uint8_t[::1] data, const int32_t[::1] offsets, Py_
     head[0] = 0
     for row in range(4):
         head[row + 1] = <uint8_t>(id >> (24 - 8 * row))
-    cdef const uint8_t* held = &data[0] if data.shape[0] else NULL
+    cdef const uint8_t* base = &data[0] if data.shape[0] else NULL
     column.clear()
     for row in range(first, first + rows):
         at, end = offsets[row], offsets[row + 1]
-        if end - at < 5 or end > data.shape[0] or memcmp(held + at, head, 5) != 0:
+        if end - at < 5 or end > data.shape[0] or memcmp(base + at, head, 5) != 0:
             return False
         at += 5
-        if not column.take(held, &at, end, 0) or at != end:
+        if not column.take(base, &at, end, 0) or at != end:
             return False
     return True

@@ -44,12 +44,12 @@ cdef class Output:
     cdef int reserve(self, Py_ssize_t count) except -1:
         """Make room for `count` more bytes."""
         cdef Py_ssize_t wanted = self.size + count
-        cdef char* made
+        cdef char* grown
         if wanted > self.room:
-            made = <char*>realloc(self.data, wanted * 2 + 4096)
-            if made == NULL:
+            grown = <char*>realloc(self.data, wanted * 2 + 4096)
+            if grown == NULL:
                 raise MemoryError()
-            self.data = made
+            self.data = grown
             self.room = wanted * 2 + 4096
         return 0
 
@@ -83,7 +83,7 @@ cdef class Source:
     cdef const uint8_t* values
     cdef const int32_t* offsets
     cdef Py_ssize_t first
-    cdef object held
+    cdef object kept_alive
 
     def __init__(
         self, int kind, *, int width=0, int divisor=1, Py_ssize_t size=0, children=(), symbols=(), bytes constant=b""
@@ -97,7 +97,7 @@ cdef class Source:
         """Take the rows of this array from now on; None releases the last one."""
         self.valid = self.values = NULL
         self.offsets = NULL
-        self.held = array
+        self.kept_alive = array
         if array is None:
             return
         buffers = array.buffers()
@@ -217,11 +217,11 @@ cdef class Source:
 
     cdef bint put_decimal(self, Py_ssize_t at, Output out) except? 0:
         """Write a little-endian number of 16 bytes with as few bytes as possible, or with those of a fixed."""
-        cdef const uint8_t* held = self.values + 16 * at
-        cdef uint8_t sign = 0xFF if held[15] & 0x80 else 0
+        cdef const uint8_t* decimal = self.values + 16 * at
+        cdef uint8_t sign = 0xFF if decimal[15] & 0x80 else 0
         cdef Py_ssize_t used = 16
         cdef Py_ssize_t index
-        while used > 1 and held[used - 1] == sign and (held[used - 2] & 0x80) == (sign & 0x80):
+        while used > 1 and decimal[used - 1] == sign and (decimal[used - 2] & 0x80) == (sign & 0x80):
             used -= 1
         cdef Py_ssize_t wanted = used if self.kind == DECIMAL else self.size
         if wanted < used:
@@ -231,7 +231,7 @@ cdef class Source:
         out.reserve(wanted)
         memset(out.data + out.size, sign, <size_t>(wanted - used))
         for index in range(used):
-            out.data[out.size + wanted - 1 - index] = <char>held[index]
+            out.data[out.size + wanted - 1 - index] = <char>decimal[index]
         out.size += wanted
         return True
 

@@ -173,8 +173,8 @@ class Encoding:
 
 def _with_errors(records: Any, errors: Any) -> pa.StructArray:
     columns = [
-        held if isinstance(held, pa.Array) else pa.array(held, field.type)
-        for held, field in zip((records, errors), TYPE, strict=True)
+        column if isinstance(column, pa.Array) else pa.array(column, field.type)
+        for column, field in zip((records, errors), TYPE, strict=True)
     ]
     return pa.StructArray.from_arrays(columns, fields=list(TYPE))
 

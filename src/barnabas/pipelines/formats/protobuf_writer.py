@@ -109,8 +109,8 @@ def _map_putter(name: str, key: Any, value: Any) -> Put:
     take = _converter(key)
     if value.message_type is None:
         convert = _converter(value)
-        return lambda message, found: getattr(message, name).update(
-            {take(k): convert(v) for k, v in found.items()}
+        return lambda message, pairs: getattr(message, name).update(
+            {take(k): convert(v) for k, v in pairs.items()}
         )
     put_inner = _message_putter(value.message_type)
 

@@ -20,13 +20,13 @@ def growing_state(plan: Plan) -> dict[str, str]:
     for relation in plan.relations.values():
         aggregate = relation.aggregate
         if aggregate is not None and plan.is_table(relation.name) and not plan.aggregates_table(relation):
-            growth_by_id[aggregate.id] = _told(aggregate, [*_groups(aggregate), *_values(aggregate)])
+            growth_by_id[aggregate.id] = _sentence(aggregate, [*_groups(aggregate), *_values(aggregate)])
     for output in plan.outputs:
         aggregate = output.aggregate
         if aggregate is not None and (aggregate.window is None or aggregate.late is None):
             timed = aggregate.window is not None and aggregate.window.of is None
             if not timed:
-                growth_by_id[aggregate.id] = _told(aggregate, list(_groups(aggregate)))
+                growth_by_id[aggregate.id] = _sentence(aggregate, list(_groups(aggregate)))
     return {id: growth for id, growth in growth_by_id.items() if growth}
 
 
@@ -39,7 +39,7 @@ def _of_user_code(operators: Iterable[Operator]) -> Iterator[tuple[str, str]]:
                 yield step.id, f"keeps {' and '.join(kept)} for each key until the code removes it"
 
 
-def _told(aggregate: Aggregate, kept: list[str]) -> str:
+def _sentence(aggregate: Aggregate, kept: list[str]) -> str:
     return f"keeps {' and '.join(kept)} for ever" if kept else ""
 
 

@@ -15,7 +15,7 @@ from barnabas.pipelines.plan.schema import RowKind
 from barnabas.pipelines.plan.sources import Source
 
 LINE: Final = re.compile(r":(\d+)\b")
-Kind = Literal["source", "rows", "table", "output"]
+BoxKind = Literal["source", "rows", "table", "output"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Node:
     """A source, the rows of a relation, or an output. depth: how many nodes a row has passed before it, at most."""
 
     id: str
-    kind: Kind
+    kind: BoxKind
     title: str
     steps: tuple[Step, ...]
     depth: int
@@ -82,7 +82,7 @@ def _rows(relation: Relation, depth: int) -> Node:
         steps.append(Step(f"time: {time.of}, at most {time.late} late", _line(time.where)))
     if relation.aggregate is not None:
         steps.append(_aggregate(relation.aggregate))
-    kind: Kind = "table" if relation.rows is not RowKind.STREAM else "rows"
+    kind: BoxKind = "table" if relation.rows is not RowKind.STREAM else "rows"
     title = relation.name if relation.named else "steps"
     return Node(relation.name, kind, title, tuple(steps), depth, _line(relation.at()))
 

@@ -30,7 +30,7 @@ class Stopped(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class RowOutcome:
     """What became of a row or timer: rows that were made of it, or the reason why it failed."""
 
     rows: tuple[dict[str, Any], ...] = ()
@@ -70,12 +70,12 @@ class Engine:
         }
         user.timers.changes = TimerChanges(self.store, self._undo) if timed else None
 
-    def process(self, row: dict[str, Any], time: datetime | None = None) -> Made:
+    def process(self, row: dict[str, Any], time: datetime | None = None) -> RowOutcome:
         """Processes a row of the present key. time: its event time, if the step goes by it."""
         self.processor.time = time
         return self._called(self.processor.process, row)
 
-    def fire(self, at_ms: int) -> Made:
+    def fire(self, at_ms: int) -> RowOutcome:
         """Calls the processor for a timer of the present key."""
         self.processor.time = None
         return self._called(self.processor.on_timer, EPOCH + timedelta(milliseconds=at_ms))
@@ -85,7 +85,7 @@ class Engine:
         if self.prepares:
             self.processor.prepare(rows)
 
-    def finish(self) -> Made:
+    def finish(self) -> RowOutcome:
         """Calls the processor once the rows of the present key have been processed."""
         self.processor.time = None
         return self._called(lambda _: self.processor.finish(), {})
@@ -98,15 +98,15 @@ class Engine:
         if user.timers.changes is not None:
             user.timers.changes.flush()
 
-    def _called(self, method: Callable[[Any], Any], argument: dict[str, Any] | datetime) -> Made:
+    def _called(self, method: Callable[[Any], Any], argument: dict[str, Any] | datetime) -> RowOutcome:
         self._undo.clear()
         try:
             returned = method(argument)
-            return Made(tuple(returned or ()) if self._trusted else tuple(self._checked(returned)))
+            return RowOutcome(tuple(returned or ()) if self._trusted else tuple(self._checked(returned)))
         except Exception as error:
             for back in reversed(self._undo):
                 back()
-            return Made() if isinstance(error, Skipped) else Made(reason=reason_of(error))
+            return RowOutcome() if isinstance(error, Skipped) else RowOutcome(reason=reason_of(error))
 
     def _checked(self, returned: Iterable[Mapping[str, Any]] | None) -> Iterator[dict[str, Any]]:
         if returned is None:

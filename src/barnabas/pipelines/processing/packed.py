@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 
 
 @dataclass
-class Made:
+class TaskOutput:
     """What code has made. onward: entries by stage and task. rows: fields of rows that leave the last stage, with where they
     come from. failed: records, and why."""
 
@@ -66,9 +66,9 @@ class PackedCode(Protocol):
 
     keeps_nothing: bool
 
-    def process_entries(self, entries: list[Entry]) -> Made: ...
+    def process_entries(self, entries: list[Entry]) -> TaskOutput: ...
 
-    def fire_entries(self, at_ms: int) -> Made: ...
+    def fire_entries(self, at_ms: int) -> TaskOutput: ...
 
 
 class Buckets(MutableMapping[str, str]):

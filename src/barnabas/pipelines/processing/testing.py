@@ -13,7 +13,7 @@ from typing import Any
 
 from barnabas.pipelines.plan.interpret.expressions import Failed
 from barnabas.pipelines.plan.processing import Process, State
-from barnabas.pipelines.processing.engine import Engine, Made
+from barnabas.pipelines.processing.engine import Engine, RowOutcome
 from barnabas.pipelines.processing.processor import MILLISECOND, Processor, declared_states, milliseconds
 from barnabas.pipelines.processing.values import EPOCH
 from barnabas.pipelines.processing.windows import Aggregator, windowed, windows_in
@@ -109,8 +109,8 @@ class MemoryWork:
         self.store.key, self.store.now_ms = key, now_ms
         self._engine.begin(key, now_ms, None, timed=self.step.time != "none")
 
-    def _taken(self, answer: Made) -> list[dict[str, Any]]:
-        finished = self._engine.finish() if self._engine.finishes else Made()
+    def _taken(self, answer: RowOutcome) -> list[dict[str, Any]]:
+        finished = self._engine.finish() if self._engine.finishes else RowOutcome()
         self._engine.end()
         for part in (answer, finished):
             if part.reason is not None:
@@ -187,8 +187,8 @@ class ProcessorTest:
         named = key[0] if len(key) == 1 else key
         self._engine.begin(named, self._now_ms, self._watermark_ms, timed=self._time != "none")
 
-    def _taken(self, answer: Made) -> list[dict[str, Any]]:
-        finished = self._engine.finish() if self._engine.finishes else Made()
+    def _taken(self, answer: RowOutcome) -> list[dict[str, Any]]:
+        finished = self._engine.finish() if self._engine.finishes else RowOutcome()
         self._engine.end()
         for part in (answer, finished):
             if part.reason is not None:

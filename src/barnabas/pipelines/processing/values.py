@@ -43,12 +43,12 @@ class BadValue(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type. name: as Spark writes it. plain: makes of a value what JSON can hold (raises BadValue); made: the reverse.
+    """A type. name: as Spark writes it. plain: makes of a value what JSON can hold (raises BadValue); restored: the reverse.
     checked: the value as Arrow takes it (raises BadValue). None is a value of every type, and passed to none of these."""
 
     name: str
     plain: Callable[[Any], Any]
-    made: Callable[[Any], Any]
+    restored: Callable[[Any], Any]
     checked: Callable[[Any], Any]
 
     def encode(self, value: Any) -> str:
@@ -60,7 +60,7 @@ class Type:
     def decode(self, text: str) -> Any:
         """The value of a text of `encode`."""
         plain = _scan(text, 0)[0]
-        return None if plain is None else self.made(plain)
+        return None if plain is None else self.restored(plain)
 
     def check(self, value: Any) -> Any:
         """The value as Arrow takes it. Raises BadValue."""
@@ -251,7 +251,7 @@ def _array(inner: Type) -> Type:
     return Type(
         name,
         lambda value: each(value, inner.plain),
-        lambda plain: each(plain, inner.made),
+        lambda plain: each(plain, inner.restored),
         lambda value: each(value, inner.checked),
     )
 
@@ -273,7 +273,7 @@ def _map(key: Type, of: Type) -> Type:
     return Type(
         name,
         lambda value: work(value, key.plain, of.plain),
-        lambda plain: {key.made(k): None if v is None else of.made(v) for k, v in plain},
+        lambda plain: {key.restored(k): None if v is None else of.restored(v) for k, v in plain},
         lambda value: dict(map(tuple, work(value, key.checked, of.checked))),
     )
 
@@ -290,5 +290,5 @@ def _struct(fields: Mapping[str, Type]) -> Type:
         return {f: None if v is None else getattr(fields[f], way)(v) for f, v in there.items()}
 
     return Type(
-        name, lambda v: work(v, "plain"), lambda plain: work(plain, "made"), lambda v: work(v, "checked")
+        name, lambda v: work(v, "plain"), lambda plain: work(plain, "restored"), lambda v: work(v, "checked")
     )

@@ -88,7 +88,7 @@ class _Windowed(Processor):
         reached = "" if self.watermark is None else self.watermark.isoformat()
         return TooLate(f"its window ended at {end.isoformat()}, and the event time is {reached}")
 
-    def _made(self, accumulator: Any, start: datetime, end: datetime) -> dict[str, Any]:
+    def _row(self, accumulator: Any, start: datetime, end: datetime) -> dict[str, Any]:
         values = (self.key,) if len(self.keys) == 1 else self.key
         bounds = {self.windows.start: start, **({self.windows.end: end} if self.windows.end else {})}
         return {**dict(zip(self.keys, values, strict=True)), **bounds, **self.aggregator.result(accumulator)}
@@ -117,13 +117,13 @@ class _Fixed(_Windowed):
             self.kept[start] = now
             self.timers.set(start + self.length)
             if not self.windows.final:
-                yield self._made(now, start, start + self.length)
+                yield self._row(now, start, start + self.length)
 
     def on_timer(self, at: datetime) -> Iterable[dict[str, Any]]:
         for start in sorted(self.kept):
             if start + self.length <= at:
                 if self.windows.final:
-                    yield self._made(self.kept[start], start, start + self.length)
+                    yield self._row(self.kept[start], start, start + self.length)
                 del self.kept[start]
 
 
@@ -161,7 +161,7 @@ class _Sessions(_Windowed):
             session = self.kept[start]
             end = session["last"] + self.length
             if end <= at:
-                yield self._made(session["of"], start, end)
+                yield self._row(session["of"], start, end)
                 del self.kept[start]
 
 
@@ -188,7 +188,7 @@ class _Sliding(_Windowed):
         for one in sorted(rows, key=lambda one: one["at"]):
             if end - self.length <= one["at"] <= end:
                 accumulator = self.aggregator.add(accumulator, one["row"])
-        return self._made(accumulator, end - self.length, end)
+        return self._row(accumulator, end - self.length, end)
 
     def on_timer(self, at: datetime) -> Iterable[dict[str, Any]]:
         rows = list(self.rows)

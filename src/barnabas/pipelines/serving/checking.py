@@ -19,7 +19,7 @@ NAME: Final = "pipeline"
 PLACE: Final = re.compile(rf"^{NAME}:(\d+)(?::(\d+))?: ")
 
 
-def _said(change: Change, cost: Callable[[str], str]) -> str:
+def _sentence(change: Change, cost: Callable[[str], str]) -> str:
     """What a change means for a pipeline that runs. cost: of a query that has to be rebuilt."""
     if change.is_new:
         return f"query {change.query} is new"
@@ -49,6 +49,6 @@ def check(manager: Manager, text: str) -> dict[str, Any]:
         return {"mistakes": [{"line": line, "message": shown}], "remarks": [], "picture": None}
     remarks = [f"{id}: {growth}" for id, growth in growing_state(spec.plan).items()]
     remarks += [
-        _said(change, lambda query: manager.rebuild_cost(spec, query)) for change in manager.changes(spec)
+        _sentence(change, lambda query: manager.rebuild_cost(spec, query)) for change in manager.changes(spec)
     ]
     return {"mistakes": [], "remarks": remarks, "picture": drawn(spec)}

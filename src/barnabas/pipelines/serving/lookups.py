@@ -18,7 +18,7 @@ from barnabas.pipelines.kinds.targets.view import view_file
 from barnabas.pipelines.plan.errors import suggestion
 from barnabas.pipelines.spark.folders import join, local_path
 from barnabas.pipelines.views.columns import BadKey
-from barnabas.pipelines.views.lookup import ROWS_MAX, Asked, Found, NothingYet, Reader
+from barnabas.pipelines.views.lookup import ROWS_MAX, Asked, LookupPage, NothingYet, Reader
 from barnabas.pipelines.views.store import Note, ViewShape, file_bytes, shape_and_note
 from barnabas.pipelines.views.stores import store_file
 
@@ -169,7 +169,7 @@ def as_of(managed: Managed, query: str, note: Note) -> dict[str, Any]:
     }
 
 
-def _answer(view: _View, page: Found) -> str:
+def _answer(view: _View, page: LookupPage) -> str:
     about = json.dumps({"view": view.label, "as_of": as_of(view.managed, view.output.name, page.note)})
     return f'{about[:-1]}, "rows": [{",".join(page.rows)}], "next": {json.dumps(page.next)}}}'
 

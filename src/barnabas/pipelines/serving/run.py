@@ -132,8 +132,8 @@ class Teller:
     def __init__(self, dead_letters: str) -> None:
         self._dead_letters = dead_letters
         self._reports: dict[str, QueryReport] = {}
-        self._said = ""
-        self._said_at = 0.0
+        self._progress_line = ""
+        self._progress_at = 0.0
         self._terminal = sys.stderr.isatty()
 
     def note(self, report: QueryReport) -> None:
@@ -148,17 +148,19 @@ class Teller:
         now = time.monotonic()
         if self._terminal:
             width = max(shutil.get_terminal_size().columns - 1, 20)
-            if line != self._said:
+            if line != self._progress_line:
                 print(f"\r\x1b[K{line[:width]}", end="", file=sys.stderr, flush=True)
-        elif line == self._said or (now - self._said_at < SHOWN_SECONDS and not status["waiting"]):
+        elif line == self._progress_line or (
+            now - self._progress_at < SHOWN_SECONDS and not status["waiting"]
+        ):
             return
         else:
             print(f"  {line}", file=sys.stderr, flush=True)
-        self._said, self._said_at = line, now
+        self._progress_line, self._progress_at = line, now
 
     def end(self) -> None:
         """Ends the line on a terminal."""
-        if self._terminal and self._said:
+        if self._terminal and self._progress_line:
             print(file=sys.stderr, flush=True)
 
 

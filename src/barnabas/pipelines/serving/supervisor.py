@@ -402,9 +402,9 @@ class Supervisor:
         about = {"pipeline": managed.spec.name, **({"query": query} if query else {})}
         log.log(level, f"{'query' if query else 'pipeline'} {event}", extra=about | fields)
         reason = f": {fields.pop('reason')}" if "reason" in fields else ""
-        said = ", ".join([event + reason, *(f"{name}={value}" for name, value in fields.items())])
+        text = ", ".join([event + reason, *(f"{name}={value}" for name, value in fields.items())])
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        self.keep_line(managed, Line(at, logging.getLevelName(level), query, said))
+        self.keep_line(managed, Line(at, logging.getLevelName(level), query, text))
 
     def keep_failures(self, managed: Managed) -> None:
         """Called when a pipeline has failed; a server stores its last failures then."""
@@ -441,8 +441,8 @@ class Supervisor:
         """How long a query may stand still before that is said: longer if it is to wait between its micro-batches."""
         query = next((query for query in managed.queries if query.name == name), None)
         trigger = None if query is None else query.output.trigger or managed.spec.trigger
-        given = {n.lower(): v for source in managed.spec.sources for n, v in source.options.items()}
-        held_back = delay_seconds(given) if "minoffsetspertrigger" in given else 0.0
+        source_options = {n.lower(): v for source in managed.spec.sources for n, v in source.options.items()}
+        held_back = delay_seconds(source_options) if "minoffsetspertrigger" in source_options else 0.0
         return self.pace.patience_s + held_back + (duration_seconds(trigger) if trigger else 0.0)
 
     def _standing(self, managed: Managed, doing: str, seconds: float, lag: int | None) -> str:

@@ -29,7 +29,7 @@ class JavaClasses:
         self.package = package
         self.folder = folder
 
-    def made(self, spark: SparkSession, name: str, *arguments: Any) -> Any:
+    def new(self, spark: SparkSession, name: str, *arguments: Any) -> Any:
         """A new object of one of the classes."""
         if java_class(spark, f"{self.package}.{name}") is None:
             spark.sql(f"ADD JAR '{self._jar(spark)}'").collect()

@@ -26,7 +26,7 @@ from barnabas.pipelines.plan.processing import Process, State
 from barnabas.pipelines.plan.whole import WholeRecord
 from barnabas.pipelines.processing.cells import TimerChanges
 from barnabas.pipelines.processing.code import own_modules
-from barnabas.pipelines.processing.packed import BUCKETS, Buckets, Entry, Made, Origin, in_order
+from barnabas.pipelines.processing.packed import BUCKETS, Buckets, Entry, Origin, TaskOutput, in_order
 from barnabas.pipelines.processing.processor import MILLISECOND, Timers
 from barnabas.pipelines.processing.values import EPOCH
 from barnabas.pipelines.spark.frame import ERROR_TYPE, ROW, Frame
@@ -95,7 +95,7 @@ def _hash(number: int) -> int:
 
 
 def _packs(
-    packed: Made, spread: Sequence[int], stage: int, task: int
+    packed: TaskOutput, spread: Sequence[int], stage: int, task: int
 ) -> Iterator[tuple[int, int, bytes | None, str | None]]:
     """Rows (see PACK) with what a task of a stage has made."""
     for (coming, other), entries in packed.onward.items():
@@ -103,7 +103,7 @@ def _packs(
             yield coming, spread[other], piece, None
     texts: list[dict[str, Any]] = []
     size = 0
-    for number, text in enumerate(_told(packed, stage, task)):
+    for number, text in enumerate(_leaving_rows(packed, stage, task)):
         texts.append(text)
         size += len(text.get("out_value") or text.get("value") or "") + 200
         if size > BYTES_MAX or len(texts) == ROWS_MAX:
@@ -139,7 +139,7 @@ def _base64(data: bytes | None) -> str | None:
     return None if data is None else b2a_base64(data, newline=False).decode()
 
 
-def _told(packed: Made, stage: int, task: int) -> Iterator[dict[str, Any]]:
+def _leaving_rows(packed: TaskOutput, stage: int, task: int) -> Iterator[dict[str, Any]]:
     """What leaves the last stage, as in TEXTS."""
     for fields, origin in packed.rows:
         text = {name: value for name, value in fields.items() if value is not None}
@@ -212,7 +212,7 @@ class Reading:
         if stage.keeps_nothing:
             packed = stage.process_entries([Entry(origin, (), []) for origin in origins])
         else:
-            packed = Made()
+            packed = TaskOutput()
             tasks = [task for batch in batches for task in batch.column("task").to_pylist()]
             for origin, task in zip(origins, tasks, strict=True):
                 packed.onward.setdefault((0, task), []).append(Entry(origin, (), []))
@@ -264,7 +264,7 @@ class Packed(StatefulProcessor):
         stage.timers.changes = TimerChanges(self._store, []) if self.time == "clock" else None
         return stage
 
-    def _ended(self, stage: Any, packed: Made) -> Iterator[Row]:
+    def _ended(self, stage: Any, packed: TaskOutput) -> Iterator[Row]:
         stage.cells["kept"].flush()
         if stage.timers.changes is not None:
             stage.timers.changes.flush()

@@ -73,21 +73,21 @@ def each(function: str, column: Column | str, body: Callable[..., Column]) -> Co
     ]
     token = _depth.set(depth + 1)
     try:
-        made = body(*variables)
+        result = body(*variables)
     finally:
         _depth.reset(token)
     tools = sql.api.python.PythonSQLUtils
     sequence = jvm.PythonUtils.toSeq
     whole = F.col(column) if isinstance(column, str) else column
-    function_of = tools.lambdaFunction(made._jc, sequence([variable._jc for variable in variables]))
+    function_of = tools.lambdaFunction(result._jc, sequence([variable._jc for variable in variables]))
     return SparkColumn(tools.fn(function, sequence([whole._jc, function_of])))
 
 
 def referenced_columns(data: DataFrame, column: Column) -> set[str]:
     """The columns of the data frame that an expression uses."""
     plan = data.select(column.alias("x"))._jdf.queryExecution().analyzed()
-    found = plan.references().toSeq()
-    return {str(found.apply(i).name()) for i in range(found.size())}
+    referenced = plan.references().toSeq()
+    return {str(referenced.apply(i).name()) for i in range(referenced.size())}
 
 
 def physical_plan(data: DataFrame) -> str:
@@ -137,13 +137,13 @@ def compile_java(spark: SparkSession, package: str, sources: Mapping[str, str], 
     """Compiles Java sources, by file name, with the compiler that Spark has for its own code, into a new jar."""
     jvm: Any = spark._jvm
     tools = jvm.org.codehaus.commons.compiler.util.resource
-    given = spark.sparkContext._gateway.new_array(tools.Resource, len(sources))
+    resources = spark.sparkContext._gateway.new_array(tools.Resource, len(sources))
     for place, (name, text) in enumerate(sources.items()):
-        given[place] = tools.StringResource(f"{package.replace('.', '/')}/{name}", text)
+        resources[place] = tools.StringResource(f"{package.replace('.', '/')}/{name}", text)
     classes = jvm.java.util.HashMap()
     compiler = jvm.org.codehaus.janino.CompilerFactory().newCompiler()
     compiler.setClassFileCreator(tools.MapResourceCreator(classes))
-    compiler.compile(given)
+    compiler.compile(resources)
     out = jvm.java.util.jar.JarOutputStream(jvm.java.io.FileOutputStream(jar))
     for name in sorted(classes.keySet()):
         out.putNextEntry(jvm.java.util.jar.JarEntry(name))
@@ -162,12 +162,12 @@ def java_class(spark: SparkSession, name: str) -> Any | None:
 
 def java_object(spark: SparkSession, name: str, *arguments: Any) -> Any:
     """A new object of such a class, by its only constructor. arguments: also Python objects that Java may call."""
-    found = java_class(spark, name)
-    assert found is not None, f"{name} was not added to the session"
-    given = spark._jvm.java.util.ArrayList()
+    loaded = java_class(spark, name)
+    assert loaded is not None, f"{name} was not added to the session"
+    java_arguments = spark._jvm.java.util.ArrayList()
     for argument in arguments:
-        given.add(argument)
-    return found.getConstructors()[0].newInstance(given.toArray())
+        java_arguments.add(argument)
+    return loaded.getConstructors()[0].newInstance(java_arguments.toArray())
 
 
 def java_array(spark: SparkSession, kind: str, values: Sequence[Any]) -> Any:
@@ -175,10 +175,10 @@ def java_array(spark: SparkSession, kind: str, values: Sequence[Any]) -> Any:
     jvm: Any = spark._jvm
     for part in kind.split("."):
         jvm = getattr(jvm, part)
-    made = spark.sparkContext._gateway.new_array(jvm, len(values))
+    array = spark.sparkContext._gateway.new_array(jvm, len(values))
     for place, value in enumerate(values):
-        made[place] = value
-    return made
+        array[place] = value
+    return array
 
 
 def row_encoder(spark: SparkSession, schema: Any) -> Any:
@@ -203,9 +203,9 @@ def with_state(
     streaming: Any = spark._jvm.org.apache.spark.sql.streaming
     timeless = getattr(streaming.TimeMode, "None")()
     out = row_encoder(spark, schema)
-    given = [processor, timeless, streaming.OutputMode.Append()]
-    given += [out] if before is None else [_by_key(before, key), out, row_encoder(spark, before.schema)]
-    return SparkDataFrame(_by_key(data, key).transformWithState(*given), spark)
+    how = [processor, timeless, streaming.OutputMode.Append()]
+    how += [out] if before is None else [_by_key(before, key), out, row_encoder(spark, before.schema)]
+    return SparkDataFrame(_by_key(data, key).transformWithState(*how), spark)
 
 
 def by_key(data: DataFrame, key: str, function: Any) -> DataFrame:
@@ -445,8 +445,8 @@ def require_whole_input() -> None:
     if frame is None:
         raise InputCut("this version of Spark does not let a task see the end of its rows")
     end = struct.pack("!i", SpecialLengths.END_OF_STREAM)
-    found = frame.f_locals["infile"].peek(len(end))
-    if not found or not end.startswith(found[: len(end)]):
+    peeked = frame.f_locals["infile"].peek(len(end))
+    if not peeked or not end.startswith(peeked[: len(end)]):
         raise InputCut(
             "Spark's Java process ended while a task was getting its rows; they will be delivered again"
         )

@@ -22,7 +22,7 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from barnabas.pipelines.plan.processing import Process, State
 from barnabas.pipelines.processing.code import own_modules
-from barnabas.pipelines.processing.engine import Engine, Made, StateLost
+from barnabas.pipelines.processing.engine import Engine, RowOutcome, StateLost
 from barnabas.pipelines.processing.values import EPOCH, Type, type_named
 from barnabas.pipelines.spark.frame import ROW, TEXT, Frame, fail, quoted
 from barnabas.pipelines.spark.outgoing import json_value
@@ -149,7 +149,7 @@ class Running(StatefulProcessor):
         if self._engine is None:
             self._engine = Engine(unpickled(self.code), self.states, self.returns, self._store)
         plain = json.loads(key)
-        values = [None if v is None else kind.made(v) for v, kind in zip(plain, self._types, strict=True)]
+        values = [None if v is None else kind.restored(v) for v, kind in zip(plain, self._types, strict=True)]
         timed = self.time != "none"
         now_ms = timers.getCurrentProcessingTimeInMs() if self.time == "clock" else 0
         watermark_ms = timers.getCurrentWatermarkInMs() if self.time == "event" else 0
@@ -178,7 +178,7 @@ class Running(StatefulProcessor):
         engine = self._begun(key[0], timerValues)
         at_ms = expiredTimerInfo.getExpiryTimeInMs()
         fired = engine.fire(at_ms)
-        finished = engine.finish() if engine.finishes else Made()
+        finished = engine.finish() if engine.finishes else RowOutcome()
         engine.end()
         named = json.dumps(dict(zip(self.keys, json.loads(key[0]), strict=True)), ensure_ascii=False)
         yield from self._rows(fired, None, at_ms, named)
@@ -188,7 +188,12 @@ class Running(StatefulProcessor):
         """Nothing is open."""
 
     def _rows(
-        self, outcome: Made, record: str | None, at_ms: int | None, key: str | None = None, first: int = 0
+        self,
+        outcome: RowOutcome,
+        record: str | None,
+        at_ms: int | None,
+        key: str | None = None,
+        first: int = 0,
     ) -> Iterator[Row]:
         """first: the number of the first row among those of the record."""
         if outcome.reason is not None:

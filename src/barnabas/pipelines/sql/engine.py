@@ -284,7 +284,7 @@ class Engine:
         select: s.Select,
         query_id: str,
         name: str,
-        kind: s.Kind,
+        kind: s.RelationKind,
         properties: Mapping[str, Any],
         start: str,
         text: str,

@@ -98,7 +98,7 @@ def _argument(value: Any, kind: str) -> Any:
     if value is None:
         return None
     if kind == "moment":
-        return type_named("timestamp").made(value)
+        return type_named("timestamp").restored(value)
     if isinstance(value, bytearray):
         return bytes(value)
     if hasattr(value, "asDict"):
@@ -160,11 +160,11 @@ def _make_known(declared: Declared) -> None:
         raise PipelineError(f"{declared.name} makes rows, so it returns an array, not {returns}")
     own = OWN[declared.name] = OwnFunction(PREFIX + declared.name.lower(), declared, takes, returns)
     if declared.kind == "AGGREGATE":
-        one = _given(0, takes[0]) if len(takes) == 1 else _struct(takes)
+        one = _spark_argument(0, takes[0]) if len(takes) == 1 else _struct(takes)
         variants = {len(takes): _checked(f"{own.name}(collect_list({one}))", returns)}
     else:
         variants = {
-            count: _checked(f"{own.name}({', '.join(map(_given, range(count), takes))})", returns)
+            count: _checked(f"{own.name}({', '.join(map(_spark_argument, range(count), takes))})", returns)
             for count in range(declared.least, len(takes) + 1)
         }
     add_function(
@@ -204,14 +204,14 @@ def _type(text: str, declared: Declared) -> SqlType:
     return kind
 
 
-def _given(number: int, kind: SqlType) -> str:
+def _spark_argument(number: int, kind: SqlType) -> str:
     """An argument as Spark's function takes it; in a template."""
     cast = f"cast({{{number}}} as {kind.spark})"
     return f"unix_micros({cast})" if kind.name == "TIMESTAMP" else cast
 
 
 def _struct(takes: Sequence[SqlType]) -> str:
-    fields = [f"'a{number}', {_given(number, kind)}" for number, kind in enumerate(takes)]
+    fields = [f"'a{number}', {_spark_argument(number, kind)}" for number, kind in enumerate(takes)]
     return f"named_struct({', '.join(fields)})"
 
 

@@ -14,7 +14,7 @@ from barnabas.pipelines.fronts.sql.catalog import Column, Relation
 from barnabas.pipelines.fronts.sql.constants import constant
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import name_of
-from barnabas.pipelines.fronts.sql.grouping import HELD
+from barnabas.pipelines.fronts.sql.grouping import HAVING_FIELD
 from barnabas.pipelines.fronts.sql.planning import VIEW, column_name
 from barnabas.pipelines.fronts.sql.statements import Select
 from barnabas.pipelines.fronts.sql.types import BIGINT
@@ -55,7 +55,7 @@ def pull(catalog: Catalog, lookups: Lookups, select: Select) -> Result:
         )
     items = _items(select, relation)
     wanted = _condition(select, relation)
-    rows = _found(lookups, query.id, relation, _keys(select.where, relation))
+    rows = _rows_found(lookups, query.id, relation, _keys(select.where, relation))
     columns = tuple(item.column for item in items)
     return Result(columns, _chosen(rows, wanted, items, select.limit), query.id)
 
@@ -133,7 +133,7 @@ def _parts(where: exp.Expr) -> Iterator[exp.Expr]:
         yield where
 
 
-def _found(
+def _rows_found(
     lookups: Lookups, query: str, relation: Relation, keys: list[str] | None
 ) -> Iterator[dict[str, Any]]:
     for key in [None] if keys is None else dict.fromkeys(keys):
@@ -169,6 +169,6 @@ def _chosen(
     for row in rows:
         if limit is not None and shown >= limit:
             return
-        if row.get(HELD) is not False and (is_wanted is None or is_wanted(row) is True):
+        if row.get(HAVING_FIELD) is not False and (is_wanted is None or is_wanted(row) is True):
             shown += 1
             yield [item.of(row) for item in items]

@@ -36,7 +36,7 @@ from barnabas.pipelines.fronts.sql.schemas import (
 )
 from barnabas.schemas.framing import Schema, frame
 
-ROLES: Final[Mapping[s.Kind, str]] = {"STREAM": "KEY", "TABLE": "PRIMARY KEY"}
+ROLES: Final[Mapping[s.RelationKind, str]] = {"STREAM": "KEY", "TABLE": "PRIMARY KEY"}
 
 
 class Schemas:
@@ -287,7 +287,7 @@ def _check_kind(schema: Schema, form: str, subject: str) -> None:
 
 
 def _key_columns(
-    kind: s.Kind, form: str, keys: list[s.ColumnDef], schema: Schema, subject: str
+    kind: s.RelationKind, form: str, keys: list[s.ColumnDef], schema: Schema, subject: str
 ) -> tuple[s.ColumnDef, ...]:
     """The columns of a key that has this schema, with the names that they have there. Raises SqlError."""
     _check_kind(schema, form, subject)

@@ -54,7 +54,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LookupPage:
     """rows: each as JSON text. next: what to give as `after` to go on; None at the end. note: as of when they are."""
 
     shape: ViewShape
@@ -118,9 +118,9 @@ class Reader:
         opened.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         return opened
 
-    def find(self, asked: Asked) -> Found:
+    def find(self, asked: Asked) -> LookupPage:
         """The rows that were asked for. Raises BadKey, NothingYet, TooSlow, ViewError."""
-        return self._asked(asked, _found)
+        return self._asked(asked, _page)
 
     def rows(self, asked: Asked) -> tuple[list[dict[str, Stored]], str | None]:
         """The rows as they are stored, and what to give as `after` to go on. Raises as `find`."""
@@ -179,7 +179,7 @@ def _stored(connection: sqlite3.Connection, asked: Asked) -> tuple[list[dict[str
     return [dict(zip(shape.names, row, strict=True)) for row in kept], more
 
 
-def _found(connection: sqlite3.Connection, asked: Asked) -> Found:
+def _page(connection: sqlite3.Connection, asked: Asked) -> LookupPage:
     shape, note, where, cursor = _selected(connection, asked)
     rows: list[str] = []
     size, last = 0, None
@@ -187,10 +187,10 @@ def _found(connection: sqlite3.Connection, asked: Asked) -> Found:
         text = row_json(shape, row)
         size += len(text)
         if len(rows) == asked.limit or (rows and size > BYTES_MAX):
-            return Found(shape, note, rows, _token(shape, where.order, last))
+            return LookupPage(shape, note, rows, _token(shape, where.order, last))
         rows.append(text)
         last = row
-    return Found(shape, note, rows, None)
+    return LookupPage(shape, note, rows, None)
 
 
 def row_json(shape: ViewShape, row: Row) -> str:

@@ -248,8 +248,9 @@ class ViewFile:
     def _change(self, before: ViewShape, shape: ViewShape) -> None:
         if [(c.name, c.kind) for c in before.key] != [(c.name, c.kind) for c in shape.key]:
             raise ViewError(
-                f"view {shape.label} has another key now: {_said(shape.key)}, and its file {self.path} has "
-                f"{_said(before.key)}; change it back, or begin anew with `restart --from earliest` or another output name"
+                f"view {shape.label} has another key now: {_columns_text(shape.key)}, and its file {self.path} has "
+                f"{_columns_text(before.key)}; change it back, or begin anew with `restart --from earliest` or another "
+                "output name"
             )
         old = {column.name: column for column in before.columns}
         new = {column.name: column for column in shape.columns}
@@ -332,7 +333,7 @@ class ViewFile:
         self._set({"batch": str(note.batch), "offsets": offsets, "at_ms": str(note.at_ms)})
 
 
-def _said(columns: Sequence[Column]) -> str:
+def _columns_text(columns: Sequence[Column]) -> str:
     return ", ".join(f"{column.name} {column.kind}" for column in columns)
 
 

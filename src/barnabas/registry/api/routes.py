@@ -14,7 +14,7 @@ from barnabas.http import openapi
 from barnabas.http.errors import HttpError
 from barnabas.registry.api import schemas, settings, subjects
 from barnabas.registry.api.call import MEDIA_TYPE, RegistryCall, Work, dump
-from barnabas.registry.errors import status_of, told
+from barnabas.registry.errors import client_message, status_of
 from barnabas.registry.service import Answer, Registry
 from barnabas.schemas.errors import SchemaError
 
@@ -124,7 +124,7 @@ def _endpoint(registry: Registry, works: Mapping[str, Work]) -> Callable[[Reques
                 RegistryCall(registry, request)
             )
         except SchemaError as error:
-            raise HttpError(status_of(error), told(error), error.code) from error
+            raise HttpError(status_of(error), client_message(error), error.code) from error
         if isinstance(reply, Answer):
             return Response(reply.body, reply.status, media_type=reply.media_type)
         return reply if isinstance(reply, Response) else Response(dump(reply), media_type=MEDIA_TYPE)

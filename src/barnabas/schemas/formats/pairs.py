@@ -38,7 +38,7 @@ class Pairs(Generic[Row]):
 
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
-        self._found: dict[Hashable, tuple[list[Row], str]] = {}
+        self._cached: dict[Hashable, tuple[list[Row], str]] = {}
         self._index: dict[Hashable, int] = {}
         """When the comparison of a pair began, for pairs whose result is not final."""
         self._begun: list[tuple[Hashable, str, int, int]] = []
@@ -49,7 +49,7 @@ class Pairs(Generic[Row]):
 
     def begin(self, pair: Hashable, path: str) -> tuple[list[Row], str] | None:
         """The problems of a pair and the path where they were found; None if it has to be compared now."""
-        problems, index = self._found.get(pair), self._index.get(pair)
+        problems, index = self._cached.get(pair), self._index.get(pair)
         if index is not None:
             self._lowest = min(self._lowest, index)
             return problems or ([], path)
@@ -69,12 +69,12 @@ class Pairs(Generic[Row]):
             for other in self._assumed[mark:]:
                 del self._index[other]
                 if problems:
-                    del self._found[other]
+                    del self._cached[other]
             del self._assumed[mark:]
             del self._index[pair]
             self._lowest = outer
         else:
             self._assumed.append(pair)
             self._lowest = min(outer, self._lowest)
-        self._found[pair] = (problems, path)
+        self._cached[pair] = (problems, path)
         return problems

@@ -83,7 +83,7 @@ class SaslListener:
         self.options = ListenerOptions(config, listener)
         self._users, self._secret, self._clock, self._token = users, secret, clock, token
         self._jaas_file = jaas.file_named()
-        self._made: dict[str, tuple[object, Any]] = {}
+        self._contexts: dict[str, tuple[object, Any]] = {}
         """What `_once` has made, by purpose: (the option texts that it was made of, the object)."""
         self._spares: dict[str, Spare] = {}
         self._deriving = asyncio.Semaphore()
@@ -274,9 +274,9 @@ class SaslListener:
 
     def _once(self, what: str, made_of: object, make: Callable[[], Any]) -> Any:
         """The object that was last made for a purpose, if it was made of the same options; else a new one."""
-        kept = self._made.get(what)
+        kept = self._contexts.get(what)
         if kept is None or kept[0] != made_of:
-            kept = self._made[what] = (made_of, make())
+            kept = self._contexts[what] = (made_of, make())
         return kept[1]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.services.access import Access
 from barnabas.services.option import ServiceOption
-from barnabas.services.row import Given, Row
+from barnabas.services.row import Row, ServiceContext
 from barnabas.terminal.errors import CliError, UsageError
 from barnabas.terminal.files import read_text
 
@@ -30,7 +30,7 @@ OPTIONS: Final = {
 SERVERS: Final = "bootstrap.servers"
 
 
-def make(context: Given) -> HttpServer:
+def make(context: ServiceContext) -> HttpServer:
     """A server that is not started yet. Raises UsageError, CliError."""
     from barnabas.config.option import ConfigError
     from barnabas.config.properties import parse_properties
@@ -62,7 +62,7 @@ def make(context: Given) -> HttpServer:
     return make_server(options, context.http)
 
 
-def ready(context: Given, health: Mapping[str, Any]) -> str:
+def ready(context: ServiceContext, health: Mapping[str, Any]) -> str:
     """See Row."""
     return f"cluster {context.client[SERVERS]}, {health['connectors']} connectors"
 

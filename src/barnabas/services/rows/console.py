@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.http_client import Address
 from barnabas.services.access import Access
 from barnabas.services.option import ServiceOption
-from barnabas.services.row import Given, Row, needs_extra
+from barnabas.services.row import Row, ServiceContext, needs_extra
 from barnabas.services.where import properties_of
 from barnabas.terminal.errors import CliError, UsageError
 
@@ -120,7 +120,7 @@ def _by_name(named: str | Iterable[str] | None, first: str, option: str) -> dict
     return by_name
 
 
-def _clusters(context: Given, prefix: str) -> Iterator[ClusterOptions]:
+def _clusters(context: ServiceContext, prefix: str) -> Iterator[ClusterOptions]:
     from barnabas.client.errors import ClientError
     from barnabas.client.options import ClientOptions
     from barnabas.console.main import ClusterOptions
@@ -164,14 +164,16 @@ def _address(address: Address) -> Callable[[], Address | None]:
     return lambda: address
 
 
-def _service(context: Given, name: str, url: str | None, is_first: bool) -> Callable[[], Address | None]:
+def _service(
+    context: ServiceContext, name: str, url: str | None, is_first: bool
+) -> Callable[[], Address | None]:
     """Where a cluster's service answers: at the URL, otherwise in this process for the first cluster."""
     if url is not None:
         return _address(Address(url))
     return lambda: context.neighbour(name) if is_first else None
 
 
-def make(context: Given) -> HttpServer:
+def make(context: ServiceContext) -> HttpServer:
     """A server that is not started yet. Raises UsageError, CliError."""
     from barnabas.console.main import make_server
 
@@ -186,7 +188,7 @@ def check(values: Mapping[str, Any], prefix: str) -> None:
 
     if values["mcp"] is not None:
         check_mcp(values["mcp"], f"{prefix}mcp")
-    options_of(Given(values, {"bootstrap.servers": "localhost"}, HttpOptions(""), Access()), prefix)
+    options_of(ServiceContext(values, {"bootstrap.servers": "localhost"}, HttpOptions(""), Access()), prefix)
 
 
 def check_mcp(value: str, option: str) -> None:
@@ -197,7 +199,7 @@ def check_mcp(value: str, option: str) -> None:
         raise CliError(needs_extra("the server for assistants", "mcp", "mcp"))
 
 
-def options_of(context: Given, prefix: str = "--") -> ConsoleOptions:
+def options_of(context: ServiceContext, prefix: str = "--") -> ConsoleOptions:
     """What the console shows, and to whom. prefix: of the options' names in messages. Raises UsageError, CliError."""
     from barnabas.console.main import ConsoleOptions
     from barnabas.console.records.masking import NO_MASKING, MasksError, read_masks

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.services.row import Given, Row
+from barnabas.services.row import Row, ServiceContext
 from barnabas.terminal.errors import UsageError
 
 if TYPE_CHECKING:
     from barnabas.http.server import HttpServer
 
 
-def make(context: Given) -> HttpServer:
+def make(context: ServiceContext) -> HttpServer:
     """A server that is not started yet. Raises UsageError."""
     if context.measure is None:
         raise UsageError("metrics are those of a broker in the same process: barnabas start --with metrics")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.services.option import ServiceOption
-from barnabas.services.row import Given, Row
+from barnabas.services.row import Row, ServiceContext
 from barnabas.services.where import properties_of
 from barnabas.terminal.errors import UsageError
 
@@ -44,7 +44,7 @@ OPTIONS: Final = {
 }
 
 
-def _clusters(context: Given) -> Iterator[tuple[str, ClientOptions]]:
+def _clusters(context: ServiceContext) -> Iterator[tuple[str, ClientOptions]]:
     from barnabas.client.errors import ClientError
     from barnabas.client.options import ClientOptions
 
@@ -63,7 +63,7 @@ def _clusters(context: Given) -> Iterator[tuple[str, ClientOptions]]:
             raise UsageError(f"cluster {name}: {error}") from None
 
 
-def make(context: Given) -> HttpServer:
+def make(context: ServiceContext) -> HttpServer:
     """A server that is not started yet. Raises UsageError."""
     from barnabas.monitor.service import MonitorOptions, make_server
 
@@ -106,7 +106,7 @@ def _folder(folder: Path | None) -> Path:
     return Path(base) / "barnabas" / "monitor"
 
 
-def ready(context: Given, health: Mapping[str, Any]) -> str:
+def ready(context: ServiceContext, health: Mapping[str, Any]) -> str:
     """See Row."""
     names = [context.values["name"], *(text.partition("=")[0] for text in context.values["also"] or ())]
     return f"clusters {', '.join(names)}"

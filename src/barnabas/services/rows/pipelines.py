@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.services.option import ServiceOption
-from barnabas.services.row import Given, Row
+from barnabas.services.row import Row, ServiceContext
 from barnabas.terminal.errors import UsageError
 from barnabas.terminal.files import read_text
 
@@ -52,7 +52,7 @@ def spark_settings(pairs: list[str] | None, option: str = "--conf") -> dict[str,
     return {name: value for name, _, value in (pair.partition("=") for pair in pairs or [])}
 
 
-def make(context: Given) -> HttpServer:
+def make(context: ServiceContext) -> HttpServer:
     """A server that is not started yet. Raises UsageError, CliError."""
     values = context.values
     texts = [read_text(file) for file in values["files"] or ()]
@@ -76,7 +76,7 @@ def check(values: Mapping[str, Any], prefix: str) -> None:
     spark_settings(values["conf"], f"{prefix}conf")
 
 
-def ready(context: Given, health: Mapping[str, Any]) -> str:
+def ready(context: ServiceContext, health: Mapping[str, Any]) -> str:
     """See Row."""
     return f"{health['pipelines']} pipelines, folder {context.values['data'].expanduser().absolute()}"
 

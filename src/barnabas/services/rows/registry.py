@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.services.option import ServiceOption
-from barnabas.services.row import Given, Row
+from barnabas.services.row import Row, ServiceContext
 from barnabas.terminal.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ OPTIONS: Final = {
 }
 
 
-def make(context: Given) -> HttpServer:
+def make(context: ServiceContext) -> HttpServer:
     """A server that is not started yet. Raises UsageError."""
     from barnabas.client.errors import ClientError
     from barnabas.client.options import ClientOptions
@@ -62,7 +62,7 @@ def make(context: Given) -> HttpServer:
     return make_server(options, context.http)
 
 
-def ready(context: Given, health: Mapping[str, Any]) -> str:
+def ready(context: ServiceContext, health: Mapping[str, Any]) -> str:
     """See Row."""
     values = context.values
     return f"cluster {context.client['bootstrap.servers']}, topic {values['topic']}, group {values['group']}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.services.option import ServiceOption
-from barnabas.services.row import Given, Row
+from barnabas.services.row import Row, ServiceContext
 from barnabas.terminal.errors import CliError
 from barnabas.terminal.files import read_text
 
@@ -56,7 +56,7 @@ def _lines(file: Path | None) -> list[tuple[int, str]]:
     return [(number, line) for number, line in rows if line and not line.startswith("#")]
 
 
-def make(context: Given) -> HttpServer:
+def make(context: ServiceContext) -> HttpServer:
     """A server that is not started yet. Raises CliError."""
     from barnabas.proxy.reporting.main import ReportingOptions, make_server
 

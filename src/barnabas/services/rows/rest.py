@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.services.option import ServiceOption
-from barnabas.services.row import Given, Row
+from barnabas.services.row import Row, ServiceContext
 from barnabas.terminal.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ OPTIONS: Final = {
 }
 
 
-def make(context: Given) -> HttpServer:
+def make(context: ServiceContext) -> HttpServer:
     """A server that is not started yet. Raises UsageError."""
     from barnabas.http_client import Address
     from barnabas.proxy.main import RestOptions, make_server

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.services.option import ServiceOption
-from barnabas.services.row import Given, Row
+from barnabas.services.row import Row, ServiceContext
 from barnabas.services.rows.pipelines import OPTIONS as OF_PIPELINES
 from barnabas.services.rows.pipelines import check, spark_settings
 from barnabas.terminal.errors import CliError
@@ -54,7 +54,7 @@ OPTIONS: Final = {
 }
 
 
-def make(context: Given) -> HttpServer:
+def make(context: ServiceContext) -> HttpServer:
     """A server that is not started yet. Raises UsageError, CliError."""
     values = context.values
     statements = "" if values["queries_file"] is None else read_text(values["queries_file"])
@@ -81,7 +81,7 @@ def make(context: Given) -> HttpServer:
         raise CliError(str(error)) from None
 
 
-def ready(context: Given, health: Mapping[str, Any]) -> str:
+def ready(context: ServiceContext, health: Mapping[str, Any]) -> str:
     """See Row."""
     return f"{health['pipelines']} queries, folder {context.values['data'].expanduser().absolute()}"
 

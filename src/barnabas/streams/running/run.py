@@ -96,15 +96,15 @@ class Parts(Protocol):
 
 @dataclass
 class Run:
-    """One task of a stage at work. kept: its state. made: rows for later stages and for topics, see `Topology`. now_ms: the
-    clock."""
+    """One task of a stage at work. kept: its state. rows_out: rows for later stages and for topics, see `Topology`.
+    now_ms: the clock."""
 
     topology: Parts
     stage: int
     kept: MutableMapping[str, str]
     now_ms: int = 0
     place: Place = field(default_factory=Place)
-    made: list[Any] = field(default_factory=list)
+    rows_out: list[Any] = field(default_factory=list)
     working: dict[str, Any] = field(default_factory=dict)
     stream_time: int = NEVER
 
@@ -134,7 +134,7 @@ class Run:
         everywhere = getattr(child, "everywhere", False)
         tasks = range(self.topology.tasks) if everywhere else (task_of(key, self.topology.tasks),)
         for task in tasks:
-            self.made.append(
+            self.rows_out.append(
                 {
                     **NO_RECORD,
                     "stage": child.stage,
@@ -151,7 +151,7 @@ class Run:
         """Writes a record to a topic, and hands it to the sources of the topology that read this topic."""
         key, value = sink.key.write(record.key, "key"), sink.value.write(record.value, "value")
         shows = self.topology.shows
-        self.made.append(
+        self.rows_out.append(
             {
                 "stage": OUT,
                 "node": None,

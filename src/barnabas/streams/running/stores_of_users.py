@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from barnabas.streams.running.run import Run
 
-Kind = Literal["key_value", "window", "session", "versioned"]
+StoreKind = Literal["key_value", "window", "session", "versioned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class StoreSpec:
     versions are kept, by the times of records; None: forever."""
 
     name: str
-    kind: Kind = "key_value"
+    kind: StoreKind = "key_value"
     ttl_ms: int | None = None
     retention_ms: int | None = None
 

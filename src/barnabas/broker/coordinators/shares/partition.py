@@ -96,9 +96,9 @@ class SharePartition:
     # --- loading ---------------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        when_done(self._persister.read(self.key, self.leader_epoch), self._found)
+        when_done(self._persister.read(self.key, self.leader_epoch), self._on_state)
 
-    def _found(self, reply: StateReply) -> None:
+    def _on_state(self, reply: StateReply) -> None:
         if reply.error is not ErrorCode.NONE:
             self._give_up(as_fetch_error(_refusal(reply)))
             return

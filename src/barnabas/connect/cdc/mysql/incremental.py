@@ -88,7 +88,7 @@ class Incremental(Signalled[MarkedChunk]):
         if not facts.columns or not facts.key:
             self._left_out(first["name"], why)
             return
-        table = self._tables.made(facts, [(column.name, column.type) for column in facts.columns])
+        table = self._tables.table_of(facts, [(column.name, column.type) for column in facts.columns])
         id = uuid.uuid4().hex
         if self._until is None:
             self._until = self._greatest(facts)

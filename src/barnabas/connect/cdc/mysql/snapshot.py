@@ -45,8 +45,8 @@ class Snapshot:
             for table in chosen
             if ".".join(table) != names.always
         ]
-        self.made = {
-            facts.path: tables.made(facts, [(column.name, column.type) for column in facts.columns])
+        self.tables = {
+            facts.path: tables.table_of(facts, [(column.name, column.type) for column in facts.columns])
             for facts in self.facts
         }
         self._rows = self._all()
@@ -91,7 +91,7 @@ class Snapshot:
             ended, self._ahead = following is None, following
             last_of_table = following is None or following[2]
             mark = snapshot_mark(first and not records, of_table, last_of_table, ended)
-            table = self.made[facts.path]
+            table = self.tables[facts.path]
             names = [column.name for column in facts.columns]
             key = [values[names.index(name)] for name in facts.key]
             usable = bool(key) and all(isinstance(part, (int, str)) for part in key)

@@ -287,7 +287,7 @@ class MysqlSource(SourceConnector):
             return known[1]
         facts = server.table_facts(self._ready(), database, name)
         whole = described or tuple((column.name, column.type) for column in facts.columns)
-        table = self._tables.made(facts, whole, [column.name for column in columns if column.is_primary])
+        table = self._tables.table_of(facts, whole, [column.name for column in columns if column.is_primary])
         self._known[database, name] = (described, table)
         return table
 

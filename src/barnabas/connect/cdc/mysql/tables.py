@@ -44,7 +44,7 @@ class Tables:
     settings: Settings
     source: Schema
 
-    def made(
+    def table_of(
         self, facts: TableFacts, columns: Sequence[tuple[str, str]], primary: Sequence[str] | None = None
     ) -> Table:
         """A table whose rows have these columns: name, and type for those that the catalog does not have any more. primary:

@@ -66,7 +66,7 @@ class Snapshot:
             for table in catalog.tables()
             if tables.names.has_table(table[1], table[2]) and f"{table[1]}.{table[2]}" != tables.names.always
         ]
-        self.made = {facts.id: tables.from_catalog(catalog, facts) for facts in self.facts}
+        self.tables = {facts.id: tables.from_catalog(catalog, facts) for facts in self.facts}
         as_texts(self._connection)
         self._rows = self._all()
         self._ahead = next(self._rows, None)
@@ -117,7 +117,7 @@ class Snapshot:
             if row is None:
                 break
             facts, values, of_table = row
-            table = self.made[facts.id]
+            table = self.tables[facts.id]
             last_of_table = following is None or following[2]
             mark = snapshot_mark(first and not records, of_table, last_of_table, ended)
             key = [values[_place(facts, name)] for name in facts.key]

@@ -42,7 +42,7 @@ class Tables:
     def from_catalog(self, catalog: Catalog, facts: TableFacts) -> Table:
         """A table whose rows have all columns of the catalog, in order."""
         columns = [(c.name, c.type_id, c.modifier) for c in facts.columns]
-        return self._made(catalog, facts, columns)
+        return self._table_of(catalog, facts, columns)
 
     def from_relation(self, catalog: Catalog, relation: pgoutput.Relation) -> Table | None:
         """A table as the stream announces it; None for one that is not captured. Its catalog may be newer already."""
@@ -51,9 +51,9 @@ class Tables:
         catalog.types.clear()  # an enum may have got new labels
         facts = catalog.table(relation.id, relation.schema, relation.name, relation.identity)
         columns = [(c.name, c.type_id, c.modifier) for c in relation.columns]
-        return self._made(catalog, facts, columns)
+        return self._table_of(catalog, facts, columns)
 
-    def _made(self, catalog: Catalog, facts: TableFacts, columns: list[tuple[str, int, int]]) -> Table:
+    def _table_of(self, catalog: Catalog, facts: TableFacts, columns: list[tuple[str, int, int]]) -> Table:
         types = catalog.type_facts(type_id for _, type_id, _ in columns)
         now = {column.name: column for column in facts.columns}
         columns_made, places = [], []

@@ -203,7 +203,7 @@ async def _records_by_key(ask: Ask, both: Both) -> Data:
     counted = {
         "scanned": pair.scanned, "is_over": pair.is_over, "seconds": round(time.monotonic() - began_s, 3),
         "share": round(pair.share, 4), "skipped": pair.skipped, "is_full": keys.is_full,
-        "keys": len(keys.here.found), "without_key": keys.here.without_key + keys.there.without_key,
+        "keys": len(keys.here.by_key), "without_key": keys.here.without_key + keys.there.without_key,
     }  # fmt: skip
     return {"differences": [_shown(ask, one) for one in differences], "counted": counted, "next": None}
 

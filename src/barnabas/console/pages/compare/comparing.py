@@ -140,12 +140,12 @@ def _place(row: Row | None) -> Place | None:
 class Newest:
     """The newest record of each key of one topic. digest: of value and headers, None for a deleted key."""
 
-    found: dict[bytes, tuple[bytes | None, Place]] = field(default_factory=dict)
+    by_key: dict[bytes, tuple[bytes | None, Place]] = field(default_factory=dict)
     without_key: int = 0
 
     @property
     def is_full(self) -> bool:
-        return len(self.found) >= KEYS_MAX
+        return len(self.by_key) >= KEYS_MAX
 
     def add(self, rows: list[Row]) -> None:
         """Take records in the order of their partitions."""
@@ -157,7 +157,7 @@ class Newest:
             if row.value is not None:
                 text = repr(row.headers).encode("utf-8", "surrogatepass") + b"\0" + row.value
                 digest = hashlib.blake2b(text, digest_size=16).digest()
-            self.found[row.key] = digest, Place(row.partition, row.offset)
+            self.by_key[row.key] = digest, Place(row.partition, row.offset)
 
 
 class ByKey:
@@ -184,10 +184,10 @@ class ByKey:
     def differences(self) -> Iterator[Difference]:
         """By key; a key that is missing in one and deleted in the other is the same in both."""
         missing = (None, None)
-        for key in sorted({*self.here.found, *self.there.found}):
+        for key in sorted({*self.here.by_key, *self.there.by_key}):
             (digest, here), (other, there) = (
-                self.here.found.get(key, missing),
-                self.there.found.get(key, missing),
+                self.here.by_key.get(key, missing),
+                self.there.by_key.get(key, missing),
             )
             if digest == other:
                 continue

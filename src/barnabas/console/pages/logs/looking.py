@@ -244,7 +244,7 @@ def _now_ms() -> int:
 def rows_in(part: Columns | Rows) -> Iterator[Row]:
     """The records of a part as lines of a log."""
     if isinstance(part, Rows):
-        for record in part.held:
+        for record in part.records:
             yield row_of(
                 record.value or b"",
                 record.timestamp_ms,

@@ -126,11 +126,11 @@ def _progress(search: Search, *, is_over: bool) -> dict[str, Any]:
         "Looked at {count} records ({size}) in {seconds} s: {found} fit, {percent} % is done.",
         count=rendering.number(fields["scanned"]),
         size=rendering.size(fields["size_bytes"]), seconds=fields["seconds"],
-        found=rendering.number(search.found),
+        found=rendering.number(search.fitting),
         percent=int(fields["share"] * 100),
     )  # fmt: skip
     following = None if search.is_over else cursor_text(search.cursor)
-    return {**fields, "found": search.found, "next": following, "said": looked}
+    return {**fields, "found": search.fitting, "next": following, "said": looked}
 
 
 async def export_stream(ask: Ask) -> AsyncIterator[Mapping[str, Any]]:

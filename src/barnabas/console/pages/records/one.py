@@ -71,7 +71,7 @@ async def read(ask: Ask) -> Data:
 def _first(piece: Piece, offset: int) -> Row | None:
     for part in columns_of(piece, offset + 1):
         if isinstance(part, Rows):
-            return next((row for row in part.held if row.offset == offset), None)
+            return next((row for row in part.records if row.offset == offset), None)
         for index in range(part.rows):
             if part.offsets[index] == offset:
                 return part.row(index)

@@ -160,7 +160,7 @@ def difference(before: str, after: str) -> list[dict[str, str]]:
     ]
 
 
-def _given(ask: Ask) -> dict[str, Any]:
+def _schema_asked(ask: Ask) -> dict[str, Any]:
     kind = ask.text("kind", "AVRO").upper()
     if kind not in KINDS:
         raise Refused(400, said("{name} must be one of {choices}", name="kind", choices=", ".join(KINDS)))
@@ -181,7 +181,7 @@ def _given(ask: Ask) -> dict[str, Any]:
 
 async def check(ask: Ask) -> Done:
     """Check a new version against the subject's rules, without registering it: schema, kind, references"""
-    body = _given(ask)
+    body = _schema_asked(ask)
     try:
         answer = await call(
             ask, "POST", f"/compatibility/subjects/{_subject(ask)}/versions?verbose=true", body
@@ -207,7 +207,9 @@ async def register(ask: Ask) -> Done:
     if not checked.data["is_compatible"]:
         reasons = "; ".join(checked.data["messages"])[:2_000]
         raise Refused(409, said("The schema is not compatible: {reason}", reason=reasons))
-    answer: Mapping[str, Any] = await call(ask, "POST", f"/subjects/{_subject(ask)}/versions", _given(ask))
+    answer: Mapping[str, Any] = await call(
+        ask, "POST", f"/subjects/{_subject(ask)}/versions", _schema_asked(ask)
+    )
     return Done(
         said("Schema {id} is a version of {subject}", id=answer["id"], subject=subject),
         f"/schemas/{encoded(subject)}",

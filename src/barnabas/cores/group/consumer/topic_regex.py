@@ -35,7 +35,7 @@ class TopicPattern:
     def __init__(self, fullmatch: Any) -> None:
         self._fullmatch = fullmatch
         self._seen: Mapping[str, object] = {}
-        self._found: frozenset[str] = frozenset()
+        self._matched: frozenset[str] = frozenset()
 
     def matches(self, name: str) -> bool:
         """Whether the expression matches a whole name."""
@@ -45,19 +45,19 @@ class TopicPattern:
         """The matching topics, without internal ones. Immediate if `prepare` has run over the same mapping."""
         for _ in self.prepare(topics):
             pass
-        return self._found
+        return self._matched
 
     def prepare(self, topics: Mapping[str, object]) -> Iterator[None]:
         """Do the work of `among` in pieces, with points to pause. `topics` must not be modified in place."""
         if topics is self._seen:
             return
-        matched = {name for name in self._found if name in topics}
+        matched = {name for name in self._matched if name in topics}
         for count, name in enumerate(topics.keys() - self._seen.keys(), 1):
             if not name.startswith(INTERNAL_PREFIX) and self._fullmatch(name) is not None:
                 matched.add(name)
             if count % NAMES_PER_PIECE == 0:
                 yield
-        self._seen, self._found = topics, frozenset(matched)
+        self._seen, self._matched = topics, frozenset(matched)
 
 
 @lru_cache(PATTERNS_KEPT)

@@ -324,11 +324,11 @@ class SharePartitionCore:
                 if not offsets:
                     break
                 ack = self._checked_type(kind)
-                checked.append((offsets, self._held(offsets, member_id), ack))
+                checked.append((offsets, self._acquired_records(offsets, member_id), ack))
                 first = end
         return checked
 
-    def _held(self, offsets: range, member_id: str) -> list[Record]:
+    def _acquired_records(self, offsets: range, member_id: str) -> list[Record]:
         """The records. Raises INVALID_RECORD_STATE unless all are locked by the member."""
         records = list(map(self.records.get, offsets))
         same = records.count(records[0]) == len(records)  # neighbours are mostly in one state

@@ -66,7 +66,7 @@ WORK: Final[Mapping[str, EntryShape]] = {"steps": STEP_LIST, "time": TIME}
 SOURCE: Final = Group(
     {**{name: shape for kind in SOURCES.values() for name, shape in kind.shape.entries.items()}, **WORK},
     "what is read",
-    one_of=tuple(name for kind in SOURCES.values() for name in kind.given),
+    one_of=tuple(name for kind in SOURCES.values() for name in kind.marks),
 )
 JOIN: Final = Group(
     {
@@ -131,15 +131,15 @@ def _named(name: str, item: Item) -> str:
 
 def _source(name: str, item: Item) -> Relation:
     entries = SOURCE.open(item)
-    kind = next(kind for kind in SOURCES.values() if any(entry in entries for entry in kind.given))
+    kind = next(kind for kind in SOURCES.values() if any(entry in entries for entry in kind.marks))
     own = {entry: value for entry, value in entries.items() if entry not in WORK}
     for entry, value in own.items():
         if entry not in kind.shape.entries:
             value.fail(f"{entry} is not allowed for {kind.name}: {kind.doc}")
-    return _made(name, item, Scan(kind.check(item, own), kind.table), entries, {})
+    return _read_relation(name, item, Scan(kind.check(item, own), kind.table), entries, {})
 
 
-def _made(
+def _read_relation(
     name: str, item: Item, origin: Origin, entries: Mapping[str, Item], places: Mapping[str, str]
 ) -> Relation:
     """A relation with the steps, event time and aggregate among its entries."""
@@ -158,14 +158,14 @@ def _relation(name: str, item: Item) -> Relation:
     parts = RELATION.open(item)
     if "from" in parts:
         origin: Origin = Derived(parts["from"].text())
-        return _made(name, item, origin, parts, {"origin": parts["from"].where})
+        return _read_relation(name, item, origin, parts, {"origin": parts["from"].where})
     if "union" in parts:
         names = parts["union"].texts()
         if len(names) < 2:
             parts["union"].fail(f"{parts['union'].what} needs two relations or more")
-        return _made(name, item, Union(names), parts, {"origin": parts["union"].where})
+        return _read_relation(name, item, Union(names), parts, {"origin": parts["union"].where})
     entries = {entry: value.where for entry, value in parts["join"].mapping().items()}
-    return _made(name, item, _join(parts["join"]), parts, {"origin": parts["join"].where, **entries})
+    return _read_relation(name, item, _join(parts["join"]), parts, {"origin": parts["join"].where, **entries})
 
 
 def _join(item: Item) -> Join:

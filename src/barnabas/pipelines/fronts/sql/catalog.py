@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from barnabas.pipelines.fronts.sql.errors import Spot, SqlError
-from barnabas.pipelines.fronts.sql.statements import ColumnDef, Create, Kind, Window
+from barnabas.pipelines.fronts.sql.statements import ColumnDef, Create, RelationKind, Window
 from barnabas.pipelines.fronts.sql.types import BIGINT, BYTES, STRING, SqlType, array_of
 
 WITH_SCHEMA: Final = ("AVRO", "PROTOBUF", "JSON_SR")
@@ -88,7 +88,7 @@ class Relation:
     query that writes it. text: its statement. is_source: nothing may be written to it. window: of the rows of a table that a
     query with windows writes. bounds: columns that show the window's start or end, with which."""
 
-    kind: Kind
+    kind: RelationKind
     name: str
     topic: str
     columns: tuple[Column, ...]

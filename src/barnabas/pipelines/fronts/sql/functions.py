@@ -99,7 +99,7 @@ def _entries(kinds: Kinds) -> SqlType:
     return array_of(SqlType("STRUCT", kinds[0].items, ("K", "V")))
 
 
-FOUND: Final = "cast(coalesce(array_position(array({rest}), {0}), 0) as int)"
+PLACE_IN_LIST: Final = "cast(coalesce(array_position(array({rest}), {0}), 0) as int)"
 MASKED: Final = "mask({0}, 'X', 'x', 'n', '-')"
 EARTH_KM: Final = 6371
 DAY_MS: Final = 86_400_000
@@ -214,7 +214,7 @@ def _texts() -> None:
         "CASE WHEN {0} > 0 THEN get(array({rest}), {0} - 1) END",
         name="ELT",
     )
-    _add("the place of the first argument among the others", INTEGER, FOUND, name="FIELD")
+    _add("the place of the first argument among the others", INTEGER, PLACE_IN_LIST, name="FIELD")
     code = "java_method('java.lang.Character', 'toString', {0})"
     _add("the character of a code", STRING, f"CASE WHEN {{0}} IS NOT NULL THEN {code} END", name="CHR")
     _add("a random identifier", STRING, "uuid()", name="UUID")

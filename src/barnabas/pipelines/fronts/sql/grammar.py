@@ -102,7 +102,7 @@ def _read(tokens: list[Token], text: str, types: Mapping[str, SqlType] | None) -
 # --- create -------------------------------------------------------------------------------------------
 
 
-def _kind(cursor: Cursor) -> s.Kind:
+def _kind(cursor: Cursor) -> s.RelationKind:
     return "STREAM" if cursor.choose("STREAM", "TABLE", what="STREAM or TABLE") == "STREAM" else "TABLE"
 
 
@@ -362,7 +362,7 @@ def _assert(cursor: Cursor) -> s.Statement:
         return s.AssertSchema(subject, id_, exists, _timeout(cursor))
     if word in ("VALUES", "NULL"):
         return _assert_values(cursor, null=word == "NULL")
-    kind: s.Kind = "STREAM" if word == "STREAM" else "TABLE"
+    kind: s.RelationKind = "STREAM" if word == "STREAM" else "TABLE"
     name = cursor.name(f"the name of the {kind.lower()}")
     columns = _columns(cursor) if cursor.sees("(") else ()
     return s.AssertSource(kind, name, columns, _with(cursor))

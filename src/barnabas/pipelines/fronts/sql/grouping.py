@@ -13,17 +13,17 @@ from barnabas.pipelines.fronts.sql.joining import GRACE
 from barnabas.pipelines.fronts.sql.rows import TIME, WINDOW_END, WINDOW_START, Step, encodable
 from barnabas.pipelines.fronts.sql.scopes import GroupScope, OpenQuery
 
-HELD: Final = "group is shown"
+HAVING_FIELD: Final = "group is shown"
 """The field that says whether HAVING is true for a group."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A column of the result. made: its expression over the fields of the rows. plain: the field, if it is just one. of: the
-    fields that it is made of."""
+class SelectedColumn:
+    """A column of the result. typed: its expression over the fields of the rows. plain: the field, if it is just one. of:
+    the fields that it is made of."""
 
     name: str
-    made: Typed
+    typed: Typed
     plain: str | None = None
     of: frozenset[str] = frozenset()
 
@@ -41,7 +41,7 @@ def is_turned(column: Column, result: Relation) -> bool:
     return result.formats.value == "JSON_SR" and encodable("x", column.type) != "x"
 
 
-def grouped_by(query: OpenQuery, shown: list[Shown], keys: list[str], result: Relation) -> Groups:
+def grouped_by(query: OpenQuery, shown: list[SelectedColumn], keys: list[str], result: Relation) -> Groups:
     """The aggregate of a query: its groups, what is computed for each, and its window. Raises SqlError."""
     select = query.select
     steps: dict[str, str] = {}
@@ -50,11 +50,11 @@ def grouped_by(query: OpenQuery, shown: list[Shown], keys: list[str], result: Re
     for one in shown:
         if one.name in keys:
             if one.plain != one.name:
-                steps[one.name] = one.made.text
-        elif one.made.aggregates:
-            compute[one.name] = one.made.text
+                steps[one.name] = one.typed.text
+        elif one.typed.aggregates:
+            compute[one.name] = one.typed.text
         elif one.of and one.of <= groups:
-            compute[one.name] = f"max({one.made.text})"  # the same for all rows of a group
+            compute[one.name] = f"max({one.typed.text})"  # the same for all rows of a group
         elif bound_of(one) is None:
             raise SqlError(
                 f"{one.name} is neither in GROUP BY nor made by a function of many rows like COUNT"
@@ -87,11 +87,12 @@ def _having(query: OpenQuery) -> dict[str, str]:
     scope: Any = GroupScope(query.scope, windowed=False)
     condition = Translator(scope, aggregates=True).condition(having)
     text = condition.text if condition.aggregates else f"max({condition.text})"
-    return {HELD: f"coalesce({text}, false)"}
+    return {HAVING_FIELD: f"coalesce({text}, false)"}
 
 
-def bound_of(one: Shown) -> str | None:
+def bound_of(one: SelectedColumn) -> str | None:
     """WINDOWSTART or WINDOWEND, if the column shows it."""
     return next(
-        (name for name in (WINDOW_START, WINDOW_END) if one.made.text == f"unix_millis({quoted(name)})"), None
+        (name for name in (WINDOW_START, WINDOW_END) if one.typed.text == f"unix_millis({quoted(name)})"),
+        None,
     )

@@ -21,7 +21,14 @@ from barnabas.pipelines.fronts.sql.catalog import (
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import Translator, Typed, name_of, quoted
 from barnabas.pipelines.fronts.sql.functions import FUNCTIONS
-from barnabas.pipelines.fronts.sql.grouping import HELD, Groups, Shown, bound_of, grouped_by, is_turned
+from barnabas.pipelines.fronts.sql.grouping import (
+    HAVING_FIELD,
+    Groups,
+    SelectedColumn,
+    bound_of,
+    grouped_by,
+    is_turned,
+)
 from barnabas.pipelines.fronts.sql.joining import equation, joined
 from barnabas.pipelines.fronts.sql.rows import (
     TIME,
@@ -37,7 +44,7 @@ from barnabas.pipelines.fronts.sql.rows import (
     written_schema,
 )
 from barnabas.pipelines.fronts.sql.scopes import GroupScope, OpenQuery, Side
-from barnabas.pipelines.fronts.sql.statements import Item, Kind, Select
+from barnabas.pipelines.fronts.sql.statements import Item, RelationKind, Select
 
 VIEW: Final = "rows"
 """The output in which the rows of a table can be looked up."""
@@ -71,7 +78,7 @@ def plan(
     *,
     query_id: str,
     name: str,
-    kind: Kind | None,
+    kind: RelationKind | None,
     properties: Mapping[str, Any],
     settings: Settings,
     text: str = "",
@@ -134,7 +141,7 @@ def check_columns(relation: Relation, sink: Relation) -> None:
     ours = {column.name: column.type for column in relation.columns}
     theirs = {column.name: column.type for column in sink.columns}
     if ours != theirs:
-        shown = [", ".join(f"{name} {kind}" for name, kind in found.items()) for found in (ours, theirs)]
+        shown = [", ".join(f"{name} {kind}" for name, kind in types.items()) for types in (ours, theirs)]
         raise SqlError(
             f"the columns of SELECT are {shown[0]}, but {sink.name} has {shown[1]}: give them its names and types"
         )
@@ -156,7 +163,7 @@ def _opened(catalog: Catalog, select: Select, name: str, settings: Settings) -> 
     return query
 
 
-def _check(query: OpenQuery, kind: Kind | None, grouped: bool) -> None:
+def _check(query: OpenQuery, kind: RelationKind | None, grouped: bool) -> None:
     select = query.select
     if select.having is not None and not grouped:
         raise SqlError("HAVING needs GROUP BY: write WHERE for rows")
@@ -252,10 +259,10 @@ def _read(
 # --- what is shown ------------------------------------------------------------------------------------
 
 
-def _items(query: OpenQuery, grouped: bool, result_only: bool) -> tuple[list[Shown], list[Step]]:
+def _items(query: OpenQuery, grouped: bool, result_only: bool) -> tuple[list[SelectedColumn], list[Step]]:
     """The columns of the result, and the steps that make rows of arrays first. Raises SqlError."""
     scope: Any = GroupScope(query.scope, query.select.window is not None) if grouped else query.scope
-    items: list[Shown] = []
+    items: list[SelectedColumn] = []
     exploded: list[Step] = []
     for number, item in enumerate(query.select.items):
         if _is_star(item):
@@ -291,7 +298,7 @@ def _items(query: OpenQuery, grouped: bool, result_only: bool) -> tuple[list[Sho
             if grouped
             else frozenset()
         )
-        items.append(Shown(item.alias or _named(query, expression, number), typed, plain, of))
+        items.append(SelectedColumn(item.alias or _named(query, expression, number), typed, plain, of))
     names = [shown.name for shown in items]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise SqlError(f"two columns of the result are called {twice}: give one an alias with AS")
@@ -311,13 +318,13 @@ def _is_star(item: Item) -> bool:
     return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
 
-def _stars(query: OpenQuery, item: Item, old: bool) -> list[Shown]:
+def _stars(query: OpenQuery, item: Item, old: bool) -> list[SelectedColumn]:
     """What * stands for. old: with ROWTIME and ROWKEY, which * meant in 2018."""
     node = item.expression
     source = name_of(node.args["table"]) if isinstance(node, exp.Column) and node.args.get("table") else ""
-    before = [Shown(name, query.scope.column("", name), name) for name in ("ROWTIME", ROWKEY) if old]
+    before = [SelectedColumn(name, query.scope.column("", name), name) for name in ("ROWTIME", ROWKEY) if old]
     return before + [
-        Shown(name, Typed(quoted(side.field(column.name)), column.type), side.field(column.name))
+        SelectedColumn(name, Typed(quoted(side.field(column.name)), column.type), side.field(column.name))
         for name, side, column in query.scope.all_columns(source)
     ]
 
@@ -340,7 +347,7 @@ def column_name(node: exp.Expr, number: int) -> str:
     return name_of(node.expression) if isinstance(node, exp.Dot) else f"KSQL_COL_{number}"
 
 
-def _keys(query: OpenQuery, shown: list[Shown]) -> list[str]:
+def _keys(query: OpenQuery, shown: list[SelectedColumn]) -> list[str]:
     """The names of the result's key columns. Raises SqlError if one of them is not in SELECT."""
     select, scope = query.select, query.scope
     if select.group_by or select.partition_by:
@@ -354,14 +361,14 @@ def _keys(query: OpenQuery, shown: list[Shown]) -> list[str]:
     elif select.joins:
         on = equation(select.joins[0])
         both = [(node, Translator(scope).translate(node)) for node in (on.left, on.right)]
-        has = next((one for one in both if any(s.made.text == one[1].text for s in shown)), None)
-        return [] if has is None else [next(s.name for s in shown if s.made.text == has[1].text)]
+        has = next((one for one in both if any(s.typed.text == one[1].text for s in shown)), None)
+        return [] if has is None else [next(s.name for s in shown if s.typed.text == has[1].text)]
     else:
         side = query.sides[0]
         keys = [
             (column, Typed(quoted(side.field(column.name)), column.type)) for column in side.relation.keys
         ]
-        key_names = [s.name for _, typed in keys for s in shown if s.made.text == typed.text][: len(keys)]
+        key_names = [s.name for _, typed in keys for s in shown if s.typed.text == typed.text][: len(keys)]
         if query.of_table and len(key_names) < len(keys):
             raise SqlError(
                 f"the key of {side.relation.name} must be in SELECT: {', '.join(k.name for k, _ in keys)}"
@@ -369,7 +376,7 @@ def _keys(query: OpenQuery, shown: list[Shown]) -> list[str]:
         return key_names
     names = []
     for node, typed in wanted:
-        name = next((s.name for s in shown if s.made.text == typed.text), None)
+        name = next((s.name for s in shown if s.typed.text == typed.text), None)
         if name is None and isinstance(node, exp.Column):
             name = next((s.name for s in shown if s.name == name_of(node.this)), None)
         if name is None:
@@ -378,18 +385,18 @@ def _keys(query: OpenQuery, shown: list[Shown]) -> list[str]:
     return names
 
 
-def _primary_keys(query: OpenQuery, shown: list[Shown]) -> list[str]:
+def _primary_keys(query: OpenQuery, shown: list[SelectedColumn]) -> list[str]:
     """The names under which the key of the first table is shown; none if it is not."""
     side = query.sides[0]
     wanted = [quoted(side.field(column.name)) for column in side.relation.keys]
-    names = [next((s.name for s in shown if s.made.text == text), None) for text in wanted]
+    names = [next((s.name for s in shown if s.typed.text == text), None) for text in wanted]
     return [name for name in names if name is not None] if None not in names else []
 
 
-def _shown_steps(query: OpenQuery, shown: list[Shown]) -> list[Step]:
+def _shown_steps(query: OpenQuery, shown: list[SelectedColumn]) -> list[Step]:
     """The steps that make the result's columns of the fields of a row: renamed at the end, since an expression may use a
     name that another column of the result takes."""
-    computed = {f"new {n}": s.made.text for n, s in enumerate(shown) if s.plain is None}
+    computed = {f"new {n}": s.typed.text for n, s in enumerate(shown) if s.plain is None}
     names: dict[str, str] = {}
     copies: dict[str, str] = {}
     for number, one in enumerate(shown):
@@ -410,9 +417,9 @@ def _shown_steps(query: OpenQuery, shown: list[Shown]) -> list[Step]:
 def _result(
     query: OpenQuery,
     name: str,
-    kind: Kind | None,
+    kind: RelationKind | None,
     properties: Mapping[str, Any],
-    shown: list[Shown],
+    shown: list[SelectedColumn],
     keys: list[str],
     text: str,
     query_id: str,
@@ -420,7 +427,7 @@ def _result(
     first = query.sides[0].relation
     windowed = query.select.window if query.select.group_by else first.window
     columns = [
-        Column(s.name, s.made.type, s.name, s.name in keys)
+        Column(s.name, s.typed.type, s.name, s.name in keys)
         for s in shown
         if not (s.name in (WINDOW_START, WINDOW_END) and query.select.window is not None and kind is not None)
     ]
@@ -459,7 +466,7 @@ def _encoded(query: OpenQuery, result: Relation) -> dict[str, Any]:
             f"{result.formats.value} cannot have them: leave the column out, or use value_format='JSON'"
         )
     entry = written_schema(result, "value", result.formats.value, result.values)
-    return entry | ({"where": quoted(HELD)} if query.select.having is not None else {})
+    return entry | ({"where": quoted(HAVING_FIELD)} if query.select.having is not None else {})
 
 
 def _outputs(
@@ -491,7 +498,7 @@ def _outputs(
         output["timestamp"] = TIME
     if value is not None:
         hidden = query.select.having is not None
-        output["value"] = f"CASE WHEN {quoted(HELD)} THEN {value} END" if hidden else value
+        output["value"] = f"CASE WHEN {quoted(HAVING_FIELD)} THEN {value} END" if hidden else value
     partitions = int(properties.get("PARTITIONS", settings.partitions))
     if partitions > 0:
         output["partitions"] = partitions

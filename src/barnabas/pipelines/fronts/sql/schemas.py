@@ -53,8 +53,8 @@ AVRO: Final[Mapping[str, Any]] = {
 
 def _avro(columns: Sequence[Column], record: str) -> str:
     namespace, _, name = (record or f"{NAMESPACE}.{RECORD}").rpartition(".")
-    made = _avro_record([(column.name, column.type) for column in columns], name)
-    return json.dumps({**made, **({"namespace": namespace} if namespace else {})})
+    schema = _avro_record([(column.name, column.type) for column in columns], name)
+    return json.dumps({**schema, **({"namespace": namespace} if namespace else {})})
 
 
 def _avro_record(fields: Sequence[tuple[str, SqlType]], name: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from sqlglot import exp
 from barnabas.pipelines.fronts.sql.errors import Spot
 from barnabas.pipelines.fronts.sql.types import SqlType
 
-Kind = Literal["STREAM", "TABLE"]
+RelationKind = Literal["STREAM", "TABLE"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Statement:
 class Create(Statement):
     """CREATE STREAM or TABLE over a topic."""
 
-    kind: Kind
+    kind: RelationKind
     name: str
     columns: tuple[ColumnDef, ...]
     properties: Mapping[str, Any]
@@ -122,7 +122,7 @@ class DropType(Statement):
 class CreateAs(Statement):
     """CREATE STREAM or TABLE ... AS SELECT."""
 
-    kind: Kind
+    kind: RelationKind
     name: str
     select: Select
     properties: Mapping[str, Any]
@@ -159,7 +159,7 @@ class Query(Statement):
 class Drop(Statement):
     """DROP STREAM or TABLE."""
 
-    kind: Kind
+    kind: RelationKind
     name: str
     if_exists: bool = False
     delete_topic: bool = False
@@ -271,7 +271,7 @@ class Spool(Statement):
 class AddColumns(Statement):
     """ALTER STREAM or TABLE ... ADD COLUMN."""
 
-    kind: Kind
+    kind: RelationKind
     name: str
     columns: tuple[ColumnDef, ...]
 
@@ -311,7 +311,7 @@ class AssertValues(Statement):
 class AssertSource(Statement):
     """ASSERT STREAM or TABLE, of the runner of tests: how a stream or table is declared."""
 
-    kind: Kind
+    kind: RelationKind
     name: str
     columns: tuple[ColumnDef, ...]
     properties: Mapping[str, Any]

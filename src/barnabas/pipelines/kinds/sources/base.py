@@ -34,7 +34,7 @@ class Reading:
 class SourceKind:
     """One kind of source.
 
-    shape: the entries that it accepts. given: the entries of which every source of this kind has one. check: makes a
+    shape: the entries that it accepts. marks: the entries of which every source of this kind has one. check: makes a
     Source of the entries (raises PipelineError). rows: makes a data frame. topics: whether it is read from brokers.
     table: whether it has only the newest record of each key. empty: makes a data frame with the same columns and no
     rows, for planning.
@@ -43,7 +43,7 @@ class SourceKind:
     name: str
     doc: str
     shape: Group
-    given: tuple[str, ...]
+    marks: tuple[str, ...]
     check: Callable[[Item, Mapping[str, Item]], Source]
     rows: Callable[[SparkSession, Source, Reading], DataFrame]
     empty: Callable[[SparkSession, Source], DataFrame]

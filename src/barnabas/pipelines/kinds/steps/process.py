@@ -110,7 +110,7 @@ def _check(item: Item) -> Operator:
         if "returns" in entries
         else {}
     )
-    called, processor = _given(entries["with"])
+    called, processor = _code(entries["with"])
     if isinstance(processor, type) and issubclass(processor, Aggregator):
         return _aggregate(called, processor, item, entries)
     if "window" in entries:
@@ -180,7 +180,7 @@ def _aggregate(
     )
 
 
-def _given(item: Item) -> tuple[str, Any]:
+def _code(item: Item) -> tuple[str, Any]:
     """The name of the code, and the code."""
     if callable(item.value):
         return f"{item.value.__module__}:{item.value.__qualname__}", item.value

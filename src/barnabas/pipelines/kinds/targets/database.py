@@ -113,11 +113,11 @@ def _check(item: Item) -> Mapping[str, Any]:
     try:
         _engine(options)
     except (DeliveryError, sa.exc.SQLAlchemyError, ImportError) as error:
-        entries[chosen].fail(said(error))
+        entries[chosen].fail(message_of(error))
     return options
 
 
-def said(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """The message of a database's error, on one line, without SQLAlchemy's own additions."""
     inner = getattr(error, "orig", None) or error
     return " ".join(str(inner).split()) or type(inner).__name__
@@ -218,9 +218,9 @@ def _reach(options: Mapping[str, Any]) -> None:
             if not options["key"]:
                 NOTES.create_all(connection)
     except (sa.exc.OperationalError, sa.exc.InterfaceError, OSError) as error:
-        raise TargetAway(f"database: {said(error)}") from error
+        raise TargetAway(f"database: {message_of(error)}") from error
     except (DeliveryError, sa.exc.SQLAlchemyError) as error:
-        raise PipelineError(f"database: {said(error)}") from error
+        raise PipelineError(f"database: {message_of(error)}") from error
 
 
 Results = list[tuple[pa.RecordBatch, list[Refused]]]
@@ -244,7 +244,7 @@ def _deliver(
         except sa.exc.SQLAlchemyError as error:
             conflict = isinstance(error, sa.exc.DBAPIError) and is_conflict(error)
             if not conflict or attempt == ATTEMPTS_MAX:
-                raise DeliveryError(f"table {options['table']}: {said(error)}") from error
+                raise DeliveryError(f"table {options['table']}: {message_of(error)}") from error
             time.sleep(random.uniform(0.0, PAUSE_S * 2**attempt))
     yield from results
 
@@ -290,7 +290,7 @@ def _stored(
     places = [place for place, _ in ready]
     gone = deletions(batch)
     failed = store.change(columns, [row for _, row in ready], [gone[place] for place in places])
-    return refused + [Refused(places[row], said(reason)) for row, reason in failed]
+    return refused + [Refused(places[row], message_of(reason)) for row, reason in failed]
 
 
 Ready = tuple[list[str], list[tuple[int, Sequence[Any]]], list[Refused]]

@@ -99,7 +99,7 @@ class Interpreter:
 
     def _flow(self, relation: Relation, fields: dict[str, Any], record: Record) -> None:
         """A row from the origin of a stream, through its steps, to the streams that read it."""
-        self._on(relation, self._made(relation, 0, [fields], record), record)
+        self._on(relation, self._rows_after(relation, 0, [fields], record), record)
 
     def _on(self, relation: Relation, rows: Iterable[Fields], record: Record) -> None:
         """Rows that have passed the steps of a stream go on to those that read it."""
@@ -114,7 +114,7 @@ class Interpreter:
                 for pair in self._rows_for(below, relation.name, row):
                     self._flow(below, pair, record)
 
-    def _made(
+    def _rows_after(
         self, relation: Relation, begin: int, rows: list[dict[str, Any]], record: Record
     ) -> list[dict[str, Any]]:
         """What the operators of a stream, from one on, make of rows that came of the same record."""
@@ -159,7 +159,7 @@ class Interpreter:
                     except Failed as error:
                         self.letters.append(Letter(relation.name, str(error), nothing))
                         continue
-                    self._on(relation, self._made(relation, number + 1, rows, nothing), nothing)
+                    self._on(relation, self._rows_after(relation, number + 1, rows, nothing), nothing)
 
     def _rows_for(self, below: Relation, name: str, row: Fields) -> Iterator[dict[str, Any]]:
         origin = below.origin

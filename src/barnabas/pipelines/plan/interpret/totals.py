@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from barnabas.pipelines.plan.aggregates import RESULT
 from barnabas.pipelines.plan.interpret.spark.collections import distinct
-from barnabas.pipelines.plan.interpret.spark.compute import Computed, made
+from barnabas.pipelines.plan.interpret.spark.compute import Computed, function_of
 from barnabas.pipelines.plan.interpret.spark.read import tree_of
 from barnabas.pipelines.plan.relations import Aggregate
 
@@ -39,11 +39,11 @@ def _divided(text: str) -> tuple[Computed, tuple[Callable[[Sequence[Fields]], An
         inner = node.this if isinstance(node, exp.Filter) else node
         if not isinstance(inner, exp.Anonymous) or str(inner.this).lower() not in AGGREGATES:
             return node
-        only = made(node.expression.this) if isinstance(node, exp.Filter) else None
+        only = function_of(node.expression.this) if isinstance(node, exp.Filter) else None
         calls.append(_call(inner, only))
         return exp.column(f"{RESULT}{len(calls) - 1}", quoted=True)
 
-    rest = made(tree_of(text).transform(without))
+    rest = function_of(tree_of(text).transform(without))
     return rest, tuple(calls)
 
 
@@ -53,7 +53,7 @@ def _call(node: exp.Anonymous, only: Computed | None) -> Callable[[Sequence[Fiel
         arguments, is_distinct = list(arguments[0].expressions), True
     if arguments and isinstance(arguments[0], exp.Star):
         arguments = [exp.true()]
-    inner = [made(one) for one in arguments]
+    inner = [function_of(one) for one in arguments]
 
     def total(rows: Sequence[Fields]) -> Any:
         kept = [row for row in rows if only is None or only(row) is True]

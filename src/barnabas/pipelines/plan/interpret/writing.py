@@ -148,7 +148,7 @@ def _grouped(groups: _Groups, row: Fields) -> list[dict[str, Any]]:
         touched = _in_session(groups, row, by, time)
     else:
         touched = []
-        for bounds in sorted(windows(window, row), key=lambda found: found[window.name]):
+        for bounds in sorted(windows(window, row), key=lambda bounds: bounds[window.name]):
             end = bounds[window.name] + duration(window.every or "")
             if late is None or end + late > groups.latest:
                 key = {**bounds, **by}

@@ -140,7 +140,7 @@ def feed_rows(spark: SparkSession, settings: Mapping[str, str]) -> DataFrame:
     OptionError."""
     options = source_options(settings)
     feed = Feed(options)
-    of_java = CLASSES.made(spark, "Feed", feed, read_limit(spark, options.rows_per_trigger_max))
+    of_java = CLASSES.new(spark, "Feed", feed, read_limit(spark, options.rows_per_trigger_max))
     feed.ring = feed.rings(of_java.ring)
     ranges = streamed_by(spark, of_java)
     return ranges.mapInArrow(Reading(options), rows_ddl(options))

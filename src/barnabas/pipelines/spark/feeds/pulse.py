@@ -27,7 +27,7 @@ class Pulse:
 
 def pulses_of(spark: SparkSession) -> Callable[[], dict[str, Pulse]]:
     """A function that returns the pulses of the session's active queries, by the id of the run."""
-    of_java = CLASSES.made(spark, "Pulse", java_session(spark))
+    of_java = CLASSES.new(spark, "Pulse", java_session(spark))
 
     def taken() -> dict[str, Pulse]:
         pulses = {}

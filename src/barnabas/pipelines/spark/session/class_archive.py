@@ -141,6 +141,6 @@ def _build_behind() -> None:
 
 
 if __name__ == "__main__":
-    made = build_archive()
-    print(made or "no class archive could be made")
-    sys.exit(made is None and not os.environ.get(ARCHIVE_DISABLED))
+    archive = build_archive()
+    print(archive or "no class archive could be made")
+    sys.exit(archive is None and not os.environ.get(ARCHIVE_DISABLED))

@@ -7,4 +7,4 @@ from typing import Final
 
 from barnabas.pipelines.spark.java_classes import JavaClasses
 
-made: Final = JavaClasses("barnabas.tables", Path(__file__).parent).made
+new_object: Final = JavaClasses("barnabas.tables", Path(__file__).parent).new

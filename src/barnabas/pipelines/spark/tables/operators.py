@@ -28,7 +28,7 @@ from barnabas.pipelines.plan.aggregates import RESULT
 from barnabas.pipelines.spark.exact_json import json_text
 from barnabas.pipelines.spark.frame import CHANGE, ID, SIGN, quoted
 from barnabas.pipelines.spark.private import by_key, java_array, row_encoder, with_state
-from barnabas.pipelines.spark.tables.classes import made
+from barnabas.pipelines.spark.tables.classes import new_object
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -52,7 +52,7 @@ def kept_table(rows: DataFrame) -> DataFrame:
         F.when(~gone, record).alias("record"),
     )
     spark, kind = rows.sparkSession, keyed.schema["record"].dataType
-    keep = made(spark, "Keep", row_encoder(spark, kind))
+    keep = new_object(spark, "Keep", row_encoder(spark, kind))
     changes = with_state(keyed, "k", keep, _result(keyed, StructField("record", kind)))
     return changes.select(F.col("sign").alias(SIGN), F.col("change").alias(CHANGE), "record.*")
 
@@ -104,12 +104,12 @@ def joined(
     encoders = [row_encoder(spark, kind) for kind in own]
     how = [kind in ("left", "full"), kind in ("right", "full")]
     if past is None:
-        operator = made(spark, "Join", *encoders, stream, *how)
+        operator = new_object(spark, "Join", *encoders, stream, *how)
     else:
         names = {"from": LongType(), "id": BinaryType(), "gone": BooleanType(), "row": own[1]}
         version = StructType([StructField(name, type_) for name, type_ in names.items()])
         history_us = str(round(past.history * 1_000_000))
-        operator = made(spark, "AsOf", row_encoder(spark, version), how[0], history_us)
+        operator = new_object(spark, "AsOf", row_encoder(spark, version), how[0], history_us)
     fields = [StructField("l", own[0]), StructField("r", own[1])]
     pairs = with_state(both, "k", operator, _result(both, *fields))
     columns = [F.col("l")[name].alias(name) for name in left.columns if name not in (SIGN, CHANGE)]
@@ -156,13 +156,13 @@ def totalled(
     totals: Sequence[Total],
     *,
     each: bool,
-    told: bool = False,
+    kept_state: bool = False,
     before: Before | None = None,
 ) -> DataFrame:
     """The results of the rows' groups, as a table with SIGN, CHANGE, the columns of the groups, `RESULT` with the number of
     each aggregate, and BAD: the number of one whose result does not fit its type, else null. each: whether every change
-    makes a result, not only the last of a micro-batch. told: whether each result says in STATE what its group keeps, as
-    JSON, null for one that is gone; a group then has a result for every micro-batch that concerns it."""
+    makes a result, not only the last of a micro-batch. kept_state: whether each result says in STATE what its group
+    keeps, as JSON, null for one that is gone; a group then has a result for every micro-batch that concerns it."""
     spark, signed = rows.sparkSession, SIGN in rows.columns
     key = F.struct(
         *[column.alias(f"g{i}") for i, column in enumerate(groups.values())] or [F.lit(0).alias("g")]
@@ -188,14 +188,14 @@ def totalled(
         f"{total.function}:{i}:{-1 if total.kept is None else total.kept}:{total.kind}"
         for i, total in enumerate(totals)
     )
-    operator = made(
+    operator = new_object(
         spark,
         "Totals",
         row_encoder(spark, StructType(state)),
         java_array(spark, "java.lang.Object", encoders),
         calls,
         each,
-        told,
+        kept_state,
     )
     results = [StructField(f"r{i}", totals[i].result(kind)) for i, kind in enumerate(kinds)]
     fields = [
@@ -205,7 +205,7 @@ def totalled(
     pairs = [StructType([StructField("v", kept[i]), StructField("n", LongType())]) for i in range(len(kept))]
     values = [StructField(f"v{i}", ArrayType(pair)) for i, pair in enumerate(pairs)]
     whole = StructType([*state, *values])
-    if told:
+    if kept_state:
         fields.append(StructField("state", whole))
     group = StructType([StructField("k", keyed.schema["k"].dataType), StructField("state", whole)])
     known = None if before is None else _by_task(before(group))
@@ -213,7 +213,7 @@ def totalled(
     columns = [F.col("key")[f"g{i}"].alias(name) for i, name in enumerate(groups)]
     columns += [F.col("result")[f"r{i}"].alias(f"{RESULT}{i}") for i in range(len(totals))]
     columns.append(F.col("result")["bad"].alias(BAD))
-    if told:
+    if kept_state:
         whole_group = F.struct(F.col("key").alias("k"), F.col("state"))
         columns.append(F.when(F.col("state").isNotNull(), json_text(made_rows, whole_group)).alias(STATE))
     return made_rows.select(F.col("sign").alias(SIGN), F.col("change").alias(CHANGE), *columns)
@@ -240,7 +240,7 @@ def net(rows: DataFrame, key: Column, passes: Column) -> DataFrame:
         F.col(CHANGE).alias("change"),
         F.struct(*[F.col(quoted(name)) for name in names]).alias("row"),
     )
-    last = by_key(keyed, "k", made(rows.sparkSession, "Net"))
+    last = by_key(keyed, "k", new_object(rows.sparkSession, "Net"))
     return last.select(*[F.col("row")[name].alias(name) for name in names])
 
 

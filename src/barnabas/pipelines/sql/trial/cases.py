@@ -46,7 +46,7 @@ class Case:
     """One case. given: as a JSON file has it. script: the statements of a SQL file."""
 
     name: str
-    given: Mapping[str, Any]
+    content: Mapping[str, Any]
     script: str = ""
 
 
@@ -146,10 +146,10 @@ def run_case(case: Case) -> Result:
     try:
         if case.script:
             problem = _script(case)
-        elif "expressions" in case.given:
-            problem = _expressions(case.given)
+        elif "expressions" in case.content:
+            problem = _expressions(case.content)
         else:
-            problem = _case(case.given)
+            problem = _case(case.content)
     except NotInterpreted as error:
         problem = f"this cannot be run without Spark: {error}"
     return Result(case.name, problem)
@@ -298,7 +298,7 @@ def _expressions(case: Mapping[str, Any]) -> str | None:
 
 
 def _script(case: Case) -> str | None:
-    bench, wanted = Bench(), expected_error(case.given)
+    bench, wanted = Bench(), expected_error(case.content)
     read: dict[str, int] = {}
     try:
         for statement in read_statements(case.script, types=bench.catalog.types):

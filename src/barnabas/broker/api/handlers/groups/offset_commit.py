@@ -62,7 +62,7 @@ async def handle(context: Context, request: OffsetCommitRequest) -> OffsetCommit
 
     answer = OffsetCommitResponse()
     for topic, name in zip(request.topics, names, strict=True):
-        rows = await pace.made(partial(row_of, name), topic.partitions)
+        rows = await pace.map(partial(row_of, name), topic.partitions)
         answer.topics.append(
             OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=rows)
         )

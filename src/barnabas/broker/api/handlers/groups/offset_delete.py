@@ -51,6 +51,6 @@ async def handle(context: Context, request: OffsetDeleteRequest) -> OffsetDelete
 
     answer = OffsetDeleteResponse()
     for topic in request.topics:
-        rows = await pace.made(partial(row_of, topic.name), topic.partitions)
+        rows = await pace.map(partial(row_of, topic.name), topic.partitions)
         answer.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=rows))
     return answer

@@ -116,7 +116,7 @@ async def _single(context: Context, pace: Pace, request: OffsetFetchRequest) -> 
     for name, rows in await _by_topic(pace, offsets, counts):
         if counts is not None or _is_shown(context, name):
             make = _old_row if context.version >= NOTHING_IS_NO_ERROR_FROM else _oldest_row
-            answer.topics.append(OffsetFetchResponseTopic(name=name, partitions=await pace.made(make, rows)))
+            answer.topics.append(OffsetFetchResponseTopic(name=name, partitions=await pace.map(make, rows)))
     return answer
 
 
@@ -232,7 +232,7 @@ def _names(
 async def _topic(
     context: Context, pace: Pace, name: str, rows: list[FetchedOffset]
 ) -> OffsetFetchResponseTopics:
-    topic = OffsetFetchResponseTopics(name=name, partitions=await pace.made(_row, rows))
+    topic = OffsetFetchResponseTopics(name=name, partitions=await pace.map(_row, rows))
     topic_id = context.services.partitions.id_of(name)
     if topic_id is not None:
         topic.topic_id = topic_id

@@ -22,7 +22,7 @@ async def handle(context: Context, request: DescribeProducersRequest) -> Describ
     """
     pace, answer = Pace(context.services.clock), DescribeProducersResponse()
     for topic in request.topics:
-        rows = await pace.made(partial(_described, context, topic.name), topic.partition_indexes)
+        rows = await pace.map(partial(_described, context, topic.name), topic.partition_indexes)
         answer.topics.append(TopicResponse(name=topic.name, partitions=rows))
         await pace.rest()
     return answer

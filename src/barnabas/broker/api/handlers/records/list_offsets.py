@@ -116,7 +116,7 @@ def _fill(
     read_committed: bool,
 ) -> Generator[None, None, bool]:
     """Fill in a row on the loop; False when a batch has to be unpacked for it."""
-    partition = _found(context, row, topic, asked)
+    partition = _led_partition(context, row, topic, asked)
     if partition is None:
         return True
     try:
@@ -147,7 +147,7 @@ async def _fill_unpacking(
     read_committed: bool,
 ) -> None:
     """Fill in a row; a thread unpacks batches, one at a time for each client."""
-    partition = _found(context, row, topic, asked)
+    partition = _led_partition(context, row, topic, asked)
     if partition is None:
         return
     pace = Pace(context.services.clock)
@@ -162,13 +162,13 @@ async def _fill_unpacking(
             await pace.rest()
     except StopIteration as end:
         # The partition may have lost its leader meanwhile.
-        if _found(context, row, topic, asked) is partition:
+        if _led_partition(context, row, topic, asked) is partition:
             _put(context, row, partition, _readable(partition, end.value, read_committed))
     except (ApiError, CorruptBatch) as error:
         _refuse(context, row, partition, error)
 
 
-def _found(
+def _led_partition(
     context: Context, row: ListOffsetsPartitionResponse, topic: str, asked: ListOffsetsPartition
 ) -> Partition | None:
     """The partition if this broker leads it; otherwise the row gets an error."""

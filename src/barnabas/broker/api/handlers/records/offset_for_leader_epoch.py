@@ -26,7 +26,7 @@ async def handle(context: Context, request: OffsetForLeaderEpochRequest) -> Offs
     """
     pace, answer = Pace(context.services.clock), OffsetForLeaderEpochResponse()
     for topic in request.topics:
-        rows = await pace.made(partial(_answer, context, topic.topic), topic.partitions)
+        rows = await pace.map(partial(_answer, context, topic.topic), topic.partitions)
         answer.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows))
         await pace.rest()
     return answer

@@ -22,7 +22,7 @@ from barnabas.wire.messages.delete_acls import (
     DeleteAclsResponse,
 )
 
-Found = list[tuple[Resource, Rule]]
+Matches = list[tuple[Resource, Rule]]
 
 
 async def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
@@ -41,7 +41,7 @@ async def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResp
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message
             continue
-        result.matching_acls = await pace.made(_row, deleted)
+        result.matching_acls = await pace.map(_row, deleted)
     return DeleteAclsResponse(filter_results=results)
 
 
@@ -59,10 +59,10 @@ def _row(deleted: tuple[Resource, Rule]) -> DeleteAclsMatchingAcl:
     )
 
 
-async def _delete(context: Context, pace: Pace, wanted: Filter) -> Found:
+async def _delete(context: Context, pace: Pace, wanted: Filter) -> Matches:
     """Delete the rules that a filter matches, those of some hundred resources in one change, and return them. Raises
     ApiError."""
-    deleted: Found = []
+    deleted: Matches = []
     rules_by_resource = await matching_in_turns(pace, context.services.image.acls, wanted)
     async for resources in pace.pieces(rules_by_resource):
         matched: dict[Resource, list[Rule]] = {}

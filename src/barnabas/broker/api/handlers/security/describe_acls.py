@@ -48,7 +48,7 @@ async def handle(context: Context, request: DescribeAclsRequest) -> DescribeAcls
                 resource_type=resource.type,
                 resource_name=resource.name,
                 pattern_type=resource.pattern,
-                acls=await pace.made(_described, rules),
+                acls=await pace.map(_described, rules),
             )
             answer.resources.append(row)
     return answer

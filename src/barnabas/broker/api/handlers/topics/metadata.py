@@ -105,9 +105,9 @@ class Answers:
                 making = asyncio.ensure_future(_encoded_in_pieces(context, request, asked))
             self._making[key] = making
             making.add_done_callback(lambda _: self._making.pop(key, None))
-        return self._made(key, making, services)
+        return self._shared_answer(key, making, services)
 
-    async def _made(self, key: Key, making: asyncio.Future[Encoded], services: Services) -> Encoded:
+    async def _shared_answer(self, key: Key, making: asyncio.Future[Encoded], services: Services) -> Encoded:
         """An answer that is being made; all requests for the same answer share the result.
 
         A change made meanwhile is visible or not, topic by topic, as in any answer that crosses a change on its way.

@@ -68,7 +68,7 @@ async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffset
 
     answer = TxnOffsetCommitResponse()
     for topic, rows in asked:
-        rows_made = await pace.made(partial(row_of, topic.name), rows)
+        rows_made = await pace.map(partial(row_of, topic.name), rows)
         answer.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=rows_made))
     return answer
 

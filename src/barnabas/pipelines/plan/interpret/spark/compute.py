@@ -31,10 +31,10 @@ Computed = Callable[[Fields], Value]
 @lru_cache(maxsize=8192)
 def computed(text: str) -> Computed:
     """The function that an expression is. Raises NotInterpreted."""
-    return made(tree_of(text))
+    return function_of(tree_of(text))
 
 
-def made(node: exp.Expr) -> Computed:
+def function_of(node: exp.Expr) -> Computed:
     """The function that a tree is. Raises NotInterpreted."""
     for kind, make in MAKERS.items():
         if isinstance(node, kind):
@@ -76,7 +76,7 @@ def _identifier(node: exp.Identifier) -> Computed:
 
 
 def _dot(node: exp.Dot) -> Computed:
-    of, field = made(node.this), node.expression
+    of, field = function_of(node.this), node.expression
     name = field.name
     return lambda fields: _entry(of(fields), name)
 
@@ -106,7 +106,7 @@ def _boolean(node: exp.Boolean) -> Computed:
 
 def _binary(function: Callable[[Value, Value], Value]) -> Callable[[exp.Binary], Computed]:
     def make(node: exp.Binary) -> Computed:
-        left, right = made(node.left), made(node.right)
+        left, right = function_of(node.left), function_of(node.right)
 
         def work(fields: Fields) -> Value:
             one, other = left(fields), right(fields)
@@ -188,7 +188,7 @@ def _rest(one: Value, other: Value) -> Value:
 
 
 def _connected(node: exp.Connector) -> Computed:
-    left, right, deciding = made(node.left), made(node.right), isinstance(node, exp.Or)
+    left, right, deciding = function_of(node.left), function_of(node.right), isinstance(node, exp.Or)
 
     def work(fields: Fields) -> Value:
         one = left(fields)
@@ -204,7 +204,7 @@ def _connected(node: exp.Connector) -> Computed:
 
 def _unary(function: Callable[[Value], Value]) -> Callable[[exp.Unary], Computed]:
     def make(node: exp.Unary) -> Computed:
-        of = made(node.this)
+        of = function_of(node.this)
 
         def work(fields: Fields) -> Value:
             value = of(fields)
@@ -216,7 +216,7 @@ def _unary(function: Callable[[Value], Value]) -> Callable[[exp.Unary], Computed
 
 
 def _is(node: exp.Is) -> Computed:
-    of = made(node.this)
+    of = function_of(node.this)
     negated = isinstance(node.expression, exp.Not)
     inner = node.expression.this if negated else node.expression
     if isinstance(inner, exp.Null):
@@ -226,7 +226,7 @@ def _is(node: exp.Is) -> Computed:
 
 
 def _same(node: exp.Binary) -> Computed:
-    left, right, negated = made(node.left), made(node.right), isinstance(node, exp.NullSafeNEQ)
+    left, right, negated = function_of(node.left), function_of(node.right), isinstance(node, exp.NullSafeNEQ)
 
     def work(fields: Fields) -> Value:
         one, other = left(fields), right(fields)
@@ -237,7 +237,7 @@ def _same(node: exp.Binary) -> Computed:
 
 
 def _in(node: exp.In) -> Computed:
-    of, others = made(node.this), [made(one) for one in node.expressions]
+    of, others = function_of(node.this), [function_of(one) for one in node.expressions]
 
     def work(fields: Fields) -> Value:
         value, unknown = of(fields), False
@@ -280,7 +280,7 @@ def _like(node: exp.Expr) -> Computed:
     if isinstance(node, exp.Not):
         node, negated = node.this, True
     negated = negated or bool(node.args.get("negate"))
-    of, pattern = made(node.this), made(node.args["expression"])
+    of, pattern = function_of(node.this), function_of(node.args["expression"])
 
     def work(fields: Fields) -> Value:
         value, wanted = of(fields), pattern(fields)
@@ -296,8 +296,10 @@ def _case(node: exp.Case) -> Computed:
     branches = []
     for branch in node.args["ifs"]:
         wanted = branch.this if of is None else exp.EQ(this=of.copy(), expression=branch.this.copy())
-        branches.append((made(wanted), made(branch.args["true"])))
-    default = made(node.args["default"]) if node.args.get("default") is not None else _constant(None)(node)
+        branches.append((function_of(wanted), function_of(branch.args["true"])))
+    default = (
+        function_of(node.args["default"]) if node.args.get("default") is not None else _constant(None)(node)
+    )
 
     def work(fields: Fields) -> Value:
         for condition, value in branches:
@@ -309,7 +311,7 @@ def _case(node: exp.Case) -> Computed:
 
 
 def _cast(node: exp.Cast) -> Computed:
-    of, tries = made(node.this), isinstance(node, exp.TryCast)
+    of, tries = function_of(node.this), isinstance(node, exp.TryCast)
     kind = TYPE_NAMES.get(node.args["to"].this.name, "") or node.args["to"].sql().lower()
     if node.args["to"].expressions:
         kind = node.args["to"].sql(dialect="spark").lower()
@@ -335,7 +337,7 @@ TYPE_NAMES: Final = {
 
 
 def _element(node: exp.Bracket) -> Computed:
-    of, place = made(node.this), made(node.expressions[0])
+    of, place = function_of(node.this), function_of(node.expressions[0])
 
     def work(fields: Fields) -> Value:
         value, at = of(fields), place(fields)
@@ -362,7 +364,7 @@ def _call(node: exp.Expr) -> Computed:
         unit = arguments[0].name.lower()
         arguments = [exp.Literal.string(unit), *arguments[1:]]
         name = "timestampadd"
-    inner = [made(one) for one in arguments]
+    inner = [function_of(one) for one in arguments]
     if (whole := WITH_NULLS.get(name)) is not None:
         return lambda fields: whole([one(fields) for one in inner])
     function = FUNCTIONS.get(name)
@@ -383,9 +385,9 @@ def _call(node: exp.Expr) -> Computed:
 
 def _with_bodies(name: str, arguments: list[exp.Expr]) -> Computed:
     """A call with functions like x -> x + 1 among its arguments."""
-    plain = [made(one) for one in arguments if not isinstance(one, exp.Lambda)]
+    plain = [function_of(one) for one in arguments if not isinstance(one, exp.Lambda)]
     bodies = [
-        ([parameter.name for parameter in one.expressions], made(one.this))
+        ([parameter.name for parameter in one.expressions], function_of(one.this))
         for one in arguments
         if isinstance(one, exp.Lambda)
     ]
@@ -405,7 +407,7 @@ def _with_bodies(name: str, arguments: list[exp.Expr]) -> Computed:
 
 
 def _array(node: exp.Expr) -> Computed:
-    items = [made(one) for one in node.expressions]
+    items = [function_of(one) for one in node.expressions]
     return lambda fields: [one(fields) for one in items]
 
 
@@ -415,7 +417,7 @@ MAKERS: Final[Mapping[type[exp.Expr], Callable[[Any], Computed]]] = {
     exp.Literal: _literal,
     exp.Boolean: _boolean,
     exp.Null: _constant(None),
-    exp.Paren: lambda node: made(node.this),
+    exp.Paren: lambda node: function_of(node.this),
     exp.Neg: _unary(operator.neg),
     exp.Add: _binary(_calculated(operator.add)),
     exp.Sub: _binary(_calculated(operator.sub)),
