@@ -67,7 +67,7 @@ class Service:
         query = f"?{self._parts.query}" if self._parts.query else ""
         self._itself = (self._parts.path or "/") + query
         self._headers = {"User-Agent": "barnabas", **login_of(self._parts)}
-        self._pool: urllib3.HTTPConnectionPool | None = None
+        self.pool: urllib3.HTTPConnectionPool | None = None
 
     def ask(
         self,
@@ -87,12 +87,12 @@ class Service:
 
         import urllib3
 
-        if self._pool is None:
-            self._pool = _pool(self._parts, self._address, self._timeout_s, self._connections)
+        if self.pool is None:
+            self.pool = _pool(self._parts, self._address, self._timeout_s, self._connections)
         sent = urllib3.HTTPHeaderDict(self._headers)
         sent.update(headers or {})  # which replaces, whatever the case of the letters
         try:
-            response = self._pool.urlopen(
+            response = self.pool.urlopen(
                 method,
                 self._base + path if path else self._itself,
                 body or None,
@@ -115,9 +115,9 @@ class Service:
 
     def close(self) -> None:
         """Close the connections. The next request opens another."""
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
+        if self.pool is not None:
+            self.pool.close()
+            self.pool = None
 
 
 def ask(

@@ -319,7 +319,7 @@ def test_the_end_of_a_turn(
 
 def test_a_flush(neighbour: Neighbour, victim: Victim, bugs: Any) -> None:
     connection = victim.connection
-    connection._transport = BrokenTransport(connection._transport)
+    connection.transport = BrokenTransport(connection.transport)
     victim.send(encode_request(HeartbeatRequest(group_id="none", member_id=""), 0, 1, VICTIM))
     assert victim.is_closed()
     assert len(bugs()) == 1
@@ -331,8 +331,8 @@ def test_a_peer_that_reads_slowly(neighbour: Neighbour, victim: Victim, bugs: An
         victim.produced(size=900_000)
     connection = victim.connection
     victim.begin_fetch(0, min_bytes=4 << 20)
-    await_(lambda: connection._writer_armed)
-    connection._transport = BrokenTransport(connection._transport)
+    await_(lambda: connection.is_writer_armed)
+    connection.transport = BrokenTransport(connection.transport)
     while True:
         try:
             if not victim.sock.recv(1 << 20):
@@ -541,9 +541,9 @@ def test_a_pass_of_the_cleaner(
 ) -> None:
     """The choice of a log fails once, and the next pass chooses again. (`tests/unit/storage/test_cleaner_crashes.py` has the
     bugs inside a pass, which cost one log a minute.)"""
-    cleaning = broker.inside.server._cleaning
+    cleaning = broker.inside.server.cleaning
     assert cleaning is not None
-    plain = cleaning._cleaner.filthiest
+    plain = cleaning.cleaner.filthiest
     passes: list[int] = []
 
     def filthiest(now_ms: int) -> Any:
@@ -552,7 +552,7 @@ def test_a_pass_of_the_cleaner(
             raise Boom
         return plain(now_ms)
 
-    monkeypatch.setattr(cleaning._cleaner, "filthiest", filthiest)
+    monkeypatch.setattr(cleaning.cleaner, "filthiest", filthiest)
     await_(lambda: len(passes) > 2)
     assert len(bugs()) == 1
 

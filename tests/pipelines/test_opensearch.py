@@ -151,7 +151,7 @@ def test_a_busy_server_is_asked_again():
         options = {"url": f"http://127.0.0.1:{server.server_port}", "index": "i", "deadline_s": 20}
         documents = [json.dumps({"n": n}) for n in range(4)]
         batch = pa.record_batch({DOCUMENT: documents, IDENTITY: ["0", "1", "2", "3"]})
-        assert elasticsearch._send_batch(elasticsearch._server(options), options, batch) == []
+        assert elasticsearch.send_batch(elasticsearch.server_of(options), options, batch) == []
         sent = [[row["n"] for row in request] for request in Busy.requests]
         assert sent == [[0, 1, 2, 3], [0, 1, 2, 3], [1, 3]]
     finally:
@@ -160,4 +160,4 @@ def test_a_busy_server_is_asked_again():
         server.server_close()
     impatient = {**options, "deadline_s": 0}
     with pytest.raises(DeliveryError, match="does not answer"):
-        elasticsearch._send_batch(elasticsearch._server(impatient), impatient, batch)
+        elasticsearch.send_batch(elasticsearch.server_of(impatient), impatient, batch)

@@ -307,9 +307,10 @@ def test_users_who_are_deleted_or_change_their_password(
 @pytest.mark.parametrize("rounds", [300, pytest.param(5_000, marks=pytest.mark.soak)])
 def test_mutated_tokens_by_the_hundred(secured: Broker, address: Callable[[str], str], rounds: int) -> None:
     """Nothing but the right token opens the door, and nothing harms the broker. The seed repeats a failure."""
-    server = secured.inside.server
-    delay = "connection.failed.authentication.delay.ms"
-    server.config._values[delay], before = 0, server.config._values[delay]
+    config = secured.inside.server.config
+    before = config.dynamic_broker
+    at_once = {**before, "connection.failed.authentication.delay.ms": "0"}
+    config.set_dynamic(default=config.dynamic_default, broker=at_once)
     try:
         chance = random.Random(4711)
         for round_ in range(rounds):
@@ -332,7 +333,7 @@ def test_mutated_tokens_by_the_hundred(secured: Broker, address: Callable[[str],
                 peer.sock.settimeout(PATIENCE_S)
                 assert not peer.works(), (round_, mechanism, bytes(token))
     finally:
-        server.config._values[delay] = before
+        config.set_dynamic(default=config.dynamic_default, broker=before)
     with Peer(address("SASL")) as peer:
         assert peer.handshake("PLAIN") == 0
         assert peer.token(PLAIN_TOKEN)[0] == 0

@@ -70,7 +70,7 @@ def test_nodes_belong_to_the_certificate(secure: tuple[int, Certificates], tmp_p
         )
         await tree.create("/brokers", b"x" * 300_000)
         assert len((await tree.get("/brokers"))[0]) == 300_000
-        acls, _ = tree._client.get_acls("/brokers")
+        acls, _ = tree.client.get_acls("/brokers")
         assert sorted((acl.id.scheme, acl.id.id) for acl in acls) == [
             ("world", "anyone"),
             ("x509", "CN=client"),

@@ -92,8 +92,8 @@ def test_the_port_may_be_left_to_the_service(server: ThreadingHTTPServer) -> Non
 def test_connections_are_kept_and_opened_again(server: ThreadingHTTPServer, url: str) -> None:
     service = Service(Address(url), timeout_s=10)
     assert [service.ask("GET", "/1").status, service.ask("GET", "/2").status] == [200, 200]
-    assert service._pool is not None
-    assert service._pool.num_connections == 1
+    assert service.pool is not None
+    assert service.pool.num_connections == 1
     service.close()
     assert service.ask("GET", "/3").status == 200
     service.close()

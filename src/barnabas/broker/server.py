@@ -132,7 +132,7 @@ class BrokerServer:
         self.ports: dict[str, int] = {}
         """Listener -> the port that it is bound to."""
         self._housekeeping: Housekeeping | None = None
-        self._cleaning: Cleaning | None = None
+        self.cleaning: Cleaning | None = None
         self._key_indexing: KeyIndexing | None = None
         self._stopping = False
 
@@ -196,8 +196,8 @@ class BrokerServer:
         services.listeners.serve(self.dispatcher)
         self._housekeeping = Housekeeping(services)
         self._housekeeping.start()
-        self._cleaning = Cleaning(self.config, partitions.logs, self.clock)
-        self._cleaning.start()
+        self.cleaning = Cleaning(self.config, partitions.logs, self.clock)
+        self.cleaning.start()
         self._key_indexing = KeyIndexing(partitions.logs, self.clock)
         self._key_indexing.start()
 
@@ -403,8 +403,8 @@ class BrokerServer:
         yield "in-sync replicas", services.in_sync.close
         if self._key_indexing is not None:
             yield "key indexes", self._key_indexing.stop
-        if self._cleaning is not None:
-            yield "cleaning", self._cleaning.stop
+        if self.cleaning is not None:
+            yield "cleaning", self.cleaning.stop
         if self._housekeeping is not None:
             yield "periodic jobs", self._housekeeping.stop
         yield "moves", services.moving.stop

@@ -40,7 +40,7 @@ class Audit:
             "user": ask.user,
             "cluster": ask.cluster.name,
             "action": what.format_map(_Quoted(ask.path)),
-            "fields": {name: _short(name, value) for name, value in ask.fields.items()},
+            "fields": {name: shortened(name, value) for name, value in ask.fields.items()},
             "result": str(done.said) if done is not None else None,
             "commands": [] if done is None else list(done.commands),
             "changed": {} if done is None else dict(done.data),
@@ -79,11 +79,11 @@ class _Quoted(dict[str, str]):
         super().__init__({name: repr(value) for name, value in path.items()})
 
 
-def _short(name: str, value: Any) -> Any:
+def shortened(name: str, value: Any) -> Any:
     if SECRET.search(name):
         return "(hidden)"
     if isinstance(value, Mapping):
-        value = {one: _short(str(one), member) for one, member in value.items()}
+        value = {one: shortened(str(one), member) for one, member in value.items()}
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     text = LINE.sub(r"\1(hidden)", text) if "\n" in text or "=" in text else text
     text = LOGIN.sub(r"\1(hidden)@", text)

@@ -122,7 +122,7 @@ class ZooKeeperTree(ZnodeTree):
     def __init__(
         self, client: Any, loop: asyncio.AbstractEventLoop, session_timeout_s: float, access: Access
     ) -> None:
-        self._client = client
+        self.client = client
         self._loop = loop
         self._access = access
         self._session_id = 0
@@ -196,7 +196,7 @@ class ZooKeeperTree(ZnodeTree):
 
     def _watch_login(self) -> None:
         """Note the beginning and the end of each SASL login, which kazoo's states do not always show."""
-        connection = self._client._connection
+        connection = self.client._connection
         log_in = connection._authenticate_with_sasl
 
         def watched(*args: Any) -> None:
@@ -207,7 +207,7 @@ class ZooKeeperTree(ZnodeTree):
         connection._authenticate_with_sasl = watched
 
     async def _begin(self, connect_timeout_s: float, chroot: str) -> None:
-        client = self._client
+        client = self.client
         live = client.start_async()
         for _ in range(
             int(connect_timeout_s / CONNECT_POLL_S) + 1
@@ -239,17 +239,17 @@ class ZooKeeperTree(ZnodeTree):
 
     async def get(self, path: str) -> tuple[bytes, Stat]:
         check_path(path)
-        data, kazoo_stat = await self._answer(path, self._client.get_async)
+        data, kazoo_stat = await self._answer(path, self.client.get_async)
         return data, _stat(kazoo_stat)
 
     async def exists(self, path: str) -> Stat | None:
         check_path(path)
-        kazoo_stat = await self._answer(path, self._client.exists_async)
+        kazoo_stat = await self._answer(path, self.client.exists_async)
         return None if kazoo_stat is None else _stat(kazoo_stat)
 
     async def children(self, path: str) -> list[str]:
         check_path(path)
-        names = await self._answer(path, self._client.get_children_async)
+        names = await self._answer(path, self.client.get_children_async)
         return sorted(name for name in names if path != "/" or f"/{name}" != RESERVED)
 
     async def subtree(self, path: str) -> dict[str, tuple[bytes, Stat]]:
@@ -277,7 +277,7 @@ class ZooKeeperTree(ZnodeTree):
         free = asyncio.Semaphore(REQUESTS_AT_ONCE)
 
         async def read(part: Sequence[str]) -> list[Any]:
-            prefix = self._client.chroot
+            prefix = self.client.chroot
             request = MultiRead(kind, [(prefix + path.rstrip("/")) or "/" for path in part])
             async with free:
                 answer: list[Any] = await self._answer(part[0], lambda _: self._sent(request))
@@ -286,8 +286,8 @@ class ZooKeeperTree(ZnodeTree):
         return [read for answer in await asyncio.gather(*map(read, parts)) for read in answer]
 
     def _sent(self, request: AddWatch | MultiRead) -> Any:
-        answer = self._client.handler.async_result()
-        self._client._call(request, answer)
+        answer = self.client.handler.async_result()
+        self.client._call(request, answer)
         return answer
 
     async def multi(self, ops: Sequence[Op]) -> list[Result]:
@@ -296,7 +296,7 @@ class ZooKeeperTree(ZnodeTree):
             return []
         check_multi(ops)
         self._require_small(ops)
-        transaction = self._client.transaction()
+        transaction = self.client.transaction()
         for op in ops:
             if isinstance(op, Create):
                 acl = self._access.acl(op.path)
@@ -318,7 +318,7 @@ class ZooKeeperTree(ZnodeTree):
 
     def _require_small(self, ops: Sequence[Op]) -> None:
         """The chroot is prepended to every path. ZooKeeper cuts the connection of a client that sends too much."""
-        size = sum(map(size_bytes, ops)) + len(ops) * len(self._client.chroot)
+        size = sum(map(size_bytes, ops)) + len(ops) * len(self.client.chroot)
         if size > MULTI_BYTES_MAX:
             why = f"{len(ops)} changes of {size} bytes; at most {MULTI_BYTES_MAX} bytes go at once"
             raise TooLarge(ops[0].path, why)
@@ -343,7 +343,7 @@ class ZooKeeperTree(ZnodeTree):
         return end
 
     def _add_watch(self, path: str) -> Any:
-        return self._sent(AddWatch((self._client.chroot + path.rstrip("/")) or "/"))
+        return self._sent(AddWatch((self.client.chroot + path.rstrip("/")) or "/"))
 
     async def close(self) -> None:
         self._watchers.clear()
@@ -363,8 +363,8 @@ class ZooKeeperTree(ZnodeTree):
 
     def _stop_client(self) -> None:
         with contextlib.suppress(Exception):  # kazoo raises errors of its own thread, useless here
-            self._client.stop()
-            self._client.close()
+            self.client.stop()
+            self.client.close()
 
     def _require_session(self) -> None:
         if self._ended:
@@ -392,7 +392,7 @@ class ZooKeeperTree(ZnodeTree):
         self._last_sign_s = max(self._last_sign_s, began_s)
 
     def _send_beat(self, path: str) -> Any:
-        transaction = self._client.transaction()
+        transaction = self.client.transaction()
         transaction.check(path, ANY_VERSION)
         return transaction.commit_async()
 
@@ -428,7 +428,7 @@ class ZooKeeperTree(ZnodeTree):
     def _cut(self) -> None:
         """The server is silent: make kazoo look for another one."""
         with contextlib.suppress(OSError, AttributeError):  # kazoo may have lost the connection by itself
-            self._client._connection._socket.shutdown(socket.SHUT_RDWR)
+            self.client._connection._socket.shutdown(socket.SHUT_RDWR)
         self._on_suspended()
 
     # --- called by kazoo's thread -------------------------------------------------------------------
@@ -437,7 +437,7 @@ class ZooKeeperTree(ZnodeTree):
         number, path = watch_event(buffer, offset)
         kind = EVENT_KINDS.get(number)
         if kind is not None:
-            self._later_call(lambda: self._deliver(Event(kind, self._client.unchroot(path))))
+            self._later_call(lambda: self._deliver(Event(kind, self.client.unchroot(path))))
 
     def _note_session_time(self, invoke: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap the method with which kazoo opens a session, to learn the session time-out granted by the server."""
@@ -453,7 +453,7 @@ class ZooKeeperTree(ZnodeTree):
         return noting
 
     def _state_changed(self, state: str) -> None:
-        if self._client.client_state == KeeperState.AUTH_FAILED:
+        if self.client.client_state == KeeperState.AUTH_FAILED:
             self._login_refused = True
         if self._closing:
             return

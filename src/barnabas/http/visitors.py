@@ -61,9 +61,9 @@ class Visitors:
     def learn_full_name(self) -> None:
         """Look up this machine's full name, in a thread of its own: a name server may take seconds to answer."""
         if not self._any_name:
-            threading.Thread(target=self._look_up, name="full name", daemon=True).start()
+            threading.Thread(target=self.look_up, name="full name", daemon=True).start()
 
-    def _look_up(self) -> None:
+    def look_up(self) -> None:
         self._own.add(socket.getfqdn().lower())
 
     def check(self, scope: Scope) -> None:

@@ -110,10 +110,10 @@ def _add(words: Words, number: int, table: pa.Table) -> None:
                     words.add_word(number, cut(whole_token(name, value)))
         elif name in TEXTS:
             for texts in pc.cast(table[name], pa.string()).chunks:
-                _add_texts(words, number, texts)
+                index_texts(words, number, texts)
 
 
-def _add_texts(words: Words, number: int, texts: pa.StringArray) -> None:
+def index_texts(words: Words, number: int, texts: pa.StringArray) -> None:
     _, ends, data = texts.buffers()
     if data is None:
         return  # nothing but nulls and empty texts

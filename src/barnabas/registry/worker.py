@@ -63,7 +63,7 @@ class Worker:
         self._waiting = 0
         self._closing = False
         self._thread = ThreadPoolExecutor(1, "registry worker")
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
 
     async def carry_out(self, task: Any) -> Report:
         """The outcome of a task, TOO_LONG if it needs more than its limits. Raises RegistryError 503 if too many wait."""
@@ -78,7 +78,7 @@ class Worker:
     def close(self) -> None:
         """End the process. A task that is under way is not completed."""
         self._closing = True
-        process = self._process
+        process = self.process
         if process is not None:
             process.kill()
         self._thread.shutdown(wait=True, cancel_futures=True)
@@ -95,7 +95,7 @@ class Worker:
 
     def _once(self, task: Any, is_last: bool) -> Report | None:
         """The report; None if the worker was ended by something other than its limits, and a new one may try again."""
-        process = self._process or self._start()
+        process = self.process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
         watch = threading.Timer(self.limits.wall_s, process.kill)
@@ -122,16 +122,16 @@ class Worker:
 
     def _start(self) -> subprocess.Popen[bytes]:
         limits = (str(self.limits.cpu_s), str(self.limits.memory_bytes))
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [*self._command, *limits],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        return self._process
+        return self.process
 
     def _end(self) -> int | None:
-        process, self._process = self._process, None
+        process, self.process = self.process, None
         if process is None:
             return None
         process.kill()

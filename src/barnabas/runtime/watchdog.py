@@ -68,45 +68,45 @@ class Watchdog:
         self._noted_from_s = 2 * self._look_s
         self._held_up_from_s = HELD_UP_FACTOR * slow_ms / 1000
         self._limit = LogLimit()
-        self._answered = threading.Event()
+        self.answered = threading.Event()
         self._answered_s = self._answered_cpu_s = 0.0
         self._cpu_clock = 0
         self._watched = 0
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self.ends = threading.Event()
+        self.thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
     def start(self) -> None:
         """Start watching; must be called in the loop's own thread."""
         self._watched = threading.get_ident()
         self._cpu_clock = time.pthread_getcpuclockid(self._watched)
-        self._thread.start()
+        self.thread.start()
 
     def stop(self) -> None:
         """End the thread."""
-        self._ends.set()
-        self._answered.set()
-        self._thread.join()
+        self.ends.set()
+        self.answered.set()
+        self.thread.join()
 
     def _watch(self) -> None:
         cpu_clock = self._cpu_clock
-        while not self._ends.wait(self._look_s):
+        while not self.ends.wait(self._look_s):
             frame = sys._current_frames().get(self._watched)
             if frame is None or frame.f_code.co_filename.endswith(WAITING):
                 continue
             stack = stack_of(frame)
             del frame  # it would keep the function's objects alive
             seen_s, seen_cpu_s = time.monotonic(), time.clock_gettime(cpu_clock)
-            self._answered.clear()
+            self.answered.clear()
             # `stop` sets `_ends` first and then `_answered`. If `_ends` is set here, `stop` was called before the line above
             # cleared `_answered`, and the loop, which waits for this thread, would never answer.
-            if self._ends.is_set():
+            if self.ends.is_set():
                 return
             try:
                 self._loop.call_soon_threadsafe(self._answer)
             except RuntimeError:  # the loop has ended
                 return
-            self._answered.wait()
-            if not self._ends.is_set():
+            self.answered.wait()
+            if not self.ends.is_set():
                 self._judge(self._answered_s - seen_s, self._answered_cpu_s - seen_cpu_s, stack)
 
     def _judge(self, took_s: float, cpu_s: float, stack: str) -> None:
@@ -125,7 +125,7 @@ class Watchdog:
     def _answer(self) -> None:
         self._answered_s = time.monotonic()
         self._answered_cpu_s = time.clock_gettime(self._cpu_clock)
-        self._answered.set()
+        self.answered.set()
 
 
 def place_of(stack: str) -> str:

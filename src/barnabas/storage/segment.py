@@ -270,7 +270,7 @@ class Segment(SegmentChecks):
         skip_empty: begin at a batch that has records; an EmptySlice if there is none.
         """
         if upper_offset is None and not self.damaged:
-            plain = self._read_plain(offset, max_bytes)
+            plain = self.read_plain(offset, max_bytes)
             if plain is not None:
                 return plain
         place = self.locate(offset)
@@ -310,7 +310,7 @@ class Segment(SegmentChecks):
             return EmptySlice(found_slice) if is_empty else found_slice
         return Nothing.FURTHER_ON
 
-    def _read_plain(self, offset: Offset, max_bytes: int) -> FileSlice | None:
+    def read_plain(self, offset: Offset, max_bytes: int) -> FileSlice | None:
         """What `read` returns where all is in order and known to be intact, in compiled code; None where it may not be."""
         try:
             entries = self.offset_index.entries

@@ -50,7 +50,7 @@ def remove_scratch(folder: Path, process_id: int) -> None:
 
 async def compact(server: BrokerServer) -> None:
     """Compact what is due by the server's clock."""
-    cleaning = server._cleaning
+    cleaning = server.cleaning
     if cleaning is not None and server.config.get(broker_log.LOG_CLEANER_ENABLE):
         while await cleaning.clean_once():
             pass

@@ -76,7 +76,7 @@ def _end_no_turn_after_an_error(patch: pytest.MonkeyPatch) -> None:
 
 def _lose_a_request(patch: pytest.MonkeyPatch) -> None:
     """The frames of one read are forgotten, the connection stays open."""
-    real = Connection._take_frames
+    real = Connection.take_frames
     reads = {"count": 0}
 
     def take(self: Connection, buffer: memoryview, end: int) -> None:
@@ -84,7 +84,7 @@ def _lose_a_request(patch: pytest.MonkeyPatch) -> None:
         if reads["count"] % 300:
             real(self, buffer, end)
 
-    patch.setattr(Connection, "_take_frames", take)
+    patch.setattr(Connection, "take_frames", take)
 
 
 def _skip_records(patch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ def _tell_of_no_aborts(patch: pytest.MonkeyPatch) -> None:
 
 def _end_transactions_in_one_partition(patch: pytest.MonkeyPatch) -> None:
     """The markers of the other partitions are thought to be written."""
-    real = MarkerWriter._write_one
+    real = MarkerWriter.write_one
     patch.setattr(
         MarkerWriter,
         "_write_one",

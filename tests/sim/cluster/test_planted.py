@@ -148,13 +148,13 @@ def _keep_one_batch_of_a_producer(patch: pytest.MonkeyPatch) -> None:
 
 def _miss_events(patch: pytest.MonkeyPatch) -> None:
     """Nothing is read again after the connection to the tree was lost."""
-    real = Executor._on_event
+    real = Executor.on_event
 
     def on_event(self: Executor, event: Event) -> None:
         if event.kind is not EventKind.RECONNECTED:
             real(self, event)
 
-    patch.setattr(Executor, "_on_event", on_event)
+    patch.setattr(Executor, "on_event", on_event)
 
 
 def _note_first_numbers_only(patch: pytest.MonkeyPatch) -> None:
@@ -227,13 +227,13 @@ def _start_only_after_a_clean_stop(patch: pytest.MonkeyPatch) -> None:
 
 def _fail_at_an_event(patch: pytest.MonkeyPatch) -> None:
     """What is called when the tree can be reached again raises."""
-    real = Executor._on_event
+    real = Executor.on_event
 
     def on_event(self: Executor, event: Event) -> None:
         real(self, event)
         assert event.kind is not EventKind.RECONNECTED, "planted"
 
-    patch.setattr(Executor, "_on_event", on_event)
+    patch.setattr(Executor, "on_event", on_event)
 
 
 def _fail_to_read(patch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ def test_a_local_client_is_not_paced() -> None:
         listeners = broker.inside.server.services.listeners
         while not (open_now := broker.inside.call(lambda: list(listeners.connections))):
             pass
-        assert algorithm(open_now[0]._transport._sock) == congestion.RENO  # type: ignore[attr-defined]
+        assert algorithm(open_now[0].transport._sock) == congestion.RENO  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ async def committed(server: BrokerServer, group_id: str) -> int:
 
 
 def seat_of(server: BrokerServer, group_id: str) -> Seat[GroupCoordinatorCore]:
-    return server.services.groups.runtime._seats[server.services.groups.runtime.index_of(group_id)]
+    return server.services.groups.runtime.seats[server.services.groups.runtime.index_of(group_id)]
 
 
 def fail_once(holder: Any, method: str, *, after: bool = False) -> None:
@@ -226,7 +226,7 @@ def test_one_record_that_meets_a_bug_costs_that_record(
 
             monkeypatch.setattr(GroupCoordinatorCore, "replay", replay)
             hurt = seat_of(server, HURT)
-            server.services.groups.runtime._reload(hurt)
+            server.services.groups.runtime.reload(hurt)
             assert await committed(server, HURT) == 5
 
     asyncio.run(main())
@@ -306,14 +306,14 @@ def test_while_its_topic_is_refused_a_coordinator_is_not_available(
                 "shares": services.shares.states,
             }
             runtime: Any = coordinators[kind].runtime
-            ensure, runtime._ensure_topic = runtime._ensure_topic, refuse
+            ensure, runtime.ensure_topic = runtime.ensure_topic, refuse
             for _ in range(2):  # the second request finds nothing left of the first
                 with pytest.raises(
                     ApiError, match=r"cannot be used yet.*no broker has heard of it"
                 ) as refused:
                     await runtime.prepare()
                 assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            runtime._ensure_topic = ensure
+            runtime.ensure_topic = ensure
             await runtime.prepare()
             assert runtime.partition_count > 0
 
@@ -337,7 +337,7 @@ def test_a_client_that_goes_before_its_request_fails_leaves_no_unread_exception(
 
         async with broker(tmp_path) as server:
             asyncio.get_running_loop().set_exception_handler(lambda _, context: unread.append(context))
-            server.services.shares.states.runtime._ensure_topic = refuse
+            server.services.shares.states.runtime.ensure_topic = refuse
             _, writer = await asyncio.open_connection("127.0.0.1", next(iter(server.ports.values())))
             request = AlterShareGroupOffsetsRequest(group_id="g", topics=[])
             writer.write(encode_request(request, 0, 1, "c"))

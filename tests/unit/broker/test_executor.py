@@ -72,7 +72,7 @@ class Node:
         return self.sessions[-1]
 
     async def start(self) -> Node:
-        await self.controller._executor.open()
+        await self.controller.executor.open()
         await self.controller._load()
         await self.controller.register(ENDPOINTS, None)
         return self
@@ -354,7 +354,7 @@ def test_nothing_is_read_for_what_the_broker_changed_itself() -> None:
         await node.other.create("/config/topics/x", layout.encode_config({"retention.ms": "7"}))
         await node.until(lambda: ("topics", "x") in node.image.configs)
         assert reads == []
-        assert node.controller._executor._unexplained == {}
+        assert node.controller.executor._unexplained == {}
 
     run(scenario)
 
@@ -554,7 +554,7 @@ def test_a_crash_between_two_chunks_is_finished_by_the_next_start(request_kind: 
             "delete": lambda: first.controller.topics.delete("t"),
         }
         asked = asyncio.ensure_future(requests[request_kind]())
-        task = first.controller._executor._task
+        task = first.controller.executor._task
         assert task is not None
         await asyncio.wait((asked, task), return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()

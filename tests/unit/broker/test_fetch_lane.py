@@ -74,9 +74,9 @@ def answer(
     broker: BrokerServer, connection: Connection, request: FetchRequest, version: int, number: int
 ) -> bytes:
     data = encode_request(request, version, number, "client")
-    connection._take_frames(memoryview(bytearray(data)), len(data))
-    sent = b"".join(part.read() if isinstance(part, FileSlice) else bytes(part) for part in connection._out)
-    connection._out.clear()
+    connection.take_frames(memoryview(bytearray(data)), len(data))
+    sent = b"".join(part.read() if isinstance(part, FileSlice) else bytes(part) for part in connection.unsent)
+    connection.unsent.clear()
     return sent
 
 
@@ -210,7 +210,7 @@ def test_another_version_with_the_same_bytes(tmp_path: Path, taken: list[bool]) 
         assert taken == [True, True]
         data = bytearray(encode_request(fetch(broker, 10, 3), 10, 7, "client"))
         data[6:8] = (99).to_bytes(2, "big")
-        connection._take_frames(memoryview(data), len(data))
+        connection.take_frames(memoryview(data), len(data))
         assert connection.closed
 
     in_broker(tmp_path, scenario)

@@ -36,9 +36,9 @@ def exchanged(
 ) -> list[PartitionProduceResponse]:
     """The answers to produce requests that arrive together."""
     frames = b"".join(request(broker, version, n, batch, index) for n, batch in enumerate(batches))
-    connection._take_frames(memoryview(bytearray(frames)), len(frames))
-    out = b"".join(connection._out)  # type: ignore[arg-type]
-    connection._out.clear()
+    connection.take_frames(memoryview(bytearray(frames)), len(frames))
+    out = b"".join(connection.unsent)  # type: ignore[arg-type]
+    connection.unsent.clear()
     answers = []
     while out:
         size = 4 + int.from_bytes(out[:4], "big")
@@ -209,9 +209,9 @@ def test_a_part_of_a_frame_waits_for_the_rest(tmp_path: Path, counted: list[int]
         exchanged(broker, connection, [batch] * 2, 0)
         frames = request(broker, VERSION, 1, batch) * 2
         for cut in range(len(frames) // 2, len(frames), 11):
-            connection._take_frames(memoryview(bytearray(frames)), cut)
-            assert bytes(connection._carry) == frames[len(frames) // 2 : cut]
-            connection._carry = b""
+            connection.take_frames(memoryview(bytearray(frames)), cut)
+            assert bytes(connection.carry) == frames[len(frames) // 2 : cut]
+            connection.carry = b""
         partition = broker.services.partitions.require("t", 0)
         read_header(partition.read_bytes(partition.log_start_offset, 100))
         assert partition.log_end_offset == 2 + len(range(len(frames) // 2, len(frames), 11))

@@ -64,8 +64,8 @@ def request(broker: BrokerServer, version: int, correlation_id: int, records: by
 
 
 def answered(connection: Connection, version: int) -> tuple[int, ProduceResponse]:
-    frame = b"".join(connection._out)  # type: ignore[arg-type]
-    connection._out.clear()
+    frame = b"".join(connection.unsent)  # type: ignore[arg-type]
+    connection.unsent.clear()
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     correlation_id, position = decode_response_header(frame, 0, version, 4)
     return correlation_id, ProduceResponse.decode(frame, version, position)

@@ -103,12 +103,12 @@ def test_states_are_kept_while_their_groups_cannot_be_read(tmp_path: Path) -> No
         groups, states = on.broker.services.groups, on.broker.services.shares.states
         other = on.key._replace(group_id="never-heard-of")
         on.broker.services.shares.persister.initialize(other, 1, 5)
-        seats = dict(groups.runtime._seats)
-        groups.runtime._seats.clear()
+        seats = dict(groups.runtime.seats)
+        groups.runtime.seats.clear()
         await on.broker.services.shares.load_existing()
         assert states.find(on.key) is not None
         assert states.find(other) is not None
-        groups.runtime._seats.update(seats)
+        groups.runtime.seats.update(seats)
         await on.broker.services.shares.load_existing()
         assert states.find(on.key) is not None
         assert states.find(other) is None
@@ -286,7 +286,7 @@ def test_an_acknowledgement_is_answered_when_it_is_stored(tmp_path: Path, lost: 
     async def scenario(on: Stage) -> None:
         on.produce(2)
         assert on.fetch("b") == [(0, 1, 1)]
-        seat = on.broker.services.shares.states.runtime._seats[0]
+        seat = on.broker.services.shares.states.runtime.seats[0]
         replicated = Replicated(seat.partition)
         seat.partition = replicated  # type: ignore[assignment]
         settled = AckRange(first_offset=0, last_offset=1, acknowledge_types=[ACCEPT])

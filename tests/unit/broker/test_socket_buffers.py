@@ -18,7 +18,7 @@ def buffers(broker: Broker) -> tuple[int, int]:
         listeners = broker.inside.server.services.listeners
         while not (open_now := broker.inside.call(lambda: list(listeners.connections))):
             pass
-        sock = open_now[0]._transport._sock  # type: ignore[attr-defined]
+        sock = open_now[0].transport._sock  # type: ignore[attr-defined]
         return (
             sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF),
             sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF),

@@ -91,7 +91,7 @@ def test_a_permission_is_of_one_epoch(tmp_path: Path, monkeypatch: pytest.Monkey
             transactions = server.services.transactions
             await transactions.prepare()
             monkeypatch.setattr(CoordinatorRuntime, "is_whole", False)
-            transactions._verified[7, "t", 0] = 4
+            transactions.verified[7, "t", 0] = 4
             for epoch in (3, 4, 4):
                 allowed = epoch == 4
                 if allowed:
@@ -100,7 +100,7 @@ def test_a_permission_is_of_one_epoch(tmp_path: Path, monkeypatch: pytest.Monkey
                     with pytest.raises(ApiError) as refused:
                         produce(server, Producer(7, epoch), 0)
                     assert refused.value.code is E.INVALID_TXN_STATE
-            assert not transactions._verified
+            assert not transactions.verified
 
     asyncio.run(main())
 
@@ -116,10 +116,10 @@ def test_offsets_are_not_stored_after_their_transaction_s_end(
             await server.services.groups.prepare()
             where = ("__consumer_offsets", 0)
             monkeypatch.setattr(Transactions, "coordinator_elsewhere", lambda self, name: 2)
-            transactions._verified[(7, *where)] = 4
+            transactions.verified[(7, *where)] = 4
             transactions.check_added("x", Producer(7, 4), where)
-            transactions._verified[(7, *where)] = 4
-            transactions._on_marker(*where, 7)
+            transactions.verified[(7, *where)] = 4
+            transactions.on_marker(*where, 7)
             with pytest.raises(ApiError) as refused:
                 transactions.check_added("x", Producer(7, 4), where)
             assert refused.value.code is E.COORDINATOR_NOT_AVAILABLE

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from barnabas.cli.pipelines.pipelines import _behind
+from barnabas.cli.pipelines.pipelines import lines_behind
 from barnabas.terminal.output import exact_json
 
 
@@ -21,9 +21,9 @@ def test_decimals_keep_their_digits(indent):
 
 def test_a_lookup_says_when_rows_may_be_old():
     fresh = {"state": "running", "lag": 0, "seconds_ago": Decimal("3600.0")}
-    assert _behind(fresh) == _behind({**fresh, "lag": None}) == ""
-    assert _behind({**fresh, "lag": 1200}) == " (3,600 s ago, 1,200 records behind)"
-    assert _behind({**fresh, "state": "stopped"}) == " (the pipeline is stopped, 3,600 s ago)"
-    assert _behind({**fresh, "state": "starting", "lag": None}) == (
+    assert lines_behind(fresh) == lines_behind({**fresh, "lag": None}) == ""
+    assert lines_behind({**fresh, "lag": 1200}) == " (3,600 s ago, 1,200 records behind)"
+    assert lines_behind({**fresh, "state": "stopped"}) == " (the pipeline is stopped, 3,600 s ago)"
+    assert lines_behind({**fresh, "state": "starting", "lag": None}) == (
         " (the pipeline is starting, 3,600 s ago, how many records have come since is not known yet)"
     )

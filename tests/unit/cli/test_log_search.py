@@ -24,7 +24,7 @@ from barnabas.terminal.errors import UsageError
 pa = pytest.importorskip("pyarrow")
 deltalake = pytest.importorskip("deltalake")
 
-from barnabas.logs.index import BLOCK_ROWS, _add_texts, build, index_path, words_of  # noqa: E402
+from barnabas.logs.index import BLOCK_ROWS, build, index_path, index_texts, words_of  # noqa: E402
 from barnabas.logs.tables import LogTable, normal  # noqa: E402
 from barnabas.logs.words import Words  # noqa: E402
 
@@ -277,7 +277,7 @@ def test_words_are_those_of_the_texts(texts: list[str]) -> None:
     words, number = Words(64), 3
     array = pa.array(texts, pa.string())
     if array.buffers()[2] is not None:
-        _add_texts(words, number, array)
+        index_texts(words, number, array)
     offsets, data = words.texts()
     words_written = pa.StringArray.from_buffers(
         len(words), pa.py_buffer(offsets), pa.py_buffer(data)

@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.connect import DataError, Schema, SinkRecord, SourceRecord, schemas
 from barnabas.connect.converters.avro_schemas import FromAvro, ToAvro, from_avro, to_avro
-from barnabas.connect.converters.confluent import _plain_logical
+from barnabas.connect.converters.confluent import plain_logical
 from barnabas.connect.converters.json import JsonConverter
 from barnabas.connect.converters.json_schemas import schema_of_json_schema, to_json_schema
 from barnabas.connect.errors import OptionError
@@ -289,7 +289,7 @@ def test_schemas_go_to_avro_and_back_with_their_values() -> None:
     parsed = fastavro.parse_schema(about)
     out = io.BytesIO()
     fastavro.schemaless_writer(out, parsed, VALUE)  # fastavro's own logical types are the witness
-    plain = fastavro.parse_schema(_plain_logical(about))
+    plain = fastavro.parse_schema(plain_logical(about))
     mine = io.BytesIO()
     fastavro.schemaless_writer(mine, plain, to_avro(ORDER, VALUE))
     assert mine.getvalue() == out.getvalue()

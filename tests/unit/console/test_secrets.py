@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from barnabas.console.audit import _short
-from barnabas.console.pages.connectors.forms import HIDDEN, _without_secrets
+from barnabas.console.audit import shortened
+from barnabas.console.pages.connectors.forms import HIDDEN, without_secrets
 
 
 def test_passwords_are_hidden_on_pages_and_references_are_not() -> None:
@@ -15,7 +15,7 @@ def test_passwords_are_hidden_on_pages_and_references_are_not() -> None:
         "own": "secret",
         "ssl.key.password": "${file:/run/secrets:key}",
     }
-    shown = _without_secrets(config, frozenset({"own"}))
+    shown = without_secrets(config, frozenset({"own"}))
     assert shown["connection.url"] == config["connection.url"]
     assert shown["ssl.key.password"] == config["ssl.key.password"]
     assert {name for name, value in shown.items() if value == HIDDEN} == {
@@ -24,9 +24,9 @@ def test_passwords_are_hidden_on_pages_and_references_are_not() -> None:
 
 
 def test_the_audit_has_no_passwords() -> None:
-    assert _short("o.connection.password", "secret") == "(hidden)"
-    assert "secret" not in _short("more", "x=1\nsasl.jaas.config=secret\nkey.password = secret")
-    assert "secret" not in _short(
+    assert shortened("o.connection.password", "secret") == "(hidden)"
+    assert "secret" not in shortened("more", "x=1\nsasl.jaas.config=secret\nkey.password = secret")
+    assert "secret" not in shortened(
         "config", {"a": {"db.password": "secret"}, "uri": "mongodb://anna:secret@db"}
     )
-    assert _short("client", "security.protocol=SSL") == "security.protocol=SSL"
+    assert shortened("client", "security.protocol=SSL") == "security.protocol=SSL"

@@ -90,7 +90,7 @@ class ZooKeeperEnsemble:
         """Take the session over with its password, as ZooKeeper's documentation advises for tests, and end it."""
         from kazoo.client import KazooClient
 
-        thief = KazooClient(self._address, client_id=tree._client.client_id)
+        thief = KazooClient(self._address, client_id=tree.client.client_id)
 
         def steal() -> None:
             thief.start(10)

@@ -58,7 +58,7 @@ def test_a_lost_connection_is_told_and_watches_go_on(zookeeper_address: str) -> 
 
         await tree.create("/me", ephemeral=True)
         await tree.watch("/", heard.append)
-        tree._client._connection._socket.shutdown(socket.SHUT_RDWR)
+        tree.client._connection._socket.shutdown(socket.SHUT_RDWR)
         await until(Event(EventKind.RECONNECTED))
         await tree.create("/after")
         await until(Event(EventKind.CREATED, "/after"))
@@ -346,7 +346,7 @@ def test_sasl_as_brokers_are_given_it(sasl_zookeeper: ZooKeeperServer, tmp_path:
     async def scenario() -> None:
         tree = await opened("kafka-123")
         await tree.create("/brokers")
-        acls, _ = tree._client.get_acls("/brokers")
+        acls, _ = tree.client.get_acls("/brokers")
         assert sorted((acl.id.scheme, acl.id.id) for acl in acls) == [("sasl", "kafka"), ("world", "anyone")]
         await tree.close()
         with pytest.raises(NotAllowed, match="ZooKeeper refused the login; check user and password"):

@@ -97,7 +97,7 @@ def test_images_and_forms_of_other_sites_are_refused_and_links_to_pages_are_not(
 def test_the_full_name_of_the_machine_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getfqdn", lambda: "Box.Corp.Example")
     visitors = Visitors()
-    visitors._look_up()
+    visitors.look_up()
     assert visitors.knows("box.corp.example:8081")
     assert not visitors.knows("corp.example:8081")
 

@@ -189,10 +189,10 @@ def test_a_micro_batch_waits_for_enough_records():
     )
     reader = StreamReader(options)
     start = {"t": {"id": "x", "0": 10}}
-    assert reader._holds_back(start, {"t": {"id": "x", "0": 14}})
-    assert not reader._holds_back(start, {"t": {"id": "x", "0": 15}})
-    reader._triggered -= 3600
-    assert not reader._holds_back(start, {"t": {"id": "x", "0": 11}})
+    assert reader.holds_back(start, {"t": {"id": "x", "0": 14}})
+    assert not reader.holds_back(start, {"t": {"id": "x", "0": 15}})
+    reader.triggered_s -= 3600
+    assert not reader.holds_back(start, {"t": {"id": "x", "0": 11}})
 
 
 def test_a_restart_from_a_place_leaves_no_other_beginning():

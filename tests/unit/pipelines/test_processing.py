@@ -49,7 +49,7 @@ def test_three_events_within_ten_minutes():
     rows = test.send({"driver": "Ada", "at": after(9)})
     assert rows == [{"driver": "Ada", "events": 3, "until": after(9)}] == test.rows
     assert test.advance(after(60)) == []
-    assert test._store.lists == {(("Ada",), "recent"): [], (("Blaise",), "recent"): []}
+    assert test.store.lists == {(("Ada",), "recent"): [], (("Blaise",), "recent"): []}
 
 
 class Everything(Processor):
@@ -96,7 +96,7 @@ def test_a_row_that_fails_leaves_no_trace(seed):
                 whole.send(row)
         else:
             assert whole.send(row) == good.send(row)
-    kept = [(test._store.lists, test._store.timer_times, test._store.kept) for test in (whole, good)]
+    kept = [(test.store.lists, test.store.timer_times, test.store.kept) for test in (whole, good)]
     assert [{k: v for k, v in part.items() if v} for part in kept[0]] == [
         {k: v for k, v in part.items() if v} for part in kept[1]
     ]

@@ -64,9 +64,9 @@ def run(
         except ProcessorFailed as error:
             refused.append((row, str(error)))
     test.advance(NOON + timedelta(days=1))
-    assert not any(test._store.kept.values())
-    assert not any(test._store.lists.values())
-    assert not any(test._store.timer_times.values())
+    assert not any(test.store.kept.values())
+    assert not any(test.store.lists.values())
+    assert not any(test.store.timer_times.values())
     results = [(row["k"], row["start"], row["end"], row["n"], row["sum"]) for row in test.rows]
     reasons = [reason for _, reason in refused]
     assert all(reason.startswith("TooLate: its window ended at 2026-01-31T12:") for reason in reasons)

@@ -181,11 +181,11 @@ def test_a_task_over_its_memory_is_refused() -> None:
 
 def test_a_process_that_somebody_kills_is_replaced(worker: Worker) -> None:
     asyncio.run(worker.carry_out(SMALL))
-    process = worker._process
+    process = worker.process
     assert process is not None
     process.send_signal(signal.SIGINT)  # ctrl-c reaches it too
     assert asyncio.run(worker.carry_out(SMALL)).outcome == (0, '"int"')
-    assert worker._process is process
+    assert worker.process is process
     process.kill()
     process.wait()
     assert asyncio.run(worker.carry_out(SMALL)).outcome == (0, '"int"')

@@ -99,7 +99,7 @@ def test_it_ends_while_the_loop_waits(caplog: pytest.LogCaptureFixture) -> None:
         watchdog.start()
         await asyncio.sleep(0.05)
         watchdog.stop()
-        assert not watchdog._thread.is_alive()
+        assert not watchdog.thread.is_alive()
 
     asyncio.run(main())
 
@@ -112,16 +112,16 @@ def test_a_stop_that_falls_between_two_steps_of_the_thread_ends_it() -> None:
 
         class Undone(threading.Event):
             def clear(self) -> None:
-                watchdog._ends.set()
+                watchdog.ends.set()
                 self.set()
                 super().clear()
 
-        watchdog._answered = Undone()
+        watchdog.answered = Undone()
         watchdog.start()
         deadline = time.monotonic() + 120
-        while not watchdog._ends.is_set() and time.monotonic() < deadline:
+        while not watchdog.ends.is_set() and time.monotonic() < deadline:
             pass  # a long turn, for the thread to see
-        watchdog._thread.join(5)
-        return watchdog._thread.is_alive()
+        watchdog.thread.join(5)
+        return watchdog.thread.is_alive()
 
     assert asyncio.run(run()) is False

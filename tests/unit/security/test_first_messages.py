@@ -179,7 +179,7 @@ def test_tokens_over_the_bounds_are_not_read(message: bytes) -> None:
 
 async def _refused(exchange: gssapi.Gssapi) -> None:
     with pytest.raises(SaslError):
-        await exchange._stepped(bytes(gssapi.TOKEN_BYTES_MAX + 1))
+        await exchange.stepped(bytes(gssapi.TOKEN_BYTES_MAX + 1))
 
 
 def test_tickets_over_the_bound_do_not_reach_kerberos() -> None:

@@ -47,7 +47,7 @@ def filled(folder: Path, chance: random.Random, *, compacted: bool) -> Log:
 @contextmanager
 def without_it() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Segment, "_read_plain", lambda *_: None)
+        patched.setattr(Segment, "read_plain", lambda *_: None)
         yield
 
 
@@ -77,7 +77,7 @@ def test_both_ways_return_the_same(tmp_path: Path, seed: int, compacted: bool, r
                     "upper_offset": None,
                     "skip_empty": chance.random() < 0.8,
                 }
-                served += segment._read_plain(Offset(offset), max_bytes) is not None
+                served += segment.read_plain(Offset(offset), max_bytes) is not None
                 fast = said(segment.read(Offset(offset), max_bytes, **asked))
                 with without_it():
                     assert said(segment.read(Offset(offset), max_bytes, **asked)) == fast
@@ -139,8 +139,8 @@ def test_index_entries_that_lie_far_apart_are_left_to_the_other_way(tmp_path: Pa
     for number in range(600):
         append(log, rows(1, size=300, at_ms=T0_MS + number))
     segment = log.segments[0]
-    assert segment._read_plain(Offset(50), 1000) is not None
-    assert segment._read_plain(Offset(590), 1000) is None
+    assert segment.read_plain(Offset(50), 1000) is not None
+    assert segment.read_plain(Offset(590), 1000) is None
     part = segment.read(Offset(590), 1000, at_least_one=True, upper_offset=None)
     assert isinstance(part, FileSlice)
     assert part.position == segment.tail_positions[590]

@@ -13,7 +13,7 @@ from barnabas.pipelines.processing.packed import BUCKETS, FEWEST, Buckets, Entry
 from barnabas.pipelines.processing.processor import Timers
 from barnabas.pipelines.processing.testing import MemoryStore
 from barnabas.pipelines.processing.values import EPOCH
-from barnabas.pipelines.spark.packed import _entries, _hash, _pieces, _spread
+from barnabas.pipelines.spark.packed import entries_in, hash_of, pieces_of, spread_over
 from barnabas.streams import App, StreamsBuilder, TopologyTestDriver, tumbling
 from barnabas.streams.running.run import OUT
 from barnabas.streams.stages import stage_class
@@ -41,7 +41,7 @@ class Cluster:
                 packed = self._worked(stage, task, waiting.pop((stage, task), []))
                 for place, entries in packed.onward.items():
                     waiting.setdefault(place, []).extend(
-                        entry for piece in _pieces(entries) for entry in _entries(piece)
+                        entry for piece in pieces_of(entries) for entry in entries_in(piece)
                     )
                 self.rows += [row for row, _ in packed.rows if row["stage"] == OUT]
                 self.failed += [reason for _, reason in packed.failed]
@@ -191,9 +191,9 @@ def test_buckets_are_what_a_dict_is():
 
 
 def test_each_task_has_a_partition_of_spark():
-    assert (_hash(0), _hash(1)) == (933211791, -559580957)  # as Spark's function hash
+    assert (hash_of(0), hash_of(1)) == (933211791, -559580957)  # as Spark's function hash
     for tasks in range(1, 9):
-        assert sorted(_hash(number) % tasks for number in _spread(tasks)) == list(range(tasks))
+        assert sorted(hash_of(number) % tasks for number in spread_over(tasks)) == list(range(tasks))
 
 
 def test_the_test_driver_makes_one_result_for_each_record():

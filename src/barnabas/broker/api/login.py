@@ -162,14 +162,14 @@ class Login:
             text = "SaslAuthenticate request received without a SaslHandshake request before it"
             return ErrorCode.ILLEGAL_SASL_STATE, text, b"", 0
         try:
-            outcome = await self._stepped(token)
+            outcome = await self.stepped(token)
             lifetime_ms = self._take(outcome) if outcome.user is not None else 0
         except SaslError as error:
             await self._fail(str(error))
             return ErrorCode.SASL_AUTHENTICATION_FAILED, str(error), b"", 0
         return ErrorCode.NONE, None, outcome.reply, lifetime_ms
 
-    async def _stepped(self, token: bytes) -> Outcome:
+    async def stepped(self, token: bytes) -> Outcome:
         assert self._exchange is not None
         outcome: Outcome | Awaitable[Outcome] = self._exchange.step(token)
         if inspect.isawaitable(outcome):
@@ -187,7 +187,7 @@ class Login:
 
     async def _taken_raw(self, token: bytes) -> Outcome | None:
         try:
-            outcome = await self._stepped(token)
+            outcome = await self.stepped(token)
             if outcome.user is not None:
                 self._take(outcome)
         except SaslError as error:

@@ -112,20 +112,20 @@ class Controller:
         self._entropy = machine.entropy
         self._partitions = partitions
         self._patience_s = patience_s
-        self._executor = Executor(
+        self.executor = Executor(
             self.image,
             open_tree,
             machine.entropy.uuid,
             patience_s=patience_s,
             in_office=lambda: self.in_office,
         )
-        self.options = ConfigChanges(self._executor, self.configs, self.config_changed, self.acls_changed)
-        self.reassigning = Reassigning(self._executor, self.require_office)
+        self.options = ConfigChanges(self.executor, self.configs, self.config_changed, self.acls_changed)
+        self.reassigning = Reassigning(self.executor, self.require_office)
         self.topics = TopicChanges(
-            self._executor, config, self.configs, machine, self.require_office, lambda: self.in_office
+            self.executor, config, self.configs, machine, self.require_office, lambda: self.in_office
         )
         self.bin = TopicBin(
-            self._executor, config, partitions, self.topics, lambda names: self.on_topics_deleted(names)
+            self.executor, config, partitions, self.topics, lambda names: self.on_topics_deleted(names)
         )
         self.elections = Elections()
         self._registration: Registration | None = None
@@ -173,7 +173,7 @@ class Controller:
 
     async def _open(self, wanted_id: str | None) -> None:
         """Raises TreeError."""
-        await self._executor.open()
+        await self.executor.open()
         try:
             await self._load(wanted_id)
         except BaseException:
@@ -195,7 +195,7 @@ class Controller:
             except NodeExists:
                 if attempt + 1 == BOOTSTRAP_ATTEMPTS:
                     raise
-        await self._executor.load()
+        await self.executor.load()
         if not self.image.secret:
             # The node exists, but somebody has emptied it. A secret that only this broker knows is better than none.
             self.image.secret = secret
@@ -205,14 +205,14 @@ class Controller:
     @property
     def tree(self) -> ZnodeTree:
         """The session with the tree; a different object after a session was lost."""
-        return self._executor.tree
+        return self.executor.tree
 
     @property
     def is_certain(self) -> bool:
         """Whether no other broker can have taken over from this one unnoticed: its session is alive, and everything that
         happened before the session began has been read."""
         now_s = self._clock.monotonic_ms() / 1000
-        return self._executor.is_current and now_s < self.tree.safe_until_s
+        return self.executor.is_current and now_s < self.tree.safe_until_s
 
     @property
     def broker_epoch(self) -> int:
@@ -238,32 +238,32 @@ class Controller:
         Raises OSError when another broker is registered under this node id, or the tree cannot be used.
         """
         broker = Broker(self.node_id, tuple(endpoints), rack, self._clock.now_ms())
-        self._registration = Registration(self._executor, self._clock, broker, self._patience_s)
+        self._registration = Registration(self.executor, self._clock, broker, self._patience_s)
         try:
             await self._registration.be_registered()
-            await self._executor.load()  # others may have changed things since the first look
+            await self.executor.load()  # others may have changed things since the first look
             if self._partitions.recovered_unclean:
-                await self._executor.change(lambda: decide_unclean_restart(self.image, self.node_id))
+                await self.executor.change(lambda: decide_unclean_restart(self.image, self.node_id))
             lost = self._partitions.without_logs(self.image)
             if lost:
                 log.warning(
                     "logs that this broker had are missing; it leaves the in-sync replicas of their partitions",
                     extra={"partitions": len(lost), "first": "{}-{}".format(*lost[0])},
                 )
-                await self._executor.change(lambda: decide_lost_logs(self.image, self.node_id, lost))
-            self._executor.followers = self
+                await self.executor.change(lambda: decide_lost_logs(self.image, self.node_id, lost))
+            self.executor.followers = self
             await self.settle()
             self._partitions.load(self.image)
             self._has_taken_up = True
-            await self._executor.finish_interrupted()
+            await self.executor.finish_interrupted()
         except (TreeError, ApiError) as error:
             raise OSError(str(error)) from error
-        self._executor.start()
+        self.executor.start()
 
     @property
     def sessions(self) -> SessionCounts:
         """What has happened to this broker's sessions with the metadata tree."""
-        return self._executor.sessions
+        return self.executor.sessions
 
     @property
     def in_office(self) -> bool:
@@ -278,11 +278,11 @@ class Controller:
         assert self._registration is not None
         await self._registration.be_registered()
         if self.image.controller_id < 0:
-            await self._executor.change(self._controller_ops)
+            await self.executor.change(self._controller_ops)
             if self.in_office:
                 log.info("this broker is the controller", extra={"epoch": self.image.controller_epoch})
                 if self._has_taken_up:  # finish what the previous controller left half done
-                    self._executor.reload_soon()
+                    self.executor.reload_soon()
         if self.in_office:
             begun_ms = self._clock.monotonic_ms()
             if await self.change_states(lambda: decide_elections(self.image, self._unclean_topics())):
@@ -306,7 +306,7 @@ class Controller:
             self._give_roles(partitions)
 
         try:
-            await self._executor.change(decide, note_chunk)
+            await self.executor.change(decide, note_chunk)
         finally:
             self._look_at_moves(touched)
         if touched:
@@ -316,14 +316,14 @@ class Controller:
     def _look_at_moves(self, partitions: Iterable[tuple[str, int]]) -> None:
         """When the in-sync set of a moving partition has changed, all of its new replicas may be in sync."""
         if self.in_office and any(self.reassigning.may_end(*partition) for partition in partitions):
-            self._executor.settle_soon()
+            self.executor.settle_soon()
 
     async def hand_over(self) -> None:
         """Controlled shutdown: move leadership to other brokers, and leave the in-sync sets."""
         if not self.config.get(broker_identity.CONTROLLED_SHUTDOWN_ENABLE) or len(self.image.brokers) < 2:
             return
         try:
-            async with asyncio.timeout(None if self._executor.is_current else HAND_OVER_S):
+            async with asyncio.timeout(None if self.executor.is_current else HAND_OVER_S):
                 await self.run(lambda: self.change_states(lambda: decide_shutdown(self.image, self.node_id)))
         except (ApiError, TimeoutError) as error:
             reason = error.message if isinstance(error, ApiError) else "the metadata tree does not answer"
@@ -400,7 +400,7 @@ class Controller:
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """The result of `work`, which runs while nothing else changes metadata. Raises ApiError."""
-        return await self._executor.run(work)
+        return await self.executor.run(work)
 
     # --- what the executor calls -----------------------------------------------------------------------
 
@@ -408,7 +408,7 @@ class Controller:
         """Other brokers have changed leaders or in-sync replicas."""
         self._give_roles(partitions)
         if self.in_office and any(self._wants_election(*partition) for partition in partitions):
-            self._executor.settle_soon()
+            self.executor.settle_soon()
         self._look_at_moves(partitions)
 
     def _wants_election(self, topic: str, index: int) -> bool:
@@ -426,7 +426,7 @@ class Controller:
         if not self._has_taken_up:
             return
         if self.in_office and self.reassigning.has_ended_moves(topic):
-            self._executor.settle_soon()
+            self.executor.settle_soon()
         if topic.name not in self.image.topics and self.bin.is_another(topic):
             # Groups have kept their offsets for the topic in the bin. In this one they mean nothing.
             self.on_topics_deleted(frozenset((topic.name,)))
@@ -480,4 +480,4 @@ class Controller:
         try:
             await self.keep_copies()
         finally:
-            await self._executor.close()
+            await self.executor.close()

@@ -105,7 +105,7 @@ class Executor(ImageKeeper):
 
     async def _watch(self) -> None:
         for path in WATCHED:
-            await self.tree.watch(path, self._on_event)
+            await self.tree.watch(path, self.on_event)
 
     def start(self) -> None:
         """Start the task that handles the queue."""
@@ -158,7 +158,7 @@ class Executor(ImageKeeper):
         self._reload = True
         self._woken.set()
 
-    def _on_event(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Called by the tree, on the loop: note the event and return."""
         # Session events arrive once for each watched path.
         if event.kind is EventKind.EXPIRED:

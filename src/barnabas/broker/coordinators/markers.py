@@ -163,7 +163,7 @@ class MarkerWriter:
                 elsewhere.setdefault(leader, []).append(where)
                 continue
             try:
-                self._write_one(job, where)
+                self.write_one(job, where)
             except Exception:
                 log.exception("a transaction's marker met a bug; it is tried again", extra=_place(job, where))
             yield
@@ -207,7 +207,7 @@ class MarkerWriter:
                 self._not_written(job, where, ApiError(errors[where], f"{errors[where].name}: {why}"))
         self._look_after(job)
 
-    def _write_one(self, job: Job, where: TopicPartition) -> None:
+    def write_one(self, job: Job, where: TopicPartition) -> None:
         effect = job.effect
         try:
             acknowledgement = self.append(

@@ -60,9 +60,9 @@ class CoordinatorRuntime(Generic[C]):
         self.loop = loop
         self.clock = clock
         self._partitions = partitions
-        self._ensure_topic = ensure_topic
-        self._seats: dict[int, Seat[C]] = {}
-        self._stepping: Stepping[C] = Stepping(kind, loop, clock, is_certain, self._seats.get, self._reload)
+        self.ensure_topic = ensure_topic
+        self.seats: dict[int, Seat[C]] = {}
+        self._stepping: Stepping[C] = Stepping(kind, loop, clock, is_certain, self.seats.get, self.reload)
         self._preparing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._follows_roles = False
@@ -90,7 +90,7 @@ class CoordinatorRuntime(Generic[C]):
         await asyncio.shield(self._preparing)
 
     async def _prepare(self) -> None:
-        await self._load_all(await usable(self._kind.topic, self._ensure_topic))
+        await self._load_all(await usable(self._kind.topic, self.ensure_topic))
 
     def _prepared(self, task: asyncio.Task[None]) -> None:
         self._preparing = None
@@ -113,15 +113,15 @@ class CoordinatorRuntime(Generic[C]):
         """The set of partitions that this broker leads may have changed: load the new ones, unload the lost ones."""
         if not self._follows_roles or self._preparing is not None:
             return  # called again after loading
-        for index, seat in list(self._seats.items()):
+        for index, seat in list(self.seats.items()):
             if not self._is_led(seat) and not seat.partition.is_deleted:  # `topic_deleted` follows for those
-                del self._seats[index]
+                del self.seats[index]
                 self._stepping.leave(seat)
                 log.info("a coordinator is on another broker now", extra=self._place(index))
         self.partition_count = self._partitions.count(self._kind.topic)
         for index in range(self.partition_count):
             partition = self._partitions.get(self._kind.topic, index)
-            if partition is not None and partition.is_leader and index not in self._seats:
+            if partition is not None and partition.is_leader and index not in self.seats:
                 log.info("a coordinator is on this broker now", extra=self._place(index))
                 self._load_soon(self._take_seat(index, partition))
 
@@ -136,7 +136,7 @@ class CoordinatorRuntime(Generic[C]):
         loaded = []
         for index in range(count):
             partition = self._partitions.get(self._kind.topic, index)
-            if partition is not None and partition.is_leader and index not in self._seats:
+            if partition is not None and partition.is_leader and index not in self.seats:
                 seat = self._take_seat(index, partition)
                 await self._replay(seat)
                 loaded.append(seat)
@@ -151,8 +151,8 @@ class CoordinatorRuntime(Generic[C]):
     def topic_deleted(self) -> None:
         """The coordinator's topic was deleted: all state is dropped, and the next request creates a new topic."""
         self.partition_count = 0
-        seats = list(self._seats.values())
-        self._seats.clear()
+        seats = list(self.seats.values())
+        self.seats.clear()
         for seat in seats:
             self._stepping.leave(seat)
         if seats:
@@ -166,13 +166,13 @@ class CoordinatorRuntime(Generic[C]):
         self._stepping.close()
         for task in self._tasks:
             task.cancel()
-        for seat in self._seats.values():
+        for seat in self.seats.values():
             self._stepping.leave(seat)
 
     # --- loading and unloading -------------------------------------------------------------------------
 
     def _take_seat(self, index: int, partition: Partition) -> Seat[C]:
-        seat = self._seats[index] = Seat(index, partition, self._kind.make_core(index))
+        seat = self.seats[index] = Seat(index, partition, self._kind.make_core(index))
         return seat
 
     async def _replay(self, seat: Seat[C]) -> None:
@@ -196,11 +196,11 @@ class CoordinatorRuntime(Generic[C]):
         except Exception:
             self._stepping.fail(seat, "loading")
 
-    def _reload(self, seat: Seat[C]) -> None:
+    def reload(self, seat: Seat[C]) -> None:
         if seat.is_gone:
             return
         self._stepping.leave(seat)
-        if self._seats.get(seat.index) is seat:
+        if self.seats.get(seat.index) is seat:
             self._load_soon(self._take_seat(seat.index, seat.partition))
 
     def _load_soon(self, seat: Seat[C]) -> None:
@@ -233,28 +233,28 @@ class CoordinatorRuntime(Generic[C]):
 
     def core_of(self, name: str) -> C | None:
         """The core that holds `name`, for reading; None while it is not loaded."""
-        seat = self._seats.get(self.index_of(name)) if self.partition_count else None
+        seat = self.seats.get(self.index_of(name)) if self.partition_count else None
         return seat.core if seat is not None and seat.is_loaded else None
 
     def cores(self) -> Iterator[tuple[int, C]]:
         """The loaded cores, by partition."""
-        for index, seat in list(self._seats.items()):
+        for index, seat in list(self.seats.items()):
             if seat.is_loaded:
                 yield index, seat.core
 
     def leader_epoch_of(self, index: int) -> int:
         """The leader epoch of a partition whose core is here."""
-        return max(self._seats[index].partition.leader_epoch, 0)
+        return max(self.seats[index].partition.leader_epoch, 0)
 
     def request(self, name: str, make_event: MakeEvent[R]) -> asyncio.Future[R]:
         """The reply to an event about one name. On a single node it is done on return, unless the core delays the reply."""
         if not self.partition_count:
             return self._request(None, make_event)
-        return self._request(self._seats.get(self.index_of(name)), make_event)
+        return self._request(self.seats.get(self.index_of(name)), make_event)
 
     def request_at(self, index: int, make_event: MakeEvent[R]) -> asyncio.Future[R]:
         """The reply of one partition."""
-        return self._request(self._seats.get(index), make_event)
+        return self._request(self.seats.get(index), make_event)
 
     def _request(self, seat: Seat[C] | None, make_event: MakeEvent[R]) -> asyncio.Future[R]:
         token: asyncio.Future[R] = self.loop.create_future()
@@ -276,12 +276,12 @@ class CoordinatorRuntime(Generic[C]):
     def is_whole(self) -> bool:
         """Whether this broker holds every partition of the topic, so that a name missing here does not exist."""
         # Not `partition_count`: a broker that holds none is not told when the topic is created.
-        return len(self._seats) == self._partitions.count(self._kind.topic)
+        return len(self.seats) == self._partitions.count(self._kind.topic)
 
     @property
     def is_loading(self) -> bool:
         """Whether a partition is still being loaded, so that a missing name may yet appear."""
-        return any(not seat.is_loaded for seat in self._seats.values())
+        return any(not seat.is_loaded for seat in self.seats.values())
 
     def append_marker(
         self,
@@ -293,7 +293,7 @@ class CoordinatorRuntime(Generic[C]):
 
         make_event: now_ms -> the event, whose token is None. Raises ApiError with nothing written.
         """
-        seat = self._seats.get(index)
+        seat = self.seats.get(index)
         if seat is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self._kind.topic}-{index} is not led here")
         if not seat.is_loaded:  # loading would miss a marker behind the end that it has determined
@@ -315,7 +315,7 @@ class CoordinatorRuntime(Generic[C]):
         # `make_pieces` is called for all partitions before any of them makes a step, because it may already change what
         # clients see: deleted topics, for example, must disappear from all partitions at the same moment.
         begun = [
-            (seat, iter(make_pieces(seat.core, now_ms))) for seat in self._seats.values() if seat.is_loaded
+            (seat, iter(make_pieces(seat.core, now_ms))) for seat in self.seats.values() if seat.is_loaded
         ]
         for seat, pieces in begun:
             while not seat.is_gone:

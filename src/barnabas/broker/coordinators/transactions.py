@@ -75,7 +75,7 @@ class Transactions:
         """peers: reaches coordinators and partitions on other brokers; None if there are no other brokers."""
         self._peers = peers
         self._controller = controller
-        self._verified: dict[tuple[int, str, int], int] = {}
+        self.verified: dict[tuple[int, str, int], int] = {}
         """(producer id, topic, partition) -> epoch, for first batches that a coordinator on another broker has permitted, in
         the order of the permissions."""
         self._config = config
@@ -90,7 +90,7 @@ class Transactions:
         self.configure()
         self.markers = MarkerWriter(loop, clock, partitions, groups, lambda: controller.image)
         self.markers.peers = peers
-        self.markers.on_marker = self._on_marker
+        self.markers.on_marker = self.on_marker
         self.markers.on_written = self._on_written
         self.markers.is_wanted = self._is_ending
         retry_ms = config.get(broker_share.TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS)
@@ -286,12 +286,12 @@ class Transactions:
                         return TxnReply(code, f"the coordinator answers {code.name}")
         if not answer.error_code:
             for name, index in partitions:
-                if len(self._verified) >= HINTS_MAX:
-                    oldest = next(iter(self._verified))  # nobody waits for it any more
-                    del self._verified[oldest]
+                if len(self.verified) >= HINTS_MAX:
+                    oldest = next(iter(self.verified))  # nobody waits for it any more
+                    del self.verified[oldest]
                 key = (producer.producer_id, name, index)
-                self._verified.pop(key, None)
-                self._verified[key] = producer.producer_epoch
+                self.verified.pop(key, None)
+                self.verified[key] = producer.producer_epoch
         return TxnReply(ErrorCode(answer.error_code))
 
     def _take_permission(self, partition: Replica, producer: Producer) -> bool:
@@ -303,13 +303,13 @@ class Transactions:
         if known is not None and known.txn_first_offset >= 0 and known.epoch == producer.producer_epoch:
             return True
         key = (producer.producer_id, partition.topic, partition.index)
-        if self._verified.get(key) != producer.producer_epoch:
+        if self.verified.get(key) != producer.producer_epoch:
             return False
-        del self._verified[key]
+        del self.verified[key]
         return True
 
-    def _on_marker(self, topic: str, index: int, producer_id: int) -> None:
-        self._verified.pop((producer_id, topic, index), None)
+    def on_marker(self, topic: str, index: int, producer_id: int) -> None:
+        self.verified.pop((producer_id, topic, index), None)
 
     async def end(
         self, transactional_id: str, producer: Producer, commit: bool, version: int, connection: int

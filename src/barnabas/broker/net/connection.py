@@ -80,10 +80,10 @@ class Connection(Outgoing):
     """State of one accepted socket. Owned by its loop; never touched from another thread."""
 
     __slots__ = (
-        "_carry", "_closing", "_ended", "_holds", "_keeps_room", "_large", "_large_bytes", "_loop", "_on_closed",
+        "_closing", "_ended", "_holds", "_keeps_room", "_large", "_large_bytes", "_loop", "_on_closed",
         "_owed", "_paused", "_reads_soon", "_recv_into", "_room_bytes", "_room_wanted", "_to_flush",
-        "_waiting", "_writer_armed", "api_versions", "client_id", "client_software", "closed", "connected_s",
-        "frame_bytes_max", "handler", "kept", "last_active_s", "listener", "parked", "principal",
+        "_waiting", "api_versions", "carry", "client_id", "client_software", "closed", "connected_s",
+        "frame_bytes_max", "handler", "is_writer_armed", "kept", "last_active_s", "listener", "parked", "principal",
         "request_name", "rights", "sasl", "serial", "since_us", "timings",
     )  # fmt: skip
 
@@ -119,7 +119,7 @@ class Connection(Outgoing):
         self.closed = False
         self.connected_s = self.last_active_s = self._loop.time()
         self._on_closed: dict[Hashable, Callable[[], None]] = {}
-        self._carry = b""
+        self.carry = b""
         self._large: memoryview | None = None
         self._large_bytes = 0
         self._owed: OwedAnswers[Part] = OwedAnswers()
@@ -132,7 +132,7 @@ class Connection(Outgoing):
         self._room_bytes = 0
         self._room_wanted = 0
         self._waiting = False
-        self._writer_armed = False
+        self.is_writer_armed = False
 
     # --- reading -------------------------------------------------------------------------------------
 
@@ -143,13 +143,13 @@ class Connection(Outgoing):
     def _watch(self) -> None:
         """Read when the socket has bytes, and soon if the transport has buffered some already."""
         self._loop.add_reader(self._fd, self.on_readable)
-        if self._transport.has_pending:
+        if self.transport.has_pending:
             self._read_soon()
 
     def _read_on(self) -> None:
         """Read again after nothing was read while answers were written, unless the carry is full: then `_go_on` makes room
         and continues reading."""
-        has_room = not self._room_wanted and len(self._carry) < SHARED_BUFFER_BYTES
+        has_room = not self._room_wanted and len(self.carry) < SHARED_BUFFER_BYTES
         if has_room and self._ended is None and not self.closed:
             self._watch()
 
@@ -161,9 +161,9 @@ class Connection(Outgoing):
 
     def _on_pending(self) -> None:
         self._reads_soon = False
-        if self.closed or self._writer_armed or self._room_wanted:
+        if self.closed or self.is_writer_armed or self._room_wanted:
             return
-        if len(self._carry) < SHARED_BUFFER_BYTES:
+        if len(self.carry) < SHARED_BUFFER_BYTES:
             self.on_readable()
 
     def on_readable(self) -> None:
@@ -177,7 +177,7 @@ class Connection(Outgoing):
                 self._read_while_waiting()
                 return
             buffer = self._shared.buffers.receive
-            carry = self._carry
+            carry = self.carry
             kept = len(carry)
             if kept:
                 buffer[:kept] = carry
@@ -185,8 +185,8 @@ class Connection(Outgoing):
             else:
                 received = self._receive(buffer)
             if received:
-                self._carry = b""
-                self._take_frames(buffer, kept + received)
+                self.carry = b""
+                self.take_frames(buffer, kept + received)
         except Exception as error:
             self.fail(error)
 
@@ -201,23 +201,23 @@ class Connection(Outgoing):
             return 0
         if not received:
             self._end(None)
-        elif self._transport.has_pending:
+        elif self.transport.has_pending:
             self._read_soon()
         return received
 
     def traffic(self) -> tuple[int, int]:
         """How many bytes have been received and sent so far, encryption included; -1: the kernel does not count them."""
-        return self._transport.traffic()
+        return self.transport.traffic()
 
     def _read_while_waiting(self) -> None:
         """Read up to one buffer of what a peer pipelines behind a waiting request; the rest stays in TCP's buffers."""
-        buffer = self._shared.buffers.receive[: SHARED_BUFFER_BYTES - len(self._carry)]
+        buffer = self._shared.buffers.receive[: SHARED_BUFFER_BYTES - len(self.carry)]
         received = self._receive(buffer)
         if not received:
             return
-        self._carry = bytes(self._carry) + bytes(buffer[:received])
+        self.carry = bytes(self.carry) + bytes(buffer[:received])
         self.since_us = self.since_us or now_us()
-        if len(self._carry) >= SHARED_BUFFER_BYTES:
+        if len(self.carry) >= SHARED_BUFFER_BYTES:
             self._loop.remove_reader(self._fd)
 
     def _read_large(self, large: memoryview) -> None:
@@ -237,7 +237,7 @@ class Connection(Outgoing):
             else:
                 self._shared.room.give_back(self, room_bytes)
 
-    def _take_frames(self, buffer: memoryview, end: int) -> None:
+    def take_frames(self, buffer: memoryview, end: int) -> None:
         """Handle every whole frame in buffer[:end]; keep the rest for the next read."""
         if self._owed.is_full:
             self._hold(buffer[:end])
@@ -245,7 +245,7 @@ class Connection(Outgoing):
         position = self.handler.on_frames(self, buffer, end)
         if position == end:
             return
-        out = self._out
+        out = self.unsent
         on_frame = self.handler.on_frame
         while end - position >= 4 and not self._waiting and not self.closed:
             (size_bytes,) = INT32.unpack_from(buffer, position)
@@ -267,7 +267,7 @@ class Connection(Outgoing):
                 self._paused = True  # `flush` continues when they are written
                 break
         if position < end and not self.closed:
-            self._carry = bytes(buffer[position:end])
+            self.carry = bytes(buffer[position:end])
 
     def _may_overlap(self, begun: memoryview, size_bytes: int) -> bool:
         """Whether the next request, which begins so, may be handled while answers are owed."""
@@ -280,7 +280,7 @@ class Connection(Outgoing):
     def _hold(self, left: memoryview) -> None:
         """Handle nothing more until answers that are owed are known."""
         self._holds = self._waiting = True
-        self._carry = bytes(left)
+        self.carry = bytes(left)
         self.since_us = self.since_us or now_us()
         if len(left) >= SHARED_BUFFER_BYTES:
             self._loop.remove_reader(self._fd)
@@ -298,7 +298,7 @@ class Connection(Outgoing):
     def _begin_large(self, begun: memoryview, size_bytes: int) -> None:
         if not self._shared.room.take(self, size_bytes):
             self._room_wanted = size_bytes
-            self._carry = bytes(begun)
+            self.carry = bytes(begun)
             self._loop.remove_reader(self._fd)
             return
         self._room_bytes = size_bytes
@@ -317,12 +317,12 @@ class Connection(Outgoing):
     def on_room(self) -> None:
         """There is room for the large frame that this connection has waited for."""
         size_bytes, self._room_wanted, self._room_bytes = self._room_wanted, 0, self._room_wanted
-        begun, self._carry = self._carry, b""
+        begun, self.carry = self.carry, b""
         large = self._shared.buffers.large.take(size_bytes)
         large[: len(begun)] = begun
         self._large = large
         self._large_bytes = len(begun)
-        if not self._writer_armed:
+        if not self.is_writer_armed:
             self._watch()
 
     def keep_room(self) -> None:
@@ -372,20 +372,20 @@ class Connection(Outgoing):
 
     def _go_on(self) -> None:
         """Handle the requests left in the carry, unless something holds this connection up."""
-        carry = self._carry
-        if self.closed or self._waiting or self._writer_armed or self._slice_away:
+        carry = self.carry
+        if self.closed or self._waiting or self.is_writer_armed or self._slice_away:
             return
         if self._room_wanted or self._closing is not None:
             return
         if not carry:
             self._close_if_ended()
             return
-        self._carry = b""
+        self.carry = b""
         try:
             if len(carry) >= SHARED_BUFFER_BYTES and self._ended is None:
                 self._watch()
             # A bytearray, because appends patch base offsets in place.
-            self._take_frames(memoryview(bytearray(carry)), len(carry))
+            self.take_frames(memoryview(bytearray(carry)), len(carry))
             if not self._waiting:
                 self.since_us = 0
             self._close_if_ended()
@@ -404,13 +404,13 @@ class Connection(Outgoing):
             self._queue(parts)
 
     def _queue(self, parts: list[Part]) -> None:
-        if not self._out:
+        if not self.unsent:
             self._to_flush(self)
-        self._out.extend(parts)
+        self.unsent.extend(parts)
 
     def flush(self) -> None:
         """Write what is queued, as far as the socket accepts it."""
-        if self.closed or self._writer_armed or self._slice_away:
+        if self.closed or self.is_writer_armed or self._slice_away:
             return
         if self.timings:
             begin_sending(self.timings)
@@ -436,10 +436,10 @@ class Connection(Outgoing):
         """A sender thread has sent `sent` bytes of the first slice, and stopped because of `error` unless that is None."""
         self._slice_away = False
         if self.closed:
-            self._transport.close()
+            self.transport.close()
             return
         try:
-            item = self._out[0]
+            item = self.unsent[0]
             assert isinstance(item, FileSlice)
             self._note_sent(item, sent)
             if error is None:
@@ -455,7 +455,7 @@ class Connection(Outgoing):
             self._fail_writing(bug)
 
     def _arm_writer(self) -> None:
-        self._writer_armed = True
+        self.is_writer_armed = True
         self._loop.remove_reader(self._fd)
         self._loop.add_writer(self._fd, self._on_writable)
 
@@ -465,7 +465,7 @@ class Connection(Outgoing):
             if self.timings and not self._slice_away:
                 settle(self.timings, self)
             self._loop.remove_writer(self._fd)
-            self._writer_armed = False
+            self.is_writer_armed = False
             self._paused = False
             if self._closing is not None:
                 self.close(self._closing or None)
@@ -494,7 +494,7 @@ class Connection(Outgoing):
 
     def _end(self, reason: str | None) -> None:
         """The peer sends nothing more: close, once the whole requests that are here already have been handled."""
-        if not self._carry:
+        if not self.carry:
             self.close(reason)
             return
         self._ended = reason or ""
@@ -504,21 +504,21 @@ class Connection(Outgoing):
     def _close_if_ended(self) -> None:
         if self._ended is None or self.closed:
             return
-        if self._carry and (self._waiting or self._paused or self._writer_armed or self._slice_away):
+        if self.carry and (self._waiting or self._paused or self.is_writer_armed or self._slice_away):
             return
         self.close(self._ended or None)
 
     def _lose(self, error: OSError) -> None:
         """Writing failed. When the peer is gone, what it sent before is still read, to the end that the socket reports."""
-        self._out.clear()
+        self.unsent.clear()
         self.timings.clear()
         if error.errno not in PEER_IS_GONE or self._closing is not None:
             self.close(_reason(error))
             return
         self._paused = False
-        if self._writer_armed:
+        if self.is_writer_armed:
             self._loop.remove_writer(self._fd)
-            self._writer_armed = False
+            self.is_writer_armed = False
             self._read_on()
         self._loop.call_soon(self._go_on)
 
@@ -534,7 +534,7 @@ class Connection(Outgoing):
 
     def _fail_writing(self, error: BaseException) -> None:
         """`fail`, without writing what is queued: nobody knows how much of it has been written."""
-        self._out.clear()
+        self.unsent.clear()
         self.fail(error)
 
     def close_after_answer(self, reason: str | None) -> None:
@@ -550,17 +550,17 @@ class Connection(Outgoing):
         if reason is not None:
             log.warning("connection closed", extra={"peer": self.peer, "reason": reason})
         self._loop.remove_reader(self._fd)
-        if self._writer_armed:
+        if self.is_writer_armed:
             self._loop.remove_writer(self._fd)
-        elif self._out and not self._slice_away:
+        elif self.unsent and not self._slice_away:
             # The answers to requests that were served before the one that ends the connection: without them a producer
             # would send again what was appended.
             with contextlib.suppress(Exception):
                 self._write_queued()
-        self._out.clear()
+        self.unsent.clear()
         self._owed.clear()
         self.timings.clear()
-        self._carry = b""
+        self.carry = b""
         if self._room_wanted:
             self._room_wanted = 0
             self._shared.room.forget(self)
@@ -570,7 +570,7 @@ class Connection(Outgoing):
             room_bytes, self._room_bytes = self._room_bytes, 0
             self._shared.room.give_back(self, room_bytes)
         if not self._slice_away:
-            self._transport.close()
+            self.transport.close()
         callbacks, self._on_closed = self._on_closed, {}
         for key, callback in callbacks.items():
             try:

@@ -8,10 +8,10 @@ from barnabas.broker.net.transports import V4_IN_V6, Transport
 class Ends:
     """The peer's and this broker's addresses."""
 
-    __slots__ = ("_transport",)
+    __slots__ = ("transport",)
 
     def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+        self.transport = transport
 
     def __str__(self) -> str:
         return f"connection of {self.peer}"
@@ -19,12 +19,12 @@ class Ends:
     @property
     def peer(self) -> str:
         """The peer's address and port."""
-        return self._transport.peer
+        return self.transport.peer
 
     @property
     def host(self) -> str:
         """The peer's address alone."""
-        return self._transport.peer.rpartition(":")[0]
+        return self.transport.peer.rpartition(":")[0]
 
     @property
     def plain_host(self) -> str:
@@ -34,9 +34,9 @@ class Ends:
     @property
     def local_host(self) -> str:
         """This broker's address, as the peer connected to it."""
-        return self._transport.local_host
+        return self.transport.local_host
 
     @property
     def local_port(self) -> int:
         """The port that the peer connected to."""
-        return self._transport.local_port
+        return self.transport.local_port

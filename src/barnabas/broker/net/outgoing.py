@@ -28,13 +28,13 @@ Part = bytes | bytearray | memoryview | FileSlice
 class Outgoing(Ends, ABC):
     """The queue of a connection's answers. When it is written is up to the connection (connection.py)."""
 
-    __slots__ = ("_fd", "_out", "_shared", "_slice_away")
+    __slots__ = ("_fd", "_shared", "_slice_away", "unsent")
 
     def __init__(self, transport: Transport, shared: Shared) -> None:
         super().__init__(transport)
         self._fd = transport.fd
         self._shared = shared
-        self._out: deque[Part] = deque()
+        self.unsent: deque[Part] = deque()
         self._slice_away = False
         """Whether the first part is a slice that a sender thread is sending."""
 
@@ -44,7 +44,7 @@ class Outgoing(Ends, ABC):
 
     def _write_queued(self) -> None:
         """Raises BlockingIOError when the socket is full, other OSErrors when the connection is lost."""
-        out = self._out
+        out = self.unsent
         while out:
             item = out[0]
             if isinstance(item, FileSlice):
@@ -62,7 +62,7 @@ class Outgoing(Ends, ABC):
                 data, more_follows = self._gather()
                 flags = MORE if more_follows else 0
             try:
-                sent = self._transport.send(data, flags)
+                sent = self.transport.send(data, flags)
             except (BlockingIOError, InterruptedError):
                 out.appendleft(self._kept_to_send(data, 0))  # the socket took none of it
                 raise BlockingIOError from None
@@ -80,7 +80,7 @@ class Outgoing(Ends, ABC):
 
         The result is in the shared send buffer, which is borrowed until the next write.
         """
-        out = self._out
+        out = self.unsent
         buffer = self._shared.buffers.send
         filled = 0
         while out:
@@ -104,29 +104,29 @@ class Outgoing(Ends, ABC):
         return buffer[:filled], bool(out)
 
     def _write_slice(self, item: FileSlice) -> None:
-        if item.size < SENDFILE_BYTES_MIN or not self._transport.sends_files:
+        if item.size < SENDFILE_BYTES_MIN or not self.transport.sends_files:
             # Data that passes through this process is sent in steps: a fetch may ask for 50 MB.
             data = bytearray(min(item.size, SEND_BUFFER_BYTES))
             item.part(0, len(data)).read_into(memoryview(data))
             self._note_sent(item, len(data))
-            self._out.appendleft(data)
+            self.unsent.appendleft(data)
             return
-        sent = self._transport.send_file(item)
+        sent = self.transport.send_file(item)
         self._shared.turn.large_bytes += sent
         self._note_sent(item, sent)
 
     def _note_sent(self, item: FileSlice, sent: int) -> None:
         """`sent` bytes of the slice at the head of the queue have been sent."""
         if sent == item.size:
-            self._out.popleft()
+            self.unsent.popleft()
         else:
-            self._out[0] = item.after(sent)
+            self.unsent[0] = item.after(sent)
 
     def _note_slice(self, item: FileSlice) -> bool:
         """Note a slice about to be sent. True if a sender thread should send it: it is large, and not the only one."""
         shared = self._shared
         return (
             item.size >= SENDER_BYTES_MIN
-            and self._transport.sends_files
+            and self.transport.sends_files
             and shared.senders.note_large_slice(self._fd, item, shared.turn.large_bytes)
         )

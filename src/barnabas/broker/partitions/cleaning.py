@@ -31,7 +31,7 @@ class Cleaning:
         self._backoff_s = config.get(broker_log.LOG_CLEANER_BACKOFF_MS) / 1000
         self._threads = config.get(broker_log.LOG_CLEANER_THREADS)
         self._enabled = config.get(broker_log.LOG_CLEANER_ENABLE)
-        self._cleaner = logs.new_cleaner(
+        self.cleaner = logs.new_cleaner(
             dedupe_buffer_bytes=config.get(broker_log.LOG_CLEANER_DEDUPE_BUFFER_SIZE)
             // max(self._threads, 1),
             load_factor=config["log.cleaner.io.buffer.load.factor"],
@@ -68,7 +68,7 @@ class Cleaning:
     async def clean_once(self) -> bool:
         """Make one pass over the log that needs it most; False when none is due."""
         loop = asyncio.get_running_loop()
-        steps = self._cleaner.steps(self._clock.now_ms())
+        steps = self.cleaner.steps(self._clock.now_ms())
         ran = False
         try:
             for step in steps:

@@ -248,12 +248,12 @@ def get(
             print_table(names, [[_cell(row[field]) for field in names] for row in rows])
         as_of = answer["as_of"]
         more = "; there are more: raise --limit" if answer["next"] else ""
-        freshness = f"as of {as_of['time']}, micro-batch {as_of['batch']}{_behind(as_of)}"
+        freshness = f"as of {as_of['time']}, micro-batch {as_of['batch']}{lines_behind(as_of)}"
         note(f"{len(rows)} rows of {answer['view']} {freshness}{more}")
     return EXIT_OK if answer["rows"] else EXIT_FAILED
 
 
-def _behind(as_of: Mapping[str, Any]) -> str:
+def lines_behind(as_of: Mapping[str, Any]) -> str:
     """What a reader should know if the rows may be older than the records in the topics; nothing if they are not."""
     facts = []
     if as_of["state"] != "running":

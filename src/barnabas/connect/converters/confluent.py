@@ -166,7 +166,7 @@ class AvroConverter(RegistryConverter):
             name = about.get("connect.name") or about.get("name") if isinstance(about, dict) else None
             schema_id, newest = self._registered(self._subject(topic, name), json.dumps(about))
             parsed = fastavro.parse_schema(
-                _plain_logical(about if newest is None else json.loads(newest.text))
+                plain_logical(about if newest is None else json.loads(newest.text))
             )
             if len(self._ids) >= SCHEMAS_MAX:
                 self._ids.clear()
@@ -196,22 +196,22 @@ class AvroConverter(RegistryConverter):
         others: dict[str, Any] = {}
         for _, text in registered.dependencies:
             about = json.loads(text)
-            fastavro.parse_schema(_plain_logical(about), named_schemas=named)
+            fastavro.parse_schema(plain_logical(about), named_schemas=named)
             if isinstance(about, dict) and "name" in about:
                 full = f"{about['namespace']}.{about['name']}" if about.get("namespace") else about["name"]
                 others[full] = about
         about = json.loads(registered.text)
-        parsed = fastavro.parse_schema(_plain_logical(about), named_schemas=named)
+        parsed = fastavro.parse_schema(plain_logical(about), named_schemas=named)
         return FromAvro(others).schema(about), parsed
 
 
-def _plain_logical(about: Any) -> Any:
+def plain_logical(about: Any) -> Any:
     """Without logical types, which are converted here."""
     if isinstance(about, list):
-        return [_plain_logical(one) for one in about]
+        return [plain_logical(one) for one in about]
     if isinstance(about, dict):
         kept = {
-            name: _plain_logical(one) for name, one in about.items() if name not in ("logicalType", "default")
+            name: plain_logical(one) for name, one in about.items() if name not in ("logicalType", "default")
         }
         return kept
     return about

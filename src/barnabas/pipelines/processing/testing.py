@@ -149,8 +149,8 @@ class ProcessorTest:
             code = windowed(code, windows, self._names)
             returns = {**dict.fromkeys((*self._names, *windows.names)), **returns}
         states = declared_states(code)
-        self._store = MemoryStore(states)
-        self._engine = Engine(code, states, returns, self._store)
+        self.store = MemoryStore(states)
+        self._engine = Engine(code, states, returns, self.store)
         self.rows: list[dict[str, Any]] = []
 
     def send(self, *rows: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -183,7 +183,7 @@ class ProcessorTest:
         return emitted
 
     def _begin(self, key: tuple[Any, ...]) -> None:
-        self._store.key, self._store.now_ms = key, self._now_ms
+        self.store.key, self.store.now_ms = key, self._now_ms
         named = key[0] if len(key) == 1 else key
         self._engine.begin(named, self._now_ms, self._watermark_ms, timed=self._time != "none")
 
@@ -200,10 +200,10 @@ class ProcessorTest:
         rows: list[dict[str, Any]] = []
         if self._time == "none" or reached is None:
             return rows
-        due = [(at, key) for key, times in self._store.timer_times.items() for at in times if at <= reached]
+        due = [(at, key) for key, times in self.store.timer_times.items() for at in times if at <= reached]
         for at, key in sorted(due, key=lambda one: one[0]):
             self._begin(key)
             result = self._engine.fire(at)
-            self._store.delete_timer(at)
+            self.store.delete_timer(at)
             rows += self._taken(result)
         return rows

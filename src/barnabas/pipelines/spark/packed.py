@@ -71,17 +71,17 @@ def takes_packs(step: Operator) -> TypeGuard[Process]:
 # --- rows ---------------------------------------------------------------------------------------------
 
 
-def _spread(tasks: int) -> tuple[int, ...]:
+def spread_over(tasks: int) -> tuple[int, ...]:
     """For each task a number that Spark puts into a partition of its own, if there are as many partitions as tasks."""
     numbers: dict[int, int] = {}
     number = 0
     while len(numbers) < tasks:
-        numbers.setdefault(_hash(number) % tasks, number)
+        numbers.setdefault(hash_of(number) % tasks, number)
         number += 1
     return tuple(numbers[task] for task in range(tasks))
 
 
-def _hash(number: int) -> int:
+def hash_of(number: int) -> int:
     """Spark's hash (Murmur3) of an integer, as a signed number; only how even the load is depends on it."""
     k = number * 0xCC9E2D51 & 0xFFFFFFFF
     k = (k << 15 | k >> 17) * 0x1B873593 & 0xFFFFFFFF
@@ -99,7 +99,7 @@ def _packs(
 ) -> Iterator[tuple[int, int, bytes | None, str | None]]:
     """Rows (see PACK) with what a task of a stage has made."""
     for (coming, other), entries in packed.onward.items():
-        for piece in _pieces(entries):
+        for piece in pieces_of(entries):
             yield coming, spread[other], piece, None
     texts: list[dict[str, Any]] = []
     size = 0
@@ -113,18 +113,18 @@ def _packs(
         yield DONE, spread[0], None, _json(texts)
 
 
-def _pieces(entries: list[Entry]) -> Iterator[bytes]:
+def pieces_of(entries: list[Entry]) -> Iterator[bytes]:
     plain = [(None if origin is None else tuple(origin), place, items) for origin, place, items in entries]
     data = pickle.dumps(plain, 5)
     if len(data) <= BYTES_MAX or len(entries) == 1:
         yield data
         return
     half = len(entries) // 2
-    yield from _pieces(entries[:half])
-    yield from _pieces(entries[half:])
+    yield from pieces_of(entries[:half])
+    yield from pieces_of(entries[half:])
 
 
-def _entries(data: bytes) -> list[Entry]:
+def entries_in(data: bytes) -> list[Entry]:
     return [
         Entry(None if origin is None else Origin._make(origin), place, items)
         for origin, place, items in pickle.loads(data)
@@ -275,7 +275,7 @@ class Packed(StatefulProcessor):
         entries: list[Entry] = []
         for row in rows:
             if row.stage == self.stage:
-                entries += _entries(row.entries)
+                entries += entries_in(row.entries)
             else:
                 yield Row(stage=row.stage, task=row.task, entries=row.entries, texts=row.texts)
         if entries:
@@ -297,7 +297,7 @@ class Packed(StatefulProcessor):
 
 def packed_stages(frame: Frame, whole: WholeRecord, steps: Sequence[Process]) -> Frame:
     """The frame after these steps. whole: says in how many tasks the stages run."""
-    spread = _spread(whole.tasks)
+    spread = spread_over(whole.tasks)
     codes = [pickled(step.code, own_modules(step.code)) for step in steps]
     checksum = F.crc32(F.coalesce(F.col("_key"), F.lit(b"")))
     origins = frame.data.select(

@@ -119,7 +119,7 @@ class Rules:
         metadata = fields.get("metadata") or {}
         self._shape = shape
         self._tagged = [
-            (_wildcard(path), frozenset(tags)) for path, tags in (metadata.get("tags") or {}).items()
+            (wildcard(path), frozenset(tags)) for path, tags in (metadata.get("tags") or {}).items()
         ]
         self._tags_of = lru_cache(PATHS_MAX)(self._matching_tags)
         rules = rules_of(fields)
@@ -240,7 +240,7 @@ class Rules:
         paths = (field.full_name, *field.maps)
         meant = (item for item in self._tagged if not WILDCARDS.issuperset(item[0][-1:]))
         return frozenset().union(
-            *(tags for pattern, tags in meant if any(_matches(pattern, path) for path in paths))
+            *(tags for pattern, tags in meant if any(matches(pattern, path) for path in paths))
         )
 
     def _tags_at(self, field: Field) -> frozenset[str]:
@@ -252,7 +252,7 @@ class Rules:
         """The tags that the metadata assigns to a field by its path."""
         tags_found: frozenset[str] = frozenset()
         for pattern, tags in self._tagged:
-            if _matches(pattern, full_name):
+            if matches(pattern, full_name):
                 tags_found |= tags
         return tags_found
 
@@ -309,7 +309,7 @@ def _require(verdict: Any) -> None:
         raise Mismatch
 
 
-def _wildcard(path: str) -> list[str]:
+def wildcard(path: str) -> list[str]:
     """A path in metadata.tags: `*` matches a part of a name, `**` any number of names, `?` one character."""
     parts: list[str] = []
     for part in re.findall(r"\*\*|\*|.", path, re.DOTALL):
@@ -318,7 +318,7 @@ def _wildcard(path: str) -> list[str]:
     return parts
 
 
-def _matches(pattern: list[str], name: str) -> bool:
+def matches(pattern: list[str], name: str) -> bool:
     """Takes time proportional to the product of the lengths; a regular expression could take exponential time."""
     reached = [True] + [False] * len(name)  # whether the parts so far match the first n characters
     for part in pattern:

@@ -101,9 +101,9 @@ class Gssapi:
         self._next: Callable[[bytes], Outcome] = self._accept
 
     def step(self, token: bytes) -> Outcome | Awaitable[Outcome]:
-        return self._stepped(token)
+        return self.stepped(token)
 
-    async def _stepped(self, token: bytes) -> Outcome:
+    async def stepped(self, token: bytes) -> Outcome:
         if len(token) > TOKEN_BYTES_MAX:
             raise SaslError(REFUSED)
         errors = library().exceptions.GSSError

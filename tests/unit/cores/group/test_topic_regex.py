@@ -106,7 +106,7 @@ def test_only_new_names_are_matched() -> None:
 
     def noting(name: str) -> object:
         asked.append(name)
-        return compiled._fullmatch(name)
+        return compiled.fullmatch(name)
 
     pattern = TopicPattern(noting)
     topics: dict[str, object] = dict.fromkeys(["orders-1", "orders-2", "payments", "__orders-"])
@@ -125,7 +125,7 @@ def test_many_topics_are_matched_in_pieces() -> None:
     def counting(name: str) -> object:
         nonlocal asked
         asked += 1
-        return compiled._fullmatch(name)
+        return compiled.fullmatch(name)
 
     pattern = TopicPattern(counting)
     topics: dict[str, object] = {f"t-{number}": None for number in range(1_000)}

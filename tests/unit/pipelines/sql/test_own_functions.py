@@ -19,12 +19,12 @@ HERE = Path(__file__).parent / "python"
 
 @pytest.fixture(autouse=True)
 def nothing_stays() -> Iterator[None]:
-    before = dict(functions._FUNCTIONS)
+    before = dict(functions.KNOWN_FUNCTIONS)
     yield
     for known in (DECLARED, own_functions.OWN):
         known.clear()
-    functions._FUNCTIONS.clear()
-    functions._FUNCTIONS.update(before)
+    functions.KNOWN_FUNCTIONS.clear()
+    functions.KNOWN_FUNCTIONS.update(before)
 
 
 def test_functions_are_called_by_statements() -> None:

@@ -63,7 +63,7 @@ async def read_change(ask: Ask) -> Data:
     name = ask.path["connector"]
     config = await call(ask, "GET", at(name, "config"))
     validation = await _validated(ask, config.get(CLASS, ""), config)
-    shown = _without_secrets(config, _secrets(validation))
+    shown = without_secrets(config, _secrets(validation))
     declared = {row["definition"]["name"] for row in validation["configs"] if row.get("definition")}
     return {
         "connector": name,
@@ -129,7 +129,7 @@ def _secrets(validation: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(row["name"] for row in rows if row and row["type"] == "PASSWORD")
 
 
-def _without_secrets(config: Mapping[str, Any], secrets: frozenset[str]) -> dict[str, str]:
+def without_secrets(config: Mapping[str, Any], secrets: frozenset[str]) -> dict[str, str]:
     shown = {}
     for name, value in config.items():
         text = "" if value is None else str(value)
@@ -145,7 +145,7 @@ async def shown_config(ask: Ask, config: Mapping[str, Any]) -> dict[str, str]:
         secrets = frozenset(row["name"] for row in options if row["type"] == "PASSWORD")
     except Refused:
         secrets = frozenset()
-    shown = _without_secrets(config, secrets)
+    shown = without_secrets(config, secrets)
     return {name: shown[name] for name in sorted(shown, key=lambda name: (name != CLASS, name))}
 
 
@@ -213,7 +213,7 @@ def _mistakes(validation: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _shown_pairs(validation: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, str]:
-    return _without_secrets(config, _secrets(validation))
+    return without_secrets(config, _secrets(validation))
 
 
 def _pairs(config: Mapping[str, str]) -> Sequence[str]:
@@ -261,7 +261,7 @@ async def change(ask: Ask) -> Done:
     was = ask.text("was")
     if was:
         before = await call(ask, "GET", at(name, "config"))
-        if was != fingerprint(_without_secrets(before, _secrets(validation))):
+        if was != fingerprint(without_secrets(before, _secrets(validation))):
             raise Refused(
                 409,
                 said("Somebody else has changed {name} in the meantime", name=name),

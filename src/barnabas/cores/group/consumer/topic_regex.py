@@ -30,16 +30,16 @@ class InvalidRegex(ValueError):
 class TopicPattern:
     """A compiled expression, which remembers the topics that it has matched, so that only new names are examined."""
 
-    __slots__ = ("_found", "_fullmatch", "_seen")
+    __slots__ = ("_matched", "_seen", "fullmatch")
 
     def __init__(self, fullmatch: Any) -> None:
-        self._fullmatch = fullmatch
+        self.fullmatch = fullmatch
         self._seen: Mapping[str, object] = {}
         self._matched: frozenset[str] = frozenset()
 
     def matches(self, name: str) -> bool:
         """Whether the expression matches a whole name."""
-        return self._fullmatch(name) is not None
+        return self.fullmatch(name) is not None
 
     def among(self, topics: Mapping[str, object]) -> frozenset[str]:
         """The matching topics, without internal ones. Immediate if `prepare` has run over the same mapping."""
@@ -53,7 +53,7 @@ class TopicPattern:
             return
         matched = {name for name in self._matched if name in topics}
         for count, name in enumerate(topics.keys() - self._seen.keys(), 1):
-            if not name.startswith(INTERNAL_PREFIX) and self._fullmatch(name) is not None:
+            if not name.startswith(INTERNAL_PREFIX) and self.fullmatch(name) is not None:
                 matched.add(name)
             if count % NAMES_PER_PIECE == 0:
                 yield

@@ -565,13 +565,13 @@ _PARTS = (
 for _part in _PARTS:
     _part()
 
-_FUNCTIONS: Final = dict(sorted(_ALL.items()))
-FUNCTIONS: Final[Mapping[str, Function]] = _FUNCTIONS
+KNOWN_FUNCTIONS: Final = dict(sorted(_ALL.items()))
+FUNCTIONS: Final[Mapping[str, Function]] = KNOWN_FUNCTIONS
 
 
 def add_function(function: Function) -> None:
     """Adds a function of the user's."""
-    _FUNCTIONS[function.name] = function
+    KNOWN_FUNCTIONS[function.name] = function
 
 
 UNIT_ARGUMENTS: Final = frozenset(

@@ -62,12 +62,12 @@ def _check(item: Item) -> Mapping[str, Any]:
 
 def _server_or_fail(options: Mapping[str, Any], item: Item) -> None:
     try:
-        _server(options)
+        server_of(options)
     except (DeliveryError, OSError) as error:
         item.fail(str(error))
 
 
-def _server(options: Mapping[str, Any], deadline_s: float | None = None) -> HttpTarget:
+def server_of(options: Mapping[str, Any], deadline_s: float | None = None) -> HttpTarget:
     headers = {"Authorization": f"ApiKey {options['api_key']}"} if "api_key" in options else {}
     return HttpTarget(
         options["url"],
@@ -78,7 +78,7 @@ def _server(options: Mapping[str, Any], deadline_s: float | None = None) -> Http
 
 
 def _reach(options: Mapping[str, Any]) -> None:
-    server = _server(options, deadline_s=2)
+    server = server_of(options, deadline_s=2)
     try:
         answer = server.request("GET", "/")
     except DeliveryError as error:
@@ -94,15 +94,15 @@ def _reach(options: Mapping[str, Any]) -> None:
 def _deliver(
     options: Mapping[str, Any], task: Task, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[pa.RecordBatch, list[Refused]]]:
-    server = _server(options)
+    server = server_of(options)
     try:
         for batch in batches:
-            yield batch, _send_batch(server, options, batch)
+            yield batch, send_batch(server, options, batch)
     finally:
         server.close()
 
 
-def _send_batch(server: HttpTarget, options: Mapping[str, Any], batch: pa.RecordBatch) -> list[Refused]:
+def send_batch(server: HttpTarget, options: Mapping[str, Any], batch: pa.RecordBatch) -> list[Refused]:
     lines: dict[int, bytes] = {}
     refused: list[Refused] = []
     rows = zip(identities(batch), documents(batch), deletions(batch), strict=True)

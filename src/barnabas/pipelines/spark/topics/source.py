@@ -195,7 +195,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: StreamOffset | None = None
         self._newest: StreamOffset | None = None
         self._committed: StreamOffset | None = None
-        self._triggered = time.monotonic()
+        self.triggered_s = time.monotonic()
 
     def __getstate__(self) -> dict[str, Any]:
         nothing = dict.fromkeys(("_planner", "_target", "_newest", "_committed"))
@@ -247,12 +247,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _looked(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         self._newest = target = self.planner.newest() if self._target is None else self._target
-        if self._target is None and self._holds_back(start, target):
+        if self._target is None and self.holds_back(start, target):
             return start
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return self.planner.advance(start, target, rows_max)
 
-    def _holds_back(self, start: StreamOffset, target: StreamOffset) -> bool:
+    def holds_back(self, start: StreamOffset, target: StreamOffset) -> bool:
         """Whether the micro-batch has to wait for more records (minOffsetsPerTrigger); notes when it begins."""
         rows_min = self.options.rows_per_trigger_min
         if rows_min is None:
@@ -261,8 +261,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun, _ = parse_offset(start)
         ends, _ = parse_offset(target)
         waiting = sum(end - begun.get(pair, 0) for pair, end in ends.items())
-        if waiting >= rows_min or now - self._triggered >= self.options.trigger_delay_s:
-            self._triggered = now
+        if waiting >= rows_min or now - self.triggered_s >= self.options.trigger_delay_s:
+            self.triggered_s = now
             return False
         return True
 
