@@ -158,14 +158,7 @@ def test_a_day_in_the_life_of_a_server(server, client, new_topic, tmp_path):
     assert server.command("restart", source, "--from", json.dumps({source: {"0": 3}})).returncode == 0
     until(lambda: values() == [1, 2, 3, 4, 4])
 
-    # A failure is told, retried, and over once its cause is gone.
-    client.delete_topics([source])
-    until(lambda: server.call("GET", f"/pipelines/{source}")[1]["state"] == "failed")
-    failed = server.command("status", source)
-    assert failed.returncode == 1
-    assert source in failed.stdout
-    _make_again(client, source)
-    assert server.command("restart", source, "--from", "earliest").returncode == 0
+    _fail_and_recover(server, client, source)
     put(5)
     until(lambda: values()[-1:] == [5])
 
@@ -179,6 +172,17 @@ def test_a_day_in_the_life_of_a_server(server, client, new_topic, tmp_path):
     assert server.call("GET", "/pipelines") == (200, [])
     assert server.stop() == 0
     assert "Traceback" not in server.log.read_text()
+
+
+def _fail_and_recover(server, client, source):
+    """A failure is reported, retried, and over once its cause is gone."""
+    client.delete_topics([source])
+    until(lambda: server.call("GET", f"/pipelines/{source}")[1]["state"] == "failed")
+    failed = server.command("status", source)
+    assert failed.returncode == 1
+    assert source in failed.stdout
+    _make_again(client, source)
+    assert server.command("restart", source, "--from", "earliest").returncode == 0
 
 
 def _change_what_is_counted(server, client, new_topic, tmp_path):

@@ -49,6 +49,42 @@ def server(tmp_path: Path, bootstrap: str) -> Iterator[Schemed]:
         made.stop(signal.SIGKILL)
 
 
+def _read_what_queries_wrote(server: Schemed, out: str) -> None:
+    """What one query has written, others read: a message, a key of two columns, and the window after a key."""
+    server.statements(
+        f"CREATE STREAM plain WITH (kafka_topic='{out}-a', key_format='KAFKA') AS SELECT * FROM protos EMIT CHANGES;"
+        f"CREATE STREAM pair (c BIGINT) WITH (kafka_topic='{out}-p', key_format='AVRO', value_format='JSON');"
+        f"CREATE STREAM whose WITH (kafka_topic='{out}-w', key_format='KAFKA') AS SELECT n, who FROM pair "
+        "PARTITION BY n EMIT CHANGES;"
+        f"CREATE STREAM minute (who STRING KEY, c BIGINT) WITH (kafka_topic='{out}-m', key_format='AVRO', "
+        "value_format='JSON', window_type='TUMBLING', window_size='1 MINUTE');"
+        f"CREATE STREAM began WITH (kafka_topic='{out}-s', key_format='KAFKA') AS SELECT who, WINDOWSTART AS at, c "
+        "FROM minute PARTITION BY who EMIT CHANGES;"
+        f"CREATE STREAM bare WITH (kafka_topic='{out}-x', format='PROTOBUF_NOSR') AS SELECT * FROM orders EMIT CHANGES;"
+        f"CREATE STREAM dressed WITH (kafka_topic='{out}-y', key_format='KAFKA', value_format='JSON') AS SELECT * FROM bare "
+        "EMIT CHANGES;"
+        "INSERT INTO orders (who, n) VALUES ('cleo', 5);"
+        "INSERT INTO bare (who, n) VALUES ('dora', 300);",
+        **EARLIEST,
+    )
+    until(lambda: len(consumed(server.bootstrap, f"{out}-a")) == 5)
+    plain = [record.key for record in consumed(server.bootstrap, f"{out}-a")]
+    assert plain == [b"ada", b"bob", b"ada", None, b"cleo"]
+    until(lambda: b'"WHO":"cleo"' in b"".join(r.value or b"" for r in consumed(server.bootstrap, f"{out}-w")))
+    until(lambda: any(b"1700000040000" in (r.value or b"") for r in consumed(server.bootstrap, f"{out}-s")))
+    until(lambda: len(consumed(server.bootstrap, f"{out}-y")) == 6)
+    bare = {(record.key, record.value) for record in consumed(server.bootstrap, f"{out}-x")}
+    messages = {"ada": b"\x08\x01", "cleo": b"\x08\x05", "dora": b"\x08\xac\x02"}
+    assert bare >= {(b"\n" + bytes([len(who)]) + who.encode(), value) for who, value in messages.items()}
+    dressed = {(record.key, record.value) for record in consumed(server.bootstrap, f"{out}-y")}
+    assert dressed >= {
+        (b"ada", b'{"N":1}'),
+        (b"cleo", b'{"N":5}'),
+        (b"dora", b'{"N":300}'),
+        (None, b'{"N":4}'),
+    }
+
+
 def test_keys_with_schemas(server: Schemed, new_topic) -> None:
     orders, out = new_topic(1), new_topic(1)
     write = AvroSerializer(server.schemas, '"string"')
@@ -85,39 +121,7 @@ def test_keys_with_schemas(server: Schemed, new_topic) -> None:
     decode = JSONDeserializer('{"type": "string"}', schema_registry_client=server.schemas)
     keys = [record.key for record in consumed(server.bootstrap, f"{out}-j") if record.key is not None]
     assert [decode(key, server.context(f"{out}-j")) for key in keys] == ["ada", "bob", "ada"]
-    # What one query has written, others read: a message, a key of two columns, and the window after a key.
-    server.statements(
-        f"CREATE STREAM plain WITH (kafka_topic='{out}-a', key_format='KAFKA') AS SELECT * FROM protos EMIT CHANGES;"
-        f"CREATE STREAM pair (c BIGINT) WITH (kafka_topic='{out}-p', key_format='AVRO', value_format='JSON');"
-        f"CREATE STREAM whose WITH (kafka_topic='{out}-w', key_format='KAFKA') AS SELECT n, who FROM pair "
-        "PARTITION BY n EMIT CHANGES;"
-        f"CREATE STREAM minute (who STRING KEY, c BIGINT) WITH (kafka_topic='{out}-m', key_format='AVRO', "
-        "value_format='JSON', window_type='TUMBLING', window_size='1 MINUTE');"
-        f"CREATE STREAM began WITH (kafka_topic='{out}-s', key_format='KAFKA') AS SELECT who, WINDOWSTART AS at, c "
-        "FROM minute PARTITION BY who EMIT CHANGES;"
-        f"CREATE STREAM bare WITH (kafka_topic='{out}-x', format='PROTOBUF_NOSR') AS SELECT * FROM orders EMIT CHANGES;"
-        f"CREATE STREAM dressed WITH (kafka_topic='{out}-y', key_format='KAFKA', value_format='JSON') AS SELECT * FROM bare "
-        "EMIT CHANGES;"
-        "INSERT INTO orders (who, n) VALUES ('cleo', 5);"
-        "INSERT INTO bare (who, n) VALUES ('dora', 300);",
-        **EARLIEST,
-    )
-    until(lambda: len(consumed(server.bootstrap, f"{out}-a")) == 5)
-    plain = [record.key for record in consumed(server.bootstrap, f"{out}-a")]
-    assert plain == [b"ada", b"bob", b"ada", None, b"cleo"]
-    until(lambda: b'"WHO":"cleo"' in b"".join(r.value or b"" for r in consumed(server.bootstrap, f"{out}-w")))
-    until(lambda: any(b"1700000040000" in (r.value or b"") for r in consumed(server.bootstrap, f"{out}-s")))
-    until(lambda: len(consumed(server.bootstrap, f"{out}-y")) == 6)
-    bare = {(record.key, record.value) for record in consumed(server.bootstrap, f"{out}-x")}
-    messages = {"ada": b"\x08\x01", "cleo": b"\x08\x05", "dora": b"\x08\xac\x02"}
-    assert bare >= {(b"\n" + bytes([len(who)]) + who.encode(), value) for who, value in messages.items()}
-    dressed = {(record.key, record.value) for record in consumed(server.bootstrap, f"{out}-y")}
-    assert dressed >= {
-        (b"ada", b'{"N":1}'),
-        (b"cleo", b'{"N":5}'),
-        (b"dora", b'{"N":300}'),
-        (None, b'{"N":4}'),
-    }
+    _read_what_queries_wrote(server, out)
     shown = server.shell("-e", f"PRINT '{orders}' FROM BEGINNING LIMIT 1;")
     assert 'key: "ada", value: {"n": 1}' in shown.stdout, shown.stdout + shown.stderr
     assert "cannot have" in server.refused(

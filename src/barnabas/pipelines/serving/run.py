@@ -232,26 +232,16 @@ def run_pipeline(
             )
 
         spark = start()
-        engine = Engine(None if once or running else start)
+        supervisor = Supervisor(address, log_file, engine=Engine(None if once or running else start))
         report.start_seconds = time.monotonic() - begun
         try:
-            _run(
-                spark,
-                engine,
-                spec,
-                address,
-                checkpoint,
-                once,
-                report,
-                progress,
-                shown,
-                stopped,
-                looking(listen, say),
-            )
+            with tempfile.TemporaryDirectory(prefix="barnabas-") as folder:
+                managed = Managed(spec, checkpoint, stop_file(Path(folder)), once=once, reports={})
+                _run(spark, supervisor, managed, report, progress, shown, stopped, looking(listen, say))
         finally:
             report.interrupted = stopped.is_set()
             if not running:
-                engine.close()
+                supervisor.engine.close()
     return report
 
 
@@ -303,11 +293,8 @@ def _end_now(code: int) -> None:
 
 def _run(
     spark: SparkSession,
-    engine: Engine,
-    spec: PipelineSpec,
-    bootstrap: str,
-    checkpoint: str,
-    once: bool,
+    supervisor: Supervisor,
+    managed: Managed,
     report: RunReport,
     progress: Progress,
     shown: Shown | None,
@@ -315,19 +302,15 @@ def _run(
     looking: Callable[[Supervisor], AbstractContextManager[None]],
 ) -> None:
     begun = time.monotonic()
-    supervisor = Supervisor(bootstrap, Path(report.log), engine=engine)
-    reports: dict[str, QueryReport] = {}
-    with tempfile.TemporaryDirectory(prefix="barnabas-") as folder:
-        managed = Managed(spec, checkpoint, stop_file(Path(folder)), once=once, reports=reports)
-        supervisor.watch(managed)
-        supervisor.open(spark)
-        try:
-            with looking(supervisor):
-                _watch(supervisor, managed, progress, shown, stopped)
-        finally:
-            supervisor.close()
-            report.queries = list(reports.values())
-            report.seconds = time.monotonic() - begun
+    supervisor.watch(managed)
+    supervisor.open(spark)
+    try:
+        with looking(supervisor):
+            _watch(supervisor, managed, progress, shown, stopped)
+    finally:
+        supervisor.close()
+        report.queries = list((managed.reports or {}).values())
+        report.seconds = time.monotonic() - begun
 
 
 def looking(
