@@ -81,7 +81,7 @@ class Alarm:
         self.source.close()
 
 
-def create() -> Alarm | None:
+def new_alarm() -> Alarm | None:
     """An alarm; None where there is no inotify."""
     try:
         from inotify_simple import INotify

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from barnabas.agent.alarm import made as new_alarm
+from barnabas.agent.alarm import new_alarm
 from barnabas.agent.assembly import Recipe
 from barnabas.agent.running import SCAN_SECONDS, Pace, Run, Stop, TopicMadeAnew, TopicWatch
 from barnabas.agent.shipper import FILE_KEY, STOP_SECONDS, Refused, Shipper, Stopped

@@ -56,7 +56,7 @@ def test_what_fits_passes(text: str, count: int | None, offsets: list[int], pass
     assert sieve is not None
     assert [message.offset() for message in sieve.chosen(MESSAGES)] == offsets
     assert sieve.passed == passed
-    assert sieve.found == len(offsets)
+    assert sieve.fitting == len(offsets)
 
 
 def test_records_that_are_no_json_fit_nothing_and_stop_nothing() -> None:
