@@ -45,6 +45,6 @@ class Kept:
 def test_a_part_is_what_the_record_would_have_had(part: Any, wanted: bytes | None) -> None:
     kept = Kept()
     letter = DeadLetter(RuleFailed("refused", "rule", "dead"), "value", "topic-value")
-    asyncio.run(send(cast(Producing, kept), letter, "topic", part_value(part), given(part)))
+    asyncio.run(send(cast(Producing, kept), letter, "topic", part_value(part), part_value(part)))
     [record] = kept.records
     assert (record.key, record.value) == (wanted, wanted)
