@@ -28,6 +28,9 @@ public final class Bench {
         } else if (workload.equals("windows")) {
             records.groupByKey().windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofHours(1))).count()
                 .toStream((key, value) -> key.key()).mapValues(Object::toString).to(prefix + "-out");
+        } else if (workload.equals("filter")) {
+            records.filter((key, value) -> value.startsWith("v")).mapValues(value -> value.toUpperCase())
+                .to(prefix + "-out");
         } else {
             records.join(builder.<String, String>table(prefix + "-table"), (value, row) -> value + " " + row)
                 .to(prefix + "-out");

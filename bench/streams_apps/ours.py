@@ -16,6 +16,9 @@ def app_of(workload: str, bootstrap: str, prefix: str) -> App:
     elif workload == "windows":
         windows = records.group_by_key().windowed_by(tumbling("1 hour"))
         windows.count().to_stream(lambda k, v: k.key).to(f"{prefix}-out")
+    elif workload == "filter":
+        kept = records.filter(lambda k, v: v.startswith("v"))
+        kept.map_values(lambda value: value.upper()).to(f"{prefix}-out")
     else:
         table = app.table(f"{prefix}-table")
         records.join(table, lambda value, row: f"{value} {row}").to(f"{prefix}-out")

@@ -101,6 +101,8 @@ def test_keys_with_schemas(server: Schemed, new_topic) -> None:
         f"CREATE TABLE totals WITH (kafka_topic='{out}-t') AS SELECT who, SUM(n) AS s FROM orders GROUP BY who EMIT CHANGES;"
         f"CREATE TABLE minutes WITH (kafka_topic='{out}-m') AS SELECT who, COUNT(*) AS c FROM orders "
         "WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY who EMIT CHANGES;"
+        f"CREATE TABLE spans WITH (kafka_topic='{out}-o', value_format='AVRO') AS SELECT who, COUNT(*) AS c, "
+        "WINDOWSTART AS begun, WINDOWEND AS ended FROM orders WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY who EMIT CHANGES;"
         f"CREATE TABLE pairs WITH (kafka_topic='{out}-p') AS SELECT who, n, COUNT(*) AS c FROM orders "
         "GROUP BY who, n EMIT CHANGES;"
         f"CREATE STREAM texts WITH (kafka_topic='{out}-j', key_format='JSON_SR') AS SELECT * FROM orders EMIT CHANGES;"
@@ -115,6 +117,14 @@ def test_keys_with_schemas(server: Schemed, new_topic) -> None:
     assert {*server.avro_keys(f"{out}-t")} == {"ada", "bob"}
     until(lambda: server.rows("SELECT who, c FROM minutes WHERE who = 'ada';") == [["ada", 2]])
     assert {*server.avro_keys(f"{out}-m", 8)} == {"ada", "bob"}
+    read = AvroDeserializer(server.schemas)
+    wanted = {"C": 2, "BEGUN": 1_700_000_040_000, "ENDED": 1_700_000_100_000}
+    until(
+        lambda: (
+            wanted
+            in [read(r.value, server.context(f"{out}-o")) for r in consumed(server.bootstrap, f"{out}-o")]
+        )
+    )
     until(lambda: len(server.rows("SELECT * FROM pairs;")) >= 3)
     assert {"WHO": "bob", "N": 2} in server.avro_keys(f"{out}-p")
     until(lambda: len(consumed(server.bootstrap, f"{out}-j")) == 4)

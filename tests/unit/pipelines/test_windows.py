@@ -37,7 +37,7 @@ def test_a_session():
         ("window: {of: at}", "", "needs one of every, session"),
         ("window: {of: at, session: 1 hour, slide: 1 hour}", "by: [a],", "slide needs every"),
         ("window: {of: at, session: 1 hour}", "late: 1 minute, emit: final,", "sessions need by"),
-        ("window: {of: at, session: 1 hour}", "by: [a], late: 1 minute,", "sessions need emit: final"),
+        ("window: {of: at, session: 1 hour}", "by: [a],", "sessions need late"),
         (
             "window: {of: at, every: 1 hour, as: a, end: a}",
             "",

@@ -128,6 +128,12 @@ def query_deliverable(
     identity = target.options.get("id")
     if output.aggregate is not None:
         frame = _aggregated(spec, output, frame)
+        if frame.deletes and not kind.deletes(target.options):
+            fail(
+                _place(spec, output, target.kind),
+                f"{target.kind} cannot delete rows with these options, and a session whose bounds change is taken back: "
+                "give it a key or an id, or write with emit: final",
+            )
     elif frame.open:
         frame = frame.declare(target.options.get("partition_by", ()), _place(spec, output, "partition_by"))
         if kind.takes_open is not None and not kind.takes_open(target.options):

@@ -133,7 +133,9 @@ def own_settings(spec: PipelineSpec, query: Query, *, once: bool) -> dict[str, s
     due: a run that is to end must not have any.
     """
     steps = user_code(spec, query)
-    on_disk = spec.plan_of(query).keeps_tables(query.relation) or bool(steps)
+    aggregate = None if query.only_dead else query.output.aggregate
+    in_python = bool(steps) or (aggregate is not None and aggregate.takes_back)
+    on_disk = spec.plan_of(query).keeps_tables(query.relation) or in_python
     endless = once and any(step.time == "clock" for step in steps)
     return {**({STATE_OPTION: ON_DISK} if on_disk else {}), **({EMPTY_OPTION: "false"} if endless else {})}
 

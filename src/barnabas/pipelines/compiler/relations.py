@@ -20,7 +20,8 @@ from pyspark.sql import functions as F
 from barnabas.pipelines.compiler.carrying import carried, unparcelled
 from barnabas.pipelines.compiler.changelogs import from_changelog, with_state_told, without_places
 from barnabas.pipelines.compiler.columns import EVENT, HIDDEN, SKIPPED
-from barnabas.pipelines.compiler.totals import Places, table_of_groups
+from barnabas.pipelines.compiler.sessions import sessions_of
+from barnabas.pipelines.compiler.totals import Places, table_of_groups, then_computed
 from barnabas.pipelines.formats.columns import DDL_TYPES
 from barnabas.pipelines.kinds.sources import SOURCES
 from barnabas.pipelines.kinds.steps import STEPS
@@ -490,6 +491,9 @@ def aggregated(frame: Frame, wanted: Aggregate, place: Places) -> Frame:
     """Groups and their results as fields, of the rows without an error, with the window's time as event time. They come
     from no single record: their key is the group's values and their value all fields, both as JSON."""
     frame, groups = grouped(frame, wanted, place)
+    if wanted.takes_back:
+        named = {by.text: group for by, group in zip(wanted.by, groups, strict=True)}
+        return sessions_of(frame, named, wanted, place)
     results = []
     for name, computation in wanted.compute.items():
         known = _known_to_spark(computation, place)
@@ -503,7 +507,7 @@ def aggregated(frame: Frame, wanted: Aggregate, place: Places) -> Frame:
         counted = counted.withColumns({name: F.col("_window")[end] for name, end in ends.items()})
         counted = counted.drop("_window")
         fields[:0] = wanted.window.names
-    return _of_groups(Frame(counted, (*fields, *wanted.compute)), wanted)
+    return then_computed(_of_groups(Frame(counted, (*fields, *wanted.compute)), wanted), wanted, place)
 
 
 def _known_to_spark(wanted: Expression, place: Places) -> Expression:
@@ -530,6 +534,8 @@ def grouped(frame: Frame, wanted: Aggregate, place: Places) -> tuple[Frame, list
         frame, column = expression(frame, by, place("aggregate.by"))
         # Spark cannot group by variants, so their text is used.
         groups.append((column.cast("string") if frame.kind(column) == "variant" else column).alias(by.text))
+    if wanted.takes_back:
+        return _with_time(frame, wanted, place("aggregate.window.of")), groups
     if wanted.window is not None:
         frame, window = _window(frame, wanted, place("aggregate.window.of"))
         groups.insert(0, window)
@@ -553,7 +559,17 @@ def _of_groups(frame: Frame, wanted: Aggregate) -> Frame:
     return replace(frame, data=frame.data.withColumns({**own, **others}))
 
 
+def _with_time(frame: Frame, wanted: Aggregate, place: Place) -> Frame:
+    """The rows that have a time, with it as their event time."""
+    if EVENT in frame.data.columns and (wanted.window is None or wanted.window.of is None):
+        return frame
+    frame, _ = _window(frame, wanted, place)
+    data = frame.data.withColumn(EVENT, F.col("_time")).drop("_time")
+    return replace(frame, data=data.where(F.col(EVENT).isNotNull()))
+
+
 def _window(frame: Frame, wanted: Aggregate, place: Place) -> tuple[Frame, Column]:
+    """The frame with the time of its rows, `_time` if the window names it, and the window as a column to group by."""
     window = wanted.window
     assert window is not None
 

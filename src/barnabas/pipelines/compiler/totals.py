@@ -68,11 +68,22 @@ def table_of_groups(
     results = _results(Frame(rows, tuple(by)), wanted, calls, place("aggregate"))
     for name, rest in rests.items():
         results = computed(results, name, rest, place(f"aggregate.compute.{name}"))
+    results = then_computed(results, wanted, place)
     data = results.data.drop(*[f"{RESULT}{number}" for number in range(len(calls))])
     # A result that fails was never in the table, so it cannot leave it either.
     results = replace(results, data=kept(data, F.col("_error").isNull() | (F.col(SIGN) > 0)))
     text = json_value(results)
     return replace(results, data=results.data.withColumns({"_value": text.cast("binary"), TEXT: text}))
+
+
+def then_computed(frame: Frame, wanted: Aggregate, place: Places) -> Frame:
+    """The results with the fields that are computed of them."""
+    if not wanted.then:
+        return frame
+    for name, made in wanted.then.items():
+        frame = computed(frame, name, made, place(f"aggregate.then.{name}"))
+    text = json_value(frame)
+    return replace(frame, data=frame.data.withColumns({"_value": text.cast("binary"), TEXT: text}))
 
 
 def _named(frame: Frame, groups: Sequence[Column], wanted: Aggregate) -> tuple[Frame, dict[str, Column]]:

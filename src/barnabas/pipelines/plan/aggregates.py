@@ -8,6 +8,7 @@ and what Spark computes of their results.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,6 +39,14 @@ OTHERS: Final = frozenset(
     """.split()  # noqa: SIM905
 )
 """Other aggregate functions, of Spark and of own_aggregates.py."""
+OF_STREAMS: Final[Mapping[str, str]] = {
+    "approx_count_distinct": "distinct",
+    "bool_or": "any",
+    "bool_and": "every",
+    "stddev_samp": "deviation",
+    "corr": "correlation",
+}
+"""Functions that can be computed only of rows that are not taken away again, and what processing/sessions.py calls them."""
 _TOKEN: Final = re.compile(
     r"(?P<text>'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\")|(?P<quoted>`(?:[^`]|``)*`)|(?P<name>[A-Za-z_]\w*)|(?P<blank>\s+)|(?P<sign>.)",
     re.DOTALL,
@@ -46,9 +55,9 @@ _TOKEN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """One call. function: one of the values of FUNCTIONS, or `distinct`. text: as Spark reads it, for the result's type.
-    value: the expression of the value, of `count(*)` a constant. order: of min_by and max_by, the second argument. only:
-    the condition after FILTER."""
+    """One call. function: one of the values of FUNCTIONS and OF_STREAMS, or `distinct`. text: as Spark reads it, for the
+    result's type. value: the expression of the value, of `count(*)` a constant. order: the second argument, of min_by,
+    max_by and corr. only: the condition after FILTER."""
 
     function: str
     text: str
@@ -76,11 +85,13 @@ class Divided:
 
 
 RESULT: Final = "_result"
+NO_MORE: Final[Mapping[str, str]] = {}
 
 
-def divided(expression: str, first: int = 0) -> Divided:
-    """An expression's calls, and the rest. first: the number of its first call. Raises ValueError, with the reason, for
-    an expression that cannot be computed of a table."""
+def divided(expression: str, first: int = 0, more: Mapping[str, str] = NO_MORE) -> Divided:
+    """An expression's calls, and the rest. first: the number of its first call. more: functions besides those that tables
+    can have. Raises ValueError, with the reason, for an expression that calls others, or none."""
+    functions = {**FUNCTIONS, **more}
     tokens = [(str(match.lastgroup), match[0]) for match in _TOKEN.finditer(expression)]
     calls: list[AggregateCall] = []
     rest: list[str] = []
@@ -90,13 +101,13 @@ def divided(expression: str, first: int = 0) -> Divided:
         opening = _skip_blanks(tokens, at + 1)
         name = text.lower()
         is_call = kind == "name" and opening < len(tokens) and tokens[opening][1] == "("
-        if is_call and name in OTHERS:
+        if is_call and name in OTHERS and name not in more:
             raise ValueError(f"{name} cannot be computed of rows that change; allowed: {ALLOWED}")
-        if not is_call or name not in FUNCTIONS:
+        if not is_call or name not in functions:
             rest.append(text)
             at += 1
             continue
-        call, at = _call(tokens, name, opening)
+        call, at = _call(tokens, name, functions[name], opening)
         rest.append(f"`{RESULT}{first + len(calls)}`")
         calls.append(call)
     if not calls:
@@ -114,8 +125,8 @@ def _word(tokens: list[tuple[str, str]], at: int) -> str:
     return tokens[at][1].lower() if at < len(tokens) else ""
 
 
-def _call(tokens: list[tuple[str, str]], name: str, opening: int) -> tuple[AggregateCall, int]:
-    """The call whose bracket opens there, and where the tokens go on."""
+def _call(tokens: list[tuple[str, str]], name: str, function: str, opening: int) -> tuple[AggregateCall, int]:
+    """The call whose bracket opens there, and where the tokens go on. function: what it is called in AggregateCall."""
     arguments, at = _arguments(tokens, opening)
     only, after = None, _skip_blanks(tokens, at)
     if _word(tokens, after) == "filter":
@@ -129,16 +140,16 @@ def _call(tokens: list[tuple[str, str]], name: str, opening: int) -> tuple[Aggre
             if inner.lower() in FUNCTIONS or inner.lower() in OTHERS:
                 raise ValueError(f"{inner} is inside {name}: aggregate an aggregate in a relation of its own")
     text = f"{name}({', '.join(arguments)})"
-    function, order = FUNCTIONS[name], None
+    order = None
     if distinct := re.match(r"distinct\b", arguments[0], re.IGNORECASE) if arguments else None:
         if name != "count":
             raise ValueError(f"{name} cannot be distinct here, only count")
         arguments[0] = arguments[0][distinct.end() :].strip()
         function = "distinct"
-    wanted = 2 if name.endswith("_by") else 1
+    wanted = 2 if name.endswith("_by") or name == "corr" else 1
     if len(arguments) != wanted or not all(arguments):
         raise ValueError(f"{name} needs {wanted} argument{'s' if wanted > 1 else ''}")
-    if name.endswith("_by"):
+    if wanted == 2:
         order = arguments[1]
     value = "true" if arguments[0] == "*" else arguments[0]
     return AggregateCall(function, text, value, order, only), at

@@ -157,8 +157,8 @@ def check_output(plan: Plan, output: Output) -> None:
             fail("late is for a window with `of`: an event time has its own entry late")
         elif window.of is not None and aggregate.late is None:
             fail("emit: final needs late: how late a record may come before a window is final")
-    elif window is not None and window.gap is not None:
-        fail("sessions need emit: final: until a session is over, its end may still change")
+    elif aggregate.takes_back and window is not None and window.of is not None and aggregate.late is None:
+        fail("sessions need late: how late a record may come before a session is over")
     elif plan.joins_streams(output.relation):
         fail(
             f"{output.relation} joins streams or has an aggregate: an aggregate of it needs emit: final and a "

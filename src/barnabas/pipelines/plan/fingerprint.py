@@ -148,7 +148,11 @@ def _meaning(operator: Operator) -> Iterator[tuple[str, Any]]:
         window = operator.window
         times = None if window is None else [_plain(window.of), window.every, window.slide, window.gap]
         groups = [by.text for by in operator.by]
-        yield operator.id, ["aggregate", times, groups, [c.text for c in operator.compute.values()]]
+        changing = ["changes"] if operator.takes_back else []
+        yield (
+            operator.id,
+            ["aggregate", times, groups, [c.text for c in operator.compute.values()], *changing],
+        )
 
 
 def _plain(part: Any) -> Any:

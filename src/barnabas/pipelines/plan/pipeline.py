@@ -40,7 +40,7 @@ class Query:
     def adds_only(self) -> bool:
         """Whether rows never change once written: Spark's output mode is append then, otherwise update."""
         aggregate = self.output.aggregate
-        return self.only_dead or aggregate is None or aggregate.emit == "final"
+        return self.only_dead or aggregate is None or aggregate.emit == "final" or aggregate.takes_back
 
     @property
     def keeps(self) -> bool:

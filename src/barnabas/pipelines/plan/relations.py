@@ -124,18 +124,24 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregate(Operator):
-    """Groups of rows and their results. compute: Spark SQL aggregates by field. late: how late a record may come and
-    still count; None keeps every window open forever. emit: `changes` writes a group's result whenever it changes,
-    `final` only once, when the group's window is over; a plan has found out which, if it was not said. Of a relation,
-    `changes` makes a table of the groups."""
+    """Groups of rows and their results. compute: Spark SQL aggregates by field. then: fields that are computed of the
+    results, the groups and the window's bounds. late: how late a record may come and still count; None keeps every window
+    open forever. emit: `changes` writes a group's result whenever it changes, `final` only once, when the group's window
+    is over; a plan has found out which, if it was not said. Of a relation, `changes` makes a table of the groups."""
 
     kind: ClassVar[str] = "aggregate"
     stateful: ClassVar[bool] = True
     window: Window | None = None
     by: tuple[Expression, ...] = ()
     compute: Mapping[str, Expression] = field(default_factory=dict)
+    then: Mapping[str, Expression] = field(default_factory=dict)
     late: str | None = None
     emit: Literal["", "changes", "final"] = ""
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether results are taken back: a session whose result is written at each change gets other bounds."""
+        return self.window is not None and self.window.gap is not None and self.emit != "final"
 
     @property
     def groups(self) -> list[str]:
@@ -150,7 +156,7 @@ class Aggregate(Operator):
             fields[by.text] = "string" if kind == "variant" else kind
         for name, expression in self.compute.items():
             fields[name] = "bigint" if expression.text.replace(" ", "").lower() == "count(*)" else None
-        return Schema(fields)
+        return Schema({**fields, **dict.fromkeys(self.then)})
 
 
 # --- relations ----------------------------------------------------------------------------------------

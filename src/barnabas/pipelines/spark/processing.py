@@ -322,13 +322,17 @@ def _key_text(frame: Frame, step: Process, keys: dict[str, Column]) -> Column:
         if kind.startswith(("array", "map", "struct")):
             fail(step, f"the key {name} is {kind}: name one of its fields, or convert it to text")
         if kind in ("timestamp", "timestamp_ntz"):
-            parts.append(F.unix_micros(key.cast("timestamp")).cast("string"))
+            parts.append(_or_null(F.unix_micros(key.cast("timestamp")).cast("string")))
         elif kind in ("tinyint", "smallint", "int", "bigint", "boolean"):
-            parts.append(key.cast("string"))
+            parts.append(_or_null(key.cast("string")))
         else:
             listed = F.to_json(F.array(F.base64(key) if kind == "binary" else key.cast("string")))
             parts.append(listed.substr(F.lit(2), F.length(listed) - 2))
     return F.concat(F.lit("["), F.concat_ws(",", *parts), F.lit("]"))
+
+
+def _or_null(text: Column) -> Column:
+    return F.coalesce(text, F.lit("null"))
 
 
 def _plain(data: DataFrame, name: str) -> Column:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlglot import exp
 
+from barnabas.pipelines.entries.document import duration_seconds
 from barnabas.pipelines.fronts.sql.catalog import Column, Relation
 from barnabas.pipelines.fronts.sql.constants import constant
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import name_of
 from barnabas.pipelines.fronts.sql.grouping import HAVING_FIELD
 from barnabas.pipelines.fronts.sql.planning import VIEW, column_name
+from barnabas.pipelines.fronts.sql.rows import WINDOW_END, WINDOW_START
 from barnabas.pipelines.fronts.sql.statements import Select
 from barnabas.pipelines.fronts.sql.types import BIGINT
 from barnabas.pipelines.serving.lookups import Lookups
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from barnabas.pipelines.fronts.sql.catalog import Catalog
 
 PAGE_ROWS: Final = 5_000
-BOUNDS: Final = ("WINDOWSTART", "WINDOWEND")
+BOUNDS: Final = (WINDOW_START, WINDOW_END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +151,13 @@ def _rows_found(
 
 
 def _as_ksql(row: dict[str, Any], relation: Relation) -> dict[str, Any]:
-    """A row of a view: bounds of windows and timestamps are milliseconds in ksqlDB."""
+    """A row of a view: bounds of windows and timestamps are milliseconds in ksqlDB, and a session ends with its last
+    row."""
     times = {c.name for c in relation.columns if c.type.name == "TIMESTAMP"} | set(BOUNDS)
     fields = {n: _millis(v) if n in times and isinstance(v, str) else v for n, v in row.items()}
-    return fields | {name: fields[bound] for name, bound in relation.bounds if bound in fields}
+    if relation.window is not None and relation.window.kind == "SESSION" and WINDOW_END in fields:
+        fields[WINDOW_END] -= round(duration_seconds(relation.window.size) * 1000)
+    return fields
 
 
 def _millis(text: str) -> int:

@@ -24,7 +24,7 @@ AGGREGATE: Final = Group(
             {
                 "of": Text("the field with the time; default the relation's event time"),
                 "every": Duration("how long a window is"),
-                "session": Duration("in place of every: the pause that ends a session; needs emit: final"),
+                "session": Duration("in place of every: the pause that ends a session"),
                 "slide": Duration("how often a window begins; default: when the last one ends"),
                 "as": Text("the field with the window's start; default window"),
                 "end": Text("a field with the window's end"),
@@ -34,6 +34,7 @@ AGGREGATE: Final = Group(
         ),
         "by": Several(SQL, "values that identify a group"),
         "compute": Named(Text("a Spark SQL aggregate like count(*)"), "fields and their aggregates", least=1),
+        "then": Named(SQL, "fields that are computed of the results, the groups and the window's bounds"),
         "late": Duration("how late a record may come and still count"),
         "emit": Choice(
             ("changes", "final"),
@@ -131,6 +132,7 @@ def read_aggregate(item: Item) -> Aggregate:
         window=window,
         by=tuple(read_expression(by) for by in entry_parts["by"].items()) if "by" in entry_parts else (),
         compute=compute,
+        then=read_expressions(entry_parts["then"]) if "then" in entry_parts else {},
         late=late,
         emit=_emit(entry_parts["emit"].text() if "emit" in entry_parts else ""),
         label="aggregate",

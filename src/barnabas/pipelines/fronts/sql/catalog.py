@@ -86,7 +86,7 @@ class Formats:
 class Relation:
     """A stream or table. timestamp: the column with a row's time; timestamp_format: if that is text. query: the id of the
     query that writes it. text: its statement. is_source: nothing may be written to it. window: of the rows of a table that a
-    query with windows writes. bounds: columns that show the window's start or end, with which."""
+    query with windows writes. bounds: columns that have the names of the window's start or end, with their expressions."""
 
     kind: RelationKind
     name: str

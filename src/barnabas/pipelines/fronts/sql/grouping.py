@@ -12,6 +12,7 @@ from barnabas.pipelines.fronts.sql.expressions import Translator, Typed, quoted
 from barnabas.pipelines.fronts.sql.joining import GRACE
 from barnabas.pipelines.fronts.sql.rows import TIME, WINDOW_END, WINDOW_START, Step, encodable
 from barnabas.pipelines.fronts.sql.scopes import GroupScope, OpenQuery
+from barnabas.pipelines.plan.aggregates import OF_STREAMS, RESULT, divided
 
 HAVING_FIELD: Final = "group is shown"
 """The field that says whether HAVING is true for a group."""
@@ -35,6 +36,11 @@ class Groups:
     steps: list[Step]
     entry: Mapping[str, Any]
 
+    @property
+    def as_table(self) -> Mapping[str, Any]:
+        """The entry of a relation that is a table of the groups, whose windows are never over."""
+        return {**{name: value for name, value in self.entry.items() if name != "late"}, "emit": "changes"}
+
 
 def is_turned(column: Column, result: Relation) -> bool:
     """Whether a column has another type in records than in rows: in JSON with a schema, times are numbers."""
@@ -47,36 +53,50 @@ def grouped_by(query: OpenQuery, shown: list[SelectedColumn], keys: list[str], r
     steps: dict[str, str] = {}
     compute: dict[str, str] = {}
     groups = {Translator(query.scope).translate(node).text for node in select.group_by}
+    then: dict[str, str] = {}
     for one in shown:
         if one.name in keys:
             if one.plain != one.name:
                 steps[one.name] = one.typed.text
-        elif one.typed.aggregates:
-            compute[one.name] = one.typed.text
-        elif one.of and one.of <= groups:
-            compute[one.name] = f"max({one.typed.text})"  # the same for all rows of a group
-        elif bound_of(one) is None:
+        elif not one.typed.aggregates and not one.of <= groups:
             raise SqlError(
                 f"{one.name} is neither in GROUP BY nor made by a function of many rows like COUNT"
             )
+        elif _names_bound(one.typed.text) or not (one.typed.aggregates or one.of):
+            if one.name not in (WINDOW_START, WINDOW_END):
+                then[one.name] = _afterwards(one, compute)
+        else:  # a column of the group is the same in all of its rows
+            compute[one.name] = one.typed.text if one.typed.aggregates else f"max({one.typed.text})"
     for column in result.values:
-        if column.name in compute and is_turned(column, result):
-            compute[column.name] = encodable(compute[column.name], column.type)
+        for made in (compute, then):
+            if column.name in made and is_turned(column, result):
+                made[column.name] = encodable(made[column.name], column.type)
     compute |= _having(query)
     if not compute:
         compute = {"rows of the group": "count(*)"}
-    entry: dict[str, Any] = {"by": keys, "compute": compute}
+    entry: dict[str, Any] = {"by": keys, "compute": compute, **({"then": then} if then else {})}
     window = select.window
     if window is not None:
-        of: dict[str, Any] = {"of": TIME, "as": WINDOW_START, "end": WINDOW_END}
+        of: dict[str, Any] = {"of": _time(query), "as": WINDOW_START, "end": WINDOW_END}
         of["session" if window.kind == "SESSION" else "every"] = window.size
         if window.advance is not None:
             of["slide"] = window.advance
         entry["window"] = of
         entry["late"] = window.grace or GRACE
-        if select.emit == "FINAL" or window.kind == "SESSION":
+        if select.emit == "FINAL":
             entry["emit"] = "final"
-    return Groups([{"set": steps}] if steps else [], entry)
+    # As in ksqlDB, a row is in no group if a column of the group is null.
+    given = {"filter": " AND ".join(f"{quoted(key)} IS NOT NULL" for key in keys)}
+    return Groups([*([{"set": steps}] if steps else []), given], entry)
+
+
+def _time(query: OpenQuery) -> str:
+    """The time of a row: that of its stream; of a row of two streams, the later one."""
+    streams = [side for side in query.sides if side.relation.kind == "STREAM"]
+    for side in streams:
+        side.pseudo.add(TIME)
+    times = [quoted(side.field(TIME)) if side.prefix else TIME for side in streams]
+    return times[0] if len(times) == 1 else f"greatest({', '.join(times)})"
 
 
 def _having(query: OpenQuery) -> dict[str, str]:
@@ -84,15 +104,35 @@ def _having(query: OpenQuery) -> dict[str, str]:
     having = query.select.having
     if having is None:
         return {}
-    scope: Any = GroupScope(query.scope, windowed=False)
+    scope: Any = GroupScope(query.scope, None)
     condition = Translator(scope, aggregates=True).condition(having)
     text = condition.text if condition.aggregates else f"max({condition.text})"
     return {HAVING_FIELD: f"coalesce({text}, false)"}
 
 
-def bound_of(one: SelectedColumn) -> str | None:
-    """WINDOWSTART or WINDOWEND, if the column shows it."""
-    return next(
-        (name for name in (WINDOW_START, WINDOW_END) if one.typed.text == f"unix_millis({quoted(name)})"),
-        None,
-    )
+def _names_bound(text: str) -> bool:
+    """Whether an expression names the start or end of the group's window."""
+    return quoted(WINDOW_START) in text or quoted(WINDOW_END) in text
+
+
+def _afterwards(one: SelectedColumn, compute: dict[str, str]) -> str:
+    """A column of the result that is computed once a group's window is known: what it needs of the rows is computed before,
+    under names of its own. Raises SqlError."""
+    text = one.typed.text
+    if one.typed.aggregates:
+        try:
+            parts = divided(text, more=OF_STREAMS)
+        except ValueError as error:
+            raise SqlError(f"{one.name}: {error}") from None
+        text = parts.rest
+        for number, call in enumerate(parts.calls):
+            called = f"{one.name} {number}"
+            only = "" if call.only is None else f" FILTER (WHERE {call.only})"
+            compute[called] = call.text + only
+            text = text.replace(quoted(f"{RESULT}{number}"), quoted(called))
+    for field in sorted(one.of):
+        called = f"{one.name} {field.strip('`')}"
+        if field in text:
+            compute[called] = f"max({field})"
+            text = text.replace(field, quoted(called))
+    return text

@@ -21,20 +21,14 @@ from barnabas.pipelines.fronts.sql.catalog import (
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import Translator, Typed, name_of, quoted
 from barnabas.pipelines.fronts.sql.functions import FUNCTIONS
-from barnabas.pipelines.fronts.sql.grouping import (
-    HAVING_FIELD,
-    Groups,
-    SelectedColumn,
-    bound_of,
-    grouped_by,
-    is_turned,
-)
+from barnabas.pipelines.fronts.sql.grouping import HAVING_FIELD, Groups, SelectedColumn, grouped_by, is_turned
 from barnabas.pipelines.fronts.sql.joining import equation, joined
 from barnabas.pipelines.fronts.sql.rows import (
     TIME,
     WINDOW_END,
     WINDOW_START,
     Step,
+    bound_of_group,
     encodable,
     encoded_key,
     key_expression,
@@ -48,6 +42,8 @@ from barnabas.pipelines.fronts.sql.statements import Item, RelationKind, Select
 
 VIEW: Final = "rows"
 """The output in which the rows of a table can be looked up."""
+GROUPS: Final = "groups"
+"""The relation of the groups of joined streams."""
 OF_TABLES: Final = ("COUNT", "SUM", "AVG", "COLLECT_LIST")
 """Functions of many rows from which a row can be taken away again, so that they work for tables."""
 
@@ -113,14 +109,16 @@ def plan(
             c.name: encodable(quoted(c.name), c.type) for c in result.values if is_turned(c, result)
         }:
             steps.append({"set": turned})
-    if groups is not None and select.window is not None:
-        query.sides[0].pseudo.add(TIME)
     sources, relations, last = _read(query, steps, settings)
+    if groups is not None and query.joins_streams and select.emit != "FINAL":
+        # Results that change cannot be written right after a join of streams, but a table of them can be made of it.
+        relations[GROUPS] = {"from": last, "aggregate": groups.as_table}
+        groups, last = None, GROUPS
     document: dict[str, Any] = {"pipeline": query_id, "sources": sources}
     if relations:
         document["relations"] = relations
-    view = kind == "TABLE" and not (select.window is not None and select.window.kind == "SESSION")
-    document["outputs"] = _outputs(query, result, groups, last, settings, checked, view=kind == "TABLE")
+    view = kind == "TABLE"
+    document["outputs"] = _outputs(query, result, groups, last, settings, checked, view=view)
     document["dead_letters"] = f"{query_id}-errors"
     return Planned(document, result, tuple(side.relation.name for side in query.sides), view)
 
@@ -261,7 +259,7 @@ def _read(
 
 def _items(query: OpenQuery, grouped: bool, result_only: bool) -> tuple[list[SelectedColumn], list[Step]]:
     """The columns of the result, and the steps that make rows of arrays first. Raises SqlError."""
-    scope: Any = GroupScope(query.scope, query.select.window is not None) if grouped else query.scope
+    scope: Any = GroupScope(query.scope, query.select.window) if grouped else query.scope
     items: list[SelectedColumn] = []
     exploded: list[Step] = []
     for number, item in enumerate(query.select.items):
@@ -447,7 +445,9 @@ def _result(
         tuple(columns),
         formats,
         bounds=tuple(
-            (s.name, bound) for s in shown if query.select.group_by and (bound := bound_of(s)) is not None
+            (s.name, s.typed.text)
+            for s in shown
+            if query.select.group_by and s.name in (WINDOW_START, WINDOW_END)
         ),
         timestamp=timestamp_of(properties, columns),
         timestamp_format=properties.get("TIMESTAMP_FORMAT"),
@@ -460,11 +460,6 @@ def _result(
 
 def _encoded(query: OpenQuery, result: Relation) -> dict[str, Any]:
     """The value of an output whose format has a schema. Raises SqlError."""
-    if result.bounds:
-        raise SqlError(
-            f"{result.bounds[0][0]}: the bounds of windows are in the record's key; as a column, format "
-            f"{result.formats.value} cannot have them: leave the column out, or use value_format='JSON'"
-        )
     entry = written_schema(result, "value", result.formats.value, result.values)
     return entry | ({"where": quoted(HAVING_FIELD)} if query.select.having is not None else {})
 
@@ -480,7 +475,7 @@ def _outputs(
     view: bool,
 ) -> list[dict[str, Any]]:
     output: dict[str, Any] = {"name": "topic", "from": last, "topic": result.topic}
-    carried = groups is None and query.sides[0].relation.window is not None
+    carried = not query.select.group_by and query.sides[0].relation.window is not None
     key, value = key_expression(result, carried=carried), value_expression(result)
     if result.formats.value in ENCODED:
         output["value"] = _encoded(query, result)
@@ -488,7 +483,7 @@ def _outputs(
         output["key"] = encoded_key(result, carried=carried)
     elif key is not None:
         output["key"] = key
-    elif query.is_old and groups is None and len(query.sides) == 1:
+    elif query.is_old and not query.select.group_by and len(query.sides) == 1:
         output["key"] = "_key"  # in 2018 a record kept its key
     elif key is None:
         output["key"] = "cast(NULL AS binary)"
@@ -496,6 +491,8 @@ def _outputs(
         output["timestamp"] = f"timestamp_millis({row_time(result)})"
     elif query.has_time:
         output["timestamp"] = TIME
+    elif query.select.window is not None and query.select.window.kind == "SESSION":
+        output["timestamp"] = f"timestamp_millis({bound_of_group(query.select.window, WINDOW_END)})"
     if value is not None:
         hidden = query.select.having is not None
         output["value"] = f"CASE WHEN {quoted(HAVING_FIELD)} THEN {value} END" if hidden else value
@@ -517,12 +514,11 @@ def _outputs(
         window = query.select.window
         if window is not None:
             looked_up["window"] = WINDOW_START
+            looked_up["key"].append(WINDOW_START)
             if window.retention is not None:
                 looked_up["keep"] = window.retention
         entry: dict[str, Any] = {"name": VIEW, "from": last, "view": looked_up}
         if groups is not None:
             entry["aggregate"] = groups.entry
-            if window is not None:
-                looked_up["key"] = [*looked_up["key"], WINDOW_START]
         outputs.append(entry)
     return outputs

@@ -398,6 +398,15 @@ def window_bound(relation: Relation, which: str) -> str:
     return f"{last} + {round(duration_seconds(window.size) * 1000)}"
 
 
+def bound_of_group(window: Window, which: str) -> str:
+    """The start or end of a group's window, in milliseconds. A session ends with its last row in ksqlDB; in a pipeline, with
+    the pause after that."""
+    millis = f"unix_millis({quoted(which)})"
+    if which == WINDOW_END and window.kind == "SESSION":
+        return f"({millis} - {round(duration_seconds(window.size) * 1000)})"
+    return millis
+
+
 # --- writing ------------------------------------------------------------------------------------------
 
 
@@ -415,8 +424,8 @@ def _window_bytes(window: Window, *, carried: bool) -> str:
     session = window.kind == "SESSION"
     if carried:
         return f"substring(_key, -{WINDOW_BYTES[session]})"
-    bounds = [WINDOW_END, WINDOW_START] if session else [WINDOW_START]
-    parts = [_long_bytes(f"unix_millis({bound})") for bound in bounds]
+    names = [WINDOW_END, WINDOW_START] if session else [WINDOW_START]
+    parts = [_long_bytes(bound_of_group(window, name)) for name in names]
     return parts[0] if len(parts) == 1 else f"concat({', '.join(parts)})"
 
 
@@ -505,7 +514,7 @@ def value_expression(relation: Relation) -> str | None:
 
 def _written(column: Column, bounds: Mapping[str, str]) -> str:
     if bound := bounds.get(column.name):
-        return f"unix_millis({bound})"
+        return bound
     return storable(quoted(column.name), column.type)
 
 

@@ -10,8 +10,8 @@ from typing import Final
 from barnabas.pipelines.fronts.sql.catalog import BARE, PSEUDO, ROWKEY, Column, Relation
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import Typed, quoted
-from barnabas.pipelines.fronts.sql.rows import TIME, WINDOW_END, WINDOW_START
-from barnabas.pipelines.fronts.sql.statements import Select
+from barnabas.pipelines.fronts.sql.rows import TIME, WINDOW_END, WINDOW_START, bound_of_group
+from barnabas.pipelines.fronts.sql.statements import Select, Window
 from barnabas.pipelines.fronts.sql.types import BIGINT, STRING, SqlType
 
 BOUNDS: Final = (WINDOW_START, WINDOW_END)
@@ -110,12 +110,12 @@ class GroupScope:
     of them only what identifies a group."""
 
     inner: SourceScope
-    windowed: bool
+    window: Window | None
 
     def column(self, source: str, name: str) -> Typed:
         """A column, see SourceScope; WINDOWSTART and WINDOWEND are milliseconds."""
-        if name in ("WINDOWSTART", "WINDOWEND") and self.windowed and not source:
-            return Typed(f"unix_millis({quoted(name)})", BIGINT)
+        if name in BOUNDS and self.window is not None and not source:
+            return Typed(bound_of_group(self.window, name), BIGINT)
         return self.inner.column(source, name)
 
 
@@ -136,6 +136,11 @@ class OpenQuery:
         """Whether the time of its rows is a column of the source, which its records are to have, too."""
         alone = len(self.sides) == 1 and not self.select.group_by
         return alone and self.sides[0].relation.timestamp is not None
+
+    @property
+    def joins_streams(self) -> bool:
+        """Whether its rows are those of streams that are joined with each other."""
+        return any(join.within is not None for join in self.select.joins)
 
     @property
     def is_old(self) -> bool:

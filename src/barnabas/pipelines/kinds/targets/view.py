@@ -252,8 +252,9 @@ def materialise(
     assert output.target is not None
     options = output.target.options
     shape = view_shape(spec, output, kinds_of(rows, fields), delivery.identity)
-    single = output.aggregate is not None
-    table = _collected(rows, fields, spec, settings, single=single)
+    takes_back = output.aggregate is not None and output.aggregate.takes_back
+    single = output.aggregate is not None and not takes_back
+    table = _collected(rows, fields, spec, settings, single=single, sorts=not takes_back)
     offsets = source_offsets(Folder(rows.sparkSession, checkpoint), delivery.batch_id)
     offsets.pop(spec.replays, None)  # users did not name it as a source
     note = Note(delivery.batch_id, offsets, _now_ms())
@@ -282,10 +283,17 @@ def source_offsets(folder: Folder, batch_id: int) -> dict[str, dict[str, int]]:
 
 
 def _collected(
-    rows: DataFrame, fields: Sequence[str], spec: PipelineSpec, settings: Mapping[str, str], *, single: bool
+    rows: DataFrame,
+    fields: Sequence[str],
+    spec: PipelineSpec,
+    settings: Mapping[str, str],
+    *,
+    single: bool,
+    sorts: bool,
 ) -> pa.Table:
     """The rows of a micro-batch in the driver; those with an error go to the dead letters. single: each key occurs once,
-    and no row has an error. Always runs the query, whose state Spark would miss otherwise."""
+    and no row has an error. sorts: rows of one key count in the order of their records; otherwise in that in which Spark
+    has made them. Always runs the query, whose state Spark would miss otherwise."""
     columns = [_plain(rows, name) for name in fields]
     if single:
         return rows.select(*columns).toArrow()
@@ -301,7 +309,8 @@ def _collected(
     if failed.num_rows:
         letters = failed.select([*RECORD_COLUMNS, "_error"])
         bury(rows.sparkSession.createDataFrame(letters, RESULT_DDL), spec, settings)
-    return table.filter(table["_error"].is_null()).sort_by([(name, "ascending") for name in place])
+    good = table.filter(table["_error"].is_null())
+    return good.sort_by([(name, "ascending") for name in place]) if sorts else good
 
 
 def _plain(rows: DataFrame, name: str) -> SparkColumn:

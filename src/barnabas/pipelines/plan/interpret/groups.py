@@ -51,6 +51,8 @@ def _results(
         parts = divided(expression.text)
         results = {f"{RESULT}{number}": _result(call, rows) for number, call in enumerate(parts.calls)}
         values[name] = evaluated(parts.rest, {**key, **results})
+    for name, expression in aggregate.then.items():
+        values[name] = evaluated(expression.text, {**key, **values})
     return values
 
 

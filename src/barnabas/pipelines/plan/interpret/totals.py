@@ -12,6 +12,7 @@ from typing import Any, Final
 from sqlglot import exp
 
 from barnabas.pipelines.plan.aggregates import RESULT
+from barnabas.pipelines.plan.interpret.expressions import evaluated
 from barnabas.pipelines.plan.interpret.spark.collections import distinct
 from barnabas.pipelines.plan.interpret.spark.compute import Computed, function_of
 from barnabas.pipelines.plan.interpret.spark.read import tree_of
@@ -27,6 +28,8 @@ def results_in_order(aggregate: Aggregate, key: Fields, rows: Sequence[Fields]) 
     for name, expression in aggregate.compute.items():
         rest, calls = _divided(expression.text)
         results[name] = rest({**key, **{f"{RESULT}{at}": call(rows) for at, call in enumerate(calls)}})
+    for name, expression in aggregate.then.items():
+        results[name] = evaluated(expression.text, {**key, **results})
     return results
 
 

@@ -102,7 +102,7 @@ class Writer:
             return
         groups = self._groups.setdefault(output.name, _Groups(output.aggregate))
         for row in new:
-            yield from ((group, False) for group in _grouped(groups, row))
+            yield from _grouped(groups, row)
 
     def _sent(self, output: Output, row: Fields, gone: bool, record: Record) -> Sent | None:
         fields = {**parts_of(record), **row}
@@ -129,26 +129,27 @@ def _bytes(value: Any) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
 
 
-def _grouped(groups: _Groups, row: Fields) -> list[dict[str, Any]]:
-    """The groups whose results are written when this row comes."""
+def _grouped(groups: _Groups, row: Fields) -> list[tuple[dict[str, Any], bool]]:
+    """The groups whose results are written when this row comes, and whether they are taken back instead."""
     aggregate = groups.aggregate
     by = {one.text: evaluated(one.text, row) for one in aggregate.by}
     window, late = aggregate.window, duration(aggregate.late) if aggregate.late is not None else None
     if window is None:
         members = groups.members.setdefault(repr(by), (by, []))[1]
         members.append(row)
-        return [{**by, **results_in_order(aggregate, by, members)}]
+        return [({**by, **results_in_order(aggregate, by, members)}, False)]
     if window.of is None:
         raise NotInterpreted("windows of the event time")
     time = evaluated(window.of.text, row)
     if time is None:
         return []
     groups.latest = max(time, groups.latest or time)
+    touched: list[str] = []
+    gone: list[dict[str, Any]] = []
     if window.gap is not None:
-        touched = _in_session(groups, row, by, time)
+        touched, gone = _in_session(groups, row, by, time, late)
     else:
-        touched = []
-        for bounds in sorted(windows(window, row), key=lambda bounds: bounds[window.name]):
+        for bounds in sorted(windows(window, row), key=lambda found: found[window.name]):
             end = bounds[window.name] + duration(window.every or "")
             if late is None or end + late > groups.latest:
                 key = {**bounds, **by}
@@ -156,28 +157,47 @@ def _grouped(groups: _Groups, row: Fields) -> list[dict[str, Any]]:
                 touched.append(repr(key))
     if aggregate.emit == "final":
         touched = _over(groups, late)
-    return [
-        {**key, **results_in_order(aggregate, key, members)}
+    none = dict.fromkeys((*aggregate.compute, *aggregate.then))
+    results = [({**none, **key}, True) for key in gone if aggregate.takes_back]
+    return results + [
+        ({**key, **results_in_order(aggregate, key, members)}, False)
         for key, members in (groups.members[name] for name in touched)
     ]
 
 
-def _in_session(groups: _Groups, row: Fields, by: Fields, time: datetime.datetime) -> list[str]:
-    """Puts a row into a session: one that it meets, or several, which become one, or a new one."""
+def _in_session(
+    groups: _Groups, row: Fields, by: Fields, time: datetime.datetime, late: datetime.timedelta | None
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """Puts a row into a session: one that it meets, or several, which become one, or a new one. What identifies the session,
+    and those that are not there any more; nothing if the row comes too late for a session."""
     window = groups.aggregate.window
     assert window is not None
     gap = duration(window.gap or "")
-    start, end, members = time, time + gap, [row]
-    for name, (key, others) in list(groups.members.items()):
-        if name in groups.done or any(key[part] != value for part, value in by.items()):
-            continue
-        if key[window.name] <= end and start <= key[_end(groups)]:
-            start, end = min(start, key[window.name]), max(end, key[_end(groups)])
-            members = [*others, *members]
-            del groups.members[name]
+
+    def is_over(end: datetime.datetime) -> bool:
+        return late is not None and end + late < (groups.latest or time)
+
+    near = sorted(
+        (key[window.name], name)
+        for name, (key, _) in groups.members.items()
+        if name not in groups.done
+        and not is_over(key[_end(groups)])
+        and all(key[part] == value for part, value in by.items())
+        and key[window.name] <= time + gap
+        and time <= key[_end(groups)]
+    )
+    if not near and is_over(time + gap):
+        return [], []
+    start, end, members = time, time + gap, list[Fields]()
+    gone = []
+    for _, name in near:
+        key, others = groups.members.pop(name)
+        start, end = min(start, key[window.name]), max(end, key[_end(groups)])
+        members += others
+        gone.append(key)
     key = {window.name: start, _end(groups): end, **by}
-    groups.members[repr(key)] = (key, members)
-    return [repr(key)]
+    groups.members[repr(key)] = (key, [*members, row])
+    return [repr(key)], [one for one in gone if one != key]
 
 
 def _end(groups: _Groups) -> str:
