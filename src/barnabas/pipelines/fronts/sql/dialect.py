@@ -5,7 +5,8 @@ Functions stay names with arguments: sqlglot would give those that it knows from
 
 from __future__ import annotations
 
-from typing import ClassVar
+import difflib
+from typing import ClassVar, Final
 
 from sqlglot import Token, TokenType, exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
@@ -44,12 +45,40 @@ def spot_of(token: Token) -> Spot:
     return Spot(token.line, token.col - (token.end - token.start), token.end - token.start + 1)
 
 
+def spot_of_node(node: exp.Expr) -> Spot | None:
+    """The place of an expression: its names and functions, as far as they are in one line; None if it has none."""
+    places = [part.meta for part in node.walk() if "start" in part.meta and "line" in part.meta]
+    if not places:
+        return None
+    first = min(places, key=lambda place: int(place["start"]))
+    end = max(int(place["end"]) for place in places if place["line"] == first["line"])
+    column = first["col"] - (first["end"] - first["start"])
+    return Spot(first["line"], max(column, 1), end - first["start"] + 1)
+
+
 def tokens_of(text: str) -> list[Token]:
     """The tokens of a text, without comments. Raises SqlError."""
     try:
         return DIALECT.tokenize(text)
     except SqlglotError as error:
+        for quote, what in (("'", "a text"), ('"', "a name"), ("`", "a name")):
+            if text.count(quote) % 2:
+                before, _, _ = text.rpartition(quote)
+                spot = Spot(before.count("\n") + 1, len(before) - before.rfind("\n"))
+                raise SqlError(f"{what} that begins with {quote} has no {quote} at its end", spot) from None
         raise SqlError(f"the text cannot be read: {str(error).splitlines()[0]}") from None
+
+
+CLAUSES: Final = (
+    "FROM", "WHERE", "WINDOW", "GROUP", "PARTITION", "HAVING", "EMIT", "LIMIT", "JOIN", "WITHIN", "AS", "AND", "OR", "LIKE",
+    "BETWEEN", "THEN", "WHEN", "ELSE", "END",
+)  # fmt: skip
+"""Words that are sometimes misspelt, and then taken for names."""
+
+
+def _meant(word: str | None) -> str:
+    near = difflib.get_close_matches((word or "").upper(), CLAUSES, 1, 0.6)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def read_expression(expression_tokens: list[Token], text: str) -> exp.Expr:
@@ -64,6 +93,8 @@ def read_expression(expression_tokens: list[Token], text: str) -> exp.Expr:
             word = first.get("highlight") or " "
             where = Spot(first["line"], max(first["col"] - len(word) + 1, 1), len(word))
         reason = details[0]["description"] if details and details[0].get("description") else str(error)
+        if reason.startswith("Invalid expression"):
+            raise SqlError(f"this is not understood here{_meant(details[0].get('highlight'))}", where) from None
         raise SqlError(f"this is not an expression: {reason.rstrip('.')}", where) from None
     if len(trees) != 1 or trees[0] is None:
         raise SqlError("an expression is missing here", where)

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from sqlglot import exp
 
+from barnabas.pipelines.fronts.sql.dialect import spot_of_node
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.functions import DAY_MS, FUNCTIONS, UNIT_ARGUMENTS, Function
 from barnabas.pipelines.fronts.sql.types import (
@@ -102,7 +103,13 @@ class Translator:
     _locals: dict[str, SqlType] = field(default_factory=dict)
 
     def translate(self, node: exp.Expr) -> Typed:
-        """The expression in Spark's language. Raises SqlError."""
+        """The expression in Spark's language. Raises SqlError, at the innermost part that is wrong."""
+        try:
+            return self._translated(node)
+        except SqlError as error:
+            raise SqlError(error.message, error.spot or spot_of_node(node)) from None
+
+    def _translated(self, node: exp.Expr) -> Typed:
         for kind, translate in TRANSLATORS.items():
             if isinstance(node, kind):
                 typed = translate(self, node)
@@ -115,7 +122,7 @@ class Translator:
         """An expression that is true or false. Raises SqlError."""
         typed = self.translate(node)
         if typed.type != BOOLEAN:
-            raise SqlError(f"{_shown(node)} is {typed.type}, but a condition is BOOLEAN")
+            raise SqlError(f"{_shown(node)} is {typed.type}, but a condition is BOOLEAN", spot_of_node(node))
         return typed
 
     # --- names and literals ------------------------------------------------------------------------

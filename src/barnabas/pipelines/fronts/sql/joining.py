@@ -7,11 +7,13 @@ from typing import Any, Final
 
 from sqlglot import exp
 
+from barnabas.pipelines.fronts.sql.dialect import spot_of_node
 from barnabas.pipelines.fronts.sql.errors import SqlError
 from barnabas.pipelines.fronts.sql.expressions import Translator, name_of
 from barnabas.pipelines.fronts.sql.rows import TIME, Step
 from barnabas.pipelines.fronts.sql.scopes import OpenQuery, Side
 from barnabas.pipelines.fronts.sql.statements import JoinRef
+from barnabas.pipelines.fronts.sql.types import common_type
 
 GRACE: Final = "24 hours"
 """How late a row may come, if the statement does not say it: ksqlDB's default."""
@@ -67,6 +69,11 @@ def _pair(
         sides.reverse()
     if right.alias not in sides[1][2] or right.alias in sides[0][2]:
         raise SqlError(f"ON needs a column of {right.alias} on one side only", join.source.spot)
+    kinds = [typed.type for typed, _, _ in sides]
+    if common_type(kinds) is None and kinds[0] != kinds[1]:
+        raise SqlError(
+            f"ON compares {kinds[0]} with {kinds[1]}, which are never equal: CAST one of them", spot_of_node(on)
+        )
     names = []
     for (typed, node, owners), allowed in zip(sides, (left, [right]), strict=True):
         if isinstance(node, exp.Column):

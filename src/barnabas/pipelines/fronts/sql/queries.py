@@ -149,12 +149,16 @@ def _join(cursor: Cursor, kind: str) -> JoinRef:
     return JoinRef(source, kind, cursor.expression(CLAUSES), within, grace)
 
 
+KINDS: Final = ("TUMBLING", "HOPPING", "SESSION")
+
+
 def _window(cursor: Cursor) -> Window:
     named = cursor.at
     kind = cursor.name("TUMBLING, HOPPING or SESSION")
-    if kind not in ("TUMBLING", "HOPPING", "SESSION"):  # a name, which nothing uses
-        cursor.at = named + 1
-        kind = cursor.choose("TUMBLING", "HOPPING", "SESSION", what="a kind of window")
+    if kind not in KINDS:
+        if cursor.sees("("):
+            cursor.at = named
+        kind = cursor.choose(*KINDS, what="a kind of window")  # after a name, which nothing uses
     cursor.need("(")
     if kind == "SESSION":
         size, advance = read_duration(cursor), None
