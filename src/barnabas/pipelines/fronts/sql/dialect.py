@@ -94,7 +94,9 @@ def read_expression(expression_tokens: list[Token], text: str) -> exp.Expr:
             where = Spot(first["line"], max(first["col"] - len(word) + 1, 1), len(word))
         reason = details[0]["description"] if details and details[0].get("description") else str(error)
         if reason.startswith("Invalid expression"):
-            raise SqlError(f"this is not understood here{_meant(details[0].get('highlight'))}", where) from None
+            raise SqlError(
+                f"this is not understood here{_meant(details[0].get('highlight'))}", where
+            ) from None
         raise SqlError(f"this is not an expression: {reason.rstrip('.')}", where) from None
     if len(trees) != 1 or trees[0] is None:
         raise SqlError("an expression is missing here", where)

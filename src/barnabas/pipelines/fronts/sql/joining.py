@@ -72,7 +72,8 @@ def _pair(
     kinds = [typed.type for typed, _, _ in sides]
     if common_type(kinds) is None and kinds[0] != kinds[1]:
         raise SqlError(
-            f"ON compares {kinds[0]} with {kinds[1]}, which are never equal: CAST one of them", spot_of_node(on)
+            f"ON compares {kinds[0]} with {kinds[1]}, which are never equal: CAST one of them",
+            spot_of_node(on),
         )
     names = []
     for (typed, node, owners), allowed in zip(sides, (left, [right]), strict=True):
