@@ -76,7 +76,7 @@ def of_processor(late: str) -> ProcessorTest:
     return ProcessorTest(code, key="k", time="event", of="at", late=late)
 
 
-def given(row: Row) -> Row:
+def with_values(row: Row) -> Row:
     """A row with its values as Spark computes them for the processor."""
     fields = dict(row)
     for number, call in enumerate(CALLS):
@@ -86,9 +86,9 @@ def given(row: Row) -> Row:
     return fields
 
 
-def applied(table: dict[Any, list[Any]], made: list[Mapping[str, Any]]) -> None:
+def applied(table: dict[Any, list[Any]], results: list[Mapping[str, Any]]) -> None:
     """Changes a table of results as a reader of the topic does."""
-    for result in made:
+    for result in results:
         key = (result["k"], result["begun"], result["ended"])
         if result[GONE]:
             del table[key]
@@ -123,7 +123,7 @@ def plain(value: Any) -> Any:
 def test_after_each_row_the_table_is_that_of_the_sessions(seed: int) -> None:
     test, rows, table = of_processor("1 day"), list[Row](), dict[Any, list[Any]]()
     for row in history(seed):
-        applied(table, test.send(given(row)))
+        applied(table, test.send(with_values(row)))
         rows.append(row)
         assert table == expected(rows)
 
@@ -131,9 +131,9 @@ def test_after_each_row_the_table_is_that_of_the_sessions(seed: int) -> None:
 def test_what_is_over_is_forgotten_and_does_not_take_rows() -> None:
     test = of_processor("0 seconds")
     for at in (0, 5):
-        test.send(given({"k": "a", "x": 1, "y": 1, "at": NOON + at * SECOND}))
+        test.send(with_values({"k": "a", "x": 1, "y": 1, "at": NOON + at * SECOND}))
     test.advance(NOON + 16 * SECOND)
     assert not any(test._store.kept.values())
     assert not any(test._store.timer_times.values())
     with pytest.raises(ProcessorFailed, match="TooLate: its session ended at 2026-01-31 12:00:14"):
-        test.send(given({"k": "a", "x": 1, "y": 1, "at": NOON + 4 * SECOND}))
+        test.send(with_values({"k": "a", "x": 1, "y": 1, "at": NOON + 4 * SECOND}))

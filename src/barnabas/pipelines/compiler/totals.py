@@ -80,8 +80,8 @@ def then_computed(frame: Frame, wanted: Aggregate, place: Places) -> Frame:
     """The results with the fields that are computed of them."""
     if not wanted.then:
         return frame
-    for name, made in wanted.then.items():
-        frame = computed(frame, name, made, place(f"aggregate.then.{name}"))
+    for name, computation in wanted.then.items():
+        frame = computed(frame, name, computation, place(f"aggregate.then.{name}"))
     text = json_value(frame)
     return replace(frame, data=frame.data.withColumns({"_value": text.cast("binary"), TEXT: text}))
 

@@ -21,7 +21,7 @@ from barnabas.pipelines.processing.windows import TooLate
 
 GONE: Final = "is taken back"
 """The field of a result that says that its session has other bounds now."""
-KEPT: Final = "of"
+TOTALS: Final = "of"
 Add = Callable[[Any, Any, Any], Any]
 
 
@@ -160,7 +160,7 @@ def sessions(totals: Sequence[Total], windows: Windows, keys: tuple[str, ...]) -
     """A processor whose rows are the results of each session when it changes. keys: the fields for the key's values. Its
     rows have a field `v<n>` with the value of each total, and `o<n>` with what it is ordered by."""
     kept = ",".join(f"t{number}:{total.kept}" for number, total in enumerate(totals))
-    state = MapState("timestamp", f"struct<last:timestamp,{KEPT}:struct<{kept}>>")
+    state = MapState("timestamp", f"struct<last:timestamp,{TOTALS}:struct<{kept}>>")
     state.__set_name__(_Sessions, "kept")
     members = {
         "kept": state,
@@ -203,14 +203,14 @@ class _Sessions(Processor):
             self._forget(session["last"])
             before.append((start, session["last"]))
             first, last = min(first, start), max(last, session["last"])
-            totals = self._merged(totals, session[KEPT])
+            totals = self._merged(totals, session[TOTALS])
         self._add(totals, row)
-        self.kept[first] = {"last": last, KEPT: totals}
+        self.kept[first] = {"last": last, TOTALS: totals}
         self.timers.set(last + self.pause + MILLISECOND)
         for bounds in before:
             if bounds != (first, last):  # otherwise the new result takes its place
-                yield self._made(*bounds, None)
-        yield self._made(first, last, totals)
+                yield self._result(*bounds, None)
+        yield self._result(first, last, totals)
 
     def _is_over(self, last: datetime) -> bool:
         return self.watermark is not None and last + self.pause < self.watermark
@@ -235,7 +235,7 @@ class _Sessions(Processor):
             if missing is not None and (value is not None or total.function in BEST):
                 totals[f"t{number}"] = total.way.add(totals[f"t{number}"], value, order)
 
-    def _made(self, first: datetime, last: datetime, totals: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _result(self, first: datetime, last: datetime, totals: Mapping[str, Any] | None) -> dict[str, Any]:
         values = (self.key,) if len(self.keys) == 1 else self.key
         bounds = {
             self.windows.start: first,

@@ -76,7 +76,7 @@ CLAUSES: Final = (
 """Words that are sometimes misspelt, and then taken for names."""
 
 
-def _meant(word: str | None) -> str:
+def _suggested(word: str | None) -> str:
     near = difflib.get_close_matches((word or "").upper(), CLAUSES, 1, 0.6)
     return f"; did you mean {near[0]}?" if near else ""
 
@@ -95,7 +95,7 @@ def read_expression(expression_tokens: list[Token], text: str) -> exp.Expr:
         reason = details[0]["description"] if details and details[0].get("description") else str(error)
         if reason.startswith("Invalid expression"):
             raise SqlError(
-                f"this is not understood here{_meant(details[0].get('highlight'))}", where
+                f"this is not understood here{_suggested(details[0].get('highlight'))}", where
             ) from None
         raise SqlError(f"this is not an expression: {reason.rstrip('.')}", where) from None
     if len(trees) != 1 or trees[0] is None:

@@ -68,9 +68,9 @@ def grouped_by(query: OpenQuery, shown: list[SelectedColumn], keys: list[str], r
         else:  # a column of the group is the same in all of its rows
             compute[one.name] = one.typed.text if one.typed.aggregates else f"max({one.typed.text})"
     for column in result.values:
-        for made in (compute, then):
-            if column.name in made and is_turned(column, result):
-                made[column.name] = encodable(made[column.name], column.type)
+        for fields in (compute, then):
+            if column.name in fields and is_turned(column, result):
+                fields[column.name] = encodable(fields[column.name], column.type)
     compute |= _having(query)
     if not compute:
         compute = {"rows of the group": "count(*)"}
@@ -86,8 +86,8 @@ def grouped_by(query: OpenQuery, shown: list[SelectedColumn], keys: list[str], r
         if select.emit == "FINAL":
             entry["emit"] = "final"
     # As in ksqlDB, a row is in no group if a column of the group is null.
-    given = {"filter": " AND ".join(f"{quoted(key)} IS NOT NULL" for key in keys)}
-    return Groups([*([{"set": steps}] if steps else []), given], entry)
+    keyed = {"filter": " AND ".join(f"{quoted(key)} IS NOT NULL" for key in keys)}
+    return Groups([*([{"set": steps}] if steps else []), keyed], entry)
 
 
 def _time(query: OpenQuery) -> str:
