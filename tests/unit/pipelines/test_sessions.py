@@ -133,7 +133,7 @@ def test_what_is_over_is_forgotten_and_does_not_take_rows() -> None:
     for at in (0, 5):
         test.send(with_values({"k": "a", "x": 1, "y": 1, "at": NOON + at * SECOND}))
     test.advance(NOON + 16 * SECOND)
-    assert not any(test._store.kept.values())
-    assert not any(test._store.timer_times.values())
+    assert not any(test.store.kept.values())
+    assert not any(test.store.timer_times.values())
     with pytest.raises(ProcessorFailed, match="TooLate: its session ended at 2026-01-31 12:00:14"):
         test.send(with_values({"k": "a", "x": 1, "y": 1, "at": NOON + 4 * SECOND}))
