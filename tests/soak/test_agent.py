@@ -29,6 +29,8 @@ SECONDS = float(os.environ.get("BARNABAS_AGENT_STORM_SECONDS", "180"))
 SEED = int(os.environ.get("BARNABAS_AGENT_STORM_SEED", "12"))
 SETTLE_SECONDS = 25
 TWICE = 0.3
+EARLY = 0.1
+"""How often the agent is killed although it has not saved anything yet."""
 JAVA = Path(__file__).parent / "java"
 
 ROTATIONS = {
@@ -159,12 +161,14 @@ class Storm:
     log: Path = Path()
     happened: dict[str, int] = field(default_factory=dict)
     agent: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0
 
     def start_agent(self) -> None:
         cli = Cli(self.broker.bootstrap)
         command = cli.command(
             "agent", "tail", *self.patterns, "-t", self.topic, "--state", str(self.disk / "state"), "-q"
         )
+        self.started_at = time.time()
         with self.log.open("ab") as out:
             self.agent = subprocess.Popen(
                 command,
@@ -179,15 +183,21 @@ class Storm:
         self.agent.kill()
         self.agent.wait()
 
+    def may_be_killed(self) -> bool:
+        """Mostly once it has come to work, which takes long on a busy machine: else it would never do anything."""
+        return self.rotator.agent_saved_at() > self.started_at or self.chance.random() < EARLY
+
     def act(self) -> None:
         """One fault, or a rotation."""
         what = self.chance.choices(["kill", "rotate", "broker", "disk", "clock"], [4, 8, 1, 1, 2])[0]
         self.happened[what] = self.happened.get(what, 0) + 1
         match what:
-            case "kill":
+            case "kill" if self.may_be_killed():
                 self.kill_agent()
                 time.sleep(self.chance.choice([0, 0, 0.5]))
                 self.start_agent()
+            case "kill":
+                pass
             case "rotate":
                 self.rotator.rotate_perhaps_twice(self.chance.choice([*ROTATIONS]), self.chance)
             case "broker":
@@ -210,7 +220,7 @@ class Storm:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             time.sleep(0.3)
-            if self.chance.random() < 0.1:
+            if self.chance.random() < 0.1 and self.may_be_killed():
                 self.kill_agent()
                 self.start_agent()
         filler.unlink()

@@ -318,6 +318,12 @@ class Followed:
         """
         return self.descriptor != CLOSED and not (self.outstanding or self.moved or self.closing)
 
+    def is_read_archive(self) -> bool:
+        """Whether these are the contents of a compressed file, which do not grow, and everything was read."""
+        if not self.is_archive or self.descriptor == CLOSED:
+            return False
+        return self.read_position >= os.fstat(self.descriptor).st_size
+
     def park(self) -> None:
         """Close the descriptor until the file changes."""
         os.close(self.descriptor)

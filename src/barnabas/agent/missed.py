@@ -21,6 +21,7 @@ from barnabas.agent.copies import (
     rotated_from,
     unpack_somewhere,
 )
+from barnabas.agent.files import CLOSED
 from barnabas.agent.state import DIGEST_BYTES, HEAD_BYTES_MIN, Entry, bytes_before, digest
 
 ROTATED: Final = re.compile(r"[._-]\d[\d._T:-]*(\.gz|\.bz2|\.xz)?")
@@ -29,11 +30,11 @@ WHOLE: Final = Entry("", 0, 0, head_digest=digest(b""))
 
 
 class Missed(NamedTuple):
-    """A file that no run has seen. descriptor: of its contents, which are unpacked if it is an archive."""
+    """A file that no run has seen. key: device and inode. descriptor: CLOSED of an archive, whose contents take room."""
 
     path: Path
+    key: tuple[int, int]
     descriptor: int
-    is_archive: bool
 
 
 def is_rotation_of(name: str, log: str) -> bool:
@@ -56,6 +57,8 @@ def find_missed(
     report: Callable[[Path, Exception], None],
 ) -> list[Missed]:
     """The files that rotation has made of `log` after the time `since_ns` and that no run has seen, oldest first.
+
+    Archives are unpacked for a look, one after the other, and closed again.
 
     known: (device, inode) of files that are followed. entries: what was read of files. folder: where archives are
     unpacked to. report: called with what cannot be read, and why.
@@ -80,18 +83,26 @@ def find_missed(
             if (status.st_dev, status.st_ino) in known or not status.st_size:
                 continue
             is_archive = file.suffix in ARCHIVES
-            descriptor = unpack_somewhere(file, WHOLE, folder) if is_archive else _open(file)
+            descriptor = unpack_missed(file, folder) if is_archive else _open(file)
         except UNREADABLE as error:
             report(file, error)
             continue
-        assert descriptor is not None
         size = os.fstat(descriptor).st_size
         is_seen = any(entry.verifies(descriptor, size) for entry in seen)
         if is_seen or is_of_any(read, descriptor, status) or _is_copy_of(log, descriptor):
             os.close(descriptor)
         else:
-            missed.append(Missed(file, descriptor, is_archive))
+            if is_archive:
+                os.close(descriptor)
+            missed.append(Missed(file, (status.st_dev, status.st_ino), CLOSED if is_archive else descriptor))
     return missed[::-1]
+
+
+def unpack_missed(path: Path, folder: Path) -> int:
+    """An open descriptor of what is in an archive. Raises one of UNREADABLE."""
+    descriptor = unpack_somewhere(path, WHOLE, folder)
+    assert descriptor is not None
+    return descriptor
 
 
 def _open(path: Path) -> int:

@@ -158,7 +158,9 @@ class Run:
             if not self.save_new_files():
                 raise CliError(f"cannot write {self.shipper.state.path}: {self.shipper.unwritten}")
             if not self.read_round() and not self.is_short_of_descriptors:
-                break
+                if not self.watcher.waiting:
+                    break
+                self.leave_finished()
             self.housekeep()
         if self.stop.asked:
             return
@@ -406,6 +408,7 @@ class Run:
             self.send_partial(key)
             if key in self.watcher.open_files:
                 self.watcher.close(key)
+        self.watcher.unpack_next()
         for key in self.watcher.unpacked():
             self.send_partial(key)
             followed = self.watcher.open_files.get(key)

@@ -15,6 +15,7 @@ import re
 import resource
 import stat
 import time
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,7 @@ from barnabas.agent.copies import (
     waits_for_truncation,
 )
 from barnabas.agent.files import CLOSED, Followed, begin_at_end
-from barnabas.agent.missed import find_missed
+from barnabas.agent.missed import find_missed, unpack_missed
 from barnabas.agent.state import (
     EDITOR_BACKUPS,
     HEAD_BYTES_MIN,
@@ -39,6 +40,7 @@ from barnabas.agent.state import (
     find_inode,
 )
 from barnabas.agent.unpacking import is_packed, unpack
+from barnabas.agent.writers import written_files
 from barnabas.terminal.errors import CliError
 
 SILENT_SECONDS: Final = 10.0
@@ -53,7 +55,6 @@ DESCRIPTORS_MAX: Final = 8192
 FORGET_SECONDS: Final = 60.0
 MISSED_SECONDS: Final = 10.0
 PARKED_AT_ONCE: Final = 64
-INITIAL_PID_NAMESPACE: Final = "pid:[4026531836]"
 
 FileKey = tuple[int, int]
 
@@ -94,6 +95,12 @@ class Watcher:
     forgot_at: float = field(default_factory=time.monotonic)
     looked_at: float = 0.0
     """When files that no run has seen were looked for."""
+    waiting: deque[tuple[str, Path, FileKey]] = field(default_factory=deque)
+    """Archives that no run has seen: the log, the name, and which file it is. They are unpacked one after the other, since
+    all of them together may need more room than there is.
+    """
+    has_unread: bool = False
+    """Whether a file that no run has seen could not be read; then it is looked for again."""
     resumed: bool = False
     holds_copies: bool = True
     """Whether a file that looks like a copy waits for its original to be truncated; not if the run ends sooner."""
@@ -142,7 +149,8 @@ class Watcher:
         }
         if time.monotonic() - self.forgot_at > FORGET_SECONDS:
             self.forget_gone()
-        if not self.state.looked_for_missed and time.monotonic() - self.looked_at > MISSED_SECONDS:
+        waits = self.state.looked_for_missed or self.waiting
+        if not waits and time.monotonic() - self.looked_at > MISSED_SECONDS:
             self.follow_missed()
 
     def matching(self) -> list[str]:
@@ -286,7 +294,7 @@ class Watcher:
     def follow_missed(self) -> None:
         """At the start: read files that were written and rotated since the last run, so that no run has seen them."""
         state, patterns = self.state, [*map(os.path.abspath, self.patterns)]
-        state.looked_for_missed, self.looked_at = True, time.monotonic()
+        self.has_unread, self.looked_at = False, time.monotonic()
         if state.written_ns is not None:
             seen = [entry.path for entry in state.entries if entry.id in self.from_before]
             logs = dict.fromkeys(path for path in seen if self.is_ours(path))
@@ -296,23 +304,46 @@ class Watcher:
             for log in logs:
                 self.follow_missed_of(log, state.written_ns)
         state.patterns = tuple(patterns)
+        state.looked_for_missed = not (self.waiting or self.has_unread)
 
     def follow_missed_of(self, log: str, since_ns: int, when: str = "while no agent ran") -> None:
         """As `follow_missed`, for one log that was rotated after the time `since_ns`."""
         entries, folder = self.state.entries, self.state.path.parent
-        known = {*self.open_files, *self.left_out}
-        for path, descriptor, is_archive in find_missed(
-            log, since_ns, known, entries, folder, self.on_unread
-        ):
-            entry = Entry(log, 0, 0)
-            entries.append(entry)
-            self.add_rest(Followed.at_entry(log, descriptor, entry, self.looks.newline), is_archive)
+        known = {*self.open_files, *self.left_out, *(key for _, _, key in self.waiting)}
+        for path, key, descriptor in find_missed(log, since_ns, known, entries, folder, self.on_unread):
             self.notes.append(f"{path} was written and rotated {when}; reading it from its start")
+            if descriptor == CLOSED:
+                self.waiting.append((log, path, key))
+            else:
+                self.add_missed(log, descriptor, is_archive=False)
+        if self.waiting or self.has_unread:  # whoever runs next has to look from this time on
+            self.state.looked_for_missed = False
+            self.state.written_ns = min(since_ns, self.state.written_ns or since_ns)
+        self.unpack_next()
+
+    def add_missed(self, log: str, descriptor: int, *, is_archive: bool) -> None:
+        """Read a file that no run has seen from its start."""
+        entry = Entry(log, 0, 0)
+        self.state.entries.append(entry)
+        self.add_rest(Followed.at_entry(log, descriptor, entry, self.looks.newline), is_archive)
+
+    def unpack_next(self) -> None:
+        """Follow the next archive that waits, unless another one is being read."""
+        if not self.waiting or any(followed.is_archive for followed in self.open_files.values()):
+            return
+        log, path, key = self.waiting.popleft()
+        now_at = find_inode(path.parent, key)  # it may have been renamed meanwhile
+        try:
+            if now_at is not None:
+                self.add_missed(log, unpack_missed(now_at, self.state.path.parent), is_archive=True)
+        except UNREADABLE as error:
+            self.on_unread(path, error)
+        self.state.looked_for_missed = not (self.waiting or self.has_unread)
 
     def on_unread(self, path: Path, error: Exception) -> None:
         """A file that was rotated while no agent ran cannot be read. When there is room on the disk again, it can."""
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EMFILE, errno.EACCES):
-            self.state.looked_for_missed = False
+            self.has_unread = True
             why = f"{error.strerror}; it is read when that is mended"
         else:
             why = f"{error}; its lines are left out"
@@ -448,12 +479,18 @@ class Watcher:
         return self.holds_copies and waits_for_truncation(followed, self.by_path)
 
     def finished(self) -> list[FileKey]:
-        """Renamed files that have not grown for a while and that no process writes to any more."""
+        """Archives that were read to the end, and renamed files that have not grown for a while and that no process writes
+        to any more.
+        """
+        return [*(key for key, file in self.open_files.items() if file.is_read_archive()), *self.silent()]
+
+    def silent(self) -> list[FileKey]:
+        """As `finished`, without archives."""
         now = time.monotonic()
         silent = {
             key: followed
             for key, followed in self.open_files.items()
-            if followed.moved and now - followed.grew_at > SILENT_SECONDS
+            if followed.moved and not followed.is_archive and now - followed.grew_at > SILENT_SECONDS
         }
         if not silent or now - self.looked_at_writers < SILENT_SECONDS:
             return []
@@ -462,8 +499,7 @@ class Watcher:
         return [
             key
             for key, followed in silent.items()
-            if followed.is_archive
-            or (key not in written and (sees_all or now - followed.grew_at > patience_of(followed)))
+            if key not in written and (sees_all or now - followed.grew_at > patience_of(followed))
         ]
 
     def park_idle(self, at_least: int = 0) -> None:
@@ -497,8 +533,10 @@ class Watcher:
         return self.room > 0
 
     def forget_gone(self) -> None:
-        """Drop the state of files that no longer exist."""
+        """Drop the state of files that no longer exist; not while it tells which archives have been read."""
         self.forgot_at = time.monotonic()
+        if not self.state.looked_for_missed:
+            return
         followed = self.open_files.values()
         self.state.forget_gone({file.entry.id for file in followed}, {file.path for file in followed})
 
@@ -513,40 +551,6 @@ def patience_of(followed: Followed) -> float:
     if followed.descriptor == CLOSED:
         return SILENT_SECONDS
     return UNKNOWN_SECONDS if os.fstat(followed.descriptor).st_nlink else UNKNOWN_DELETED_SECONDS
-
-
-def written_files() -> tuple[set[FileKey], bool]:
-    """The files that other processes have open for writing, and whether all processes could be seen (Linux only)."""
-    keys: set[FileKey] = set()
-    try:
-        # In a container the writer may be in another one, and under `hidepid` other users' processes are not listed.
-        sees_all = os.readlink("/proc/self/ns/pid") == INITIAL_PID_NAMESPACE and os.path.isdir("/proc/1")
-    except OSError:
-        return keys, False
-    for process in Path("/proc").glob("[0-9]*"):
-        if process.name == str(os.getpid()):
-            continue
-        try:
-            descriptors = os.listdir(process / "fd")
-        except PermissionError:
-            sees_all = False
-            continue
-        except OSError:
-            continue  # it ended
-        for descriptor in descriptors:
-            try:
-                status = os.stat(process / "fd" / descriptor)
-                if stat.S_ISREG(status.st_mode) and is_writing(process / "fdinfo" / descriptor):
-                    keys.add((status.st_dev, status.st_ino))
-            except OSError:
-                continue
-    return keys, sees_all
-
-
-def is_writing(info: Path) -> bool:
-    """Whether a descriptor of another process was opened for writing. Raises OSError."""
-    flags = next(line.split()[1] for line in info.read_text().splitlines() if line.startswith("flags:"))
-    return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
 
 
 def raise_descriptor_limit() -> int:

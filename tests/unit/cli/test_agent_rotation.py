@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.agent import copies
-from barnabas.agent import watcher as watcher_module
+from barnabas.agent import copies, writers
 from barnabas.agent.copies import is_named_after
 from barnabas.agent.files import Followed, Truncated
 from barnabas.agent.state import State, open_state
-from barnabas.agent.watcher import Watcher, require_files, written_files
+from barnabas.agent.watcher import Watcher, require_files
 from barnabas.terminal.errors import CliError
 
 LINES = [b"%06d a line of a log" % i for i in range(300)]
@@ -83,7 +82,20 @@ def ship(watcher: Watcher) -> list[bytes]:
                 lines += read_to_end(followed)
             except Truncated:
                 watcher.restart(key)
+        leave_finished(watcher)
+        while watcher.waiting:
+            ((key, followed),) = ((key, f) for key, f in watcher.open_files.items() if f.is_archive)
+            followed.note_head()
+            lines += read_to_end(followed)
+            leave_finished(watcher)
     return lines
+
+
+def leave_finished(watcher: Watcher) -> None:
+    """As the agent does after each round."""
+    for key in watcher.finished():
+        watcher.close(key)
+    watcher.unpack_next()
 
 
 def read_to_end(followed: Followed) -> list[bytes]:
@@ -344,6 +356,32 @@ def test_a_log_that_is_truncated_several_times_between_two_looks(
     assert ship(next_run(watcher.state, *watcher.patterns)) == []
 
 
+def test_archives_that_no_run_has_seen_are_unpacked_one_after_the_other(tmp_path: Path, state: State) -> None:
+    """All of them together may need more room than there is. Each run but the last is killed when it has read one."""
+    log = tmp_path / "a.log"
+    write(log, LINES[:10])
+    watcher = watching(state, str(log))
+    shipped = ship(watcher)
+    watcher.state.save(False, {})
+    make_older(watcher.state)
+    for number in range(4):
+        write(log, LINES[50 * number + 10 : 50 * number + 60])
+        log.rename(rotated := tmp_path / f"a.log.{9 - number}")
+        pack(rotated)
+    write(log, LINES[210:])
+    watcher = killed(watcher.state, str(log))
+    for _ in range(3):
+        (archive,) = (followed for followed in watcher.open_files.values() if followed.is_archive)
+        note_heads(watcher)
+        shipped += read_to_end(archive)
+        watcher.forget_gone()
+        watcher = next_run(watcher.state, str(log))
+    shipped += ship(watcher)
+    assert sorted(shipped) == LINES
+    assert watcher.state.looked_for_missed
+    assert ship(next_run(watcher.state, str(log))) == []
+
+
 def test_an_archive_that_finds_no_room_is_read_later(
     tmp_path: Path, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -460,8 +498,8 @@ def test_a_run_that_is_killed_at_once_is_no_clean_one(tmp_path: Path, state: Sta
 
 
 def test_in_a_container_the_writers_of_others_are_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watcher_module, "INITIAL_PID_NAMESPACE", "pid:[1]")
-    assert written_files()[1] is False
+    monkeypatch.setattr(writers, "INITIAL_PID_NAMESPACE", "pid:[1]")
+    assert writers.written_files()[1] is False
 
 
 @pytest.mark.parametrize(
