@@ -13,11 +13,13 @@ from typing import Final
 
 from confluent_kafka import Consumer, Producer
 
+from tests.clients.foreign import build, fetch_or_skip, fingerprint, made, need
 from tests.support.admin import create_topic
 
 MESSAGES: Final = [f"message {number}" for number in range(20)]
 ANSWER_TIMEOUT_S: Final = 180
 END_TIMEOUT_S: Final = 30
+GO_TOOLS: Final = Path(__file__).parent / "go_tools"
 
 
 def prepare(bootstrap: str, name: str) -> None:
@@ -87,3 +89,15 @@ def send_lines(port: int) -> None:
         except ConnectionRefusedError:
             assert time.monotonic() < deadline_s, f"nobody listens on {port}"
             time.sleep(0.1)
+
+
+def go_program(name: str, package: str) -> Path:
+    """A program built of a Go module that go_tools/NAME names. Skips where it cannot be fetched."""
+    go, sources = need("go"), GO_TOOLS / name
+    flags = {"GOFLAGS": "-mod=mod -buildvcs=false", "CGO_ENABLED": "0"}
+
+    def compile_it(folder: Path) -> None:
+        fetch_or_skip([go, "mod", "download"], sources, f"{name} cannot be fetched", flags)
+        build([go, "build", "-o", str(folder / name), package], sources, flags)
+
+    return made(f"framework-{name}-{fingerprint(sources, '*')}", compile_it) / name

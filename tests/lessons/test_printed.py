@@ -143,7 +143,9 @@ def scala(program: Program, text: str, folder: Path) -> list[str]:
 
 
 def opened() -> list[str]:
-    return [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED]
+    """What libraries of Java 8's time need with later ones. Boon looks for a string's characters where they are no more."""
+    opens = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED]
+    return [*opens, "-Dio.advantageous.boon.faststringutils.disable=true"]
 
 
 def libraries_of(program: Program) -> Path:
