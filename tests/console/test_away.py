@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import requests
@@ -81,6 +83,36 @@ def test_a_live_tail_says_that_the_cluster_is_gone_and_goes_on_where_it_was(
             event = next(fields for name, fields in events(answer) if name == "found")
         assert event["at"] == {"0": 1}
         assert [record["value"]["text"] for record in event["records"]] == ["again"]
+
+
+@contextmanager
+def silent() -> Iterator[str]:
+    """The address of a service that accepts connections, and never says anything."""
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_services_that_hang_keep_nobody_from_what_others_answer(bootstrap: str, tmp_path: Path) -> None:
+    with (
+        silent() as url,
+        running(bootstrap, tmp_path / "log", "--connect", url, "--registry", url) as console,
+    ):
+        console.post("/topics", {"name": f"beside-{console.url[-5:]}", "partitions": 1})
+        path = f"/topics/beside-{console.url[-5:]}"
+        for number in range(20):
+            console.post(f"{path}/produce", {"value": f"00000000{number:02x}00", "value_format": "hex"})
+        with ThreadPoolExecutor(16) as pool:
+            waiting = [
+                pool.submit(requests.get, f"{console.home}/connectors", timeout=WAIT_S) for _ in range(16)
+            ]
+            records = console.data(f"{path}/records", value_as="auto")["records"]
+            assert not any(one.done() for one in waiting), "records are shown while others wait"
+            assert len(records) == 20
+            assert all("no registry answers" in record["value"]["error"] for record in records)
+            [reason] = console.data("/lineage")["unknown"]
+            assert reason == "connect has not answered within 5 seconds"
+            console.process.kill()  # requests that hang would hold it up
+            console.process.wait(WAIT_S)
 
 
 def test_clusters_stand_beside_each_other_and_one_that_is_away_hides_no_other(

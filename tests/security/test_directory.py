@@ -63,7 +63,7 @@ class OpenLdap:
         )
         (self._folder / "data").mkdir()
         (self._folder / "slapd.conf").write_text(
-            f"{schemas}\nmodulepath /usr/lib/ldap\nmoduleload back_mdb\n"
+            f"{schemas}\nallow bind_anon_cred\nmodulepath /usr/lib/ldap\nmoduleload back_mdb\n"
             f"TLSCertificateFile {certificate}\nTLSCertificateKeyFile {key}\n"
             f'database mdb\nsuffix "{BASE}"\nrootdn "cn=admin,{BASE}"\ndirectory {self._folder}/data\n'
         )
@@ -138,13 +138,21 @@ def test_users_of_a_directory_log_in_also_while_it_restarts(
         assert status(console, "o,reilly", "other") == 200
         for user, password in (
             ("anna", "wrong"), ("anna", ""), ("nobody", "x"), ("anna,ou=people", "s3cret:ü"), ("*", "s3cret:ü"),
-            ("an\0na", "x"),
+            ("an\0na", "x"), ("anna", "\u00ad"), ("anna", "\u200b\ufeff"), ("anna", "\u0007"), ("an\u00adna", "s3cret:ü"),
         ):  # fmt: skip
             assert status(console, user, password) == 401, user
         assert requests.get(console.api, timeout=WAIT_S).status_code == 401
         directory.stop()
         assert status(console, "anna", "s3cret:ü") == 200, "a password that was right a moment ago"
         assert status(console, "anna", "another") == 503
+        form = {
+            "user": "anna",
+            "password": "x",
+            "stamp": STAMP.search(requests.get(f"{console.url}/login").text)[1],
+        }
+        away = requests.post(f"{console.url}/login", data=form, timeout=WAIT_S)
+        assert away.status_code == 503
+        assert "Logins cannot be checked: the directory of users does not answer" in away.text
         directory.start()
         assert status(console, "anna", "another") == 401
         form = {"user": "anna", "password": "s3cret:ü"}
@@ -154,6 +162,19 @@ def test_users_of_a_directory_log_in_also_while_it_restarts(
         browser.post(f"{console.url}/login", data={**form, "stamp": stamp[1]}, timeout=WAIT_S)
         assert "anna" in browser.get(console.home, timeout=WAIT_S).text
     assert "s3cret" not in (tmp_path / "log").read_text()
+
+
+def test_a_user_has_one_name_however_it_is_typed(directory: OpenLdap, bootstrap: str, tmp_path: Path) -> None:
+    """Directories do not tell them apart; roles do, and nobody may leave theirs behind by typing a capital letter."""
+    (tmp_path / "roles").write_text("anna read\n")
+    where = ["--ldap", f"ldap://127.0.0.1:{directory.port}", "--ldap-user", NAME]
+    with running(bootstrap, tmp_path / "log", *where, "--roles", str(tmp_path / "roles")) as console:
+        for name in ("anna", "ANNA", " anna", "anna ", "ａｎｎａ"):
+            login = base64.b64encode(f"{name}:s3cret:ü".encode()).decode()
+            made = requests.post(
+                f"{console.api}/topics", json={"name": "never"}, headers={"Authorization": f"Basic {login}"}, timeout=WAIT_S
+            )  # fmt: skip
+            assert (made.status_code, "anna may not do this" in made.text) == (403, True), name
 
 
 def test_the_certificate_of_a_directory_is_checked(

@@ -106,9 +106,15 @@ class RegistryClient:
     """One registry, given by its address. context: verifies it, if the system's authorities do not."""
 
     def __init__(
-        self, url: str, *, timeout_s: float = TIMEOUT_S, context: ssl.SSLContext | None = None
+        self,
+        url: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        tries: int = TRIES,
+        context: ssl.SSLContext | None = None,
     ) -> None:
         self.url = url
+        self._tries = tries
         self._context = context
         self._timeout_s = timeout_s
         self._known: dict[int, Schema] = {}
@@ -141,7 +147,7 @@ class RegistryClient:
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         return request(
-            self.url, method, path, body, timeout_s=self._timeout_s, tries=TRIES, context=self._context
+            self.url, method, path, body, timeout_s=self._timeout_s, tries=self._tries, context=self._context
         )
 
     def _schema(self, answer: Any, schema_id: int = 0) -> Schema:

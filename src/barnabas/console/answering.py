@@ -463,9 +463,15 @@ def _plain_routes(console: Console) -> list[BaseRoute]:
             token = await console.sessions.log_in(
                 request.scope, str(fields.get("user", "")), str(fields.get("password", ""))
             )
-        except HttpError:
+        except HttpError as error:
             wrong = Refused(401, said("User or password is wrong"))
-            return exchange.render("login.html", 401, error=wrong, query={"next": target}, form=fields)
+            if error.status != 401:
+                wrong = Refused(
+                    error.status, said("Logins cannot be checked: {reason}", reason=error.message)
+                )
+            return exchange.render(
+                "login.html", wrong.status, error=wrong, query={"next": target}, form=fields
+            )
         response = RedirectResponse(target, 303, SAFE)
         console.cookie(response, COOKIE, token, int(SESSION_S))
         return response

@@ -42,10 +42,12 @@ class Audit:
             "action": what.format_map(_Quoted(ask.path)),
             "fields": {name: shortened(name, value) for name, value in ask.fields.items()},
             "result": str(done.said) if done is not None else None,
+            **({} if done is None else {"said": done.said.text, "values": _plain(done.said.values)}),
             "commands": [] if done is None else list(done.commands),
             "changed": {} if done is None else dict(done.data),
             "failure": failure,
         }
+        ask.cluster.changes.append(entry)
         log.info("change", extra={"change": json.dumps(entry, ensure_ascii=True, default=str)})
         if self.topic is None:
             return
@@ -72,6 +74,14 @@ class Audit:
             )
             creation.except_for(ErrorCode.TOPIC_ALREADY_EXISTS).require()
             await produce(ask.admin, place, key, value)
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What fills the gaps of a sentence, as JSON knows it."""
+    return {
+        name: value if isinstance(value, (int, float)) else str(value)[:BYTES_MAX]
+        for name, value in values.items()
+    }
 
 
 class _Quoted(dict[str, str]):

@@ -23,6 +23,7 @@ from barnabas.admin.values import NodeId, TopicPartition
 from barnabas.client.async_cluster import AsyncCluster
 from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
+from barnabas.console.changes import KEPT_MAX, Entry, read_topic
 from barnabas.console.kept import Kept
 from barnabas.console.records.decoding import Decoder
 from barnabas.http_client import Address
@@ -32,6 +33,9 @@ log = logging.getLogger("barnabas.console")
 SAMPLE_S: Final = 10.0
 """Time between two samples of the ends of all logs."""
 SAMPLES_MAX: Final = 360
+SIZES_MAX: Final = 61
+"""Samples of the sizes of topics, a minute between two."""
+SIZES_S: Final = 60.0
 STEPS_MAX: Final = 8
 """Samples of the groups' offsets, of which only rates are made."""
 VISITED_S: Final = 600.0
@@ -65,7 +69,7 @@ class Layout:
 @dataclass(frozen=True, slots=True)
 class Sample:
     """The sum of a topic's log end offsets, for all topics, at one time (seconds since 1970); or of the offsets that a group
-    has committed, for all groups."""
+    has committed, for all groups; or a topic's size in bytes."""
 
     time_s: float
     ends: Mapping[str, int]
@@ -86,6 +90,16 @@ def _rates(samples: Sequence[Sample], window_s: float) -> dict[str, float]:
     }
 
 
+def sizes_of(dirs: Results[NodeId, Sequence[LogDir]]) -> Counter[str]:
+    """Bytes of each topic, of all replicas."""
+    sizes: Counter[str] = Counter()
+    for directories in dirs.done.values():
+        for directory in directories:
+            for replica in directory.replicas:
+                sizes[replica.partition.topic] += replica.size_bytes
+    return sizes
+
+
 class Cluster:
     """One cluster. name: of the console's own, in its addresses. where: its brokers, as commands take them.
 
@@ -100,6 +114,7 @@ class Cluster:
         registry: Callable[[], Address | None] = lambda: None,
         services: Mapping[str, Callable[[], Address | None]] | None = None,
         tables: Mapping[str, str] | None = None,
+        decoder: Decoder | None = None,
     ) -> None:
         self.name = name
         self.options = options
@@ -113,13 +128,19 @@ class Cluster:
         self.admin = AsyncAdmin(self.patient)
         self.reading = AsyncCluster(self.patient)
         """Connections for records: a broker answers in order, so a large answer would hold up the others."""
-        self.decoder = Decoder(registry)
+        self.decoder = decoder or Decoder(registry)
         self.layout = Kept(self._read_layout, 2, 20)
         self.dirs = Kept(self._read_dirs, 10, 60)
         self.bounds = Kept(self._read_bounds, 4, 30)
         self.groups = Kept(self._read_groups, 3, 20)
         self.commits = Kept(self._read_commits, 5, 30)
+        self.audit: str | None = None
+        """The topic that gets a record for each change."""
+        self.changes: deque[Entry] = deque(maxlen=KEPT_MAX)
+        """The changes that were made here, the newest last."""
+        self.lately = Kept(self._read_changes, 5, 30)
         self.samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
+        self._sizes: deque[Sample] = deque(maxlen=SIZES_MAX)
         self._steps: deque[Sample] = deque(maxlen=STEPS_MAX)
         self._visited_s = 0.0
         self._sampling: asyncio.Task[None] | None = None
@@ -135,7 +156,7 @@ class Cluster:
             kept.drop()
 
     def _kept(self) -> Sequence[Kept[object]]:
-        return (self.layout, self.dirs, self.bounds, self.groups, self.commits)  # type: ignore[return-value]
+        return (self.layout, self.dirs, self.bounds, self.groups, self.commits, self.lately)  # type: ignore[return-value]
 
     def failures(self) -> list[str]:
         """Why what is shown could not be renewed, each reason once."""
@@ -166,6 +187,14 @@ class Cluster:
         """Records per second that each group has got past, over the last samples; empty until there are two."""
         return _rates(self._steps, SAMPLE_S * STEPS_MAX)
 
+    def growth(self) -> dict[str, float]:
+        """Bytes per hour that each topic grows by, all replicas, over the last hour at most; empty in the first minute."""
+        if len(self._sizes) < 2:
+            return {}
+        first, last = self._sizes[0], self._sizes[-1]
+        hours = max(last.time_s - first.time_s, 1.0) / 3600
+        return {name: (size - first.ends.get(name, 0)) / hours for name, size in last.ends.items()}
+
     def history(self, topic: str | None = None) -> list[tuple[float, float]]:
         """(time, records per second since the sample before) of one topic, or of all."""
         rates = []
@@ -186,7 +215,11 @@ class Cluster:
         return Layout(view, topics)
 
     async def _read_dirs(self) -> Results[NodeId, Sequence[LogDir]]:
-        return await self.admin.log_dirs.describe()
+        dirs = await self.admin.log_dirs.describe()
+        now_s = time.time()
+        if not dirs.failed and (not self._sizes or now_s - self._sizes[-1].time_s >= SIZES_S):
+            self._sizes.append(Sample(now_s, sizes_of(dirs)))
+        return dirs
 
     async def _read_bounds(self) -> Mapping[TopicPartition, Bounds]:
         layout = await self.layout.get()
@@ -216,6 +249,15 @@ class Cluster:
         }
         self._steps.append(Sample(time.time(), sums))
         return commits
+
+    async def _read_changes(self) -> Sequence[Entry]:
+        """Those of the audit topic, or else of this process: the topic may not be there yet, or may not be read."""
+        if self.audit is not None:
+            try:
+                return await read_topic(self.admin, self.reading, self.audit)
+            except ClientError as error:
+                log.debug("the audit topic is not read", extra={"topic": self.audit, "reason": str(error)})
+        return list(self.changes)
 
     async def _sample(self) -> None:
         while time.monotonic() - self._visited_s < VISITED_S:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
+
+from barnabas.console.rendering import visible
 
 WIDTH: Final = 220
 GAP_X: Final = 56
@@ -81,7 +84,14 @@ def _line(step: Mapping[str, Any]) -> tuple[str, str, int | None]:
 
 
 def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
+    """What fits into so many columns: letters of Chinese and its neighbours take two, and hidden characters are shown."""
+    text = visible(text[: 4 * length])
+    columns = 0
+    for place, letter in enumerate(text):
+        columns += 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        if columns > length or (columns == length and place + 1 < len(text)):
+            return text[:place] + "…"
+    return text
 
 
 def _arrow(begin: Box, end: Box) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.routing import Route
 from starlette.types import Scope
@@ -15,6 +16,8 @@ from barnabas.console.answering import Console, routes
 from barnabas.console.clusters import Cluster
 from barnabas.console.login import LOGIN, MCP, Sessions
 from barnabas.console.oidc import OidcOptions, Provider
+from barnabas.console.records.decoding import Decoder
+from barnabas.console.records.glue import GlueSchemas
 from barnabas.console.records.masking import NO_MASKING, Masking
 from barnabas.console.roles import Roles
 from barnabas.http.errors import HttpError
@@ -30,13 +33,15 @@ STOP_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """One cluster to show. See Cluster."""
+    """One cluster to show. See Cluster. glue: the folder with schemas of AWS Glue. decoders: see Decoder."""
 
     name: str
     client: ClientOptions
     registry: Callable[[], Address | None] = lambda: None
     services: Mapping[str, Callable[[], Address | None]] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
+    glue: Path | None = None
+    decoders: Mapping[str, Callable[[bytes], Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +68,17 @@ def make_console(options: ConsoleOptions, sessions: Sessions, *, is_secure: bool
             cluster_options.registry,
             cluster_options.services,
             cluster_options.tables,
+            Decoder(
+                cluster_options.registry,
+                None if cluster_options.glue is None else GlueSchemas(cluster_options.glue),
+                cluster_options.decoders,
+            ),
         )
         for cluster_options in options.clusters
     }
     for cluster in clusters.values():
         cluster.others = clusters
+        cluster.audit = options.audit
     return Console(clusters, sessions, options.roles, options.audit, options.masking, is_secure=is_secure)
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from barnabas.console.apart import apart
 from barnabas.console.asking import Ask
 from barnabas.console.said import Refused, Said, said
 from barnabas.http_client import Address, Answer, NoAnswer, without_login
 from barnabas.http_client import ask as ask_service
 
 TIMEOUT_S: Final = 20.0
+MORE_S: Final = 1.0
+"""How much later than the request the wait for it ends."""
 ANSWER_BYTES_MAX: Final = 16 << 20
 NOTHING: Final[Mapping[str, str]] = {}
 
@@ -95,19 +97,17 @@ async def exchange(
     """The answer, whatever its status. Raises Refused if there is none."""
     address = address_of(ask, kind)
     try:
-        return await asyncio.to_thread(
-            ask_service,
-            address,
-            method,
-            path,
-            body,
-            headers,
-            timeout_s=timeout_s,
-            bytes_max=ANSWER_BYTES_MAX,
+        return await apart(
+            address.url,
+            lambda: ask_service(
+                address, method, path, body, headers, timeout_s=timeout_s, bytes_max=ANSWER_BYTES_MAX
+            ),
+            timeout_s + MORE_S,
         )
-    except NoAnswer as error:
+    except (NoAnswer, TimeoutError) as error:
+        reason = str(error) or f"nothing has come within {timeout_s:g} seconds"
         url = without_login(address.url)
-        raise Refused(503, Said(kind.away, {"url": url, "reason": str(error)}), RUNS) from None
+        raise Refused(503, Said(kind.away, {"url": url, "reason": reason}), RUNS) from None
 
 
 async def call(

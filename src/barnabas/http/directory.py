@@ -6,12 +6,14 @@ The library is ldap3. Nothing else is asked of the directory, so no account of t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import logging
 import os
 import re
 import ssl
 import time
+import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -29,9 +31,10 @@ KEPT_S: Final = 60.0
 """So long a password that was right is not asked again: requests of programs come many a second."""
 KEPT_MAX: Final = 10_000
 USER: Final = "{user}"
-REFUSED: Final = (32, 34, 49)
-"""LDAP's results for a login that is wrong: noSuchObject, invalidDNSyntax, invalidCredentials (RFC 4511)."""
-_NAME: Final = re.compile(r"[^\x00-\x1f\x7f]{1,250}")
+REFUSED: Final = (19, 32, 34, 49, 53)
+"""LDAP's results for a login that is wrong (RFC 4511): noSuchObject, invalidDNSyntax, invalidCredentials; and
+constraintViolation and unwillingToPerform, with which some directories answer for accounts that are locked."""
+NAME_MAX: Final = 250
 
 
 class BadDirectory(Exception):
@@ -40,6 +43,20 @@ class BadDirectory(Exception):
 
 class DirectoryAway(Exception):
     """The directory does not answer, or not as one does. The text says why."""
+
+
+def one_name(login: str, *, ascii_only: bool) -> str | None:
+    """The one name that Barnabas knows a user by; None for what is no name.
+
+    Directories do not tell `Anna` from `anna`, from ` anna`, or from the same in wide letters (RFC 4518), but roles and
+    rules do: under a name that none of their lines fits, a user would have the rights of strangers. ascii_only: for Active
+    Directory, which does not tell `ä` from `a` either.
+    """
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", login).casefold())
+    name = re.sub(" +", " ", folded.strip(" "))
+    if not 0 < len(name) <= NAME_MAX or not name.isprintable() or (ascii_only and not name.isascii()):
+        return None
+    return name
 
 
 class Directory:
@@ -82,13 +99,14 @@ class Directory:
         self._secret = os.urandom(32)
         self._right: dict[bytes, float] = {}
 
-    async def knows(self, user: str, password: str) -> bool:
-        """Whether the directory accepts this password. Raises HttpError 503 when it does not answer."""
-        if not password or not _NAME.fullmatch(user):
-            return False  # a bind without a password is one as nobody, and accepted
+    async def user_of(self, login: str, password: str) -> str | None:
+        """The user, if the directory accepts the password; see `one_name`. Raises HttpError 503 when it does not answer."""
+        user, password = one_name(login, ascii_only="=" not in self._template), self._prepared(password)
+        if user is None or not password:
+            return None
         digest = hmac.digest(self._secret, f"{user}\0{password}".encode(), "sha256")
         if time.monotonic() < self._right.get(digest, 0):
-            return True
+            return user
         if self._waiting >= WAITING_MAX:
             raise HttpError(503, "too many logins wait for the directory of users; try again")
         self._waiting += 1
@@ -107,7 +125,18 @@ class Directory:
             if len(self._right) >= KEPT_MAX:
                 self._right.clear()
             self._right[digest] = time.monotonic() + KEPT_S
-        return is_right
+        return user if is_right else None
+
+    def _prepared(self, password: str) -> str:
+        """The password in the form that is sent (SASLprep, RFC 4013); empty for what is none, such as invisible characters.
+
+        That must not be sent: many directories take a bind without a password for one as nobody, and accept it whatever the
+        name is (RFC 4513, 5.1.2).
+        """
+        try:
+            return str(self._ldap3.protocol.sasl.sasl.sasl_prep(password))
+        except self._ldap3.core.exceptions.LDAPException:
+            return ""
 
     def _server(self) -> Any:
         """A new one for each login: the library does not soon try an address again that has refused once."""
@@ -118,11 +147,12 @@ class Directory:
     def _bind(self, user: str, password: str) -> bool:
         ldap3 = self._ldap3
         name = ldap3.utils.dn.escape_rdn(user) if "=" in self._template else user
-        connection = ldap3.Connection(
-            self._server(), user=self._template.replace(USER, name), password=password, authentication=ldap3.SIMPLE,
-            receive_timeout=ANSWER_S, raise_exceptions=False, auto_referrals=False,
-        )  # fmt: skip
+        connection = None
         try:
+            connection = ldap3.Connection(
+                self._server(), user=self._template.replace(USER, name), password=password, authentication=ldap3.SIMPLE,
+                receive_timeout=ANSWER_S, raise_exceptions=False, auto_referrals=False,
+            )  # fmt: skip
             if self._starts_tls and not connection.start_tls():
                 raise DirectoryAway(f"it refuses StartTLS: {connection.result['description']}")
             if connection.bind():
@@ -133,4 +163,6 @@ class Directory:
         except (ldap3.core.exceptions.LDAPException, OSError) as error:
             raise DirectoryAway(str(error)) from None
         finally:
-            connection.unbind()
+            if connection is not None:
+                with contextlib.suppress(ldap3.core.exceptions.LDAPException, OSError):
+                    connection.unbind()

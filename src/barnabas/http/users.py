@@ -236,9 +236,7 @@ class Users:
             return None
         if self._file is not None and await self._is_in_file(self._file, user, password):
             return user
-        if self._directory is not None and await self._directory.knows(user, password):
-            return user
-        return None
+        return None if self._directory is None else await self._directory.user_of(user, password)
 
     async def _is_in_file(self, file: UserFile, user: str, password: str) -> bool:
         file.refresh()

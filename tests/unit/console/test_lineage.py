@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from barnabas.console.drawing import depths, drawing
-from barnabas.console.pages.lineage.graph import NODES_MAX, around, graph_of
+from barnabas.console.pages.lineage.graph import NODES_MAX, PLACES_MAX, around, graph_of
 from barnabas.console.pages.lineage.reading import Flow, is_of, topics
 
 
@@ -70,3 +70,23 @@ def test_a_large_picture_is_cut_and_says_so() -> None:
 )
 def test_groups_that_belong_to_what_is_shown_are_not_shown_themselves(group: str, is_own: bool) -> None:
     assert is_of(group, {"p"}) is is_own
+
+
+def test_a_flow_with_thousands_of_topics_is_one_with_a_few_and_the_number_of_the_others() -> None:
+    link = Flow("link", "west", "/mirrors/west", (), topics(f"t{number}" for number in range(5000)))
+    graph, left_out = graph_of([link], "t4000")
+    titles = [node["title"] for node in graph["nodes"]]
+    assert (len(titles), left_out) == (PLACES_MAX + 1, 0)
+    assert "t4000" in titles
+    assert "4\u202f989 more of west" in titles
+
+
+def test_titles_fit_their_boxes_in_wide_letters_and_with_hidden_ones() -> None:
+    graph, _ = graph_of(
+        [flow("流水线" * 10, "a"), flow("x" * 10_000, "a"), flow("\u202e" * 30, "a"), flow("订单", "a")]
+    )
+    boxes = {box["whole"]: box["title"] for box in drawing(graph, {})["boxes"]}
+    assert boxes["流水线" * 10] == ("流水线" * 10)[:11] + "…"
+    assert boxes["x" * 10_000] == "x" * 23 + "…"
+    assert boxes["\u202e" * 30] == "⟨U+202E⟩⟨U+202E⟩⟨U+202E…"[:23] + "…"
+    assert boxes["订单"] == "订单"

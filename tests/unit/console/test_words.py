@@ -62,7 +62,7 @@ def _computed() -> Iterator[str]:
 
     yield from SOURCES.values()
     yield from ("allow", "deny", "offline", "behind")
-    yield from ("pipeline", "query", "connector", "link", "group")
+    yield from ("pipeline", "query", "connector", "link", "group", "topic", "topics")
 
 
 def test_what_has_gaps_is_filled_in_both_languages() -> None:

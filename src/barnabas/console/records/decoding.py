@@ -6,12 +6,14 @@ import base64
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from barnabas.client.registry import RegistryClient, RegistryError
-from barnabas.console.records.formats import DECODERS, Undecodable, guessed
+from barnabas.client.registry import NoRegistry, RegistryClient, RegistryError
+from barnabas.console.records.formats import DECODERS, Undecodable, guessed, plain
+from barnabas.console.records.glue import GlueSchemas, glue_payload, glue_version
 from barnabas.http_client import Address
 from barnabas.schemas.codecs import Mismatch
 from barnabas.schemas.errors import InvalidSchema
@@ -26,16 +28,21 @@ FORMATS: Final = ("auto", "schema", "json", "msgpack", "cbor", "xml", "text", "h
 _read: Final = json.JSONDecoder().raw_decode
 CODECS_MAX: Final = 500
 UNKNOWN_ID_MAX: Final = 1_000
+LOOK_AGAIN_S: Final = 30.0
+"""So long a registry is not asked again for a schema that it does not have, or for any when it has not answered."""
+ANSWER_S: Final = 5.0
+REASON_MAX: Final = 300
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A key or value. kind: null, json, msgpack, cbor, xml, text, hex, base64, the kind of its schema, internal, or masked.
+    """A key or value. kind: null, json, msgpack, cbor, xml, text, hex, base64, the kind of its schema, internal, masked, or
+    the name of a function that the console was started with.
 
-    text: as people read it. document: the JSON value, None if it is none. schema: id or GUID. error: why it could not be
-    decoded as asked; text is hex then.
+    text: as people read it. document: the JSON value, None if it is none. schema: id, GUID, or the version's id of AWS
+    Glue. error: why it could not be decoded as asked; text is hex then.
     """
 
     kind: str
@@ -47,17 +54,30 @@ class Shown:
 
 
 class Decoder:
-    """Decodes the keys and values of one cluster. Called in threads: a registry may have to be asked."""
+    """Decodes the keys and values of one cluster. Called in threads: a registry may have to be asked.
 
-    def __init__(self, registry: Callable[[], Address | None]) -> None:
+    formats: what a reader may ask for: FORMATS, and the names of `more`, functions that make a JSON value of bytes. glue:
+    schemas of AWS Glue.
+    """
+
+    def __init__(
+        self,
+        registry: Callable[[], Address | None],
+        glue: GlueSchemas | None = None,
+        more: Mapping[str, Callable[[bytes], Any]] | None = None,
+    ) -> None:
         self._address = registry
+        self._glue = glue
+        self._more = more or {}
+        self.formats = (*FORMATS, *self._more)
         self._registry: RegistryClient | None = None
         self._codecs: dict[int | str, Any] = {}
-        self._unknown: dict[int | str, str] = {}
+        self._unknown: dict[int | str, tuple[float, str]] = {}
+        self._away: tuple[float, str] = (0.0, "")
         self._lock = threading.Lock()
 
     def shown(self, topic: str, part: str, data: bytes | None, how: str, headers: Headers = ()) -> Shown:
-        """part: key or value. how: one of FORMATS."""
+        """part: key or value. how: one of `formats`."""
         if data is None:
             return Shown("null", "", 0)
         if how in ("auto", "schema"):
@@ -75,6 +95,8 @@ class Decoder:
                 return _decoded(how, DECODERS[how](data), data)
             except Undecodable as error:
                 return Shown("hex", data.hex(" "), len(data), error=str(error))
+        if how in self._more:
+            return self._plugged(how, data)
         if how == "auto":
             guess = guessed(data)
             if guess is not None:
@@ -100,6 +122,9 @@ class Decoder:
         return shown_key, Shown("internal", pretty(value_json), len(value), value_json)
 
     def _by_schema(self, part: str, data: bytes, headers: Headers, *, must: bool) -> Shown | None:
+        version = glue_version(data)
+        if version is not None:
+            return self._by_glue(version, data)
         try:
             schema_id, payload = named_schema(data, headers, part)
         except NotFramed as error:
@@ -117,19 +142,48 @@ class Decoder:
             return Shown("hex", data.hex(" "), len(data), schema=str(schema_id), error=str(error))
         return Shown(kind.lower(), pretty(document), len(data), document, str(schema_id))
 
+    def _by_glue(self, version: str, data: bytes) -> Shown:
+        if self._glue is None:
+            reason = (
+                f"its schema is version {version} of AWS Glue; say where its file is with --glue-schemas DIR"
+            )
+            return Shown("hex", data.hex(" "), len(data), schema=version, error=reason)
+        kind_codec = self._glue.codec(version)
+        if isinstance(kind_codec, str):
+            return Shown("hex", data.hex(" "), len(data), schema=version, error=kind_codec)
+        kind, codec = kind_codec
+        try:
+            document = codec.decode(glue_payload(data))
+        except Mismatch as error:
+            return Shown("hex", data.hex(" "), len(data), schema=version, error=str(error))
+        return Shown(kind.lower(), pretty(document), len(data), document, version)
+
+    def _plugged(self, how: str, data: bytes) -> Shown:
+        """By a function that whoever started the console has named: it may raise anything."""
+        try:
+            document = plain(self._more[how](data))
+            return Shown(how, pretty(document), len(data), document)
+        except Exception as error:
+            reason = f"{how} cannot decode it: {error or type(error).__name__}"[:REASON_MAX]
+            return Shown("hex", data.hex(" "), len(data), error=reason)
+
     def _codec(self, schema_id: int | str) -> tuple[str, Any] | str:
         """(kind, codec), or why there is none."""
         with self._lock:
             known = self._codecs.get(schema_id)
             if known is not None:
                 return known  # type: ignore[no-any-return]
-            if schema_id in self._unknown:
-                return self._unknown[schema_id]
+            now_s = time.monotonic()
+            for until_s, reason in (self._away, self._unknown.get(schema_id, (0.0, ""))):
+                if now_s < until_s:
+                    return f"schema {schema_id}{reason}"
             if self._registry is None:
                 address = self._address()
                 if address is None:
                     return "there is no registry"
-                self._registry = RegistryClient(address.url, timeout_s=5.0, context=address.context)
+                self._registry = RegistryClient(
+                    address.url, timeout_s=ANSWER_S, tries=1, context=address.context
+                )
             registry = self._registry
         from barnabas.schemas.codecs.schemas import make_codec
 
@@ -139,12 +193,14 @@ class Decoder:
                 Dependency(name, Reference(name, name, 1), text) for name, text in schema.dependencies
             ]
             codec = (schema.kind, make_codec(schema.kind, schema.text, dependencies))
-        except RegistryError as error:
-            if error.code // 100 == 404 or error.code == 404:
-                self._remember_unknown(schema_id, str(error))
+        except NoRegistry as error:
+            with self._lock:
+                self._away = (time.monotonic() + LOOK_AGAIN_S, f": {error}")
             return f"schema {schema_id}: {error}"
+        except RegistryError as error:
+            return self._remember_unknown(schema_id, f": {error}")
         except (InvalidSchema, ImportError) as error:
-            return f"schema {schema_id} cannot be used: {error}"
+            return self._remember_unknown(schema_id, f" cannot be used: {error}")
         with self._lock:
             if len(self._codecs) >= CODECS_MAX:
                 self._codecs.clear()
@@ -158,11 +214,12 @@ class Decoder:
             raise Mismatch(kind_codec)
         return frame(schema_id, kind_codec[1].encode(document))
 
-    def _remember_unknown(self, schema_id: int | str, reason: str) -> None:
+    def _remember_unknown(self, schema_id: int | str, reason: str) -> str:
         with self._lock:
             if len(self._unknown) >= UNKNOWN_ID_MAX:
                 self._unknown.clear()
-            self._unknown[schema_id] = f"schema {schema_id}: {reason}"
+            self._unknown[schema_id] = (time.monotonic() + LOOK_AGAIN_S, reason)
+        return f"schema {schema_id}{reason}"
 
 
 def _decoded(kind: str, document: Any, data: bytes) -> Shown:

@@ -29,6 +29,8 @@ class Source(Protocol):
 
 _UNREAD: Final = object()
 _OPENING: Final = (b"{", b"[")
+_FRAMED: Final = (b"\0", b"\1", b"\3")
+"""What begins records that name their schemas."""
 
 
 class Lazy:
@@ -82,7 +84,7 @@ class Lazy:
             return None
         if self._is_masked[part]:
             return self._shown(part, data).text
-        if how in ("auto", "json", "text") and (data[:1] not in (b"\0", b"\1") or how != "auto"):
+        if how in ("auto", "json", "text") and (data[:1] not in _FRAMED or how != "auto"):
             return data.decode("utf-8", "replace")
         return self._shown(part, data).text
 

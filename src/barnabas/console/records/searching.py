@@ -13,8 +13,9 @@ from barnabas.console.records.fetching import Row
 from barnabas.console.records.scanning import Progress, Ranges, Scan, Wanted
 from barnabas.records.partitioner import partition_for_key
 
-WINDOW: Final = 4_000
-"""Offsets per partition that a search for the newest looks at first; the next windows grow."""
+WINDOW: Final = 200
+"""Offsets per partition that a search for the newest looks at first; the next windows grow fourfold. It is small because
+nothing of a window is shown before all of it has been looked at, and records may be large."""
 WINDOW_MAX: Final = 100_000
 PARTITIONERS: Final[Mapping[str, Callable[[bytes, int], int]]] = {
     "java": partition_for_key,

@@ -7,22 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from barnabas.admin import Admin, UpgradeKind
+from barnabas.admin.releases import LEVELS, METADATA, NAMES, RELEASES
 from barnabas.kafka_tools.shared.common import ToolError, connect, parse, say, text_of
 from barnabas.kafka_tools.shared.parser import COMMON, Opt, Parsed, Refused, Tool
 from barnabas.kafka_tools.shared.subcommands import need, subcommand
 from barnabas.terminal.errors import EXIT_FAILED, EXIT_OK
 
 PROGRAM: Final = "kafka-features"
-METADATA: Final = "metadata.version"
 LATEST: Final = "4.1-IV1"
-# Kafka's metadata.version: level 7 is 3.3-IV3, the first that KRaft takes; each name stands for the next level.
-RELEASES: Final = (
-    "3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1",
-    "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0",
-    "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0",
-)  # fmt: skip
-LEVELS: Final = {release: level for level, release in enumerate(RELEASES, 7)}
-NAMES: Final = {level: release for release, level in LEVELS.items()}
 # Which level a release sets: the highest whose own first release is not later.
 FEATURES: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
     "kraft.version": ((1, "3.9-IV0"),),

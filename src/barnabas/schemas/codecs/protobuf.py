@@ -43,6 +43,17 @@ class ProtobufCodec:
         """See Codec."""
         return self._json(data, preserving_proto_field_name=True)
 
+    def decode_as(self, full_name: str, content: bytes) -> Any:
+        """The JSON value of a message of this name, which nothing stands before. Raises Mismatch."""
+        return self.decode(path_bytes(self._path_of(full_name)) + content)
+
+    def full_names(self) -> list[str]:
+        """The names of all messages of the file, with those inside others, and with those that its maps are made of."""
+        waiting = list(self._file.message_types_by_name.values())
+        for message in waiting:  # grows meanwhile
+            waiting.extend(message.nested_types)
+        return [str(message.full_name) for message in waiting]
+
     def mapped(self, data: bytes) -> Any:
         """See mapped_value."""
         return self._json(data, always_print_fields_with_no_presence=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from barnabas.http.server import HttpServer
     from barnabas.http_client import Address
 
+FORMAT_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,30}")
 ROLES: Final = ("none", "read", "operate", "admin")
 _OWN: Final = {
     "name": ServiceOption("NAME", "What the cluster is called on the pages.", str, "local"),
@@ -61,6 +64,19 @@ _OWN: Final = {
     "logs-table": ServiceOption(
         "TOPIC=DIR",
         "The Delta table with older lines of a topic's log, of the first cluster; may be repeated.",
+        str,
+        repeats=True,
+    ),
+    "glue-schemas": ServiceOption(
+        "DIR",
+        "A folder with schemas of AWS Glue, answers of `aws glue get-schema-version` in files UUID.json; NAME=DIR for a "
+        "further cluster; may be repeated.",
+        str,
+        repeats=True,
+    ),
+    "decoder": ServiceOption(
+        "NAME=MODULE:FUNCTION",
+        "A further format of keys and values: a function of Python that makes a JSON value of bytes; may be repeated.",
         str,
         repeats=True,
     ),
@@ -136,10 +152,17 @@ def _clusters(context: ServiceContext, prefix: str) -> Iterator[ClusterOptions]:
     registries = _by_name(values["registry"], first, f"{prefix}registry")
     tables = _by_name(values["logs_table"], "", f"{prefix}logs-table")
     services = {word: _by_name(values[word], first, f"{prefix}{word}") for word in SERVICES}
-    for word, named in (("registry", registries), *services.items()):
-        for name, address in named.items():
+    glue = _folders(_by_name(values["glue_schemas"], first, f"{prefix}glue-schemas"), f"{prefix}glue-schemas")
+    decoders = {
+        name: _function(name, text, f"{prefix}decoder")
+        for name, text in _by_name(values["decoder"], "", f"{prefix}decoder").items()
+    }
+    for word, named in (("registry", registries), ("glue-schemas", glue), *services.items()):
+        for name in named:
             if name not in where:
                 raise UsageError(f"{prefix}{word} {name}=...: there is no cluster of this name")
+    for word, named in (("registry", registries), *services.items()):
+        for address in named.values():
             if not address.startswith(("http://", "https://")):
                 raise UsageError(
                     f"{prefix}{word} {address!r} is not a URL, for example http://localhost:8081"
@@ -157,7 +180,37 @@ def _clusters(context: ServiceContext, prefix: str) -> Iterator[ClusterOptions]:
         where_of = {
             word: _service(context, word, named.get(name), name == first) for word, named in services.items()
         }
-        yield ClusterOptions(name, client, registry, where_of, tables if name == first else {})
+        yield ClusterOptions(
+            name, client, registry, where_of, tables if name == first else {}, glue.get(name), decoders
+        )
+
+
+def _folders(named: Mapping[str, str], option: str) -> dict[str, Path]:
+    folders = {name: Path(text).expanduser() for name, text in named.items()}
+    for folder in folders.values():
+        if not folder.is_dir():
+            raise UsageError(f"{option} {folder}: there is no such folder")
+    return folders
+
+
+def _function(name: str, text: str, option: str) -> Callable[[bytes], Any]:
+    """The function MODULE:FUNCTION. Raises UsageError."""
+    from barnabas.console.records.decoding import FORMATS
+
+    if not FORMAT_NAME.fullmatch(name) or name in FORMATS:
+        raise UsageError(
+            f"{option} {name}=...: the name of a format has small letters, and is none of {', '.join(FORMATS)}"
+        )
+    module, colon, function = text.partition(":")
+    if not colon:
+        raise UsageError(f"{option} {name}={text}: {text!r} is not MODULE:FUNCTION")
+    try:
+        found = getattr(import_module(module), function)
+    except Exception as error:  # a module may raise anything
+        raise UsageError(f"{option} {name}={text}: {type(error).__name__}: {error}") from None
+    if not callable(found):
+        raise UsageError(f"{option} {name}={text}: {function} is not a function")
+    return found  # type: ignore[no-any-return]
 
 
 def _address(address: Address) -> Callable[[], Address | None]:

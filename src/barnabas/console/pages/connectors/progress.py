@@ -85,7 +85,9 @@ async def partitions_of(
                 "topic": key.topic,
                 "partition": key.partition,
                 "offset": offset,
-                "end": None if bound is None else bound.end,
+                "end": None
+                if bound is None
+                else max(bound.end, offset or 0),  # the end is some seconds older
                 "lag": lag,
             }
         )

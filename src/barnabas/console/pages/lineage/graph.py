@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from barnabas.console.drawing import depths
 from barnabas.console.pages.lineage.reading import Flow, Place
-from barnabas.console.rendering import encoded
+from barnabas.console.rendering import encoded, number
 
+MORE: Final = "topics"
+"""The kind of a place that stands for several."""
 KINDS: Final = {"topic": "source", "group": "output"}
 """How nodes are drawn: those of these kinds as what begins or ends a way, all others as steps."""
 NODES_MAX: Final = 120
+PLACES_MAX: Final = 12
+"""Of what one flow reads, and of what it writes: a link may copy thousands of topics."""
 
 
 def around(topic: str, flows: Iterable[Flow]) -> list[Flow]:
@@ -40,8 +45,15 @@ def _reached(start: Place, ways: Sequence[tuple[Sequence[Place], Sequence[Place]
     return reached
 
 
-def graph_of(flows: Sequence[Flow]) -> tuple[dict[str, Any], int]:
-    """Nodes and arrows as `drawing` takes them, and how many flows are left out of a large picture."""
+def graph_of(flows: Sequence[Flow], here: str = "") -> tuple[dict[str, Any], int]:
+    """Nodes and arrows as `drawing` takes them, and how many flows are left out of a large picture.
+
+    here: the topic that the picture is about.
+    """
+    flows = [
+        replace(flow, reads=_few(flow, flow.reads, here), writes=_few(flow, flow.writes, here))
+        for flow in flows
+    ]
     shown: list[Flow] = []
     places: dict[Place, None] = {}
     for flow in flows:
@@ -62,6 +74,14 @@ def graph_of(flows: Sequence[Flow]) -> tuple[dict[str, Any], int]:
         for one in everything
     ]  # fmt: skip
     return {"nodes": nodes, "arrows": arrows}, len(flows) - len(shown)
+
+
+def _few(flow: Flow, places: Sequence[Place], here: str) -> tuple[Place, ...]:
+    """The first places, with the one that the picture is about, and one more that stands for all others."""
+    if len(places) <= PLACES_MAX:
+        return tuple(places)
+    shown = sorted(places, key=lambda place: place != Place("topic", here))[: PLACES_MAX - 1]
+    return (*shown, Place(MORE, f"{number(len(places) - len(shown))} more of {flow.name}"))
 
 
 def _named(places: Sequence[Place]) -> list[Place]:

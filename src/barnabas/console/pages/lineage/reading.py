@@ -4,6 +4,7 @@ writes, as the services tell it."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,11 +18,15 @@ from barnabas.console.pages.groups import lag_of
 from barnabas.console.pages.mirrors.reading import links_of, summary_of
 from barnabas.console.pages.pipelines.server import call as ask_pipelines
 from barnabas.console.rendering import encoded
-from barnabas.console.said import Refused, Said
+from barnabas.console.said import Refused, Said, said
+
+log = logging.getLogger("barnabas.console")
 
 FLOWS_MAX: Final = 500
 """Of each kind: for each pipeline and connector its service is asked once."""
 AT_ONCE: Final = 8
+ANSWER_S: Final = 5.0
+"""How long the page waits for each kind: the others are worth showing without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +61,10 @@ def topics(names: Iterable[str]) -> tuple[Place, ...]:
 
 async def flows_of(ask: Ask) -> tuple[list[Flow], list[Said]]:
     """What moves records in the cluster, as far as the user may see it, and why something of it is not known."""
-    kinds: tuple[Callable[[Ask], Awaitable[Sequence[Flow]]], ...] = (
-        _pipelines, _queries, _connectors, _links, _groups,
+    kinds: tuple[tuple[str, Callable[[Ask], Awaitable[Sequence[Flow]]]], ...] = (
+        ("pipelines", _pipelines), ("sql", _queries), ("connect", _connectors), ("mirrors", _links), ("groups", _groups),
     )  # fmt: skip
-    parts = await asyncio.gather(*(_or_reason(kind(ask)) for kind in kinds))
+    parts = await asyncio.gather(*(_or_reason(name, kind(ask)) for name, kind in kinds))
     flows = [flow for part in parts if not isinstance(part, Said) for flow in part]
     own = {flow.name for flow in flows if flow.kind in ("pipeline", "query")}
     own |= {group_of(flow.name, {}) for flow in flows if flow.kind == "connector"}
@@ -75,12 +80,17 @@ def is_of(group: str, own: Collection[str]) -> bool:
     return group in own or any(".".join(parts[:count]) in own for count in range(1, len(parts)))
 
 
-async def _or_reason(work: Awaitable[Sequence[Flow]]) -> Sequence[Flow] | Said:
-    """A service that the cluster does not have moves nothing; one that does not answer is named."""
+async def _or_reason(name: str, work: Awaitable[Sequence[Flow]]) -> Sequence[Flow] | Said:
+    """A service that the cluster does not have moves nothing; one that does not answer, or oddly, is named."""
     try:
-        return await work
+        return await asyncio.wait_for(work, ANSWER_S)
+    except TimeoutError:
+        return said("{name} has not answered within {seconds} seconds", name=name, seconds=f"{ANSWER_S:g}")
     except Refused as refused:
         return [] if refused.status in (404, 501) else refused.reason
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        log.warning("a service answers oddly", extra={"name_of": name, "reason": repr(error)})
+        return said("{name} has not answered as it should", name=name)
     except ClientError as error:
         return Said("{reason}", {"reason": str(error)})
 

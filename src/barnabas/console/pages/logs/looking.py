@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from barnabas.admin.values import TopicPartition
+from barnabas.console import rendering
 from barnabas.console.clusters import Cluster
 from barnabas.console.records.fetching import Columns, Damaged, Piece, Rows, columns_of, fetch
 from barnabas.console.said import Refused, Said, said
@@ -118,7 +119,7 @@ class Look:
 
     def said(self) -> Said:
         """How far the look is."""
-        words = {"matched": f"{self.counts.matched:,}", "looked": f"{self.looked:,}"}
+        words = {"matched": rendering.number(self.counts.matched), "looked": rendering.number(self.looked)}
         if self.is_over:
             return said("{matched} of {looked} lines match.", **words)
         return said("{matched} of {looked} lines match so far; {percent} % of the time is looked at.", **words,

@@ -10,12 +10,15 @@ from typing import Any, Final
 from barnabas.admin import Results
 from barnabas.admin.families.groups import GroupListing
 from barnabas.admin.families.log_dirs import LogDir
+from barnabas.admin.releases import METADATA, NAMES
 from barnabas.admin.values import NodeId
 from barnabas.client.errors import ClientError
 from barnabas.console.asking import Ask
+from barnabas.console.changes import lately
 from barnabas.console.clusters import Layout
 from barnabas.console.history import graphs_of, of_cluster
 from barnabas.console.pages.overview.health import reasons_of
+from barnabas.console.roles import Role
 from barnabas.console.site import Data, Page
 
 MEMBERS_GROUPS_MAX: Final = 200
@@ -23,7 +26,7 @@ CLIENTS_SHOWN: Final = 50
 
 
 async def read(ask: Ask) -> Data:
-    """Health with its reasons, brokers, disks, throughput, and who is connected"""
+    """Health with its reasons, brokers, disks, throughput, who is connected, and what was changed lately"""
     cluster = ask.cluster
     layout = await cluster.layout.get()
     dirs, groups, moving = await asyncio.gather(
@@ -34,6 +37,7 @@ async def read(ask: Ask) -> Data:
     topics = [topic for topic in layout.topics.values() if ask.sees(topic.name)]
     sizes = _sizes(dirs)
     rates = cluster.rates()
+    sees_all = ask.role_for(None) >= Role.ADMIN
     reasons = reasons_of(layout, dirs, moving)
     return {
         "cluster_id": layout.view.id,
@@ -59,6 +63,8 @@ async def read(ask: Ask) -> Data:
         "history": await graphs_of(ask, of_cluster(), cluster.history()),
         "clients": await _clients(ask, groups),
         "features": await _features(ask),
+        "changes": lately(await cluster.lately.get(), None if sees_all else ask.user or ""),
+        "audit": cluster.audit if cluster.audit in layout.topics and ask.sees(cluster.audit or "") else None,
         "commands": [
             ask.command("cluster", "info"), ask.command("topic", "list"), ask.command("clients"),
         ],
@@ -120,9 +126,12 @@ async def _features(ask: Ask) -> list[dict[str, Any]]:
     except ClientError:
         return []
     return [
-        {"name": name, "level": feature.level, "level_max": feature.level_max}
+        {
+            "name": name, "level": feature.level, "level_max": feature.level_max,
+            "release": NAMES.get(feature.level) if name == METADATA else None,
+        }
         for name, feature in sorted(features.features.items())
-    ]
+    ]  # fmt: skip
 
 
 PAGES: Final = (Page("overview", "", "overview", read),)

@@ -11,7 +11,7 @@ from barnabas.console.asking import Ask, Done
 from barnabas.console.drawing import drawing
 from barnabas.console.pages.pipelines.previewing import shown
 from barnabas.console.pages.pipelines.server import call, server_url
-from barnabas.console.rendering import encoded
+from barnabas.console.rendering import encoded, number, rate
 from barnabas.console.roles import Role
 from barnabas.console.said import Refused, said
 from barnabas.console.shell import command
@@ -99,8 +99,8 @@ def _notes(picture: dict[str, Any], status: dict[str, Any]) -> dict[str, str]:
     for node in picture["nodes"]:
         if node["kind"] == "output":
             query = queries.get(node["id"].removeprefix("output "), shared)
-            lag = "" if query["lag"] is None else f" · lag {query['lag']:,}"
-            notes[node["id"]] = f"{query['records_per_second'] or 0:,.0f}/s{lag}"
+            lag = "" if query["lag"] is None else f" · lag {number(query['lag'])}"
+            notes[node["id"]] = f"{rate(query['records_per_second'] or 0)}/s{lag}"
     return notes
 
 

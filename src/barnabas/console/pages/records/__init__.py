@@ -17,7 +17,6 @@ from barnabas.console.pages.records.following import follow
 from barnabas.console.pages.records.one import PAGE as ONE
 from barnabas.console.pages.records.showing import records_json, shown_rows
 from barnabas.console.pages.topic import topic_of
-from barnabas.console.records.decoding import FORMATS
 from barnabas.console.records.fetching import Row
 from barnabas.console.records.scanning import Progress
 from barnabas.console.records.searching import Search, cursor_text, newest_first
@@ -30,6 +29,8 @@ LIMIT_MAX: Final = 500
 STREAM_MAX: Final = 10_000
 BUDGET_MS: Final = 2_500
 BUDGET_MS_MAX: Final = 30_000
+PATIENCE_S: Final = 5.0
+"""How much longer a page waits for the first step of a search, so that the next page goes on where it has stopped."""
 TELL_S: Final = 0.3
 SCHEMA_KINDS: Final = {"avro": "avro", "json": "jsonschema", "protobuf": "protobuf"}
 """Kinds of schemas, and what `consume -s` calls them."""
@@ -42,10 +43,11 @@ async def read(ask: Ask) -> Data:
     asked = await question(ask, limit)
     search = asked.search
     deadline_s = time.monotonic() + budget_ms / 1000
-    rows: list[Row] = []
+    begun, rows = dict(search.cursor), list[Row]()
     async for batch in search.batches():
         rows += batch
-        if time.monotonic() >= deadline_s:
+        late_s = time.monotonic() - deadline_s
+        if late_s >= PATIENCE_S or (late_s >= 0 and search.cursor != begun):
             break
     if search.backward:
         rows.sort(key=newest_first, reverse=True)
@@ -59,7 +61,7 @@ async def read(ask: Ask) -> Data:
         "notes": asked.notes,
         "is_searched": not asked.wanted.is_everything,
         "partitions": asked.partitions,
-        "formats": FORMATS,
+        "formats": ask.cluster.decoder.formats,
         "tab": "records",
         "commands": [_command(ask, asked, shown)],
     }

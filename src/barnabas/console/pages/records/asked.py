@@ -12,7 +12,6 @@ from barnabas.console import rendering
 from barnabas.console.asking import Ask
 from barnabas.console.pages.records.showing import bytes_of
 from barnabas.console.pages.topic import topic_of
-from barnabas.console.records.decoding import FORMATS
 from barnabas.console.records.filters import BadFilter, compile_filter
 from barnabas.console.records.scanning import Wanted
 from barnabas.console.records.searching import PARTITIONERS, Search, parse_cursor
@@ -82,9 +81,14 @@ def wanted_of(ask: Ask) -> tuple[Wanted, tuple[str, str]]:
     """What records have to be, and how they are decoded. Raises Refused."""
     how = ask.text("key_as", "auto"), ask.text("value_as", "auto")
     for one in how:
-        if one not in FORMATS:
+        if one not in ask.cluster.decoder.formats:
             raise Refused(
-                400, said("{name} is not one of {choices}", name=one[:40], choices=", ".join(FORMATS))
+                400,
+                said(
+                    "{name} is not one of {choices}",
+                    name=one[:40],
+                    choices=", ".join(ask.cluster.decoder.formats),
+                ),
             )
     fits = None
     if ask.text("filter"):

@@ -10,7 +10,6 @@ from barnabas.client.errors import ClientError
 from barnabas.console.asking import Ask
 from barnabas.console.pages.records.showing import WHOLE_MAX, shown_row
 from barnabas.console.pages.topic import topic_of
-from barnabas.console.records.decoding import FORMATS
 from barnabas.console.records.fetching import Piece, Row, Rows, columns_of, fetch
 from barnabas.console.said import Refused, said
 from barnabas.console.site import Data, Page
@@ -31,8 +30,9 @@ async def read(ask: Ask) -> Data:
         raise Refused(404, said("There is no such record"))
     place = TopicPartition(topic.name, partition)
     how = ask.text("key_as", "auto"), ask.text("value_as", "auto")
-    if how[0] not in FORMATS or how[1] not in FORMATS:
-        raise Refused(400, said("{name} is not one of {choices}", name="format", choices=", ".join(FORMATS)))
+    formats = ask.cluster.decoder.formats
+    if how[0] not in formats or how[1] not in formats:
+        raise Refused(400, said("{name} is not one of {choices}", name="format", choices=", ".join(formats)))
     bound = (await ask.admin.records.bounds([place]))[place]
     if not bound.start <= offset < bound.end:
         raise Refused(
@@ -60,7 +60,7 @@ async def read(ask: Ask) -> Data:
         "before": offset - 1 if offset > bound.start else None,
         "after": offset + 1 if offset + 1 < bound.end else None,
         "groups": await _groups(ask, place, offset),
-        "formats": FORMATS,
+        "formats": formats,
         "tab": "records",
         "commands": [
             ask.command("consume", topic.name, "-p", str(partition), "-o", f"{offset}:{offset + 1}", "-J"),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import json
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from barnabas.client.registry import RegistryError, request
+from barnabas.client.registry import NoRegistry, RegistryError, request
+from barnabas.console.apart import apart
 from barnabas.console.asking import Ask, Done
 from barnabas.console.listing import cut
 from barnabas.console.rendering import encoded
@@ -44,9 +44,16 @@ async def call(ask: Ask, method: str, path: str, body: Any = None) -> Any:
     registry_url(ask)
     address = ask.cluster.registry()
     assert address is not None
-    return await asyncio.to_thread(
-        request, address.url, method, path, body, timeout_s=TIMEOUT_S, context=address.context
-    )
+    try:
+        return await apart(
+            address.url,
+            lambda: request(address.url, method, path, body, timeout_s=TIMEOUT_S, context=address.context),
+            TIMEOUT_S + 1,
+        )
+    except TimeoutError:
+        raise NoRegistry(
+            f"no registry answers at {without_login(address.url)} within {TIMEOUT_S:g} seconds"
+        ) from None
 
 
 def _subject(ask: Ask) -> str:

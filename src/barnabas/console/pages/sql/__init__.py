@@ -13,6 +13,7 @@ from barnabas.console.pages.sql.graph import graph_of
 from barnabas.console.pages.sql.results import tables_of
 from barnabas.console.pages.sql.rows import follow
 from barnabas.console.pages.sql.server import call, is_query, shell, stream_properties
+from barnabas.console.rendering import number, rate
 from barnabas.console.roles import Role
 from barnabas.console.said import Refused, said
 from barnabas.console.site import Action, Data, Page
@@ -108,7 +109,8 @@ def _query(query: Mapping[str, Any], status: Mapping[str, Any] | None) -> dict[s
 def _notes(rows: list[dict[str, Any]]) -> dict[str, str]:
     """Rates and lag at the foot of the queries' boxes."""
     return {
-        row["id"]: f"{row['per_second']:,.0f}/s" + ("" if row["lag"] is None else f" · lag {row['lag']:,}")
+        row["id"]: f"{rate(row['per_second'])}/s"
+        + ("" if row["lag"] is None else f" · lag {number(row['lag'])}")
         for row in rows
         if row["per_second"] is not None
     }

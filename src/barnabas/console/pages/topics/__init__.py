@@ -13,6 +13,7 @@ from barnabas.admin.families.topics import DEFAULT, Topic
 from barnabas.client.errors import ClientError
 from barnabas.config.topic_options import TOPIC
 from barnabas.console.asking import Ask, Done
+from barnabas.console.clusters import sizes_of
 from barnabas.console.listing import cut
 from barnabas.console.rendering import encoded
 from barnabas.console.roles import Role
@@ -35,7 +36,8 @@ COMMON: Final = (
 class Row:
     """One topic. records: offsets between start and end, of all partitions. size_bytes: of all replicas.
 
-    groups: that have committed offsets. None: this cluster does not tell. state: good, behind, offline.
+    bytes_per_hour: how fast size_bytes grows. groups: that have committed offsets. None: this cluster does not tell.
+    state: good, behind, offline.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Row:
     records: int | None
     size_bytes: int | None
     records_per_s: float | None
+    bytes_per_hour: float | None
     groups: int | None
     state: str
 
@@ -71,6 +74,7 @@ async def read(ask: Ask) -> Data:
             "records": lambda row: row.records or 0,
             "size": lambda row: row.size_bytes or 0,
             "rate": lambda row: row.records_per_s or 0,
+            "growth": lambda row: row.bytes_per_hour or 0,
             "groups": lambda row: row.groups or 0,
         },
         "name",
@@ -93,13 +97,7 @@ async def rows_of(ask: Ask) -> list[Row]:
     dirs, bounds, commits = await asyncio.gather(
         cluster.dirs.get(), cluster.bounds.get(), cluster.commits.get(), return_exceptions=True
     )
-    sizes: Counter[str] | None = None
-    if not isinstance(dirs, BaseException):
-        sizes = Counter()
-        for directories in dirs.done.values():
-            for directory in directories:
-                for replica in directory.replicas:
-                    sizes[replica.partition.topic] += replica.size_bytes
+    sizes = None if isinstance(dirs, BaseException) else sizes_of(dirs)
     records: Counter[str] | None = None
     if not isinstance(bounds, BaseException):
         records = Counter()
@@ -111,7 +109,7 @@ async def rows_of(ask: Ask) -> list[Row]:
     for failure in (dirs, bounds, commits):
         if isinstance(failure, BaseException) and not isinstance(failure, ClientError):
             raise failure
-    rates = cluster.rates()
+    rates, growth = cluster.rates(), cluster.growth()
     return [
         Row(
             topic.name,
@@ -121,6 +119,7 @@ async def rows_of(ask: Ask) -> list[Row]:
             None if records is None else records[topic.name],
             None if sizes is None else sizes[topic.name],
             rates.get(topic.name),
+            growth.get(topic.name),
             None if readers is None else readers[topic.name],
             state_of(topic),
         )
