@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,22 @@ from tests.clients import foreign
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 AXE = "4.14.1"
 WIDE, NARROW = 1440, 390
+LOOKS = ("color-contrast", "link-in-text-block", "scrollable-region-focusable", "target-size")
+"""axe's rules that depend on colours and widths; the others see the same page again."""
+CAN_BE_REACHED = """(() => {
+  const kinds = "a[href],button,input:not([type=hidden]),select,textarea,summary,[tabindex='0']";
+  const all = [...document.querySelectorAll(kinds)]
+    .filter(e => e.checkVisibility() && !e.disabled && e.tabIndex >= 0 && !e.closest(".CodeMirror"));
+  for (const e of all) e.dataset.wanted = "1";
+  return all.length;
+})()"""
+REACHED = """(() => {
+  const e = document.activeElement;
+  if (!e || e === document.body) return false;
+  const style = getComputedStyle(e);
+  if (style.outlineStyle !== "none" || e.closest(".CodeMirror")) delete e.dataset.wanted;
+  return true;
+})()"""
 
 
 def need_chromium() -> str:
@@ -114,6 +130,35 @@ class Seen:
             for node in rule["nodes"]
         ]
         assert serious == [], (self.page.url, json.dumps(serious, indent=1)[:3000])
+
+    def check_keyboard(self) -> None:
+        """Tab reaches everything that can be clicked or typed into, and shows where it is."""
+        wanted = self.page.evaluate(CAN_BE_REACHED)
+        self.page.evaluate("document.activeElement.blur()")
+        for _ in range(wanted + 20):
+            self.page.keyboard.press("Tab")
+            if not self.page.evaluate(REACHED):
+                break
+        left = self.page.evaluate(
+            "[...document.querySelectorAll('[data-wanted]')].map(e => e.outerHTML.slice(0, 120))"
+        )
+        assert left == [], (self.page.url, left)
+
+    def walk(self, home: str, paths: Iterable[str], axe: str, *, keyboard: bool = False) -> None:
+        """Every page wide and narrow, light and dark."""
+        for path in paths:
+            self.turn(WIDE, "light")
+            self.page.goto(home + path)
+            assert self.page.locator("h1").count() == 1, path
+            self.page.evaluate("for (const one of document.querySelectorAll('main details')) one.open = true")
+            self.check()
+            self.check_rules(axe)
+            if keyboard:
+                self.check_keyboard()
+            for width, theme in ((WIDE, "dark"), (NARROW, "dark"), (NARROW, "light")):
+                self.turn(width, theme)
+                self.check()
+                self.check_rules(axe, *LOOKS)
 
     def close(self) -> None:
         self.context.close()

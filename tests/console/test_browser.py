@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.console.conftest import ConsoleProcess
-from tests.console.seeing import NARROW, WIDE, Seen, axe_source, chromium, need_chromium
+from tests.console.seeing import LOOKS, NARROW, WIDE, Seen, axe_source, chromium, need_chromium
 
 expect = pytest.importorskip("playwright.sync_api", reason="playwright is not installed").expect
 
@@ -78,8 +78,6 @@ def window(
     return Seen(browser, width, theme, lang, scripts=scripts)
 
 
-LOOKS = ("color-contrast", "link-in-text-block", "scrollable-region-focusable", "target-size")
-"""axe's rules that depend on colours and widths; the others see the same page again."""
 CHINESE = (
     "",
     "/topics",

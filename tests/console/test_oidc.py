@@ -15,6 +15,7 @@ import pytest
 import requests
 from tests.clients import foreign
 from tests.console.conftest import WAIT_S, ConsoleProcess, running
+from tests.console.seeing import NARROW, Seen, axe_source, chromium, need_chromium
 from tests.support.process import free_port
 
 pytestmark = pytest.mark.soak
@@ -156,3 +157,38 @@ def test_an_expired_token_and_a_provider_that_is_away_are_said_plainly(
             page = log_in(console, "anna", requests.Session())
             assert page.status_code == 401
             assert "expired" in page.text
+
+
+def test_in_a_browser_from_the_button_to_the_page_and_out(
+    bootstrap: str, tmp_path: Path, modules: Path
+) -> None:
+    need_chromium()
+    port, own = free_port(), free_port()
+    with (
+        provided(modules, port, f"http://127.0.0.1:{own}"),
+        console_with(bootstrap, tmp_path, f"http://127.0.0.1:{port}", f"127.0.0.1:{own}") as console,
+        chromium() as browser,
+    ):
+        seen = Seen(browser, NARROW, "dark")
+        page = seen.page
+        page.goto(f"{console.home}/topics?internal=1")
+        seen.check_rules(axe_source())
+        seen.check_keyboard()
+        page.get_by_role("link", name="Log in at 127.0.0.1").click()
+        page.locator("input[name=login]").fill("anna")
+        page.locator("input[name=password]").fill("any")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Continue").click()
+        page.wait_for_url(f"{console.home}/topics?internal=1")  # where the way began
+        assert page.locator("h1").inner_text() == "Topics"
+        assert page.locator(".user").inner_text() == "anna"
+        seen.problems.clear()  # the provider's own form asks for fonts on the internet
+        page.reload()
+        seen.check()
+        page.get_by_role("button", name="Log out").click()
+        page.get_by_role("link", name="Log out there").click()
+        page.get_by_role("button", name="Yes, sign me out").click()
+        page.wait_for_url(f"{console.url}/login")
+        page.goto(console.home)
+        page.get_by_role("link", name="Log in at 127.0.0.1").wait_for()
+        seen.close()

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from barnabas.console.rendering import visible
 
-WIDTH: Final = 220
-GAP_X: Final = 56
+WIDTH: Final = 204
+GAP_X: Final = 40
 GAP_Y: Final = 20
 HEAD: Final = 34
 LINE: Final = 20
 PAD: Final = 8
 MARGIN: Final = 4
-CHARACTERS: Final = 27
+CHARACTERS: Final = 26
 """How many fit into a line; the whole text is the line's title."""
 STEPS_MAX: Final = 30
 
