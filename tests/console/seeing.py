@@ -27,10 +27,8 @@ CAN_BE_REACHED = """(() => {
 })()"""
 REACHED = """(() => {
   const e = document.activeElement;
-  if (!e || e === document.body) return false;
-  const style = getComputedStyle(e);
-  if (style.outlineStyle !== "none" || e.closest(".CodeMirror")) delete e.dataset.wanted;
-  return true;
+  if (e && getComputedStyle(e).outlineStyle !== "none") delete e.dataset.wanted;
+  return document.querySelectorAll("[data-wanted]").length;
 })()"""
 
 
@@ -135,9 +133,9 @@ class Seen:
         """Tab reaches everything that can be clicked or typed into, and shows where it is."""
         wanted = self.page.evaluate(CAN_BE_REACHED)
         self.page.evaluate("document.activeElement.blur()")
-        for _ in range(wanted + 20):
+        for _ in range(2 * wanted + 20):  # a page may begin in its middle, at the field that has the focus
             self.page.keyboard.press("Tab")
-            if not self.page.evaluate(REACHED):
+            if self.page.evaluate(REACHED) == 0:
                 break
         left = self.page.evaluate(
             "[...document.querySelectorAll('[data-wanted]')].map(e => e.outerHTML.slice(0, 120))"

@@ -61,9 +61,13 @@ def _values(piece: Piece, begin: int, end: int) -> tuple[list[bytes], int]:
     values: list[bytes] = []
     following = begin
     for part in columns_of(piece, end):
-        rows = part.held if isinstance(part, Rows) else [part.row(index) for index in range(part.rows)]
+        if isinstance(part, Rows):
+            rows = part.records
+            following = max([following, *(row.offset + 1 for row in rows)])
+        else:
+            rows = [part.row(index) for index in range(part.rows)]
+            following = max(following, part.next_offset)
         values += [row.value for row in rows if row.offset >= begin and row.value is not None]
-        following = max([following, *(row.offset + 1 for row in rows)])
     return values, following
 
 

@@ -17,7 +17,7 @@ from barnabas.console.records.glue import GlueSchemas
 from barnabas.console.records.lazy import Lazy
 from barnabas.http.server import HttpOptions
 from barnabas.services.access import Access
-from barnabas.services.row import Given
+from barnabas.services.row import ServiceContext
 from barnabas.services.rows.console import CONSOLE, options_of
 from barnabas.terminal.errors import UsageError
 
@@ -138,7 +138,7 @@ def test_options_name_folders_and_functions(tmp_path: Path) -> None:
 
     def options(**some: list[str]) -> ConsoleOptions:
         client = {"bootstrap.servers": "localhost"}
-        return options_of(Given({**values, **some}, client, HttpOptions(""), Access()))
+        return options_of(ServiceContext({**values, **some}, client, HttpOptions(""), Access()))
 
     cluster = options(glue_schemas=[str(tmp_path)], decoder=["plist=plistlib:loads"]).clusters[0]
     assert (cluster.glue, cluster.decoders) == (tmp_path, {"plist": plistlib.loads})

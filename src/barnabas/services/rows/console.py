@@ -157,12 +157,13 @@ def _clusters(context: ServiceContext, prefix: str) -> Iterator[ClusterOptions]:
         name: _function(name, text, f"{prefix}decoder")
         for name, text in _by_name(values["decoder"], "", f"{prefix}decoder").items()
     }
-    for word, named in (("registry", registries), ("glue-schemas", glue), *services.items()):
-        for name in named:
+    for name in glue:
+        if name not in where:
+            raise UsageError(f"{prefix}glue-schemas {name}=...: there is no cluster of this name")
+    for word, named in (("registry", registries), *services.items()):
+        for name, address in named.items():
             if name not in where:
                 raise UsageError(f"{prefix}{word} {name}=...: there is no cluster of this name")
-    for word, named in (("registry", registries), *services.items()):
-        for address in named.values():
             if not address.startswith(("http://", "https://")):
                 raise UsageError(
                     f"{prefix}{word} {address!r} is not a URL, for example http://localhost:8081"
