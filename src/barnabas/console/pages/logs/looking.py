@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,6 +22,8 @@ ROWS_MAX: Final = 200
 """Lines that are shown."""
 WINDOW: Final = 20_000
 WINDOW_MAX: Final = 200_000
+TABLE_ROWS: Final = 5_000
+"""Of a table, so many lines are looked at before anything else is done: it gives all of an hour at once."""
 STEP_MS: Final = 1000
 """The finest step of the histogram; a look over a long time has coarser ones from the beginning."""
 BUCKETS_MAX: Final = 20_000
@@ -230,10 +232,14 @@ class Look:
         """The lines in the table, hour by hour."""
         hours = await asyncio.to_thread(_table_rows, folder, self)
         while (rows := await asyncio.to_thread(next, hours, None)) is not None:
-            for row in rows:
-                self._one(row)
-            self.looked += len(rows)
-            yield
+            for begin in range(0, len(rows), TABLE_ROWS):
+                await asyncio.to_thread(self._all, rows[begin : begin + TABLE_ROWS])
+                yield
+
+    def _all(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._one(row)
+        self.looked += len(rows)
 
 
 def _now_ms() -> int:
