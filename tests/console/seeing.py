@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -92,8 +93,7 @@ class Seen:
         # The status of a page that says what is missing is no problem of the page.
         if (
             message.type in ("error", "warning")
-            and "status of 4" not in message.text
-            and "status of 503" not in message.text
+            and re.search(r"status of (4\d\d|50[123])", message.text) is None
         ):
             self.problems.append(message.text)
 

@@ -238,7 +238,8 @@ class PageAnswers:
             data = await page.read(ask)
             failures = cluster.failures()
         except Exception as raised:
-            error = error or _refused(raised)
+            refused = _refused(raised)
+            error, data = error or refused, refused.data
         template = f"{page.folder}/{page.template}" if data is not None else "failed.html"
         request = exchange.request
         return exchange.render(

@@ -29,10 +29,12 @@ def filled(text: str, values: Mapping[str, Any]) -> str:
 
 
 class Refused(Exception):
-    """A request that the console refuses. status: of HTTP. advice: what to do about it."""
+    """A request that the console refuses. status: of HTTP. advice: what to do about it. data: that of the page nevertheless,
+    so that whoever has filled its form can mend it."""
 
     def __init__(self, status: int, reason: Said, advice: Said | None = None) -> None:
         super().__init__(str(reason))
         self.status = status
         self.reason = reason
         self.advice = advice
+        self.data: Mapping[str, Any] | None = None

@@ -93,3 +93,19 @@ def test_any_text_is_a_filter_or_refused(text: str) -> None:
         compile_filter(text)(SEEN)
     except BadFilter:
         pass
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("id >", "something is missing after '>', at character 4"),
+        ("(id = 1", ") is missing, at character 7"),
+        ("id = 1)", "')' does not fit there, at character 7"),
+        ("a = 1 AND", "something is missing after 'AND', at character 9"),
+        ("name = 'x", "a quotation mark is not closed"),
+    ],
+)
+def test_mistakes_are_told_in_words_for_whoever_writes_filters(text: str, reason: str) -> None:
+    with pytest.raises(BadFilter) as caught:
+        compile_filter(text)
+    assert str(caught.value) == reason

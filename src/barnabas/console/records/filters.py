@@ -24,7 +24,6 @@ from sqlglot.errors import SqlglotError
 
 LENGTH_MAX: Final = 4_000
 NODES_MAX: Final = 300
-_ANSI: Final = re.compile(r"\x1b\[[0-9;]*m")
 _QUIET: Final = re2.Options()
 _QUIET.log_errors = False
 
@@ -80,12 +79,19 @@ def compile_filter(text: str) -> Filter:
 
 
 def _reason(error: SqlglotError) -> str:
+    """The parser's words for its authors, as words for whoever writes a filter."""
     errors = getattr(error, "errors", None)
-    if errors:
-        first = errors[0]
-        what = re.sub(r"<class '[\w.]*?(\w+)'>", r"\1", str(first["description"])).rstrip(".")
-        return f"{what}, at character {first['col']}"
-    return _ANSI.sub("", str(error)).splitlines()[0]
+    if not errors:
+        return "a quotation mark is not closed" if "tokenizing" in str(error) else "it is empty"
+    first = errors[0]
+    what, here = str(first["description"]), f"at character {first['col']}"
+    missing = re.match(r"Expecting (\S+)", what)
+    if missing:
+        return f"{missing[1]} is missing, {here}"
+    if "Required keyword" in what:
+        side = "before" if "'this'" in what else "after"
+        return f"something is missing {side} {first['highlight']!r}, {here}"
+    return f"{first['highlight']!r} does not fit there, {here}"
 
 
 # --- values ----------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from barnabas.console.records.fetching import Row
 from barnabas.console.records.scanning import Progress
 from barnabas.console.records.searching import Search, cursor_text, newest_first
 from barnabas.console.roles import Role
-from barnabas.console.said import said
+from barnabas.console.said import Refused, said
 from barnabas.console.site import Action, Data, Page
 
 LIMIT: Final = 50
@@ -38,9 +38,14 @@ SCHEMA_KINDS: Final = {"avro": "avro", "json": "jsonschema", "protobuf": "protob
 
 async def read(ask: Ask) -> Data:
     """Records of a topic: from (newest, oldest, offset, time), partition, key, filter, limit; `at` goes on"""
-    limit = ask.number("limit", LIMIT, 1, LIMIT_MAX)
     budget_ms = ask.number("budget_ms", BUDGET_MS, 1, BUDGET_MS_MAX)
-    asked = await question(ask, limit)
+    try:
+        limit = ask.number("limit", LIMIT, 1, LIMIT_MAX)
+        asked = await question(ask, limit)
+    except Refused as refused:
+        if refused.status == 400:
+            refused.data = await _unasked(ask)
+        raise
     search = asked.search
     deadline_s = time.monotonic() + budget_ms / 1000
     begun, rows = dict(search.cursor), list[Row]()
@@ -64,6 +69,24 @@ async def read(ask: Ask) -> Data:
         "formats": ask.cluster.decoder.formats,
         "tab": "records",
         "commands": [_command(ask, asked, shown)],
+    }
+
+
+async def _unasked(ask: Ask) -> Data:
+    """The page without records, for a question that cannot be understood."""
+    nothing = Progress({}, {}, {})
+    return {
+        "topic": ask.path["topic"],
+        "records": [],
+        "progress": progress_of(nothing, is_over=False),
+        "next": None,
+        "backward": True,
+        "notes": [],
+        "is_searched": True,
+        "partitions": len((await topic_of(ask)).partitions),
+        "formats": ask.cluster.decoder.formats,
+        "tab": "records",
+        "commands": [],
     }
 
 
