@@ -1,9 +1,11 @@
-"""ksqlDB's clients in Python, both of PyPI, against a SQL server: statements, lookups, queries that follow, rows put in."""
+"""ksqlDB's clients in Python and JavaScript, two of PyPI and two of npm, against a SQL server: statements, lookups, queries
+that follow, rows that are inserted."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from tests.clients.foreign import fetch_or_skip, made
+from tests.clients.foreign import fetch_or_skip, made, need
 from tests.pipelines.test_server import until
 from tests.pipelines.test_sql_server import EARLIEST, SqlServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(900)]
 
 PACKAGES = ("ksql==0.10.2", "ksqldb==1.0.1", "six")
+NODE_PACKAGES = ("ksqldb-client@1.0.5", "ksqldb-js@1.1.2")
 OLD_CLIENT = """
 import json, sys, types
 # `ksql` imports it for HTTP/2, and no version of it runs on this Python.
@@ -31,6 +34,36 @@ client.create_stream("more", ["who varchar key", "n int"], sys.argv[2])
 text, properties = "SELECT who, n FROM more EMIT CHANGES LIMIT 2;", json.loads(sys.argv[3])
 rows = client.query(text, stream_properties=properties, return_objects=True)
 print(json.dumps([client.get_ksql_version(), said, list(rows)]))
+"""
+
+
+IN_NODE = """
+const KsqldbClient = require("ksqldb-client");
+const Ksqldb = require("ksqldb-js");
+const port = Number(process.argv[1]);
+
+async function main() {
+  const client = new KsqldbClient({ host: "http://127.0.0.1", port });
+  await client.connect();
+  const { streams } = await client.listStreams();
+  const inserted = await client.insertInto("clicks", { who: "ada", n: 4 });
+  const pushed = [];
+  const sql = "SELECT who, n FROM clicks EMIT CHANGES LIMIT 2;";
+  await client.streamQuery(sql, (data) => pushed.push(...(data.rows || [])), { "auto.offset.reset": "earliest" });
+  let pulled;
+  for (let turn = 0; turn < 600; turn++) {
+    pulled = await client.query("SELECT who, s FROM totals WHERE who = 'ada';");
+    if (JSON.stringify(pulled.data).includes("[\\"ada\\",7]")) break;
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  }
+  await client.disconnect();
+  const other = new Ksqldb({ ksqldbURL: `http://127.0.0.1:${port}` });
+  const rows = await other.pull("SELECT who, s FROM totals WHERE who = 'ada';");
+  const tables = await other.ksql("SHOW TABLES;");
+  console.log(JSON.stringify({ streams, inserted, pushed, pulled: pulled.data, rows, tables }));
+}
+
+main().then(() => process.exit(0), (error) => { console.error(error); process.exit(1); });
 """
 
 
@@ -101,3 +134,35 @@ def test_both_clients(server: SqlServer, packages: Path, new_topic, monkeypatch:
     _, table, found = json.loads(done.stdout)
     assert table == "TOTALS"
     assert found == [{"WHO": "ada", "N": 1}, {"WHO": "ada", "N": 2}]
+
+
+def node_modules() -> Path:
+    """A folder with ksqldb-client and ksqldb-js."""
+    npm = need("npm")
+
+    def install(folder: Path) -> None:
+        command = [npm, "install", "--no-audit", "--no-fund", "--no-package-lock", "--prefix", str(folder)]
+        fetch_or_skip([*command, *NODE_PACKAGES], folder, "npm cannot fetch ksqlDB's clients")
+
+    return made("ksql-node-clients", install)
+
+
+def test_both_clients_of_npm(server: SqlServer, new_topic) -> None:
+    topic, node, folder = new_topic(1), need("node"), node_modules()
+    server.statements(
+        f"CREATE STREAM clicks (who VARCHAR KEY, n INT) WITH (kafka_topic='{topic}', value_format='JSON');"
+        f"CREATE TABLE totals WITH (kafka_topic='{topic}-t') AS SELECT who, SUM(n) AS s FROM clicks GROUP BY who "
+        "EMIT CHANGES; INSERT INTO clicks (who, n) VALUES ('ada', 3);",
+        **EARLIEST,
+    )
+    environment = {**os.environ, "NODE_PATH": str(folder / "node_modules")}
+    done = subprocess.run(
+        [node, "-e", IN_NODE, "--", str(server.port)],
+        capture_output=True, text=True, timeout=400, check=False, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(done.stdout)
+    assert [stream["name"] for stream in result["streams"]] == ["CLICKS"]
+    assert sorted(result["pushed"]) == [["ada", 3], ["ada", 4]]
+    assert result["pulled"]["rows"] == result["rows"][1:] == [["ada", 7]]
+    assert [table["name"] for table in result["tables"]["tables"]] == ["TOTALS"]

@@ -138,7 +138,8 @@ class Manager(Supervisor):
             place.mkdir(parents=True, exist_ok=True)
             _replace(place / "pipeline.yaml", text)
             self._save(managed)
-            return managed
+        self.wake()
+        return managed
 
     def names(self) -> list[str]:
         """The names of all pipelines, sorted."""
@@ -156,7 +157,8 @@ class Manager(Supervisor):
             self._save(managed)
             if wanted is not Wanted.RUNNING:
                 self.halt([managed])
-            return managed
+        self.wake()
+        return managed
 
     def restart(self, name: str, starting: Mapping[str, str] | None = None) -> Managed:
         """Stops and starts a pipeline. starting: source options that say where to begin instead; the old checkpoints,

@@ -90,6 +90,7 @@ class Supervisor:
         self._workers = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="pipeline")
         self._starts = threading.Semaphore(STARTS_AT_ONCE)
         self._closing = threading.Event()
+        self._woken = threading.Event()
         self._turned_at = math.inf
         self._lags = Lags(
             self.address, self._workers.submit, self._note_standstill, self.engine.client, self.pace.lag_s
@@ -102,6 +103,10 @@ class Supervisor:
         """Adds a pipeline, or replaces the one of the same name."""
         with self._lock:
             self._pipelines[managed.spec.name] = managed
+
+    def wake(self) -> None:
+        """Looks at all pipelines now: one of them is to start."""
+        self._woken.set()
 
     def get(self, name: str) -> Managed:
         """The pipeline of this name. Raises KeyError with a message for users."""
@@ -133,6 +138,7 @@ class Supervisor:
     def close(self) -> None:
         """Stops every query after its micro-batch, and the threads. The requested states are not changed."""
         self._closing.set()
+        self._woken.set()
         self._thread.join()
         self.halt([m for m in self._pipelines.values() if m.running or m.feeds or m.work is not None])
         self._workers.shutdown(wait=False, cancel_futures=True)
@@ -180,7 +186,11 @@ class Supervisor:
     # --- the thread -----------------------------------------------------------------------------------
 
     def _supervise(self) -> None:
-        while not self._closing.wait(self.pace.tick_s):
+        while not self._closing.is_set():
+            self._woken.wait(self.pace.tick_s)
+            self._woken.clear()
+            if self._closing.is_set():
+                return
             self._turned_at = time.monotonic()
             with self._lock:
                 pipelines = list(self._pipelines.values())

@@ -316,6 +316,32 @@ def hush_accumulators(spark: SparkSession) -> None:
         server.handle_error = lambda *_: None
 
 
+def remember_names(spark: SparkSession) -> None:
+    """Keeps what the names of Java's packages, classes and static methods stand for. Py4J asks Java for each part of a name
+    whenever it is used, which is most of the time in which a query is planned."""
+    from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
+
+    kinds: dict[type, type] = {}
+
+    def remembering(base: Any) -> type:
+        class Remembering(base):  # type: ignore[misc]
+            def __getattr__(self, name: str) -> Any:
+                value = super().__getattr__(name)
+                if type(value) in kinds:
+                    value.__class__ = kinds[type(value)]
+                elif not isinstance(value, JavaMember):
+                    return value  # a static field, which may change
+                self.__dict__[name] = value
+                return value
+
+        return Remembering
+
+    kinds.update({base: remembering(base) for base in (JVMView, JavaPackage, JavaClass)})
+    view: Any = spark.sparkContext._jvm
+    if type(view) is JVMView:
+        view.__class__ = kinds[JVMView]
+
+
 def launch_java(settings: Mapping[str, str], output: IO[bytes]) -> None:
     """Starts Java, unless it is running, with its standard output and error going to `output`. When it ends, all calls to
     it fail at once."""

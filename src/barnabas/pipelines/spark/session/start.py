@@ -27,6 +27,7 @@ from barnabas.pipelines.spark.private import (
     file_system,
     hush_accumulators,
     launch_java,
+    remember_names,
     set_active_session,
 )
 from barnabas.pipelines.spark.session.class_archive import cache_folder, java_command
@@ -156,6 +157,7 @@ def start_session(
     except (PySparkException, Py4JError) as error:
         raise PipelineError(f"Spark did not start: {_why(error, log_file, said_before)}") from error
     _hush(spark)
+    remember_names(spark)
     _spare_lookup(spark)
     _register(spark)
     return spark
