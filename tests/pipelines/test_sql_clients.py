@@ -49,7 +49,8 @@ async function main() {
   const inserted = await client.insertInto("clicks", { who: "ada", n: 4 });
   const pushed = [];
   const sql = "SELECT who, n FROM clicks EMIT CHANGES LIMIT 2;";
-  await client.streamQuery(sql, (data) => pushed.push(...(data.rows || [])), { "auto.offset.reset": "earliest" });
+  const properties = { "auto.offset.reset": "earliest" };
+  await client.streamQuery(sql, (data) => pushed.push(...(data.rows || [])), { properties });
   let pulled;
   for (let turn = 0; turn < 600; turn++) {
     pulled = await client.query("SELECT who, s FROM totals WHERE who = 'ada';");

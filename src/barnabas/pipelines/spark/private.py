@@ -319,12 +319,12 @@ def hush_accumulators(spark: SparkSession) -> None:
 def remember_names(spark: SparkSession) -> None:
     """Keeps what the names of Java's packages, classes and static methods stand for. Py4J asks Java for each part of a name
     whenever it is used, which is most of the time in which a query is planned."""
-    from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
+    from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView  # type: ignore[import-untyped]
 
     kinds: dict[type, type] = {}
 
     def remembering(base: Any) -> type:
-        class Remembering(base):  # type: ignore[misc]
+        class Remembering(base):
             def __getattr__(self, name: str) -> Any:
                 value = super().__getattr__(name)
                 if type(value) in kinds:

@@ -141,6 +141,31 @@ def test_queries_that_cannot_run_are_refused(text: str, message: str) -> None:
     assert message in raised.value.message
 
 
+@pytest.mark.parametrize(
+    ("text", "under"),
+    [
+        ("SELECT page FROM views WHERE n = 'a'", "n = 'a'"),
+        ("SELECT page, LEN(pge) FROM views", "pge"),
+        ("SELECT page FROM views WHERE n > 1 AND LEN(UPCASE(page)) > 1", "UPCASE"),
+        ("CREATE STREAM x AS SELECT page FROM views PARTITION BY nn", "nn"),
+        ("CREATE TABLE x AS SELECT page, COUNT(*) AS c FROM views GROUP BY page HAVING m > 1", "m"),
+        ("SELECT page FRM views", "FRM"),
+        (
+            "CREATE TABLE x AS SELECT page, COUNT(*) FROM views WINDOW SESION (1 MINUTE) GROUP BY page",
+            "SESION",
+        ),
+        ("CREATE STREAM x AS SELECT v.page FROM views v JOIN users u ON v.n = u.id", "v.n = u.id"),
+        ("CREATE STREAM x AS SELECT 'abc FROM views", "'"),
+    ],
+)
+def test_what_is_wrong_has_a_caret_below_it(text: str, under: str) -> None:
+    with pytest.raises(SqlError) as raised:
+        planned(text)
+    _, line, carets = raised.value.shown(text).split("\n")
+    where = carets.index("^")
+    assert line[where : where + carets.count("^")] == under
+
+
 def test_fifty_conditions_in_a_row_are_no_problem() -> None:
     conditions = " OR ".join(f"n = {number}" for number in range(50))
     assert planned(f"SELECT page FROM views WHERE {conditions} EMIT CHANGES")

@@ -45,9 +45,11 @@ def spot_of(token: Token) -> Spot:
     return Spot(token.line, token.col - (token.end - token.start), token.end - token.start + 1)
 
 
-def spot_of_node(node: exp.Expr) -> Spot | None:
-    """The place of an expression: its names and functions, as far as they are in one line; None if it has none."""
-    places = [part.meta for part in node.walk() if "start" in part.meta and "line" in part.meta]
+def spot_of_node(node: exp.Expr, *, alone: bool = False) -> Spot | None:
+    """The place of an expression: its names and functions, as far as they are in one line; None if it has none. alone: only
+    that of its own word, like the name of a function."""
+    parts = [node] if alone else node.walk()
+    places = [part.meta for part in parts if "start" in part.meta and "line" in part.meta]
     if not places:
         return None
     first = min(places, key=lambda place: int(place["start"]))

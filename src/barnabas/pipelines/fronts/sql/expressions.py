@@ -341,7 +341,7 @@ class Translator:
         if function is None:
             near = difflib.get_close_matches(name, FUNCTIONS, 1, 0.6)
             hint = f"; did you mean {near[0]}?" if near else "; SHOW FUNCTIONS lists them"
-            raise SqlError(f"there is no function {name}{hint}")
+            raise SqlError(f"there is no function {name}{hint}", spot_of_node(node, alone=True))
         return self._called(function, node)
 
     def _called(self, function: Function, node: exp.Anonymous) -> Typed:
