@@ -20,7 +20,7 @@ WIDE, NARROW = 1440, 390
 LOOKS = ("color-contrast", "link-in-text-block", "scrollable-region-focusable", "target-size")
 """axe's rules that depend on colours and widths; the others see the same page again."""
 CAN_BE_REACHED = """(() => {
-  const kinds = "a[href],button,input:not([type=hidden]),select,textarea,summary,[tabindex='0']";
+  const kinds = "a[href],button,input:not([type=hidden],[type=radio]:not(:checked)),select,textarea,summary,[tabindex='0']";
   const all = [...document.querySelectorAll(kinds)]
     .filter(e => e.checkVisibility() && !e.disabled && e.tabIndex >= 0 && !e.closest(".CodeMirror"));
   for (const e of all) e.dataset.wanted = "1";

@@ -201,6 +201,34 @@ def test_a_live_tail_and_a_search_show_records_as_they_come(filled: ConsoleProce
     seen.close()
 
 
+def test_records_are_written_of_an_example_and_of_a_template_that_is_kept(
+    filled: ConsoleProcess, browser: Any
+) -> None:
+    seen = window(browser, WIDE)
+    page = seen.page
+    filled.post("/topics", {"name": "templated", "partitions": 2})
+    filled.post("/schemas/templated-value/versions", {"kind": "AVRO", "schema": ORDER})
+    page.goto(f"{filled.home}/topics/templated/produce")
+    page.get_by_role("link", name="An example of templated-value").click()
+    assert json.loads(page.locator("#value").input_value()) == {"id": 0}
+    page.locator("#value").fill('{"id": {{n}}}')
+    page.locator("#key").fill("key-{{n}}")
+    page.locator("#count").fill("20")
+    page.get_by_label("Fill in gaps").check()
+    page.get_by_role("button", name="Save this template").click()
+    page.get_by_role("button", name="Send", exact=True).click()
+    page.get_by_text("20 records are written").wait_for()
+    records = filled.data("/topics/templated/records")["records"]
+    made = sorted((record["value"]["document"]["id"], record["key"]["text"]) for record in records)
+    assert made == [(number, f"key-{number}") for number in range(1, 21)]
+    page.goto(f"{filled.home}/topics/templated/produce")
+    page.get_by_role("link", name="key-{{n}}").click()
+    assert page.locator("#value").input_value() == '{"id": {{n}}}'
+    assert page.locator("#count").input_value() == "20"
+    seen.check()
+    seen.close()
+
+
 def test_language_and_colours_are_switched_and_stay(filled: ConsoleProcess, browser: Any) -> None:
     seen = window(browser, WIDE)
     page = seen.page

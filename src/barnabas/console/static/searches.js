@@ -1,4 +1,4 @@
-// Searches that are kept in this browser: a list of links in a form, and its button that adds one. Pages work without this file.
+// Searches, and templates of records, that are kept in this browser: a list of links, and a form's button that adds one. Pages work without this file.
 "use strict";
 (() => {
   const list = document.getElementById("saved"), save = document.querySelector("[data-save]");
@@ -8,7 +8,7 @@
   const titles = list.dataset.titles.split(" ");
   const title = (query) => {
     const fields = new URLSearchParams(query);
-    return titles.map((field) => (fields.get(field) || "").trim()).filter(Boolean).join(" · ");
+    return titles.map((field) => (fields.get(field) || "").trim()).filter(Boolean).join(" · ").slice(0, 80);
   };
   const kept = () => {
     try {
@@ -43,7 +43,7 @@
   save.hidden = false;
   save.addEventListener("click", () => {
     const asked = new URLSearchParams();
-    for (const [field, value] of new FormData(save.form)) if (value && field !== "until") asked.append(field, value);
+    for (const [field, value] of new FormData(save.form)) if (value && field !== "until" && field !== "stamp") asked.append(field, value);
     const query = asked.toString();
     if (title(query)) keep([query, ...kept().filter((other) => other !== query)]);
   });
