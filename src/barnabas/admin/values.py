@@ -8,13 +8,12 @@ from typing import Final, NamedTuple, NewType, TypeVar
 
 from barnabas.cores.acl import Operation
 from barnabas.records.units import CoordinatorEpoch, LeaderEpoch, Offset, ProducerEpoch
+from barnabas.records.units import TimestampMs as TimestampMs
 
 NodeId = NewType("NodeId", int)
 """A broker's node.id; -1 where there is none."""
 ProducerId = NewType("ProducerId", int)
 """Identifies an idempotent or transactional producer."""
-TimestampMs = NewType("TimestampMs", int)
-"""Milliseconds since 1970-01-01 UTC."""
 MemberEpoch = NewType("MemberEpoch", int)
 """Counts the changes of a group or of one of its members."""
 

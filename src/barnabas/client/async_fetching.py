@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from barnabas.client.async_cluster import AsyncCluster
 from barnabas.client.errors import ClientError
 from barnabas.client.fetching import Fetched, fetched_of, fetched_partition
+from barnabas.records.units import Offset
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 
@@ -15,7 +16,7 @@ async def fetch(
     cluster: AsyncCluster,
     topic: str,
     partition: int,
-    offset: int,
+    offset: Offset,
     *,
     max_bytes: int,
     max_wait_ms: int = 0,
@@ -48,7 +49,7 @@ async def fetch(
 
 async def fetch_many(
     cluster: AsyncCluster,
-    offsets: Mapping[tuple[str, int], int],
+    offsets: Mapping[tuple[str, int], Offset],
     *,
     partition_bytes: int,
     max_bytes: int,

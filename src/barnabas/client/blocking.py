@@ -23,6 +23,7 @@ from barnabas.client.errors import BrokerError, BrokerUnavailable, UnknownTopic
 from barnabas.client.fetching import Fetched, Reader
 from barnabas.client.options import ClientOptions, parse_bootstrap
 from barnabas.client.producing import BytesLike, produce_one
+from barnabas.records.units import Offset, ProducerEpoch, TimestampMs
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.create_topics import (
     CreatableTopic,
@@ -83,8 +84,8 @@ class NewTopic:
 class TimedOffset(NamedTuple):
     """The result of an offset look-up. offset -1: there is no record at or after the time."""
 
-    offset: int
-    timestamp_ms: int
+    offset: Offset
+    timestamp_ms: TimestampMs
 
 
 class BlockingClient:
@@ -225,11 +226,11 @@ class BlockingClient:
 
     def committed(
         self, group: str, topics: Mapping[str, Iterable[int]] | None = None
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[TopicPartition, Offset]:
         """The offsets that a group has committed for these partitions, or (None) for all; others are left out."""
         wanted = None if topics is None else {name: list(parts) for name, parts in topics.items()}
 
-        def attempt() -> dict[TopicPartition, int]:
+        def attempt() -> dict[TopicPartition, Offset]:
             connection = self.coordinator(group)
             request = _offset_fetch(connection.version_for(OffsetFetchRequest), group, wanted)
             answer = self.call(connection, request, OffsetFetchResponse)
@@ -245,7 +246,7 @@ class BlockingClient:
 
         return self.cluster.retry(attempt)
 
-    def commit(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
+    def commit(self, group: str, offsets: Mapping[TopicPartition, Offset], metadata: str = "") -> None:
         """Commit offsets for a group without members. Raises BrokerError UNKNOWN_MEMBER_ID if it has members."""
         if not offsets:
             return
@@ -311,8 +312,8 @@ class BlockingClient:
         self,
         topic: str,
         partition: int,
-        start: int,
-        end: int,
+        start: Offset,
+        end: Offset,
         *,
         read_committed: bool = False,
         max_bytes: int = 8 << 20,
@@ -326,7 +327,7 @@ class BlockingClient:
         self,
         topic: str,
         partition: int,
-        offset: int,
+        offset: Offset,
         *,
         max_bytes: int = 8 << 20,
         max_wait_ms: int = 500,
@@ -349,11 +350,11 @@ class BlockingClient:
 
     def init_producer_id(
         self, transactional_id: str | None = None, timeout_ms: int = 60_000
-    ) -> tuple[int, int]:
+    ) -> tuple[int, ProducerEpoch]:
         """A new (producer id, epoch)."""
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
 
-        def attempt() -> tuple[int, int]:
+        def attempt() -> tuple[int, ProducerEpoch]:
             if transactional_id is None:
                 connection = self.cluster.any()
             else:
@@ -362,7 +363,7 @@ class BlockingClient:
             if answer.error_code:
                 self._coordinators.pop((TRANSACTION, transactional_id or ""), None)
                 raise BrokerError(answer.error_code, "asking for a producer id")
-            return answer.producer_id, answer.producer_epoch
+            return answer.producer_id, ProducerEpoch(answer.producer_epoch)
 
         return self.cluster.retry(attempt)
 

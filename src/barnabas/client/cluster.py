@@ -11,6 +11,7 @@ from uuid import UUID
 from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import BrokerError, BrokerUnavailable, ClientError, UnknownTopic
 from barnabas.client.options import ClientOptions
+from barnabas.records.units import LeaderEpoch
 from barnabas.wire.errors import RETRIABLE, ErrorCode
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -24,7 +25,7 @@ class PartitionView:
     """leader: node id, -1 if there is none at the moment."""
 
     leader: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from barnabas.client.cluster import Cluster
 from barnabas.client.fetching import Reader
 from barnabas.records.batch import MAGIC_POS, batches
+from barnabas.records.units import Offset
 
 FETCH_BYTES: Final = 4 << 20
 Pieces: TypeAlias = Iterator["Piece"]
@@ -80,7 +81,7 @@ def _add(total: int, piece: Piece) -> int:
     return zlib.crc32(b"%d %d %d" % (piece.first, piece.last, piece.mark), total)
 
 
-def batches_of(cluster: Cluster, topic: str, partition: int, first: int, end: int) -> Pieces:
+def batches_of(cluster: Cluster, topic: str, partition: int, first: Offset, end: Offset) -> Pieces:
     """The batches with offsets from `first` to before `end`. Raises ClientError."""
     reader = Reader(cluster, topic, partition, read_committed=False, max_bytes=FETCH_BYTES)
     for fetched in reader.read(first, end):

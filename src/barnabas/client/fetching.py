@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import BrokerError, BrokerUnavailable, ClientError
 from barnabas.records.columnar import scan
+from barnabas.records.units import Offset
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.fetch import (
     FetchPartition,
@@ -19,6 +21,8 @@ from barnabas.wire.messages.fetch import (
 )
 
 WAIT_MS = 500
+UNKNOWN: Final = Offset(-1)
+"""An offset that the broker did not say."""
 
 
 class OffsetOutOfRange(ClientError):
@@ -27,7 +31,9 @@ class OffsetOutOfRange(ClientError):
     log_start, log_end: where it begins and ends now (-1 if the broker did not say).
     """
 
-    def __init__(self, topic: str, partition: int, offset: int, log_start: int, log_end: int) -> None:
+    def __init__(
+        self, topic: str, partition: int, offset: Offset, log_start: Offset, log_end: Offset
+    ) -> None:
         self.offset = offset
         self.log_start = log_start
         self.log_end = log_end
@@ -42,29 +48,33 @@ class Fetched:
     next_offset: after the last whole batch; `start` if there is none. aborted: (producer id, first offset).
     high_watermark and the offsets after it: -1 if the broker did not say."""
 
-    start: int
-    next_offset: int
+    start: Offset
+    next_offset: Offset
     records: memoryview
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
+    high_watermark: Offset
+    last_stable_offset: Offset
+    log_start_offset: Offset
     aborted: tuple[tuple[int, int], ...]
 
 
-def fetched_of(answer: FetchResponse, topic: str, partition: int, offset: int, max_bytes: int) -> Fetched:
+def fetched_of(answer: FetchResponse, topic: str, partition: int, offset: Offset, max_bytes: int) -> Fetched:
     """What the answer to a fetch of one partition holds. Raises OffsetOutOfRange, BrokerError, ClientError."""
     if answer.error_code:
         raise BrokerError(answer.error_code, f"fetching {topic}-{partition} from offset {offset}")
     if not answer.responses:  # Apache Kafka's answer to a client that has used up its quota
-        return Fetched(offset, offset, memoryview(b""), -1, -1, -1, ())
+        return Fetched(offset, offset, memoryview(b""), UNKNOWN, UNKNOWN, UNKNOWN, ())
     return fetched_partition(answer.responses[0].partitions[0], topic, partition, offset, max_bytes)
 
 
-def fetched_partition(row: PartitionData, topic: str, partition: int, offset: int, max_bytes: int) -> Fetched:
+def fetched_partition(
+    row: PartitionData, topic: str, partition: int, offset: Offset, max_bytes: int
+) -> Fetched:
     """One partition of an answer. Raises OffsetOutOfRange, BrokerError, ClientError."""
     doing = f"fetching {topic}-{partition} from offset {offset}"
     if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        raise OffsetOutOfRange(topic, partition, offset, row.log_start_offset, row.high_watermark)
+        raise OffsetOutOfRange(
+            topic, partition, offset, Offset(row.log_start_offset), Offset(row.high_watermark)
+        )
     if row.error_code:
         raise BrokerError(row.error_code, doing)
     records = memoryview(b"") if row.records is None else memoryview(row.records)
@@ -74,11 +84,11 @@ def fetched_partition(row: PartitionData, topic: str, partition: int, offset: in
         raise ClientError(f"{doing}: the next batch is over {max_bytes} bytes; raise fetch.max.bytes")
     return Fetched(
         offset,
-        max(after, offset),
+        Offset(max(after, offset)),
         records,
-        row.high_watermark,
-        row.last_stable_offset,
-        row.log_start_offset,
+        Offset(row.high_watermark),
+        Offset(row.last_stable_offset),
+        Offset(row.log_start_offset),
         tuple((a.producer_id, a.first_offset) for a in row.aborted_transactions or ()),
     )
 
@@ -95,7 +105,7 @@ class Reader:
         self.read_committed = read_committed
         self.max_bytes = max_bytes
 
-    def _request(self, offset: int, max_wait_ms: int, min_bytes: int, max_bytes: int) -> FetchRequest:
+    def _request(self, offset: Offset, max_wait_ms: int, min_bytes: int, max_bytes: int) -> FetchRequest:
         partition = FetchPartition(
             partition=self.partition, fetch_offset=offset, partition_max_bytes=max_bytes
         )
@@ -108,7 +118,7 @@ class Reader:
             topics=[FetchTopic(topic=self.topic, partitions=[partition])],
         )
 
-    def _send(self, offset: int, max_wait_ms: int = WAIT_MS, min_bytes: int = 1) -> BrokerConnection:
+    def _send(self, offset: Offset, max_wait_ms: int = WAIT_MS, min_bytes: int = 1) -> BrokerConnection:
         connection = self.cluster.node(self.cluster.leader(self.topic, self.partition))
         request = self._request(offset, max_wait_ms, min_bytes, self.max_bytes)
         try:
@@ -118,7 +128,7 @@ class Reader:
             raise
         return connection
 
-    def _receive(self, connection: BrokerConnection, offset: int) -> Fetched:
+    def _receive(self, connection: BrokerConnection, offset: Offset) -> Fetched:
         try:
             answer = connection.receive()
         except BrokerUnavailable:
@@ -126,7 +136,7 @@ class Reader:
             raise
         return fetched_of(answer, self.topic, self.partition, offset, self.max_bytes)
 
-    def fetch(self, offset: int, *, max_wait_ms: int = WAIT_MS, min_bytes: int = 1) -> Fetched:
+    def fetch(self, offset: Offset, *, max_wait_ms: int = WAIT_MS, min_bytes: int = 1) -> Fetched:
         """One fetch at `offset`. Raises OffsetOutOfRange and what `Cluster.retry` raises."""
 
         def attempt() -> Fetched:
@@ -134,7 +144,7 @@ class Reader:
 
         return self.cluster.retry(attempt, [self.topic])
 
-    def read(self, start: int, end: int) -> Iterator[Fetched]:
+    def read(self, start: Offset, end: Offset) -> Iterator[Fetched]:
         """Pieces that together contain start..end-1; `end` must be at or below the high watermark."""
         offset = start
         under_way: BrokerConnection | None = None

@@ -20,6 +20,7 @@ from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import BrokerError, BrokerUnavailable
 from barnabas.records.columnar import Buffer
 from barnabas.records.columnar_encoder import EncodedBatch
+from barnabas.records.units import Offset
 from barnabas.wire.errors import RETRIABLE, ErrorCode
 from barnabas.wire.messages.produce import (
     PartitionProduceData,
@@ -123,7 +124,7 @@ class ProduceStream:
         self.joined = joined
         self.records = 0
         self.bytes = 0
-        self.ends: dict[tuple[str, int], int] = {}
+        self.ends: dict[tuple[str, int], Offset] = {}
         self._transactional_id = None if joined is None else joined.transactional_id
         self._in_flight: deque[_InFlight] = deque()
         self._lanes: dict[int, BrokerConnection] = {}
@@ -199,7 +200,9 @@ class ProduceStream:
         self.bytes += len(batch.data)
         # A repeated batch that its broker already has may be answered without its offset.
         end = max(base_offset, 0) + batch.records
-        self.ends[topic, batch.partition] = max(end, self.ends.get((topic, batch.partition), 0))
+        self.ends[topic, batch.partition] = Offset(
+            max(end, self.ends.get((topic, batch.partition), Offset(0)))
+        )
 
     def _recover(self, unanswered: list[tuple[str, list[EncodedBatch]]]) -> None:
         """Send these batches again one by one, in order, each until it is acknowledged or the deadline passes."""

@@ -55,7 +55,7 @@ class Producer(NamedTuple):
     """Who a broker takes a batch's sender for."""
 
     id: int
-    epoch: int
+    epoch: ProducerEpoch
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +76,7 @@ class Outcome(NamedTuple):
     """What became of a batch: its first offset (-1 if the broker does not say), or why it was refused."""
 
     batch: Batch
-    offset: int
+    offset: Offset
     error: BrokerError | None
 
 
@@ -195,13 +195,13 @@ class Sender:
         connection.send(request, ProduceResponse)
         self._answering.append(connection)
 
-    def _receive(self, batch: Batch) -> int:
+    def _receive(self, batch: Batch) -> Offset:
         """The first offset in the answer for the oldest batch in flight. Raises ClientError."""
         answer = self._answering.popleft().receive()
         row = answer.responses[0].partition_responses[0]
         if row.error_code and row.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             raise BrokerError(row.error_code, f"{batch.topic}-{batch.partition}", row.error_message)
-        return int(row.base_offset)
+        return Offset(row.base_offset)
 
     def _sealed(self, batch: Batch) -> bytes:
         """The batch as it is sent, numbered when it is sent for the first time. Raises ClientError."""
@@ -222,7 +222,7 @@ class Sender:
         )  # fmt: skip
         return sealed(header, batch.packed)
 
-    def _done(self, offset: int, error: BrokerError | None = None) -> None:
+    def _done(self, offset: Offset, error: BrokerError | None = None) -> None:
         """The oldest batch in flight has an outcome."""
         with self._changed:
             batch = self._in_flight.popleft()
@@ -284,7 +284,7 @@ class Sender:
             self._divide(batch)
             return
         batch.producer = None
-        self._done(-1, error)
+        self._done(Offset(-1), error)
 
     def _divide(self, batch: Batch) -> None:
         """Put smaller batches in the place of the oldest one in flight."""

@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.client.errors import BrokerError, BrokerUnavailable, ClientError
+from barnabas.records.units import Offset, ProducerEpoch
 from barnabas.wire.errors import RETRIABLE, ErrorCode
 from barnabas.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from barnabas.wire.messages.add_partitions_to_txn import (
@@ -86,7 +87,7 @@ class TxnProducer(NamedTuple):
 
     transactional_id: str
     producer_id: int
-    epoch: int
+    epoch: ProducerEpoch
 
 
 class Transactions:
@@ -128,7 +129,7 @@ class Transactions:
         self._ask(producer.transactional_id, request, AddPartitionsToTxnResponse, code_of, doing)
 
     def add_offset(
-        self, producer: TxnProducer, group: str, place: tuple[str, int], offset: int, metadata: str
+        self, producer: TxnProducer, group: str, place: tuple[str, int], offset: Offset, metadata: str
     ) -> None:
         """Commit an offset of a group as part of the transaction."""
         self._ask(

@@ -13,6 +13,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.fetching import Fetched, OffsetOutOfRange
 from barnabas.monitor.lag.by import readable
 from barnabas.records.batch import CorruptBatch, Record
+from barnabas.records.units import Offset
 from barnabas.wire.primitives import WireError
 from barnabas.wire.records_schemas.group_log import OffsetCommitKey, OffsetCommitValue
 
@@ -47,7 +48,7 @@ class CommitFollower:
     def __init__(self, admin: AsyncAdmin, note: Callable[[GroupCommit], None]) -> None:
         self._admin = admin
         self._note = note
-        self._positions: dict[tuple[str, int], int] = {}
+        self._positions: dict[tuple[str, int], Offset] = {}
         self.is_refused: ClientError | None = None
         self.since_ms: int | None = None
 
@@ -89,9 +90,9 @@ class CommitFollower:
             place = recent.done.get(key)
             end = ends.done.get(key)
             if place is not None and place.offset is not None:
-                self._positions[key] = int(place.offset)
+                self._positions[key] = place.offset
             elif end is not None and end.offset is not None:
-                self._positions[key] = int(end.offset)
+                self._positions[key] = end.offset
         self.is_refused = None if self._positions else next(iter(ends.failed.values()), None)
         return bool(self._positions)
 
@@ -102,7 +103,7 @@ class CommitFollower:
         elif isinstance(error, OffsetOutOfRange):
             offsets = (await self._admin.records.offsets({TopicPartition(*key): LATEST})).done
             for row in offsets.values():
-                self._positions[key] = int(row.offset or 0)
+                self._positions[key] = row.offset or Offset(0)
         else:
             log.debug(
                 "a partition of commits cannot be read", extra={"partition": key[1], "reason": str(error)}

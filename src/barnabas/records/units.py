@@ -17,5 +17,7 @@ LeaderEpoch = NewType("LeaderEpoch", int)
 """Counts how often a partition has changed its leader."""
 ProducerEpoch = NewType("ProducerEpoch", int)
 """Distinguishes producers with the same producer id: an older one is refused."""
+TimestampMs = NewType("TimestampMs", int)
+"""Milliseconds since 1970-01-01 UTC."""
 CoordinatorEpoch = NewType("CoordinatorEpoch", int)
 """Counts how often the partition that stores a transaction's state has changed its leader."""

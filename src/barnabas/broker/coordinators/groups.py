@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from barnabas.broker.cluster.internal_topics import OFFSETS_TOPIC
 from barnabas.broker.coordinators.group_limits import (
@@ -58,7 +58,7 @@ class GroupCoordinator:
         self._limits = limits_of_all(config)
         self._streams_options = streams_options_of_all(config)
         self._hides_topics = bool(config.get(broker_security.AUTHORIZER_CLASS_NAME))
-        self.on_effect: Callable[[Any], None] = lambda effect: None
+        self.on_effect: Callable[[object], None] = lambda effect: None
         """Carries out what share groups request from the share coordinator (cores.group.share.events)."""
         self.streams_topics = StreamsTopics(controller.topics, loop)
         self._topics: Mapping[str, TopicInfo] = {}

@@ -26,6 +26,7 @@ from barnabas.client.options import ClientOptions
 from barnabas.client.tables.replay import Change, Codec
 from barnabas.client.tables.topic import bounds
 from barnabas.records.batch import batches, records_of
+from barnabas.records.units import Offset
 from barnabas.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -56,10 +57,10 @@ class AnotherLog(ClientError):
 class Sink(Protocol[K, V]):
     """Receives what a follower reads, in its thread. Each method returns when it has been dealt with."""
 
-    def take(self, changes: Sequence[Change[K, V]], next_offset: int) -> None:
+    def take(self, changes: Sequence[Change[K, V]], next_offset: Offset) -> None:
         """Records, without those that cannot be read, and the offset after the last one."""
 
-    def begin_again(self, start: int, end: int) -> None:
+    def begin_again(self, start: Offset, end: Offset) -> None:
         """All that was given before is void. start, end: the offsets that the topic has now."""
 
     def note_trouble(self, reason: str | None) -> None:
@@ -76,7 +77,7 @@ class Follower(Generic[K, V]):
         codec: Codec[K, V],
         sink: Sink[K, V],
         stopping: threading.Event,
-        start: int,
+        start: Offset,
     ) -> None:
         self._client = BlockingClient(replace(client, deadline_s=min(client.deadline_s, TROUBLE_S)))
         self._topic = topic
@@ -90,7 +91,7 @@ class Follower(Generic[K, V]):
         self._log: tuple[UUID, int] | None = None
         """The topic's id and the leader's epoch, when the log was last found to be the one that is being read."""
         self._looked_s = self._answered_s = time.monotonic()
-        self._high_watermark = -1
+        self._high_watermark = Offset(-1)
 
     def run(self) -> None:
         """Read until the event is set. Errors are logged and reported to the sink; reading goes on afterwards."""
@@ -137,12 +138,12 @@ class Follower(Generic[K, V]):
     def _begin_again(self) -> None:
         self._client.cluster.refresh([self._topic])
         start, end = bounds(self._client, self._topic)
-        self._offset, self._epoch_read, self._log, self._high_watermark = start, -1, None, -1
+        self._offset, self._epoch_read, self._log, self._high_watermark = start, -1, None, Offset(-1)
         self._sink.begin_again(start, end)
         self._must_begin_again = False
         self._answered_s = time.monotonic()
 
-    def _after(self, piece: Fetched) -> int:
+    def _after(self, piece: Fetched) -> Offset:
         """The offset after a piece. Compaction may have removed the last records before the high watermark: they are passed
         once two answers in a row say that there is nothing although the first one had named a higher watermark (the second
         one alone may have been read a moment before a record came).
@@ -168,7 +169,7 @@ class Follower(Generic[K, V]):
                         extra={"topic": self._topic, "offset": record.offset, "reason": str(error)},
                     )
                     continue
-                changes.append(Change(record.offset, key, value, record.key))
+                changes.append(Change(Offset(record.offset), key, value, record.key))
         return changes
 
     # --- is it still the same log? ------------------------------------------------------------------

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from barnabas.records.units import Offset
+
 log = logging.getLogger("barnabas.client")
 
 K = TypeVar("K")
@@ -20,7 +22,7 @@ W = TypeVar("W")
 class Change(NamedTuple, Generic[K, V]):
     """A record. value: None for a tombstone. raw_key: the key's bytes, if it was read from the log."""
 
-    offset: int
+    offset: Offset
     key: K
     value: V | None
     raw_key: bytes | None = None
@@ -57,24 +59,24 @@ class Replay(Generic[K, V, W]):
     """
 
     def __init__(self, target: Replayed[K, V]) -> None:
-        self.next_offset = 0
+        self.next_offset = Offset(0)
         self.beginnings = 0
         self._target = target
-        self._end = 0
+        self._end = Offset(0)
         self._is_whole = False
-        self._waiting: list[tuple[int, W]] = []
+        self._waiting: list[tuple[Offset, W]] = []
 
     @property
     def is_whole(self) -> bool:
         """Whether everything has been replayed that the topic had when its reading began."""
         return self._is_whole
 
-    def begin(self, start: int, end: int) -> None:
+    def begin(self, start: Offset, end: Offset) -> None:
         """The topic has the offsets from start to end - 1 when its reading begins."""
         self.next_offset, self._end, self._is_whole = start, end, False
         self._note_whole()
 
-    def begin_again(self, start: int, end: int) -> list[W]:
+    def begin_again(self, start: Offset, end: Offset) -> list[W]:
         """As `begin`, when the records before are not those of the log any more; returns all who waited, in vain."""
         self.beginnings += 1
         self._target.begin_again()
@@ -83,7 +85,7 @@ class Replay(Generic[K, V, W]):
         self._waiting.clear()
         return in_vain
 
-    def take(self, changes: Sequence[Change[K, V]], next_offset: int) -> list[W]:
+    def take(self, changes: Sequence[Change[K, V]], next_offset: Offset) -> list[W]:
         """Replay what has been read up to next_offset; returns who has waited for it."""
         for change in changes:
             try:
@@ -98,7 +100,7 @@ class Replay(Generic[K, V, W]):
         self._waiting = [row for row in self._waiting if not self._has(row[0])]
         return reached
 
-    def must_wait(self, offset: int, waiter: W) -> bool:
+    def must_wait(self, offset: Offset, waiter: W) -> bool:
         """Whether something before `offset` is missing; `waiter` is returned later then, by `take` or `begin_again`."""
         if self._has(offset):
             return False
@@ -110,7 +112,7 @@ class Replay(Generic[K, V, W]):
             self._is_whole = True
             self._target.complete()
 
-    def _has(self, offset: int) -> bool:
+    def _has(self, offset: Offset) -> bool:
         return self._is_whole and self.next_offset >= offset
 
 

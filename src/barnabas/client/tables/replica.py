@@ -13,6 +13,7 @@ from barnabas.client.options import ClientOptions
 from barnabas.client.tables.following import Follower
 from barnabas.client.tables.replay import Change, Codec, Replay, Replayed
 from barnabas.client.tables.topic import LARGEST_DEFAULT, CompactedTopic, TopicFacts, prepare
+from barnabas.records.units import Offset
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -76,7 +77,7 @@ class TopicReplica(Generic[K, V]):
         with BlockingClient(self.client) as client:
             return prepare(client, self.topic)
 
-    async def wait_for(self, offset: int, beginnings: int) -> None:
+    async def wait_for(self, offset: Offset, beginnings: int) -> None:
         """Wait until all before `offset` has been replayed. Raises ClientError if reading begins again meanwhile.
 
         beginnings: the value of `beginnings` before the offset was looked up.
@@ -87,13 +88,13 @@ class TopicReplica(Generic[K, V]):
         if self._replay.must_wait(offset, reached):
             await reached
 
-    def take(self, changes: Sequence[Change[K, V]], next_offset: int) -> None:
+    def take(self, changes: Sequence[Change[K, V]], next_offset: Offset) -> None:
         """Replay records that have been read."""
         for reached in self._replay.take(changes, next_offset):
             if not reached.done():
                 reached.set_result(None)
 
-    def begin_again(self, start: int, end: int) -> None:
+    def begin_again(self, start: Offset, end: Offset) -> None:
         """The topic is another one, or a part of it is gone: it is being read from its start."""
         for waiting in self._replay.begin_again(start, end):
             if not waiting.done():
@@ -135,11 +136,11 @@ class _OnLoop(Generic[K, V]):
     def __init__(self, replica: TopicReplica[K, V]) -> None:
         self._replica = replica
 
-    def take(self, changes: Sequence[Change[K, V]], next_offset: int) -> None:
+    def take(self, changes: Sequence[Change[K, V]], next_offset: Offset) -> None:
         """See Sink."""
         self._replica.hand_over(lambda: self._replica.take(changes, next_offset))
 
-    def begin_again(self, start: int, end: int) -> None:
+    def begin_again(self, start: Offset, end: Offset) -> None:
         """See Sink."""
         self._replica.hand_over(lambda: self._replica.begin_again(start, end))
 

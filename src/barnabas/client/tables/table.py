@@ -14,6 +14,7 @@ from barnabas.client.tables.replay import Codec, Rows
 from barnabas.client.tables.replica import TopicReplica
 from barnabas.client.tables.topic import CompactedTopic
 from barnabas.client.tables.writing import Fenced, TooLarge, Writer
+from barnabas.records.units import Offset
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -87,7 +88,7 @@ class TopicTable(Generic[K, V]):
             beginnings = self._replica.beginnings
             offset = await self._append(rows)
         async with self._in_time():
-            await self._replica.wait_for(offset + len(rows), beginnings)
+            await self._replica.wait_for(Offset(offset + len(rows)), beginnings)
 
     async def _append(self, rows: list[tuple[bytes, bytes | None]]) -> int:
         if not self._has_begun:

@@ -8,6 +8,7 @@ from typing import Final
 
 from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient, NewTopic
 from barnabas.client.errors import BrokerError, ClientError
+from barnabas.records.units import Offset
 from barnabas.wire.errors import ErrorCode
 
 log = logging.getLogger("barnabas.client")
@@ -30,8 +31,8 @@ class CompactedTopic:
 class TopicFacts:
     """start, end: the offsets that the topic has. record_bytes_max: the largest batch that it takes."""
 
-    start: int
-    end: int
+    start: Offset
+    end: Offset
     record_bytes_max: int
     cluster_id: str
 
@@ -62,7 +63,7 @@ def prepare(client: BlockingClient, topic: CompactedTopic) -> TopicFacts:
     return TopicFacts(start, end, largest, client.cluster.cluster_id or "")
 
 
-def bounds(client: BlockingClient, name: str) -> tuple[int, int]:
+def bounds(client: BlockingClient, name: str) -> tuple[Offset, Offset]:
     """The first offset of the topic, and the offset of its next record. Raises ClientError."""
     start = client.list_offsets({(name, 0): EARLIEST})[name, 0].offset
     return start, client.list_offsets({(name, 0): LATEST})[name, 0].offset

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.admin import TopicPartition
+from barnabas.records.units import Offset
 
 SHARE: Final = "share"
 GROUPS_OF_CONSUMERS: Final = ("consumer", "streams", "")
@@ -26,8 +27,8 @@ class PartitionLag:
     """
 
     partition: TopicPartition
-    committed: int | None
-    end: int | None
+    committed: Offset | None
+    end: Offset | None
     records: int | None
     in_transactions: int = 0
     never_read: int | None = None

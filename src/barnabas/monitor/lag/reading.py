@@ -25,6 +25,7 @@ from barnabas.client.fetching import OffsetOutOfRange
 from barnabas.monitor.lag.model import GROUPS_OF_CONSUMERS, SHARE, GroupLag, PartitionLag
 from barnabas.monitor.lag.unread import Unread, first_unread, newest_timestamp
 from barnabas.records.batch import CorruptBatch
+from barnabas.records.units import Offset
 from barnabas.wire.errors import ErrorCode
 
 FIRST_FETCH_BYTES: Final = 1
@@ -161,7 +162,7 @@ class LagReader:
             return  # the count is known, the time is not
         rows[key] = replace(row, next_ms=unread.timestamp_ms, newest_ms=newest_ms)
 
-    async def _first_unread(self, key: TopicPartition, offset: int, end: int) -> Unread | None:
+    async def _first_unread(self, key: TopicPartition, offset: Offset, end: Offset) -> Unread | None:
         """The first record from `offset` on; None if there is none before `end`. Raises ClientError, CorruptBatch."""
         known = self._next.get((key, offset))
         if known is not None:
@@ -173,7 +174,7 @@ class LagReader:
                     self._admin.connections, *key, at, max_bytes=size, read_committed=self._committed
                 )
             except OffsetOutOfRange:
-                start = (await self._admin.records.offsets({key: EARLIEST}))[key].offset or 0
+                start = (await self._admin.records.offsets({key: EARLIEST}))[key].offset or Offset(0)
                 if at >= start:
                     raise
                 at = start  # retention has deleted what the group had not read
@@ -187,12 +188,12 @@ class LagReader:
             at, size = piece.next_offset, FETCH_BYTES_MAX
         raise ClientError(f"{key}: no record was found near offset {offset}")
 
-    async def _newest_ms(self, key: TopicPartition, end: int) -> int | None:
+    async def _newest_ms(self, key: TopicPartition, end: Offset) -> int | None:
         if (key, end) not in self._newest:
             piece = await fetch(
                 self._admin.connections,
                 *key,
-                end - 1,
+                Offset(end - 1),
                 max_bytes=FIRST_FETCH_BYTES,
                 read_committed=self._committed,
             )
@@ -216,7 +217,7 @@ def _rows_of(
 ) -> dict[TopicPartition, PartitionLag]:
     """What the group has committed, and what its members read."""
     readers = {part: member for member in group.members for part in member.assigned}
-    committed = {key: int(committed_offset.offset) for key, committed_offset in offsets.items()}
+    committed = {key: committed_offset.offset for key, committed_offset in offsets.items()}
     return {
         key: _with_reader(PartitionLag(key, committed.get(key), None, None), readers.get(key))
         for key in sorted({*readers, *committed})
@@ -230,9 +231,7 @@ def _share_rows_of(
     readers = {part: member for member in group.members for part in member.assigned}
     return {
         key: _with_reader(
-            PartitionLag(
-                key, None if share_offset.start is None else int(share_offset.start), None, share_offset.lag
-            ),
+            PartitionLag(key, share_offset.start, None, share_offset.lag),
             readers.get(key),
         )
         for key, share_offset in sorted(offsets.items())
@@ -243,7 +242,9 @@ def _with_reader(row: PartitionLag, member: Member | ShareMember | None) -> Part
     return row if member is None else replace(row, client=member.client, host=member.host)
 
 
-def _with_end(row: PartitionLag, end: int | None, high: int | None, start: int | None) -> PartitionLag:
+def _with_end(
+    row: PartitionLag, end: Offset | None, high: Offset | None, start: Offset | None
+) -> PartitionLag:
     """The row with the end of its log. high: the end of what is replicated; start: of the log, if nothing is committed."""
     open_count = 0 if end is None or high is None else max(high - end, 0)
     if row.committed is None:

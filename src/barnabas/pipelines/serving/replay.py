@@ -66,6 +66,7 @@ from barnabas.pipelines.spark.topics.letters import (
 )
 from barnabas.pipelines.spark.topics.offsets import Range
 from barnabas.pipelines.spark.topics.options import client_options
+from barnabas.records.units import Offset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -219,7 +220,7 @@ class _Replay:
         name = self.spec.dead_letters
         return self.client.cluster.retry(lambda: self.client.cluster.topic(name))
 
-    def _bounds(self) -> dict[int, tuple[int, int]]:
+    def _bounds(self) -> dict[int, tuple[Offset, Offset]]:
         pairs = [(self.spec.dead_letters, p) for p in self.client.partitions(self.spec.dead_letters)]
         starts = self.client.list_offsets(dict.fromkeys(pairs, EARLIEST))
         ends = self.client.list_offsets(dict.fromkeys(pairs, LATEST))
@@ -461,7 +462,7 @@ class _Replay:
         """Reasons and places in letters of replayed records that were written since this replay began."""
         options = letter_options(self.settings, self.spec.dead_letters)
         for partition, (_, end) in self._bounds().items():
-            start = letters.bounds.get(partition, (0, 0))[1]
+            start = letters.bounds.get(partition, (Offset(0), Offset(0)))[1]
             if end <= start:
                 continue
             for batch in read_letters(options, Range(letters.topic, partition, start, end), self.spec.name):

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
 from barnabas.broker.cluster.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
@@ -288,7 +288,7 @@ class Shares:
 
     # --- what group cores ask for ----------------------------------------------------------------------
 
-    def carry_out(self, effect: Any) -> None:
+    def carry_out(self, effect: object) -> None:
         """Carry out an effect of a group's decision (cores.group.share.events), after its entries were appended."""
         if isinstance(effect, DeleteShareState):
             self.forget(effect.group_id, effect.topic_id, effect.partitions)

@@ -15,6 +15,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
 from barnabas.console.asking import Ask
 from barnabas.console.said import Refused, said
+from barnabas.records.units import Offset
 
 STEP: Final = 100_000
 """How many offsets are compared at a time."""
@@ -49,7 +50,7 @@ async def verify(ask: Ask) -> AsyncIterator[Mapping[str, Any]]:
         yield {"event": "progress", "said": said("Comparing {count} partitions.", count=len(places))}
         await asyncio.to_thread(_require_batches, theirs, link)
         for key, first, end in places:
-            place = (key.topic, key.partition, first, end)
+            place = (key.topic, key.partition, Offset(first), Offset(end))
             ranges = compare(batches_of(theirs, *place), batches_of(ours, *place), first, end, STEP)
             while (part := await asyncio.to_thread(next, ranges, None)) is not None:
                 same, records = same + (part.differs_from < 0), records + part.copied_records

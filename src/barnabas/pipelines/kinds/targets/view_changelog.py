@@ -22,6 +22,7 @@ from barnabas.pipelines.spark.topics.records import read_ranges
 from barnabas.pipelines.views.columns import Stored
 from barnabas.pipelines.views.lookup import key_json, row_json
 from barnabas.pipelines.views.store import Note, Row, ViewError, ViewShape
+from barnabas.records.units import Offset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -153,7 +154,7 @@ class Changelog:
             for pair in pairs:
                 at, end = starts[pair].offset, ends[pair].offset
                 while at < end:
-                    upto = min(at + RECORDS_AT_ONCE, end)
+                    upto = Offset(min(at + RECORDS_AT_ONCE, end))
                     yield read_ranges(client, {pair: (at, upto)})
                     at = upto
 

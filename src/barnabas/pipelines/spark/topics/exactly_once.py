@@ -40,6 +40,7 @@ from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.transactions import Transactions, TxnProducer
 from barnabas.pipelines.spark.folders import local_path
 from barnabas.pipelines.spark.topics.options import OptionError, SinkOptions
+from barnabas.records.units import Offset, ProducerEpoch
 from barnabas.wire.errors import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ class Prepared:
     part: int
     producer: TxnProducer
     rows: int
-    place: tuple[str, int, int]
+    place: tuple[str, int, Offset]
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +326,7 @@ def mark(
     batch: Batch,
     part: int,
     rows: int,
-    ends: Mapping[tuple[str, int], int],
+    ends: Mapping[tuple[str, int], Offset],
 ) -> Prepared:
     """Adds the marker to a task's transaction, once all its records are acknowledged.
 
@@ -355,5 +356,6 @@ def unpacked(prefix: str, text: str | None) -> list[TxnProducer] | None:
     rows = zlib.decompress(base64.b85decode(text)).decode().split(" ")
     rows_of_numbers = [[int(number) for number in row.split(".")] for row in rows]
     return [
-        TxnProducer(task_id(prefix, part), producer_id, epoch) for part, producer_id, epoch in rows_of_numbers
+        TxnProducer(task_id(prefix, part), producer_id, ProducerEpoch(epoch))
+        for part, producer_id, epoch in rows_of_numbers
     ]

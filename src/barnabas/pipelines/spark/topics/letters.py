@@ -32,6 +32,7 @@ from barnabas.pipelines.spark.topics.options import SourceOptions, source_option
 from barnabas.pipelines.spark.topics.source import read_range
 from barnabas.pipelines.spark.workers import settle
 from barnabas.records.columnar_encoder import BatchEncoder
+from barnabas.records.units import Offset
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -133,7 +134,7 @@ class Letters:
 
     topic: str
     pipeline: str
-    bounds: Mapping[int, tuple[int, int]]
+    bounds: Mapping[int, tuple[Offset, Offset]]
     done: Spans
 
     def options(self) -> dict[str, str]:

@@ -29,6 +29,7 @@ from barnabas.pipelines.spark.topics.options import (
     SourceOptions,
     TopicPartition,
 )
+from barnabas.records.units import Offset
 
 log = logging.getLogger(__name__)
 
@@ -53,14 +54,16 @@ class Range:
 
     topic: str
     partition: int
-    start: int
-    end: int
+    start: Offset
+    end: Offset
 
 
-def parse_offset(offset: Mapping[str, Mapping[str, Any]]) -> tuple[dict[TopicPartition, int], dict[str, str]]:
+def parse_offset(
+    offset: Mapping[str, Mapping[str, Any]],
+) -> tuple[dict[TopicPartition, Offset], dict[str, str]]:
     """The next offset of each partition, and the id of each topic, in a stream offset."""
     positions = {
-        (topic, int(name)): int(value)
+        (topic, int(name)): Offset(int(value))
         for topic, entry in offset.items()
         for name, value in entry.items()
         if name != "id"
@@ -69,7 +72,7 @@ def parse_offset(offset: Mapping[str, Mapping[str, Any]]) -> tuple[dict[TopicPar
     return positions, ids
 
 
-def build_offset(positions: Mapping[TopicPartition, int], ids: Mapping[str, str]) -> StreamOffset:
+def build_offset(positions: Mapping[TopicPartition, Offset], ids: Mapping[str, str]) -> StreamOffset:
     """A stream offset. Equal positions give equal JSON, by which Spark sees that there is nothing new."""
     offset: StreamOffset = {}
     for topic, partition in sorted(positions):
@@ -96,7 +99,7 @@ class Planner:
         if not is_lent:
             self.client, self._commits = (BlockingClient(o) for o in planner_clients(options))
         self._ids: dict[str, str] = {}
-        self._ends_seen: dict[TopicPartition, int] = {}
+        self._ends_seen: dict[TopicPartition, Offset] = {}
         """The newest ends of partitions that this process has seen, to know how much of a deleted topic was unread."""
         self._watch: Watch | None = None
         self._news_at = time.monotonic()
@@ -142,24 +145,24 @@ class Planner:
             raise UnknownTopic(f"topic {topic} has no partition {partition}; it has {count}")
         return pair
 
-    def log_starts(self, pairs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def log_starts(self, pairs: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
         """Log start offsets."""
         offsets = self.client.list_offsets(dict.fromkeys(pairs, EARLIEST))
         return {pair: timed.offset for pair, timed in offsets.items()}
 
-    def log_ends(self, pairs: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def log_ends(self, pairs: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
         """High watermarks, or last stable offsets if only committed records are read."""
         offsets = self.client.list_offsets(
             dict.fromkeys(pairs, LATEST), read_committed=self.options.read_committed
         )
         return {pair: timed.offset for pair, timed in offsets.items()}
 
-    def resolve(self, position: Position, pairs: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def resolve(self, position: Position, pairs: list[TopicPartition]) -> dict[TopicPartition, Offset]:
         """The offset of each partition that a start or end option stands for. Raises UnknownTopic."""
         for pair in (*position.offsets, *position.timestamps_ms):
             if pair not in pairs:
                 raise UnknownTopic(f"the offsets name partition {pair[0]}-{pair[1]}, which is not read")
-        offsets: dict[TopicPartition, int] = {}
+        offsets: dict[TopicPartition, Offset] = {}
         if position.group is not None:
             topics: dict[str, list[int]] = {}
             for topic, partition in pairs:
@@ -215,7 +218,7 @@ class Planner:
             if topic in ids and ids[topic] != known and NO_ID not in (ids[topic], known):
                 self._recreated(topic, known, ids[topic])
                 renewed.add(topic)
-        begin = {pair: 0 if pair[0] in renewed else at for pair, at in begin.items()}
+        begin = {pair: Offset(0) if pair[0] in renewed else at for pair, at in begin.items()}
         begin = {
             pair: at for pair, at in begin.items() if pair in ends or not self._leaves(pair, at, renewed)
         }
@@ -241,7 +244,7 @@ class Planner:
             else:
                 share = min(rows, max(rows * rows_max // total, 1))
             # A log that ends before the position was truncated or replaced, which `ranges` handles.
-            reached[pair] = begin[pair] + share if ends[pair] >= begin[pair] else ends[pair]
+            reached[pair] = Offset(begin[pair] + share) if ends[pair] >= begin[pair] else ends[pair]
         return build_offset(reached, {**old_ids, **ids})
 
     def note_news(self) -> None:
@@ -333,7 +336,9 @@ class Planner:
         before, now = old.get(pair[0], NO_ID), new.get(pair[0], NO_ID)
         return before != now and NO_ID not in (before, now)
 
-    def _range(self, pair: TopicPartition, start: int, end: int, log_start: int, swapped: bool) -> Range:
+    def _range(
+        self, pair: TopicPartition, start: Offset, end: Offset, log_start: Offset, swapped: bool
+    ) -> Range:
         topic, partition = pair
         policy = self.options.data_loss
         if start < log_start or end < start or swapped:
@@ -371,7 +376,7 @@ def split(ranges: list[Range], count_min: int, rows_max: int | None = None) -> l
     equal parts; the order within a partition is kept."""
     if rows_max is not None:
         ranges = [
-            Range(r.topic, r.partition, at, min(at + rows_max, r.end))
+            Range(r.topic, r.partition, Offset(at), Offset(min(at + rows_max, r.end)))
             for r in ranges
             for at in range(r.start, r.end, rows_max)
         ]
@@ -382,7 +387,7 @@ def split(ranges: list[Range], count_min: int, rows_max: int | None = None) -> l
     for r in ranges:
         size = r.end - r.start
         pieces = min(max(round(size * count_min / total), 1), size)
-        edges = [r.start + size * i // pieces for i in range(pieces + 1)]
+        edges = [Offset(r.start + size * i // pieces) for i in range(pieces + 1)]
         parts += [Range(r.topic, r.partition, a, b) for a, b in pairwise(edges)]
     return parts
 

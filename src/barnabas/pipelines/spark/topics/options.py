@@ -18,6 +18,7 @@ from barnabas.client.options import ClientOptions
 from barnabas.client.patterns import PatternError, java_pattern
 from barnabas.pipelines.formats.columns import ARROW_TYPES, BASE_COLUMNS
 from barnabas.records.compression import Codec, codec_of
+from barnabas.records.units import Offset
 from barnabas.schemas.framing import Schema
 
 TopicPartition = tuple[str, int]
@@ -185,7 +186,7 @@ class Position:
     """
 
     otherwise: Where
-    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, Offset] = field(default_factory=dict)
     timestamps_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
     timestamp_ms: int | None = None
     group: str | None = None
@@ -541,7 +542,7 @@ def _per_partition(text: str, shown: str, lowest: int) -> dict[TopicPartition, i
 
 def _position(options: Mapping[str, str], side: Literal["starting", "ending"]) -> Position:
     default: Where = "latest"
-    offsets: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, Offset] = {}
     shown = f"{side}Offsets"
     text = options.get(f"{side}offsets")
     where: Where = default
@@ -552,7 +553,7 @@ def _position(options: Mapping[str, str], side: Literal["starting", "ending"]) -
         elif word == "earliest" and side == "starting":
             where = "earliest"
         elif text.strip().startswith("{"):
-            offsets = _per_partition(text, shown, EARLIEST_OFFSET)
+            offsets = {p: Offset(n) for p, n in _per_partition(text, shown, EARLIEST_OFFSET).items()}
         else:
             words = "earliest, latest" if side == "starting" else "latest"
             raise OptionError(f"{shown}={text} is not {words} or JSON per partition")

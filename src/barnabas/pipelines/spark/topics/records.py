@@ -11,6 +11,7 @@ import pyarrow as pa
 from barnabas.client.blocking import EARLIEST, LATEST, BlockingClient
 from barnabas.pipelines.formats.columns import BASE_COLUMNS, arrow_schema, ddl_schema, record_batches
 from barnabas.records.columnar import decode
+from barnabas.records.units import Offset
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +21,7 @@ COLUMNS: Final = (*BASE_COLUMNS, "headers")
 ROWS_PER_BATCH: Final = 10_000
 
 
-def read_ranges(client: BlockingClient, ranges: Mapping[TopicPartition, tuple[int, int]]) -> pa.Table:
+def read_ranges(client: BlockingClient, ranges: Mapping[TopicPartition, tuple[Offset, Offset]]) -> pa.Table:
     """The records with offsets start..end-1 of each partition, in order. Raises ClientError."""
     schema = arrow_schema(COLUMNS)
     batches: list[pa.RecordBatch] = []
@@ -32,7 +33,7 @@ def read_ranges(client: BlockingClient, ranges: Mapping[TopicPartition, tuple[in
                 batches += record_batches(decoded, topic, partition, schema, ROWS_PER_BATCH)
                 if decoded.position == position or decoded.next_offset >= end:
                     break
-                position, at = decoded.position, decoded.next_offset
+                position, at = decoded.position, Offset(decoded.next_offset)
     return pa.Table.from_batches(batches, schema=schema)
 
 
@@ -42,7 +43,7 @@ def last_records(client: BlockingClient, topics: Iterable[str], count: int) -> p
     starts = client.list_offsets(dict.fromkeys(pairs, EARLIEST))
     ends = client.list_offsets(dict.fromkeys(pairs, LATEST))
     table = read_ranges(
-        client, {p: (max(starts[p].offset, ends[p].offset - count), ends[p].offset) for p in pairs}
+        client, {p: (Offset(max(starts[p].offset, ends[p].offset - count)), ends[p].offset) for p in pairs}
     )
     order = [("timestamp", "descending"), ("offset", "descending")]
     return table.take(pa.compute.sort_indices(table, order)[:count]).sort_by(
@@ -61,7 +62,7 @@ def first_records(client: BlockingClient, topics: Iterable[str], count: int) -> 
     starts = client.list_offsets(dict.fromkeys(pairs, EARLIEST))
     ends = client.list_offsets(dict.fromkeys(pairs, LATEST))
     table = read_ranges(
-        client, {p: (starts[p].offset, min(ends[p].offset, starts[p].offset + count)) for p in pairs}
+        client, {p: (starts[p].offset, Offset(min(ends[p].offset, starts[p].offset + count))) for p in pairs}
     )
     return table.slice(0, count)
 

@@ -52,6 +52,7 @@ from barnabas.pipelines.spark.topics.offsets import (
 from barnabas.pipelines.spark.topics.options import SourceOptions, batch_options, source_options
 from barnabas.pipelines.spark.workers import settle
 from barnabas.records.columnar import AbortedTransactions, decode
+from barnabas.records.units import Offset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,12 +108,12 @@ def read_range(options: SourceOptions, part: Range) -> Iterator[pa.RecordBatch]:
             if options.data_loss == "stop" or error.log_start < 0:
                 raise DataLost(f"{error}: records {start} to {part.end - 1} cannot be read") from error
             log.warning("records are gone", extra={"topic": part.topic, "partition": part.partition})
-            start = part.end if options.data_loss == "latest" else max(error.log_start, start + 1)
+            start = part.end if options.data_loss == "latest" else Offset(max(error.log_start, start + 1))
 
 
 def _read_from(
-    client: BlockingClient, options: SourceOptions, part: Range, start: int, schema: pa.Schema
-) -> Iterator[tuple[Iterator[pa.RecordBatch], int]]:
+    client: BlockingClient, options: SourceOptions, part: Range, start: Offset, schema: pa.Schema
+) -> Iterator[tuple[Iterator[pa.RecordBatch], Offset]]:
     """Decoded pieces with the offset reached after each."""
     pieces = client.read(
         part.topic,
@@ -137,11 +138,11 @@ def _read_from(
             )
             yield (
                 record_batches(decoded, part.topic, part.partition, schema, options.rows_per_batch),
-                decoded.next_offset,
+                Offset(decoded.next_offset),
             )
             if decoded.position == position or decoded.next_offset >= part.end:
                 break
-            position, at = decoded.position, decoded.next_offset
+            position, at = decoded.position, Offset(decoded.next_offset)
 
 
 def tasks_of(ranges: list[Range], options: SourceOptions) -> list[tuple[Range, ...]]:
