@@ -15,7 +15,7 @@ class Seen:
     value: bytes | None
     headers: dict[str, bytes | None] = field(default_factory=dict)
 
-    def told(self, name: str) -> str:
+    def header(self, name: str) -> str:
         """A header of a dead letter."""
         return (self.headers[f"barnabas.{name}"] or b"").decode()
 

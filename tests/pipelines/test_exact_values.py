@@ -31,7 +31,7 @@ def run(spark, bootstrap, client, new_topic):
         )
         pass_once(spark, parse_spec(text), bootstrap)
         dead = {
-            record.value: record.told("reason") for record in consumed(bootstrap, f"{topic}-dead-letters")
+            record.value: record.header("reason") for record in consumed(bootstrap, f"{topic}-dead-letters")
         }
         return [json.loads(record.value) for record in consumed(bootstrap, f"{topic}-out")], dead
 

@@ -119,7 +119,7 @@ def test_versions_that_come_while_the_query_runs(
         {"id": "d", "note": "m", **order},
     ]
     dead = consumed(bootstrap, f"{topic}-dead-letters")
-    assert [(record.value, record.told("reason")) for record in dead] == [
+    assert [(record.value, record.header("reason")) for record in dead] == [
         (b"plain", "the bytes do not begin with the id of a schema: 0x706c61696e"),
         (b"\0\0\0\x7f\x7fx", f"the registry has no schema with id {0x7F7F}"),
     ]
@@ -247,7 +247,7 @@ def test_schemas_that_headers_name(
     ]
     (letter,) = consumed(bootstrap, f"{topic}-dead-letters")
     why = f"the registry has no schema with GUID {UUID(bytes=unknown[1:])}"
-    assert (letter.value, letter.told("reason")) == (b"x", why)
+    assert (letter.value, letter.header("reason")) == (b"x", why)
 
     settings = {"kafka.bootstrap.servers": bootstrap, "value.schema": "registry"}
     settings |= {"schema.registry.url": registry.url, "undecodable": "null"}

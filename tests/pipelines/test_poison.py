@@ -59,15 +59,15 @@ def test_one_poison_record_costs_no_neighbour_anything(spark, bootstrap, client,
     assert len(letters) == len(odd) + 2
     by_value = {record.value: record for record in letters}
     for value, reason in odd.items():
-        assert reason in by_value[value].told("reason")
-        assert by_value[value].told("topic") == topic
+        assert reason in by_value[value].header("reason")
+        assert by_value[value].header("topic") == topic
     (cut,) = [r for r in letters if r.value and r.value != large and large.startswith(r.value)]
-    assert cut.told("reason").startswith("the record needs 301")
-    assert cut.told("offset") == "1"
-    assert cut.told("cut") == f"value of {len(large)} bytes to {len(cut.value)}"
+    assert cut.header("reason").startswith("the record needs 301")
+    assert cut.header("offset") == "1"
+    assert cut.header("cut") == f"value of {len(large)} bytes to {len(cut.value)}"
     (other,) = [r for r in letters if r.value and r.value.startswith(b"yy")]
-    assert other.told("cut") == f"value of 15000 bytes to {len(other.value)}"
-    assert other.told("reason").startswith("not a JSON object")
+    assert other.header("cut") == f"value of 15000 bytes to {len(other.value)}"
+    assert other.header("reason").startswith("not a JSON object")
 
 
 @spark_test

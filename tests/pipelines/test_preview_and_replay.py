@@ -172,7 +172,7 @@ outputs:
 
     send(client, source, [b'{"id": 1, "n": "1"}', b'{"id": 2, "n": "2x"}', b'{"id": 3, "n": "300"}', b"{"])
     run()
-    letters = {(r.told("output") if "barnabas.output" in r.headers else None, r.value) for r in consumed(
+    letters = {(r.header("output") if "barnabas.output" in r.headers else None, r.value) for r in consumed(
         bootstrap, f"{out}-dead-letters")}  # fmt: skip
     assert letters == {
         (f"{out}-keyed", b'{"id": 2, "n": "2x"}'), ("rows", b'{"id": 2, "n": "2x"}'),

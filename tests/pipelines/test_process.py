@@ -104,11 +104,11 @@ def test_states_are_those_of_the_model_through_restarts(spark, bootstrap, client
             {n: v for n, v in row.items() if v is not None} for row in out_rows if row["k"] == key
         ] == mine
     letters = consumed(bootstrap, f"{t}-dead-letters")
-    reasons = [(letter.told("step"), letter.told("reason").split(" (")[0]) for letter in letters]
+    reasons = [(letter.header("step"), letter.header("reason").split(" (")[0]) for letter in letters]
     assert reasons.count(("2 process", "ValueError: seven")) == failed
     assert reasons.count(("2 process", "the key k is null")) == 2
     assert len(reasons) == failed + 4
-    assert all(json.loads(x.value)["x"] == 7 for x in letters if "seven" in x.told("reason"))
+    assert all(json.loads(x.value)["x"] == 7 for x in letters if "seven" in x.header("reason"))
 
 
 CODE = '''
@@ -199,8 +199,8 @@ def test_timers_by_event_time(spark, bootstrap, client, new_topic, tmp_path):
     hours = [json.loads(record.value) for record in consumed(bootstrap, f"{t}-hours")]
     assert sorted((row["k"], row["sum"]) for row in hours) == [("a", 3), ("b", 1)]
     (letter,) = consumed(bootstrap, f"{t}-dead-letters")
-    assert (letter.key, letter.value, letter.told("step")) == (b'{"k": "bad"}', None, "quiet: 1 process")
-    assert letter.told("reason") == "RuntimeError: no timer for this one (code.py:18)"
+    assert (letter.key, letter.value, letter.header("step")) == (b'{"k": "bad"}', None, "quiet: 1 process")
+    assert letter.header("reason") == "RuntimeError: no timer for this one (code.py:18)"
 
 
 WINDOWS = """
@@ -277,7 +277,7 @@ def test_aggregates_and_functions_of_users(spark, bootstrap, client, new_topic, 
     assert [n for k, n in counted if k == "a"] == [1, 2, 3, 4]
     assert [n for k, n in counted if k == "b"] == [1, 2]
     letters = consumed(bootstrap, f"{t}-dead-letters")
-    reasons = sorted((letter.told("step"), letter.told("reason").split(",")[0]) for letter in letters)
+    reasons = sorted((letter.header("step"), letter.header("reason").split(",")[0]) for letter in letters)
     assert reasons == [
         ("counted: 1 process", "ValueError: negative (code.py:41)"),
         ("minutes: 1 process", "TooLate: its window ended at 2026-01-31T12:02:00+00:00"),

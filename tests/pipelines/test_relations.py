@@ -68,7 +68,7 @@ def test_a_union(spark, bootstrap, client, new_topic, tmp_path):
     ]
     assert [key for key, _ in values(bootstrap, f"{t}-web-only")] == [b"1", b"-1", b"0"]
     dead = consumed(bootstrap, f"{t}-dead-letters")
-    assert sorted((record.value, record.told("step"), record.told("topic")) for record in dead) == [
+    assert sorted((record.value, record.header("step"), record.header("topic")) for record in dead) == [
         (b"bad app", "app: 1 parse", f"{t}-app"),
         (b"bad web", "web: 1 parse", f"{t}-web"),
         (b'{"id": 0, "path": "/"}', "visits: 2 set", f"{t}-web"),
@@ -190,7 +190,7 @@ def test_joins(spark, bootstrap, client, new_topic, tmp_path):
         )
     ]
     dead = consumed(bootstrap, f"{t}-dead-letters")
-    assert sorted((record.told("step"), record.told("reason")) for record in dead) == [
+    assert sorted((record.header("step"), record.header("reason")) for record in dead) == [
         ("customers: 1 parse", "not a JSON object: bad customer"),
         ("orders: 1 parse", "not a JSON object: bad order"),
         ("orders: time", "the event time at is null"),
@@ -244,8 +244,8 @@ def test_lines_of_files_and_sessions(spark, bootstrap, client, new_topic, tmp_pa
     )
     assert sessions == [("10:00", "11:15", "x", 2), ("10:30", "11:15", "y", 1), ("11:30", "12:15", "y", 1)]
     (dead,) = consumed(bootstrap, f"{t}-lines-dead-letters")
-    assert (dead.value, dead.told("step")) == (b"bad", "old: 1 parse")
-    assert dead.told("topic").endswith("/in/1.csv")
+    assert (dead.value, dead.header("step")) == (b"bad", "old: 1 parse")
+    assert dead.header("topic").endswith("/in/1.csv")
 
 
 CHECKED = """pipeline: p

@@ -59,7 +59,7 @@ def test_outputs_of_one_query(spark, bootstrap, client, new_topic, tmp_path):
     ]
     assert [row["tag"] for _, row in values("tags")] == ["a", "b", None, "c"]
     dead = consumed(bootstrap, f"{topic}-dead-letters")
-    assert sorted(record.told("reason") for record in dead) == [
+    assert sorted(record.header("reason") for record in dead) == [
         "cannot compute cast(at AS date) with at = yesterday",
         "not a JSON object: bad",
     ]

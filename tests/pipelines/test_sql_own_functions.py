@@ -53,5 +53,5 @@ def test_functions_in_python_on_spark(
     assert [value for _, value in lab.read("WRONGS")] == [{"W": 2}]
     letters = consumed(bootstrap, f"{lab.topic('CSAS_WRONGS_3')}-errors")
     assert [json.loads(letter.value or b"")["n"] for letter in letters] == [2, 9]
-    assert "cannot compute" in letters[0].told("reason")
+    assert "cannot compute" in letters[0].header("reason")
     assert lab.read("MIDDLES")[-1] == (b"x", {"M": 60.0, "D": 101})

@@ -63,7 +63,7 @@ def test_words_are_counted_once_through_restarts(spark, bootstrap, client, new_t
         assert sorted(pairs) == sorted((r.key and r.key.encode(), str(r.value).encode()) for r in records)
     letters = consumed(bootstrap, f"{t}-dead-letters")
     assert [letter.value for letter in letters] == [b"a letter"]
-    assert letters[0].told("reason").startswith("ZeroDivisionError")
+    assert letters[0].header("reason").startswith("ZeroDivisionError")
     assert [record.value for record in consumed(bootstrap, f"{t}-q")] == [b"question"]
 
 
@@ -104,6 +104,6 @@ def test_spark_makes_of_random_topologies_what_the_driver_makes(
             wanted.setdefault(prefix + topic, []).append(rest)
     app.run(once=True, bootstrap=bootstrap, checkpoint_dir=tmp_path)
     letters = consumed(bootstrap, f"{name}-dead-letters")
-    assert [letter.told("reason") for letter in letters] == []
+    assert [letter.header("reason") for letter in letters] == []
     for topic, rows in wanted.items():
         assert read_whole(bootstrap, topic) == rows, topic

@@ -172,7 +172,7 @@ def test_a_history_of_tables(spark, bootstrap, client, new_topic, tmp_path, seed
             wanted = in_order(pairs(orders, good, kind).values())
             assert table_in(bootstrap, f"{t}-{kind}") == wanted, kind
     (letter,) = consumed(bootstrap, f"{t}-dead-letters")
-    assert (letter.told("step"), letter.told("reason")) == (
+    assert (letter.header("step"), letter.header("reason")) == (
         "customers: table",
         "a record of a table needs a key",
     )

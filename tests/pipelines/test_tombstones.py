@@ -58,7 +58,7 @@ def test_tombstones_delete(spark, bootstrap, client, new_topic, tmp_path):
     }
     named = [(r.key, r.value) for r in consumed(bootstrap, f"{t}-named")]
     assert dict(named) == {b"n1": None, b"n7": None, b"n2": b"again", b"n3": b"c"}
-    letters = {(r.key, r.value, r.told("step")) for r in consumed(bootstrap, f"{t}-dead-letters")}
+    letters = {(r.key, r.value, r.header("step")) for r in consumed(bootstrap, f"{t}-dead-letters")}
     assert letters == {(b"8", b"bad", "1 parse"), (b"x", None, "3 convert")}
 
 

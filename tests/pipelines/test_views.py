@@ -200,7 +200,7 @@ def test_the_newest_row_of_each_key_with_deletes_and_rows_without_a_key(
         {"name": "Cid", "tags": None, "id": "3"},
     ]
     (letter,) = consumed(bootstrap, f"{topic}-dead-letters")
-    assert (letter.value, letter.told("reason")) == (b'{"name": "nobody"}', "the view's key id is null")
+    assert (letter.value, letter.header("reason")) == (b'{"name": "nobody"}', "the view's key id is null")
     person(b"1", None)
     run(text)
     assert [row["id"] for row in looked_up(path)] == ["3"]

@@ -269,7 +269,7 @@ def judge(world: World) -> None:
     ):
         letters = consumed(bootstrap, f"{name}-dead")
         problems += compared(f"{name}-dead", bad, Counter(r.value for r in letters), once=False)
-        if any(not r.told("reason") for r in letters):
+        if any(not r.header("reason") for r in letters):
             problems.append(f"{name}-dead: a letter without a reason")
     assert not problems, "\n".join(problems)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Container
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from barnabas.client.blocking import BlockingClient, NewTopic
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 CONTACT_SECONDS: Final = 3.0
+Configs = Mapping[str, str | None]
+"""The options of a topic."""
 
 
 def prepare(spec: PipelineSpec, bootstrap: str) -> None:
@@ -63,50 +65,63 @@ def _prepare(spec: PipelineSpec, bootstrap: str) -> None:
                         f"topic {topic} does not exist: create it with `barnabas topic create {topic}`"
                     )
             client.create_topics(new_topics(spec), exist_ok=True)
-            _check_changelogs(client, spec)
-            _check_tables(client, spec, known)
+            changelogs, tables = list(_changelogs(spec)), list(_tables(spec, known))
+            topics = dict.fromkeys(topic for topic, _ in (*changelogs, *tables))
+            configs = {topic: client.topic_configs(topic) for topic in topics}
+            _check_changelogs(changelogs, configs)
+            _check_tables(spec.name, tables, configs)
     except BrokerUnavailable as error:
         raise BrokerAway(f"{error}: start a broker with `barnabas start`, or name another with -b") from error
     except ClientError as error:
         raise PipelineError(str(error)) from error
 
 
-def _check_changelogs(client: BlockingClient, spec: PipelineSpec) -> None:
-    """Raises PipelineError for a changelog topic that would lose the rows of keys that do not change."""
+def _changelogs(spec: PipelineSpec) -> Iterator[tuple[str, str]]:
+    """The topics that have the newest row of each key, and where in the file each is named."""
     for output in spec.outputs:
         topic, where = (output.topic, "") if output.keeps else (output.changelog, "view")
-        if not topic:
-            continue
-        policy = client.topic_configs(topic).get("cleanup.policy") or ""
+        if topic:
+            yield topic, output.at(where)
+
+
+def _check_changelogs(changelogs: Iterable[tuple[str, str]], configs: Mapping[str, Configs]) -> None:
+    """Raises PipelineError for a changelog topic that would lose the rows of keys that do not change."""
+    for topic, where in changelogs:
+        policy = configs[topic].get("cleanup.policy") or ""
         if "compact" not in policy or "delete" in policy:
             raise PipelineError(
-                f"{output.at(where)}: the changelog topic {topic} has cleanup.policy={policy}, so it would lose "
+                f"{where}: the changelog topic {topic} has cleanup.policy={policy}, so it would lose "
                 f"the oldest rows: `barnabas config set topic {topic} cleanup.policy=compact`, or name another"
             )
 
 
-def _check_tables(client: BlockingClient, spec: PipelineSpec, known: Container[str]) -> None:
-    """Logs a warning for each topic of a table that loses old records without regard to their keys. known: the topics
-    that exist; a connector may create others."""
+def _tables(spec: PipelineSpec, known: Container[str]) -> Iterator[tuple[str, str]]:
+    """The topics that are read as tables, and the name of each table. known: the topics that exist; a connector may create
+    others."""
     for relation in spec.plan.relations.values():
         origin = relation.origin
-        if not isinstance(origin, Scan) or not origin.table:
-            continue
-        for topic in filter(known.__contains__, origin.source.topics):
-            configs = client.topic_configs(topic)
-            limits = (configs.get("retention.ms"), configs.get("retention.bytes"))
-            if "delete" in (configs.get("cleanup.policy") or "") and limits != ("-1", "-1"):
-                log.warning(
-                    "table topic deletes old records",
-                    extra={
-                        "pipeline": spec.name,
-                        "table": relation.name,
-                        "topic": topic,
-                        "cleanup.policy": configs.get("cleanup.policy"),
-                        "consequence": "a table that is read anew will lack the keys of deleted records",
-                        "remedy": f"barnabas config set topic {topic} cleanup.policy=compact",
-                    },
-                )
+        if isinstance(origin, Scan) and origin.table:
+            for topic in filter(known.__contains__, origin.source.topics):
+                yield topic, relation.name
+
+
+def _check_tables(pipeline: str, tables: Iterable[tuple[str, str]], configs: Mapping[str, Configs]) -> None:
+    """Logs a warning for each topic of a table that loses old records without regard to their keys."""
+    for topic, table in tables:
+        limits = (configs[topic].get("retention.ms"), configs[topic].get("retention.bytes"))
+        policy = configs[topic].get("cleanup.policy")
+        if "delete" in (policy or "") and limits != ("-1", "-1"):
+            log.warning(
+                "table topic deletes old records",
+                extra={
+                    "pipeline": pipeline,
+                    "table": table,
+                    "topic": topic,
+                    "cleanup.policy": policy,
+                    "consequence": "a table that is read anew will lack the keys of deleted records",
+                    "remedy": f"barnabas config set topic {topic} cleanup.policy=compact",
+                },
+            )
 
 
 def new_topics(spec: PipelineSpec) -> list[NewTopic]:
