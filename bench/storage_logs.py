@@ -139,9 +139,9 @@ def _peak_mb() -> float:
 def clean(folder: str, map_bytes: int) -> dict[str, Any]:
     """Passes of the cleaner until nothing is dirty any more."""
     from barnabas.storage.checkpoints import TopicPartition
-    from barnabas.storage.cleaner import LogCleaner
+    from barnabas.storage.cleaning.cleaner import LogCleaner
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.recovery import open_log
+    from barnabas.storage.logs.recovery import open_log
 
     now_ms = int(time.time() * 1000)
     config = LogConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
@@ -166,7 +166,7 @@ def clean(folder: str, map_bytes: int) -> dict[str, Any]:
 def recover(folder: str) -> dict[str, Any]:
     """Opens the log as after a crash that left no recovery point."""
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.recovery import open_log
+    from barnabas.storage.logs.recovery import open_log
 
     began, cpu = time.perf_counter(), time.process_time()
     log = open_log(folder, LogConfig(), int(time.time() * 1000), clean=False)

@@ -14,9 +14,9 @@ from barnabas.cores.group.share.state import ShareKey, ShareStateCore
 from barnabas.records.batch import Record
 from barnabas.records.compression import Codec
 from barnabas.storage.config import LogConfig
-from barnabas.storage.dump import Dump, DumpOptions
-from barnabas.storage.dump_decoders import share_state
-from barnabas.storage.recovery import create_log
+from barnabas.storage.dumping.dump import Dump, DumpOptions
+from barnabas.storage.dumping.dump_decoders import share_state
+from barnabas.storage.logs.recovery import create_log
 from tests.clients import foreign
 from tests.unit.storage.building import T0_MS, append
 from tests.unit.storage.test_cleaner import COMPACT, clean, end_txn, put

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.runtime import stacks
-from barnabas.storage.log_dir import LOCK_FILE
+from barnabas.storage.dirs.log_dir import LOCK_FILE
 from barnabas.terminal.errors import CliError
 
 PATIENCE_SECONDS: Final = 5.0

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.sim.loop import Killed
-from barnabas.storage.log_dir import LOCK_FILE
+from barnabas.storage.dirs.log_dir import LOCK_FILE
 
 PAGE_BYTES: Final = 512
 """The unit that a disk writes completely or not at all. Real disks have 4096; small logs need small pages to be torn."""

@@ -2,7 +2,7 @@ from barnabas.cores.partition import PartitionCore
 from barnabas.records.units import Offset, Position
 from barnabas.storage.config import LogConfig
 from barnabas.storage.files import LogFile
-from barnabas.storage.segment import Segment
+from barnabas.storage.segments.segment import Segment
 
 class SegmentState:
     size_bytes: int

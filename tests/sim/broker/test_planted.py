@@ -16,9 +16,9 @@ from barnabas.broker.partitions.partition import Partition
 from barnabas.cores.decision import Decision
 from barnabas.cores.group import GroupCoordinatorCore
 from barnabas.cores.partition import PartitionCore
-from barnabas.storage import log_writer
-from barnabas.storage.log import Log
-from barnabas.storage.segment import Segment
+from barnabas.storage.logs import log_writer
+from barnabas.storage.logs.log import Log
+from barnabas.storage.segments.segment import Segment
 from tests.sim.broker.world import Failed, World, run_seed
 from tests.support.examples import one_in
 

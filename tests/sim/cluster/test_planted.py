@@ -24,10 +24,10 @@ from barnabas.cores.producers import Producers, ProducerSnapshot
 from barnabas.cores.replication import InSyncReplicas
 from barnabas.records.batch import check_batch
 from barnabas.records.units import Offset
-from barnabas.storage import log_manager
+from barnabas.storage.dirs import log_manager
+from barnabas.storage.dirs.log_dir import LogDir
 from barnabas.storage.errors import LogDirOffline, StorageError
-from barnabas.storage.log import Log
-from barnabas.storage.log_dir import LogDir
+from barnabas.storage.logs.log import Log
 from tests.sim.cluster.test_holes import HoleWorld
 from tests.sim.cluster.world import Failed, World, run_seed
 from tests.support.examples import one_in

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.storage.log import Log
+from barnabas.storage.logs.log import Log
 from barnabas.testing import Broker
 
 

@@ -10,9 +10,9 @@ from tests.unit.storage.building import T0_MS, append, files, read_all, rows
 from barnabas.cli.logs import log_repair
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
+from barnabas.storage.dirs.log_dir import LogDir
 from barnabas.storage.errors import LogDirLocked
-from barnabas.storage.log_dir import LogDir
-from barnabas.storage.recovery import create_log, open_log
+from barnabas.storage.logs.recovery import create_log, open_log
 
 NAME = TopicPartition("orders", 0)
 

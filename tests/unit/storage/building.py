@@ -9,7 +9,7 @@ from pathlib import Path
 from barnabas.records.batch import Record, batches, build_batch, check_batch, patch, read_records
 from barnabas.records.compression import Codec
 from barnabas.storage.config import LogConfig
-from barnabas.storage.log import Log
+from barnabas.storage.logs.log import Log
 
 T0_MS = 1_700_000_000_000
 

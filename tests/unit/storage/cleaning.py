@@ -8,10 +8,10 @@ from typing import Any
 from barnabas.records.batch import Record, check_batch, patch
 from barnabas.records.control import build_marker
 from barnabas.storage.checkpoints import TopicPartition
-from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.cleaning.cleaner import LogCleaner
 from barnabas.storage.config import LogConfig
-from barnabas.storage.log import Log
-from barnabas.storage.recovery import create_log
+from barnabas.storage.logs.log import Log
+from barnabas.storage.logs.recovery import create_log
 from tests.unit.storage.building import T0_MS, append, read_all
 
 COMPACT = LogConfig(

@@ -13,10 +13,10 @@ from pathlib import Path
 from barnabas.records.batch import CorruptBatch, Record, batches, check_batch, read_records
 from barnabas.records.compression import Codec
 from barnabas.storage.checkpoints import TopicPartition
-from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.cleaning.cleaner import LogCleaner
 from barnabas.storage.config import LogConfig
-from barnabas.storage.log import Log
-from barnabas.storage.recovery import create_log, open_log
+from barnabas.storage.logs.log import Log
+from barnabas.storage.logs.recovery import create_log, open_log
 from tests.unit.storage.building import T0_MS, append, read_all, remove_all_doomed
 
 CONFIG = LogConfig(

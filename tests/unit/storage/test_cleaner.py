@@ -12,10 +12,11 @@ import pytest
 from barnabas.records.batch import Record, batches, build_batch, check_batch, read_records
 from barnabas.records.compression import Codec
 from barnabas.records.message_set import build_message_set
-from barnabas.storage import compaction, copying
-from barnabas.storage.cleaner import cleanable
-from barnabas.storage.log import Log
-from barnabas.storage.recovery import create_log, open_log
+from barnabas.storage import compaction
+from barnabas.storage.cleaning import copying
+from barnabas.storage.cleaning.cleaner import cleanable
+from barnabas.storage.logs.log import Log
+from barnabas.storage.logs.recovery import create_log, open_log
 from barnabas.storage.throttle import Throttle
 from tests.unit.storage.building import T0_MS, append, files, read_all, rows
 from tests.unit.storage.cleaning import COMPACT, NAME, clean, cleaner_of, end_txn, new_log, pairs, put

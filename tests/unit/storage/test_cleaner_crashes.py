@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.storage.cleaner import RETRY_MS
+from barnabas.storage.cleaning.cleaner import RETRY_MS
 from barnabas.storage.files import fsync_dir
-from barnabas.storage.log import Log
-from barnabas.storage.recovery import create_log, open_log
+from barnabas.storage.logs.log import Log
+from barnabas.storage.logs.recovery import create_log, open_log
 from tests.unit.storage.building import T0_MS, files, read_all, remove_all_doomed
 from tests.unit.storage.cleaning import COMPACT, NAME, clean, cleaner_of, new_log, pairs, put
 from tests.unit.storage.power import PowerCut

@@ -18,9 +18,9 @@ import pytest
 from barnabas.records.batch import Record, batches
 from barnabas.records.compression import Codec
 from barnabas.storage.config import LogConfig
-from barnabas.storage.damage import check, views
-from barnabas.storage.log import Log
-from barnabas.storage.recovery import create_log, open_log
+from barnabas.storage.logs.log import Log
+from barnabas.storage.logs.recovery import create_log, open_log
+from barnabas.storage.segments.damage import check, views
 from tests.unit.storage.building import T0_MS, append, read_all
 
 SEEDS = [int(seed) for seed in os.environ.get("DAMAGE_SEED", "").split(",") if seed] or range(

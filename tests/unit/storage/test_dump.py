@@ -8,11 +8,11 @@ import pytest
 
 from barnabas.records.batch import Record, read_header
 from barnabas.records.compression import Codec
-from barnabas.storage import dump_decoders
-from barnabas.storage.dump import Dump, DumpOptions
+from barnabas.storage.dumping import dump_decoders
+from barnabas.storage.dumping.dump import Dump, DumpOptions
 from barnabas.storage.errors import StorageError
-from barnabas.storage.log import Log
-from barnabas.storage.recovery import create_log
+from barnabas.storage.logs.log import Log
+from barnabas.storage.logs.recovery import create_log
 from barnabas.wire.records_schemas.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

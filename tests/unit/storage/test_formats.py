@@ -10,12 +10,14 @@ import crc32c
 import pytest
 
 from barnabas.cores.producers import CompletedTxn, ProducerSnapshot
-from barnabas.storage import checkpoints, producer_snapshot, txn_index
+from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import MetaProperties, TopicPartition
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import CorruptCheckpoint, CorruptIndex
 from barnabas.storage.files import write_atomically
-from barnabas.storage.index import OffsetIndex, TimeIndex
+from barnabas.storage.logs import producer_snapshot
+from barnabas.storage.segments import txn_index
+from barnabas.storage.segments.index import OffsetIndex, TimeIndex
 
 
 def test_offset_checkpoint(tmp_path: Path) -> None:

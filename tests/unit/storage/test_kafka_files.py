@@ -16,8 +16,8 @@ from barnabas.records.batch import batches
 from barnabas.records.compression import Codec
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
-from barnabas.storage.dump import Dump, DumpOptions
-from barnabas.storage.log_manager import LogManager
+from barnabas.storage.dirs.log_manager import LogManager
+from barnabas.storage.dumping.dump import Dump, DumpOptions
 from tests.unit.storage.building import T0_MS, append, read_all, rows
 
 COMP, TX = TopicPartition("comp", 0), TopicPartition("tx", 0)

@@ -10,11 +10,11 @@ import pytest
 
 from barnabas.records.batch import Record
 from barnabas.records.compression import Codec
-from barnabas.storage import key_index
-from barnabas.storage.key_index import Builder
-from barnabas.storage.key_search import FoundKey, search
-from barnabas.storage.log import Log
-from barnabas.storage.recovery import create_log, open_log
+from barnabas.storage.logs.log import Log
+from barnabas.storage.logs.recovery import create_log, open_log
+from barnabas.storage.segments import key_index
+from barnabas.storage.segments.key_index import Builder
+from barnabas.storage.segments.key_search import FoundKey, search
 from tests.unit.storage.building import T0_MS, append, read_all, remove_all_doomed
 from tests.unit.storage.cleaning import COMPACT, clean, new_log, put
 

@@ -13,8 +13,8 @@ from barnabas.records.compression import Codec
 from barnabas.records.control import build_marker
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import LogDirOffline, OffsetOutOfRange
-from barnabas.storage.log import Log
-from barnabas.storage.recovery import create_log, open_log
+from barnabas.storage.logs.log import Log
+from barnabas.storage.logs.recovery import create_log, open_log
 from tests.unit.storage.building import SMALL, T0_MS, append, files, read_all, remove_all_doomed, rows
 
 
@@ -362,7 +362,7 @@ def test_a_bound_on_open_files_is_kept(tmp_path: Path, monkeypatch: pytest.Monke
     from barnabas.storage import files as storage_files
 
     pool = storage_files.OpenFiles(20)
-    monkeypatch.setattr("barnabas.storage.segment_files.OPEN_FILES", pool)
+    monkeypatch.setattr("barnabas.storage.segments.segment_files.OPEN_FILES", pool)
     before = len(os.listdir("/proc/self/fd"))
     logs = [create_log(str(tmp_path / f"t-{i}"), SMALL, T0_MS) for i in range(60)]
     for _ in range(3):

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from barnabas.storage import loading
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
+from barnabas.storage.dirs import loading
+from barnabas.storage.dirs.log_dir import parse_folder_name
+from barnabas.storage.dirs.log_manager import LogManager
 from barnabas.storage.errors import LogDirLocked, LogDirOffline, LogUnreadable, WrongLogDir
-from barnabas.storage.log import Log
-from barnabas.storage.log_dir import parse_folder_name
-from barnabas.storage.log_manager import LogManager
+from barnabas.storage.logs.log import Log
 from tests.unit.storage.building import SMALL, T0_MS, append, read_all, rows
 
 TOPIC_ID = uuid.UUID(int=77)
@@ -86,7 +86,7 @@ def test_everything_is_found_again(tmp_path: Path, opened: Opener, clean: bool) 
 def test_a_dir_serves_one_broker(tmp_path: Path, opened: Opener) -> None:
     opened(tmp_path / "d")
     code = (
-        "import sys; from barnabas.storage.log_manager import LogManager; from barnabas.storage.config import *\n"
+        "import sys; from barnabas.storage.dirs.log_manager import LogManager; from barnabas.storage.config import *\n"
         "LogManager([sys.argv[1]], lambda t: LogConfig()).lock()"
     )
     done = subprocess.run(

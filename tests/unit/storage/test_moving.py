@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.storage import moving
 from barnabas.storage.checkpoints import TopicPartition
+from barnabas.storage.dirs import moving
+from barnabas.storage.dirs.log_manager import LogManager
 from barnabas.storage.errors import LogDirOffline, LogDirUnknown, NameTooLong, PartitionUnknown
-from barnabas.storage.log_manager import LogManager
 from barnabas.storage.steps import Step
 from tests.unit.storage.building import T0_MS, append, read_all, rows
 from tests.unit.storage.test_log_manager import TOPIC_ID, Opener, filled, kill, opened

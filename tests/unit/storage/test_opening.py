@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from barnabas.storage.opening import Opening
+from barnabas.storage.dirs.opening import Opening
 
 
 def test_a_line_every_five_seconds(caplog: pytest.LogCaptureFixture) -> None:

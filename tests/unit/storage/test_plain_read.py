@@ -13,10 +13,10 @@ from barnabas.records.batch import batches
 from barnabas.records.units import Offset
 from barnabas.storage.config import LogConfig
 from barnabas.storage.files import FileSlice
-from barnabas.storage.log import Log
+from barnabas.storage.logs.log import Log
+from barnabas.storage.logs.recovery import create_log, open_log
 from barnabas.storage.plain_read import plain_range
-from barnabas.storage.recovery import create_log, open_log
-from barnabas.storage.segment import EmptySlice, Nothing, Segment
+from barnabas.storage.segments.segment import EmptySlice, Nothing, Segment
 from tests.unit.storage.building import T0_MS, append, read_all, remove_all_doomed, rows
 from tests.unit.storage.cleaning import COMPACT, clean, put
 

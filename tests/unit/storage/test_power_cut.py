@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.storage import moving
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
+from barnabas.storage.dirs import moving
+from barnabas.storage.dirs.log_manager import LogManager
 from barnabas.storage.files import fsync_dir
-from barnabas.storage.log_manager import LogManager
 from tests.unit.storage.building import T0_MS, append, read_all, rows
 from tests.unit.storage.power import PowerCut
 from tests.unit.storage.test_log_manager import kill

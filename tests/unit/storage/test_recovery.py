@@ -12,8 +12,8 @@ import pytest
 
 from barnabas.records.batch import Record, read_records
 from barnabas.storage.config import LogConfig
-from barnabas.storage.log import Log
-from barnabas.storage.recovery import create_log, open_log
+from barnabas.storage.logs.log import Log
+from barnabas.storage.logs.recovery import create_log, open_log
 from tests.unit.storage.building import SMALL, T0_MS, append, files, read_all, rows
 
 

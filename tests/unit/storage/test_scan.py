@@ -14,16 +14,17 @@ from barnabas.records.batch import Record, build_batch, empty_batch, patch, read
 from barnabas.records.compression import Codec
 from barnabas.records.control import build_marker
 from barnabas.records.message_set import build_message_set
-from barnabas.storage import compaction, copying, scan
+from barnabas.storage import compaction, scan
 from barnabas.storage.batch_table import BatchTable
 from barnabas.storage.checkpoints import TopicPartition
-from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.cleaning import copying
+from barnabas.storage.cleaning.cleaner import LogCleaner
 from barnabas.storage.config import LogConfig
 from barnabas.storage.files import LogFile
 from barnabas.storage.formats import Damaged, FoundBatch
-from barnabas.storage.log import Log
-from barnabas.storage.recovery import open_log, recover_segment
-from barnabas.storage.segment import Segment
+from barnabas.storage.logs.log import Log
+from barnabas.storage.logs.recovery import open_log, recover_segment
+from barnabas.storage.segments.segment import Segment
 from tests.unit.storage import reference_scan
 from tests.unit.storage.building import T0_MS, files, remove_all_doomed
 

@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
-from barnabas.storage.log_manager import LogManager
+from barnabas.storage.dirs.log_manager import LogManager
 
 
 @contextmanager

@@ -29,9 +29,10 @@ from barnabas.cores.znode_layout import Assignment, PartitionState, ProducerIdBl
 from barnabas.cores.znode_ops import Create, Delete, Op, Set
 from barnabas.records.units import LeaderEpoch, Offset
 from barnabas.runtime.entropy import SystemEntropy
-from barnabas.storage import checkpoints, producer_snapshot
+from barnabas.storage import checkpoints
+from barnabas.storage.dirs.log_dir import LogDir, parse_folder_name
 from barnabas.storage.errors import StorageError
-from barnabas.storage.log_dir import LogDir, parse_folder_name
+from barnabas.storage.logs import producer_snapshot
 
 BLOCKS_SKIPPED: Final = 100
 OPS_AT_ONCE: Final = 500

@@ -16,7 +16,7 @@ from barnabas.coordination.tree import TreeError, TreeInUse, ZnodeTree
 from barnabas.extras import how_to_install
 from barnabas.security.folder import FIRST_USERS
 from barnabas.storage.checkpoints import META_PROPERTIES, MetaProperties, read_meta
-from barnabas.storage.log_dir import LOCK_FILE
+from barnabas.storage.dirs.log_dir import LOCK_FILE
 
 if TYPE_CHECKING:
     from barnabas.config.loader import BrokerConfig

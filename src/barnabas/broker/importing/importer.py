@@ -30,8 +30,8 @@ from barnabas.cores.znode_ops import Create, Op, Set
 from barnabas.records.units import LeaderEpoch, Offset
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import MetaProperties, TopicPartition
+from barnabas.storage.dirs.log_dir import CLEAN_SHUTDOWN_FILE, LogDir, parse_folder_name
 from barnabas.storage.errors import CorruptCheckpoint, LogDirLocked, StorageError
-from barnabas.storage.log_dir import CLEAN_SHUTDOWN_FILE, LogDir, parse_folder_name
 from barnabas.wire.uuids import uuid_text
 
 OFFSET_FILES: Final = (

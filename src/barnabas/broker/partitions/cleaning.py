@@ -16,7 +16,7 @@ from barnabas.config import broker_log
 if TYPE_CHECKING:
     from barnabas.config.loader import BrokerConfig
     from barnabas.runtime.clock import Clock
-    from barnabas.storage.log_manager import LogManager
+    from barnabas.storage.dirs.log_manager import LogManager
 
 log = logging.getLogger("barnabas.cleaner")
 

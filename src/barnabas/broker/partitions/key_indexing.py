@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.partitions.cleaning import finished
 from barnabas.runtime.pace import Pace
-from barnabas.storage.key_index import SECRET_BYTES, STRETCH_BYTES, Builder, Built
-from barnabas.storage.log import Log
-from barnabas.storage.segment import Segment
+from barnabas.storage.logs.log import Log
+from barnabas.storage.segments.key_index import SECRET_BYTES, STRETCH_BYTES, Builder, Built
+from barnabas.storage.segments.segment import Segment
 
 if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
-    from barnabas.storage.log_manager import LogManager
+    from barnabas.storage.dirs.log_manager import LogManager
 
 log = logging.getLogger("barnabas.key_index")
 

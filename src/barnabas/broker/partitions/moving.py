@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from barnabas.config.loader import BrokerConfig
     from barnabas.runtime.clock import Clock
     from barnabas.storage.checkpoints import TopicPartition
-    from barnabas.storage.log_manager import LogManager
-    from barnabas.storage.moving import Move
+    from barnabas.storage.dirs.log_manager import LogManager
+    from barnabas.storage.dirs.moving import Move
 
 log = logging.getLogger("barnabas.moving")
 

@@ -4,7 +4,7 @@ from barnabas.broker.partitions.acknowledgement import Acknowledgement
 from barnabas.broker.partitions.replica import Surroundings, Waiter
 from barnabas.cores.replication import InSyncReplicas
 from barnabas.records.units import LeaderEpoch
-from barnabas.storage.log import Log
+from barnabas.storage.logs.log import Log
 
 class PartitionState:
     log: Log

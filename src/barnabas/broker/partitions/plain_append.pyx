@@ -24,7 +24,7 @@ from barnabas.records.checksum import crc32c
 from barnabas.records.header_codec import read_header
 from barnabas.storage.append_state cimport LogState, SegmentState
 from barnabas.storage.errors import LogDirOffline
-from barnabas.storage.segment_files import TAIL_BATCHES
+from barnabas.storage.segments.segment_files import TAIL_BATCHES
 from barnabas.wire.big_endian cimport big16, big32, big64, put_big32, put_big64
 
 cdef extern from "<unistd.h>" nogil:

@@ -18,9 +18,9 @@ from barnabas.cores.cluster_image import ClusterImage, PartitionImage, TopicImag
 from barnabas.records.batch import BatchHeader
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
+from barnabas.storage.dirs.log_manager import LogManager
 from barnabas.storage.errors import LogDirOffline
-from barnabas.storage.log import Log
-from barnabas.storage.log_manager import LogManager
+from barnabas.storage.logs.log import Log
 from barnabas.wire.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:

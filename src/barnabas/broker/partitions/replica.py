@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.clock import Clock
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.log import Log
+    from barnabas.storage.logs.log import Log
 
 log = logging.getLogger("barnabas.partitions")
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
-from barnabas.storage.damage import DAMAGED, MISPLACED, check
-from barnabas.storage.log_dir import LogDir, folder_name, parse_folder_name
-from barnabas.storage.recovery import open_log
-from barnabas.storage.segment import LOG_SUFFIX, OFFSET_MAX
+from barnabas.storage.dirs.log_dir import LogDir, folder_name, parse_folder_name
+from barnabas.storage.logs.recovery import open_log
+from barnabas.storage.segments.damage import DAMAGED, MISPLACED, check
+from barnabas.storage.segments.segment import LOG_SUFFIX, OFFSET_MAX
 
 DAMAGED_SUFFIX: Final = ".damaged"
 RESULTS: Final = {DAMAGED: "not served", MISPLACED: "base offset repaired"}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.records.batch import Record
-from barnabas.storage.dump import Dump, DumpOptions
+from barnabas.storage.dumping.dump import Dump, DumpOptions
 
 PAIR: Final = re.compile(r"(\w+): (\[.*\](?=$| \w+: )|\S+)")
 

@@ -1,4 +1,4 @@
-"""kafka-dump-log (DumpLogSegments): what segment, index and snapshot files hold. The reading is storage/dump.py."""
+"""kafka-dump-log (DumpLogSegments): what segment, index and snapshot files hold. The reading is storage/dumping/dump.py."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def dump(
     topic: the internal topic whose records these are; by_folder: found by each file's folder. Raises ToolError.
     """
     from barnabas.kafka_tools.storage.dump_json import rows as json_rows
-    from barnabas.storage.dump import NO_LIMIT, Dump, DumpOptions, is_index_to_come, plain_text
-    from barnabas.storage.dump_decoders import BY_TOPIC, decoder_for
+    from barnabas.storage.dumping.dump import NO_LIMIT, Dump, DumpOptions, is_index_to_come, plain_text
+    from barnabas.storage.dumping.dump_decoders import BY_TOPIC, decoder_for
     from barnabas.storage.errors import StorageError
 
     bad = False

@@ -20,7 +20,7 @@ class DamagedPlace(Struct):
     topic: str = string()
     partition: int = int32()
     kind: str = string()
-    """damaged, misplaced or missing, see storage/damage.py."""
+    """damaged, misplaced or missing, see storage/segments/damage.py."""
     file: str = string()
     position: int = int64()
     size_bytes: int = int64()

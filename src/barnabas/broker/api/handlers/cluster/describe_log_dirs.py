@@ -11,7 +11,7 @@ from collections import defaultdict
 from barnabas.broker.api.context import Context
 from barnabas.cores.acl import Operation
 from barnabas.runtime.pace import Pace
-from barnabas.storage.log_manager import DirUsage
+from barnabas.storage.dirs.log_manager import DirUsage
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,

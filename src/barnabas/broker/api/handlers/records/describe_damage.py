@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from barnabas.broker.api.context import Context
-from barnabas.storage.damage import Place, View, check, known, views
-from barnabas.storage.log import Log
+from barnabas.storage.logs.log import Log
+from barnabas.storage.segments.damage import Place, View, check, known, views
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.describe_damage import (
     DamagedPlace,

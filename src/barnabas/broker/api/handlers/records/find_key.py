@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.broker.api.context import Context
-from barnabas.storage.key_search import search
+from barnabas.storage.segments.key_search import search
 from barnabas.wire.errors import ApiError, ErrorCode
 from barnabas.wire.messages.find_key import FindKeyRequest, FindKeyResponse, KeyRange
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from barnabas.records.batch import Record
-from barnabas.storage.dump import Decoder
+from barnabas.storage.dumping.dump import Decoder
 from barnabas.wire.primitives import UnsupportedVersion, WireError
 from barnabas.wire.records_schemas import RecordTypes
 from barnabas.wire.records_schemas.as_json import INTERNAL_TOPICS, record_json

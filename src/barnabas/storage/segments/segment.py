@@ -28,8 +28,8 @@ from barnabas.storage.scan import (
     tables,
 )
 from barnabas.storage.searching import Hit, Search, look_for_greatest, look_for_time
-from barnabas.storage.segment_checks import Overlap, SegmentChecks
-from barnabas.storage.segment_files import (
+from barnabas.storage.segments.segment_checks import Overlap, SegmentChecks
+from barnabas.storage.segments.segment_files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,

@@ -13,8 +13,8 @@ from barnabas.records.units import Position
 from barnabas.storage.errors import CorruptIndex
 from barnabas.storage.files import LogFile
 from barnabas.storage.scan import ANY_OFFSET, Damaged, first_from, tables
-from barnabas.storage.segment import LOG_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Segment
-from barnabas.storage.survey import Fate, survey
+from barnabas.storage.segments.segment import LOG_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Segment
+from barnabas.storage.segments.survey import Fate, survey
 
 DAMAGED: Final = "damaged"
 MISPLACED: Final = "misplaced"

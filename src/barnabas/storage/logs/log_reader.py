@@ -17,10 +17,10 @@ from barnabas.records.batch import HEADER_BYTES, read_header
 from barnabas.records.units import Offset
 from barnabas.storage.errors import CorruptIndex, LogDirOffline, LogUnreadable, OffsetOutOfRange
 from barnabas.storage.files import FileSlice
-from barnabas.storage.log_writer import LogWriter
-from barnabas.storage.rebuilding import set_aside_overlapped
+from barnabas.storage.logs.log_writer import LogWriter
+from barnabas.storage.logs.rebuilding import set_aside_overlapped
 from barnabas.storage.searching import Hit, Search, finish
-from barnabas.storage.segment import EmptySlice, Nothing, Overlap, Segment
+from barnabas.storage.segments.segment import EmptySlice, Nothing, Overlap, Segment
 
 logger = logging.getLogger("barnabas.storage")
 

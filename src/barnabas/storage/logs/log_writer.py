@@ -14,15 +14,16 @@ from barnabas.cores.partition import PartitionCore
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import marker_of
 from barnabas.records.units import LeaderEpoch, Offset, Position
-from barnabas.storage import checkpoints, producer_snapshot
+from barnabas.storage import checkpoints
 from barnabas.storage.append_state import LogState
 from barnabas.storage.config import LogConfig
-from barnabas.storage.doomed import Doomed
 from barnabas.storage.errors import CorruptIndex, LogDirOffline, LogUnreadable
 from barnabas.storage.files import pwrite_all
-from barnabas.storage.rebuilding import rebuild_txn_index
-from barnabas.storage.segment import DELETED_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Segment
-from barnabas.storage.swap import Swap
+from barnabas.storage.logs import producer_snapshot
+from barnabas.storage.logs.doomed import Doomed
+from barnabas.storage.logs.rebuilding import rebuild_txn_index
+from barnabas.storage.logs.swap import Swap
+from barnabas.storage.segments.segment import DELETED_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Segment
 
 INT64_MAX: Final = (1 << 63) - 1
 

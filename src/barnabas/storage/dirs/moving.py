@@ -19,6 +19,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from barnabas.records.units import Offset
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import TopicPartition
+from barnabas.storage.dirs.log_dir import (
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
+    STRAY_SUFFIX,
+    fits_future_name,
+    folder_name,
+    marked,
+)
 from barnabas.storage.errors import (
     LogDirOffline,
     LogDirUnknown,
@@ -27,16 +35,8 @@ from barnabas.storage.errors import (
     StorageError,
 )
 from barnabas.storage.files import FileSlice
-from barnabas.storage.log import Log
-from barnabas.storage.log_dir import (
-    DELETE_SUFFIX,
-    FUTURE_SUFFIX,
-    STRAY_SUFFIX,
-    fits_future_name,
-    folder_name,
-    marked,
-)
-from barnabas.storage.recovery import create_log
+from barnabas.storage.logs.log import Log
+from barnabas.storage.logs.recovery import create_log
 from barnabas.storage.steps import Step
 
 if TYPE_CHECKING:

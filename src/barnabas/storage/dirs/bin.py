@@ -21,11 +21,11 @@ from typing import Final, NamedTuple, Protocol
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
+from barnabas.storage.dirs.log_dir import FOLDER_NAME_MAX, STRAY_SUFFIX, folder_name
 from barnabas.storage.errors import CorruptCheckpoint, LogDirOffline
 from barnabas.storage.files import fsync_dir, remove_quietly, write_atomically
-from barnabas.storage.log import Log
-from barnabas.storage.log_dir import FOLDER_NAME_MAX, STRAY_SUFFIX, folder_name
-from barnabas.storage.recovery import open_log
+from barnabas.storage.logs.log import Log
+from barnabas.storage.logs.recovery import open_log
 
 log = logging.getLogger("barnabas.storage")
 

@@ -23,7 +23,7 @@ from barnabas.storage import checkpoints
 from barnabas.storage.errors import CorruptCheckpoint, LogDirOffline
 from barnabas.storage.files import fsync_dir, remove_quietly
 from barnabas.storage.scan import Damaged, tables
-from barnabas.storage.segment import (
+from barnabas.storage.segments.segment import (
     DELETED_SUFFIX,
     KINDS,
     LOG_SUFFIX,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from barnabas.storage.segment import Segment
+from barnabas.storage.segments.segment import Segment
 
 
 @dataclass(slots=True)

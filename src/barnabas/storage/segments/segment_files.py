@@ -9,11 +9,11 @@ from typing import Final
 
 from barnabas.records.units import Offset, Position
 from barnabas.storage.append_state import SegmentState
-from barnabas.storage.checked import Checked
 from barnabas.storage.files import OPEN_FILES, LogFile, remove_quietly
-from barnabas.storage.index import OffsetIndex, TimeIndex
-from barnabas.storage.key_index import KeyIndex
-from barnabas.storage.txn_index import TxnIndex
+from barnabas.storage.segments.checked import Checked
+from barnabas.storage.segments.index import OffsetIndex, TimeIndex
+from barnabas.storage.segments.key_index import KeyIndex
+from barnabas.storage.segments.txn_index import TxnIndex
 
 log = logging.getLogger("barnabas.storage")
 

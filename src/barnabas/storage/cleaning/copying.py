@@ -25,18 +25,18 @@ from barnabas.records.batch import (
 )
 from barnabas.records.compression import Codec
 from barnabas.records.units import LeaderEpoch, Position
-from barnabas.storage.cleaned_txns import CleanedTxns
+from barnabas.storage.cleaning.cleaned_txns import CleanedTxns
 from barnabas.storage.errors import LogDirOffline, StorageError
 from barnabas.storage.files import LogFile, pwrite_all
 from barnabas.storage.formats import Damaged, FoundBatch, records_in, verify
+from barnabas.storage.logs.swap import Swap
 from barnabas.storage.scan import found_at, tables
-from barnabas.storage.segment import CLEANED_SUFFIX, LOG_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Segment
-from barnabas.storage.swap import Swap
+from barnabas.storage.segments.segment import CLEANED_SUFFIX, LOG_SUFFIX, OFFSETS_IN_SEGMENT_MAX, Segment
 
 if TYPE_CHECKING:
     from barnabas.storage.batch_table import BatchTable
     from barnabas.storage.compaction import OffsetMap
-    from barnabas.storage.log import Log
+    from barnabas.storage.logs.log import Log
 
 WRITE_BYTES: Final = 1 << 20
 SOURCES_MAX: Final = 128

@@ -14,7 +14,6 @@ from barnabas.records.batch import BatchHeader
 from barnabas.records.units import Offset, Position
 from barnabas.storage.errors import CorruptIndex
 from barnabas.storage.files import pwrite_all
-from barnabas.storage.index import BEGINNING
 from barnabas.storage.scan import (
     ANY_OFFSET,
     LOOK_BYTES,
@@ -26,8 +25,14 @@ from barnabas.storage.scan import (
     found_at,
     tables,
 )
-from barnabas.storage.segment_files import LOG_SUFFIX, OFFSET_MAX, OFFSETS_IN_SEGMENT_MAX, SegmentFiles
-from barnabas.storage.survey import Fate, survey
+from barnabas.storage.segments.index import BEGINNING
+from barnabas.storage.segments.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_MAX,
+    OFFSETS_IN_SEGMENT_MAX,
+    SegmentFiles,
+)
+from barnabas.storage.segments.survey import Fate, survey
 
 if TYPE_CHECKING:
     from barnabas.storage.batch_table import BatchTable

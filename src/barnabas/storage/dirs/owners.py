@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from barnabas.storage.dirs.log_dir import LogDir
 from barnabas.storage.errors import WrongLogDir
-from barnabas.storage.log_dir import LogDir
 
 
 def require_one_owner(dirs: Iterable[LogDir]) -> None:

@@ -18,14 +18,17 @@ from typing import Final, NamedTuple
 from barnabas.cores.epochs import LeaderEpochs
 from barnabas.cores.partition import PartitionCore
 from barnabas.records.units import Offset
-from barnabas.storage import checkpoints, missing, producer_snapshot
+from barnabas.storage import checkpoints
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import CorruptCheckpoint, LogDirOffline
 from barnabas.storage.files import make_folder, remove_quietly
-from barnabas.storage.log import Log
-from barnabas.storage.rebuilding import rebuild_txn_index, reload_producers, set_aside_overlapped
+from barnabas.storage.logs import missing, producer_snapshot
+from barnabas.storage.logs.log import Log
+from barnabas.storage.logs.rebuilding import rebuild_txn_index, reload_producers, set_aside_overlapped
+from barnabas.storage.logs.segment_recovery import recover_segment
+from barnabas.storage.logs.swap import finish_swaps
 from barnabas.storage.scan import Damaged
-from barnabas.storage.segment import (
+from barnabas.storage.segments.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -36,8 +39,6 @@ from barnabas.storage.segment import (
     TIME_INDEX_SUFFIX,
     Segment,
 )
-from barnabas.storage.segment_recovery import recover_segment
-from barnabas.storage.swap import finish_swaps
 
 log = logging.getLogger("barnabas.storage")
 

@@ -19,22 +19,12 @@ from typing import Final, NamedTuple
 
 from barnabas.runtime.timing import Histogram, now_us
 from barnabas.storage import checkpoints
-from barnabas.storage.bin import Bin
 from barnabas.storage.checkpoints import TopicPartition
-from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.cleaning.cleaner import LogCleaner
 from barnabas.storage.config import LogConfig
-from barnabas.storage.doomed import Doomed, remove_due
-from barnabas.storage.errors import (
-    CorruptCheckpoint,
-    LogDirOffline,
-    LogUnreadable,
-    StorageError,
-    is_own_fault,
-)
-from barnabas.storage.files import fsync_dir, write_atomically
-from barnabas.storage.loading import load_dir
-from barnabas.storage.log import Log
-from barnabas.storage.log_dir import (
+from barnabas.storage.dirs.bin import Bin
+from barnabas.storage.dirs.loading import load_dir
+from barnabas.storage.dirs.log_dir import (
     CLEAN_SHUTDOWN_FILE,
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
@@ -43,9 +33,19 @@ from barnabas.storage.log_dir import (
     folder_name,
     marked,
 )
-from barnabas.storage.moving import Move, Moves, longer_of
-from barnabas.storage.owners import cluster_id_in, node_id_in, require_one_owner
-from barnabas.storage.recovery import create_log, open_log
+from barnabas.storage.dirs.moving import Move, Moves, longer_of
+from barnabas.storage.dirs.owners import cluster_id_in, node_id_in, require_one_owner
+from barnabas.storage.errors import (
+    CorruptCheckpoint,
+    LogDirOffline,
+    LogUnreadable,
+    StorageError,
+    is_own_fault,
+)
+from barnabas.storage.files import fsync_dir, write_atomically
+from barnabas.storage.logs.doomed import Doomed, remove_due
+from barnabas.storage.logs.log import Log
+from barnabas.storage.logs.recovery import create_log, open_log
 from barnabas.storage.throttle import Throttle
 
 log = logging.getLogger("barnabas.storage")

@@ -17,13 +17,13 @@ from bisect import bisect_right
 
 from barnabas.records.batch import batches
 from barnabas.records.units import Offset
-from barnabas.storage import missing, producer_snapshot
-from barnabas.storage.doomed import remove_due
 from barnabas.storage.errors import LogDirOffline, OffsetOutOfRange
 from barnabas.storage.files import fsync_dir, remove_quietly
-from barnabas.storage.log_reader import LogReader
-from barnabas.storage.rebuilding import reload_producers
-from barnabas.storage.segment import Segment
+from barnabas.storage.logs import missing, producer_snapshot
+from barnabas.storage.logs.doomed import remove_due
+from barnabas.storage.logs.log_reader import LogReader
+from barnabas.storage.logs.rebuilding import reload_producers
+from barnabas.storage.segments.segment import Segment
 
 logger = logging.getLogger("barnabas.storage")
 
@@ -196,7 +196,7 @@ class Log(LogReader):
         return moved
 
     def exchange(self, olds: list[Segment], new: Segment) -> None:
-        """Serve `new` in place of `olds`, whose files the caller has renamed; see storage/swap.py."""
+        """Serve `new` in place of `olds`, whose files the caller has renamed; see storage/logs/swap.py."""
         first = self._segments.index(olds[0])
         self._set_segments([*self._segments[:first], new, *self._segments[first + len(olds) :]])
 

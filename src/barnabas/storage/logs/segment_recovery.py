@@ -15,8 +15,8 @@ from barnabas.records.units import Offset, Position
 from barnabas.storage.batch_table import BatchTable
 from barnabas.storage.files import open_new
 from barnabas.storage.scan import Damaged, tables
-from barnabas.storage.segment import LOG_SUFFIX, OFFSET_MAX, OFFSETS_IN_SEGMENT_MAX, Segment
-from barnabas.storage.survey import Fate, Verdict, original_of, survey
+from barnabas.storage.segments.segment import LOG_SUFFIX, OFFSET_MAX, OFFSETS_IN_SEGMENT_MAX, Segment
+from barnabas.storage.segments.survey import Fate, Verdict, original_of, survey
 
 if TYPE_CHECKING:
     from barnabas.storage.files import LogFile

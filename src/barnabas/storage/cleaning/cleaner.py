@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.records.batch import BatchHeader, CorruptBatch, records_block
 from barnabas.storage.checkpoints import TopicPartition
-from barnabas.storage.cleaned_txns import CleanedTxns
+from barnabas.storage.cleaning.cleaned_txns import CleanedTxns
+from barnabas.storage.cleaning.copying import CleanerStats, CleaningAborted, Copy, Pass, Source
 from barnabas.storage.config import LONG_MAX
-from barnabas.storage.copying import CleanerStats, CleaningAborted, Copy, Pass, Source
 from barnabas.storage.errors import LogDirOffline, LogUnreadable, StorageError
 from barnabas.storage.formats import records_in
-from barnabas.storage.log import Log
-from barnabas.storage.segment import Segment
+from barnabas.storage.logs.log import Log
+from barnabas.storage.segments.segment import Segment
 from barnabas.storage.steps import Step
 
 if TYPE_CHECKING:

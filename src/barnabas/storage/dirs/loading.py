@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import TopicPartition
 from barnabas.storage.config import LogConfig
+from barnabas.storage.dirs.log_dir import CLEAN_SHUTDOWN_FILE, LogDir, log_folders
+from barnabas.storage.dirs.opening import Opening
 from barnabas.storage.errors import CorruptCheckpoint, LogUnreadable, concerns_one_log
 from barnabas.storage.files import remove_quietly
-from barnabas.storage.log import Log
-from barnabas.storage.log_dir import CLEAN_SHUTDOWN_FILE, LogDir, log_folders
-from barnabas.storage.opening import Opening
-from barnabas.storage.recovery import Mended, open_log
+from barnabas.storage.logs.log import Log
+from barnabas.storage.logs.recovery import Mended, open_log
 
 log = logging.getLogger("barnabas.storage")
 

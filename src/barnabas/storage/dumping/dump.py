@@ -27,12 +27,13 @@ from barnabas.records.batch import (
 from barnabas.records.compression import Codec
 from barnabas.records.control import ControlType, control_type, read_marker
 from barnabas.records.units import LeaderEpoch, Offset, ProducerEpoch
-from barnabas.storage import producer_snapshot, txn_index
 from barnabas.storage.errors import CorruptCheckpoint, CorruptIndex, StorageError
 from barnabas.storage.files import LogFile
 from barnabas.storage.formats import records_in, verify
-from barnabas.storage.index import OffsetIndex, TimeIndex
+from barnabas.storage.logs import producer_snapshot
 from barnabas.storage.scan import ANY_OFFSET, Damaged, FoundBatch, first_from, scan
+from barnabas.storage.segments import txn_index
+from barnabas.storage.segments.index import OffsetIndex, TimeIndex
 
 Decoder = Callable[[Record], tuple[str | None, str | None]]
 """A record -> the texts of its key and its payload; None for one that is not shown."""

@@ -10,13 +10,13 @@ import os
 
 from barnabas.cores.partition import PartitionCore
 from barnabas.records.units import Offset
-from barnabas.storage import producer_snapshot
 from barnabas.storage.errors import CorruptCheckpoint, CorruptIndex
 from barnabas.storage.files import remove_quietly
-from barnabas.storage.index import BEGINNING
+from barnabas.storage.logs import producer_snapshot
+from barnabas.storage.logs.segment_recovery import learn
 from barnabas.storage.scan import Damaged, tables
-from barnabas.storage.segment import OFFSETS_IN_SEGMENT_MAX, Segment
-from barnabas.storage.segment_recovery import learn
+from barnabas.storage.segments.index import BEGINNING
+from barnabas.storage.segments.segment import OFFSETS_IN_SEGMENT_MAX, Segment
 
 log = logging.getLogger("barnabas.storage")
 

@@ -1,0 +1,1 @@
+"""Compaction: which log is cleaned next, and the segments that take the place of others."""

@@ -1,0 +1,1 @@
+"""`barnabas log dump`: what segment, index and snapshot files hold, as text."""
