@@ -129,6 +129,8 @@ def test_a_key_of_several_columns_is_json() -> None:
         ("SELECT * FROM views v JOIN clicks c ON v.user_id = c.user_id", "needs WITHIN"),
         ("SELECT user_id FROM views v JOIN users u ON v.user_id = u.id JOIN clicks c WITHIN 1 DAY ON c.user_id = u.id",
          "USER_ID may be V.USER_ID, C.USER_ID: write which"),
+        ("CREATE TABLE x AS SELECT v.user_id, COUNT(*) FROM views v JOIN clicks c WITHIN 1 DAY ON c.user_id = v.user_id "
+         "WINDOW SESSION (1 MINUTE) GROUP BY v.user_id", "WINDOW SESSION of joined streams needs EMIT FINAL"),
         ("SELECT who->town FROM views", "there is no field TOWN"),
         ("CREATE STREAM x WITH (value_fromat='JSON') AS SELECT * FROM views", "did you mean VALUE_FORMAT?"),
         ("CREATE STREAM x WITH (value_format='XML') AS SELECT * FROM views", "VALUE_FORMAT is XML; allowed: JSON"),

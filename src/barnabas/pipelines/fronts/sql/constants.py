@@ -99,6 +99,10 @@ class _NoColumns:
             f"{shown} is a name, but a value is expected: write texts in single quotes, like '{name}'"
         )
 
+    def offset(self) -> Typed:
+        """Raises SqlError."""
+        raise SqlError("a value is no row, and has no offset")
+
 
 def constant(node: exp.Expr) -> Any:
     """The value of an expression without columns. Raises SqlError."""

@@ -72,6 +72,9 @@ class Scope(Protocol):
     def column(self, source: str, name: str) -> Typed:
         """A column; source: its alias, or empty. Raises SqlError."""
 
+    def offset(self) -> Typed:
+        """The offset of a row's record; of joined rows, that of the first stream."""
+
 
 def quoted(name: str) -> str:
     """A name as Spark reads it."""
@@ -379,7 +382,7 @@ class Translator:
             "{u0}": unit,
         }
         if "{offset}" in template:
-            values["{offset}"] = self.scope.column("", "ROWOFFSET").text
+            values["{offset}"] = self.scope.offset().text
         for number, one in enumerate(typed_arguments):
             values |= {f"{{{number}}}": one.text, f"{{t{number}}}": one.type.spark}
         # All at once: a text in an argument may look like a placeholder.

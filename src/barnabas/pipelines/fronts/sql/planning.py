@@ -183,6 +183,15 @@ def _check(query: OpenQuery, kind: RelationKind | None, grouped: bool) -> None:
         raise SqlError("the result is a stream: write CREATE STREAM, or GROUP BY for a table")
     if select.partition_by and (grouped or query.of_table):
         raise SqlError("PARTITION BY is for streams; the key of a table stays")
+    if (
+        select.window is not None
+        and select.window.kind == "SESSION"
+        and query.joins_streams
+        and select.emit != "FINAL"
+    ):
+        raise SqlError(
+            "WINDOW SESSION of joined streams needs EMIT FINAL: write the joined rows to a stream first, or that"
+        )
     if select.emit == "FINAL" and select.window is None:
         raise SqlError("EMIT FINAL needs a WINDOW: a group without one is never complete")
 

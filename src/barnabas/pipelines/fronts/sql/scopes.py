@@ -89,6 +89,11 @@ class SourceScope:
         side.used.add(name)
         return Typed(quoted(side.field(name)), side.columns[name])
 
+    def offset(self) -> Typed:
+        """See Scope."""
+        first = next((side for side in self.sides if side.relation.kind == "STREAM"), self.sides[0])
+        return self.column(first.alias, "ROWOFFSET")
+
     def all_columns(self, source: str = "") -> list[tuple[str, Side, Column]]:
         """The columns of *: their names in the result, their side, and the column."""
         sides = self.sides if not source else [side for side in self.sides if side.alias == source]
@@ -117,6 +122,10 @@ class GroupScope:
         if name in BOUNDS and self.window is not None and not source:
             return Typed(bound_of_group(self.window, name), BIGINT)
         return self.inner.column(source, name)
+
+    def offset(self) -> Typed:
+        """See Scope."""
+        return self.inner.offset()
 
 
 @dataclass
