@@ -48,6 +48,22 @@ def is_rotation_of(name: str, log: str) -> bool:
     return ROTATED.fullmatch(plain[len(stem) : len(plain) - len(suffix)]) is not None
 
 
+def without_rotations(paths: Iterable[str]) -> list[str]:
+    """Those that rotation has not made of another of them; patterns may match thousands of rotated files."""
+    known = dict.fromkeys(paths)
+    return [path for path in known if not any(log in known for log in _logs_of(path))]
+
+
+def _logs_of(path: str) -> set[str]:
+    """The paths of which rotation may have made this one, judged by the name."""
+    folder, name = os.path.split(path)
+    plain = name.removesuffix(os.path.splitext(name)[1]) if name.endswith(tuple(ARCHIVES)) else name
+    suffix = os.path.splitext(plain)[1]
+    starts = [name[:i] for i in range(1, len(name))]
+    names = {*starts, *(start + suffix for start in starts)}
+    return {os.path.join(folder, log) for log in names if is_rotation_of(name, log)}
+
+
 def find_missed(
     log: str,
     since_ns: int,

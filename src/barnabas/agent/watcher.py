@@ -31,7 +31,7 @@ from barnabas.agent.copies import (
     waits_for_truncation,
 )
 from barnabas.agent.files import CLOSED, Followed, begin_at_end
-from barnabas.agent.missed import find_missed, unpack_missed
+from barnabas.agent.missed import find_missed, unpack_missed, without_rotations
 from barnabas.agent.state import (
     EDITOR_BACKUPS,
     HEAD_BYTES_MIN,
@@ -301,7 +301,7 @@ class Watcher:
             if not self.looks.at_end:
                 known = [*map(os.path.abspath, state.patterns)]
                 logs |= dict.fromkeys(f.path for f in self.open_files.values() if matches(f.path, known))
-            for log in logs:
+            for log in without_rotations(logs):
                 self.follow_missed_of(log, state.written_ns)
         state.patterns = tuple(patterns)
         state.looked_for_missed = not (self.waiting or self.has_unread)

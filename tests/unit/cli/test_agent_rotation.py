@@ -14,6 +14,7 @@ import pytest
 from barnabas.agent import copies, writers
 from barnabas.agent.copies import is_named_after
 from barnabas.agent.files import Followed, Truncated
+from barnabas.agent.missed import without_rotations
 from barnabas.agent.state import State, open_state
 from barnabas.agent.watcher import Watcher, require_files
 from barnabas.terminal.errors import CliError
@@ -517,3 +518,16 @@ def test_in_a_container_the_writers_of_others_are_not_seen(monkeypatch: pytest.M
 )
 def test_names_of_rotated_files(name: str, log: str, expected: bool) -> None:
     assert is_named_after(name, log) is expected
+
+
+def test_rotated_files_that_a_pattern_matches_are_no_logs_of_their_own() -> None:
+    """Else a start behind thousands of them would look at each for the sake of each."""
+    logs = ["/x/a.log", "/x/b.log", "/x/c.log.1", "/y/a.log.1", "/x/a.log.save"]
+    rotated = [
+        "/x/a.log.1",
+        "/x/a.log.12.gz",
+        "/x/a-20260101.log",
+        "/x/a-20260101.log.gz",
+        "/x/b.log.2026-11-28_10-11-12",
+    ]
+    assert without_rotations([*rotated, *logs]) == logs
