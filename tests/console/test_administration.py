@@ -209,3 +209,17 @@ def test_records_of_a_schema_are_decoded_filtered_and_written(guarded: ConsolePr
 
 def test_without_a_registry_the_page_says_so(console: ConsoleProcess) -> None:
     assert "No schema registry is known" in console.page("/schemas", 404)
+
+
+def test_a_topic_leads_to_its_schemas_and_to_its_dead_letters(guarded: ConsoleProcess) -> None:
+    name = f"led-{uuid.uuid4().hex[:8]}"
+    for topic in (name, f"{name}-dead-letters", f"{name}-other"):
+        guarded.post("/topics", {"name": topic, "partitions": 1})
+    for subject in (f"{name}-value", f"{name}-shop.Order", f"{name}-other-value"):
+        guarded.post(f"/schemas/{subject}/versions", {"kind": "AVRO", "schema": OLD})
+    data = guarded.data(f"/topics/{name}")
+    assert data["subjects"] == [f"{name}-shop.Order", f"{name}-value"]
+    assert data["dead_letters"] == [f"{name}-dead-letters"]
+    page = guarded.page(f"/topics/{name}")
+    assert f"/schemas/{name}-value" in page
+    assert f"/topics/{name}-dead-letters/records" in page

@@ -23,6 +23,8 @@ from barnabas.admin.values import NodeId, TopicPartition
 from barnabas.client.async_cluster import AsyncCluster
 from barnabas.client.errors import ClientError
 from barnabas.client.options import ClientOptions
+from barnabas.client.registry import request
+from barnabas.console.apart import apart
 from barnabas.console.changes import KEPT_MAX, Entry, read_topic
 from barnabas.console.kept import Kept
 from barnabas.console.records.decoding import Decoder
@@ -38,6 +40,7 @@ SIZES_MAX: Final = 61
 SIZES_S: Final = 60.0
 STEPS_MAX: Final = 8
 """Samples of the groups' offsets, of which only rates are made."""
+REGISTRY_S: Final = 5.0
 VISITED_S: Final = 600.0
 """How long after the last visit samples are still taken."""
 
@@ -139,6 +142,8 @@ class Cluster:
         self.changes: deque[Entry] = deque(maxlen=KEPT_MAX)
         """The changes that were made here, the newest last."""
         self.lately = Kept(self._read_changes, 5, 30)
+        self.subjects = Kept(self._read_subjects, 10, 300)
+        """Of the schema registry; the cluster is shown without them when that does not answer."""
         self.samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
         self._sizes: deque[Sample] = deque(maxlen=SIZES_MAX)
         self._steps: deque[Sample] = deque(maxlen=STEPS_MAX)
@@ -152,7 +157,7 @@ class Cluster:
 
     def changed(self) -> None:
         """Something was changed through the console: what is kept is read again."""
-        for kept in self._kept():
+        for kept in (*self._kept(), self.subjects):
             kept.drop()
 
     def _kept(self) -> Sequence[Kept[object]]:
@@ -170,7 +175,7 @@ class Cluster:
 
     async def close(self) -> None:
         """Close the connections."""
-        for kept in self._kept():
+        for kept in (*self._kept(), self.subjects):
             kept.close()
         if self._sampling is not None:
             self._sampling.cancel()
@@ -249,6 +254,17 @@ class Cluster:
         }
         self._steps.append(Sample(time.time(), sums))
         return commits
+
+    async def _read_subjects(self) -> Sequence[str]:
+        address = self.registry()
+        if address is None:
+            return ()
+        answer = await apart(
+            address.url,
+            lambda: request(address.url, "GET", "/subjects", timeout_s=REGISTRY_S, context=address.context),
+            REGISTRY_S + 1,
+        )
+        return [str(subject) for subject in answer] if isinstance(answer, list) else ()
 
     async def _read_changes(self) -> Sequence[Entry]:
         """Those of the audit topic, or else of this process: the topic may not be there yet, or may not be read."""

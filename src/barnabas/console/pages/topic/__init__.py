@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from barnabas.admin.families.records import TO_THE_END, Bounds
 from barnabas.admin.families.topics import Topic
 from barnabas.admin.values import TopicPartition
 from barnabas.client.errors import ClientError
+from barnabas.client.registry import RegistryError
 from barnabas.config.topic_options import BARNABAS_TOPIC_BIN_MS
 from barnabas.console.asking import Ask, Done
 from barnabas.console.history import graphs_of, of_topic
@@ -24,6 +26,8 @@ from barnabas.console.said import Refused, said
 from barnabas.console.site import Action, Data, Page
 
 BIN_MS: Final = BARNABAS_TOPIC_BIN_MS.name
+DEAD: Final = re.compile(r"[-._](dead|dlq|dlt)", re.IGNORECASE)
+SUBJECTS_S: Final = 0.5
 SOURCES: Final = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG: "set for the topic",
     ConfigSource.DYNAMIC_BROKER_CONFIG: "set for a broker",
@@ -62,6 +66,8 @@ async def read(ask: Ask) -> Data:
         "partitions": [_partition(name, p, bounds.done, sizes) for p in topic.partitions],
         "spread": _spread(topic, sizes),
         "groups": _groups(ask, name, bounds.done, commits),
+        "subjects": await _subjects(ask, name),
+        "dead_letters": await _dead_letters(ask, name),
         "tab": "partitions",
         "commands": [ask.command("topic", "describe", name), ask.command("topic", "offsets", name)],
     }
@@ -124,6 +130,34 @@ def _spread(topic: Topic, sizes: Mapping[tuple[int, int], int]) -> dict[str, Any
         "skew_percent": _skew([replicas[node] for node in replicas]),
         "leader_skew_percent": _skew([leaders[node] for node in replicas]),
     }
+
+
+async def _subjects(ask: Ask, topic: str) -> list[str]:
+    """The registry's subjects of the topic's keys and values, by the names that Confluent's strategies give them.
+
+    A registry that does not answer at once is not waited for.
+    """
+    try:
+        subjects = await asyncio.wait_for(ask.cluster.subjects.get(), SUBJECTS_S)
+    except (TimeoutError, RegistryError):
+        return []
+    plain = (f"{topic}-key", f"{topic}-value")
+    return [
+        subject
+        for subject in sorted(subjects)
+        if ask.sees(subject)
+        and (subject in plain or (subject.startswith(f"{topic}-") and "." in subject[len(topic) :]))
+    ]
+
+
+async def _dead_letters(ask: Ask, topic: str) -> list[str]:
+    """The topics that are named after this one as those for its dead letters are."""
+    layout = await ask.cluster.layout.get()
+    return sorted(
+        name
+        for name in layout.topics
+        if name.startswith(topic) and DEAD.search(name[len(topic) :]) is not None and ask.sees(name)
+    )
 
 
 def _skew(counts: Sequence[int]) -> int:
