@@ -157,8 +157,9 @@ class Cluster:
 
     def changed(self) -> None:
         """Something was changed through the console: what is kept is read again."""
-        for kept in (*self._kept(), self.subjects):
+        for kept in self._kept():
             kept.drop()
+        self.subjects.drop()
 
     def _kept(self) -> Sequence[Kept[object]]:
         return (self.layout, self.dirs, self.bounds, self.groups, self.commits, self.lately)  # type: ignore[return-value]
@@ -175,8 +176,9 @@ class Cluster:
 
     async def close(self) -> None:
         """Close the connections."""
-        for kept in (*self._kept(), self.subjects):
+        for kept in self._kept():
             kept.close()
+        self.subjects.close()
         if self._sampling is not None:
             self._sampling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
