@@ -18,6 +18,7 @@
   const editor = CodeMirror.fromTextArea(area, {
     mode: area.dataset.editor === "sql" ? "text/x-sql" : "yaml",
     lineNumbers: true,
+    lineWrapping: true,  // what scrolls sideways cannot be scrolled by keyboard
     indentUnit: 2,
     tabSize: 2,
     viewportMargin: Infinity,
