@@ -97,10 +97,9 @@ class Clock:
 
     def start(self, broker: BrokerProcess) -> None:
         """Start a broker that lives by this clock."""
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in self.environment.items():
-                patch.setenv(name, value)
-            broker.start()
+        # As a new program: what is forked of another one has that one's clock.
+        broker.prefix = ["env", *(f"{name}={value}" for name, value in self.environment.items())]
+        broker.start()
 
     def step(self) -> None:
         """To somewhere between an hour ago and tomorrow."""
