@@ -74,5 +74,5 @@ def test_throughput_disk_and_lag_of_a_monitor_are_drawn(watched: ConsoleProcess)
     assert {graph["unit"] for graph in history["graphs"]} >= {"records", "bytes"}
     assert history["failure"] is None
     page = watched.page(f"/groups/{group}", since="1h")
-    assert "data-plot=" in page
+    assert "Lag, in records" in page
     assert 'aria-current="true">1h' in page

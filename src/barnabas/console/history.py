@@ -67,7 +67,7 @@ async def graphs_of(ask: Ask, wanted: Sequence[Wanted], own: Sequence[Point] = (
 
 
 async def _graph(ask: Ask, wanted: Wanted, since: str) -> dict[str, Any] | None:
-    """A graph of the monitor's series; None if nothing is kept, a single value, or too many of them to be added up."""
+    """A graph of the monitor's series; None if nothing is kept, or if there are too many of them to be added up."""
     try:
         series = await _series(ask, {"cluster": ask.cluster.name}, wanted, since)
         if not series:
@@ -85,7 +85,7 @@ async def _graph(ask: Ask, wanted: Wanted, since: str) -> dict[str, Any] | None:
         line = lines.setdefault(label, {})
         for at, mean, _ in one["points"]:
             line[at] = line.get(at, 0.0) + mean
-    shown_lines = [(label, sorted(line.items())) for label, line in sorted(lines.items()) if len(line) > 1]
+    shown_lines = [(label, sorted(line.items())) for label, line in sorted(lines.items()) if line]
     return _shaped(wanted, shown_lines[:LINES_MAX]) if shown_lines else None
 
 
