@@ -36,6 +36,9 @@ def text_of(value: Any) -> str:
         return str(value)
     if kind is list:
         return f"[{','.join([text_of(one) for one in value])}]"
+    if kind is Windowed:
+        window = value.window
+        return f'{{"{KIND}":"windowed","v":[{text_of(value.key)},{window.start},{window.end}]}}'
     return _encode(_plain(value))
 
 
