@@ -112,7 +112,7 @@ def rivals_python() -> Path:
     """Python with Quix Streams and Faust, in an environment of their own. Raises Unavailable."""
     folder = CACHE / "streams-rivals"
     if not (folder / ".complete").exists():
-        run([sys.executable, "-m", "venv", str(folder)], CACHE)
+        run([sys.executable, "-m", "venv", "--clear", str(folder)], CACHE)
         packages = ["quixstreams", "faust-streaming"]
         run([str(folder / "bin" / "pip"), "install", "-q", *packages], CACHE)
         (folder / ".complete").touch()
