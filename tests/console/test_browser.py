@@ -43,32 +43,36 @@ def axe() -> str:
     return axe_source()
 
 
-@pytest.fixture(scope="module")
-def filled(guarded: ConsoleProcess, browser: Any) -> ConsoleProcess:
-    """A cluster with something on every page."""
+def fill(console: ConsoleProcess) -> None:
+    """Something on every page of a cluster: topics with records, groups, a rule, a user and a quota."""
     for name, partitions in (("seen", 3), ("hostile", 1)):
-        guarded.post("/topics", {"name": name, "partitions": partitions, "options": {"retention.ms": "-1"}})
-    producer = Producer({"bootstrap.servers": guarded.bootstrap})
+        console.post("/topics", {"name": name, "partitions": partitions, "options": {"retention.ms": "-1"}})
+    producer = Producer({"bootstrap.servers": console.bootstrap})
     for number in range(60):
         producer.produce("seen", json.dumps({"id": number, "country": "DE"}), f"key-{number}", number % 3)
     producer.produce("hostile", HOSTILE, HOSTILE, 0, headers=[(HOSTILE, HOSTILE.encode())])
     producer.flush()
     for group in ("seen-group", HOSTILE):
-        consumer = Consumer({"bootstrap.servers": guarded.bootstrap, "group.id": group})
+        consumer = Consumer({"bootstrap.servers": console.bootstrap, "group.id": group})
         consumer.commit(
             offsets=[TopicPartition("seen", number, 5) for number in range(3)], asynchronous=False
         )
         consumer.close()
+    rule = {"resource": "topic", "name": "seen", "principal": "alice", "operation": "read"}
+    console.post("/access/rules", rule)
+    console.post("/access/users/set", {"user": "alice", "password": "secret"})
+    console.post("/access/quotas", {"user": "alice", "limit": "producer_byte_rate", "value": 1000})
+
+
+@pytest.fixture(scope="module")
+def filled(guarded: ConsoleProcess, browser: Any) -> ConsoleProcess:
+    """A cluster with something on every page, schemas and a topic in the bin too."""
+    fill(guarded)
     for schema in (ORDER, NEWER):
         guarded.post("/schemas/seen-value/versions", {"kind": "AVRO", "schema": schema})
-    guarded.post(
-        "/access/rules", {"resource": "topic", "name": "seen", "principal": "alice", "operation": "read"}
-    )
-    guarded.post("/access/users/set", {"user": "alice", "password": "secret"})
     rests = {"retention.ms": "-1", "barnabas.topic.bin.ms": "3600000"}
     guarded.post("/topics", {"name": "binned", "partitions": 1, "options": rests})
     guarded.post("/topics/binned/delete", {"confirm": "binned"})
-    guarded.post("/access/quotas", {"user": "alice", "limit": "producer_byte_rate", "value": 1000})
     return guarded
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from barnabas.testing import Broker
 from tests.console.conftest import ConsoleProcess, running
 from tests.console.seeing import NARROW, WIDE, Seen, axe_source, chromium, need_chromium
 from tests.console.test_apache_kafka import WITH_RULES, await_coordinator
-from tests.console.test_browser import HOSTILE, PATHS
+from tests.console.test_browser import PATHS, fill
 from tests.support.apache_kafka import present_kafka
 from tests.support.cluster import until
 from tests.support.connect_worker import Worker, worker_options
@@ -45,27 +45,6 @@ def seen() -> Iterator[Seen]:
 @pytest.fixture(scope="module")
 def axe() -> str:
     return axe_source()
-
-
-def fill(console: ConsoleProcess, *, hostile: bool = True) -> None:
-    """Something on every page."""
-    for name, partitions in (("seen", 3), ("hostile", 1)):
-        console.post("/topics", {"name": name, "partitions": partitions})
-    producer = Producer({"bootstrap.servers": console.bootstrap})
-    for number in range(60):
-        producer.produce("seen", json.dumps({"id": number, "country": "DE"}), f"key-{number}", number % 3)
-    producer.produce("hostile", HOSTILE, HOSTILE, 0, headers=[(HOSTILE, HOSTILE.encode())])
-    producer.flush()
-    for group in ("seen-group", HOSTILE):
-        consumer = Consumer({"bootstrap.servers": console.bootstrap, "group.id": group})
-        consumer.commit(
-            offsets=[TopicPartition("seen", number, 5) for number in range(3)], asynchronous=False
-        )
-        consumer.close()
-    rule = {"resource": "topic", "name": "seen", "principal": "alice", "operation": "read"}
-    console.post("/access/rules", rule)
-    console.post("/access/users/set", {"user": "alice", "password": "secret"})
-    console.post("/access/quotas", {"user": "alice", "limit": "producer_byte_rate", "value": 1000})
 
 
 @pytest.mark.java
